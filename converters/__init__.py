@@ -1,0 +1,1 @@
+"""Source formats → ONNX, one package per framework.  Installed as ``convertkit.converters``."""

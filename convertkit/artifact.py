@@ -1,0 +1,124 @@
+"""Values that flow between stages: a model file, and what goes into and comes out of it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Dim = int | str
+"""A dimension: a size in elements, or the name of one that is free."""
+
+STATE_PREFIX = "state."
+NEXT_STATE_PREFIX = "next_state."
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """Per-tensor affine parameters of an integer interface: ``real = (integer - zero_point) * scale``."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output of an artifact, as the artifact itself has it.
+
+    ``shape`` is in the artifact's own layout.  ``perm`` says how that layout comes from the
+    source's (``artifact = source.transpose(perm)``; empty where they are the same), and
+    ``quantization`` how an integer interface stands for the source's real numbers.  Feeds and
+    outputs always speak the source's layout and dtype: :meth:`encode` and :meth:`decode` translate.
+    ``dtype`` is a NumPy name or one of ``bfloat16``, ``string``.  ``value_range`` is the half-open
+    interval in which generated feeds must lie.
+    """
+
+    name: str
+    shape: tuple[Dim, ...]
+    dtype: str
+    perm: tuple[int, ...] = ()
+    quantization: Quantization | None = None
+    value_range: tuple[float, float] | None = None
+
+    @property
+    def source_shape(self) -> tuple[Dim, ...]:
+        """The shape in the source's layout."""
+        if not self.perm:
+            return self.shape
+        shape: list[Dim] = list(self.shape)
+        for place, axis in enumerate(self.perm):
+            shape[axis] = self.shape[place]
+        return tuple(shape)
+
+    @property
+    def is_state(self) -> bool:
+        """Whether this carries state from call to call (``state.NAME``, ``next_state.NAME``)."""
+        return self.name.startswith((STATE_PREFIX, NEXT_STATE_PREFIX))
+
+    def encode(self, value: Array) -> Array:
+        """Translate a source-side array into what the artifact's runtime expects."""
+        if self.perm:
+            value = value.transpose(self.perm)
+        if self.quantization is not None and np.issubdtype(value.dtype, np.floating):
+            kind = np.iinfo(self.dtype)
+            steps = np.rint(value / self.quantization.scale) + self.quantization.zero_point
+            value = np.clip(steps, kind.min, kind.max).astype(self.dtype)
+        return np.ascontiguousarray(value)
+
+    def decode(self, value: Array) -> Array:
+        """Translate what the artifact's runtime returned into the source's layout and dtype."""
+        if self.quantization is not None:
+            steps = value.astype(np.float32) - np.float32(self.quantization.zero_point)
+            value = steps * np.float32(self.quantization.scale)
+        return value.transpose(np.argsort(self.perm)) if self.perm else value
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A model file or folder in a known format; a value, never changed in place.
+
+    ``format`` is a word such as ``onnx``, ``tflite``, ``torchscript``.  ``made_by`` names the stage
+    and its version; it is empty for a source.  ``initial_state`` is an ``.npz`` with the start value
+    of every ``state.*`` input, where there are any.
+    """
+
+    path: Path
+    format: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    sha256: str
+    made_by: str = ""
+    initial_state: Path | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on disk, of all files where the artifact is a folder."""
+        return sum(file.stat().st_size for file in files_of(self.path))
+
+    def input(self, name: str) -> TensorSpec:
+        """The input called ``name``; ``KeyError`` where there is none."""
+        return {spec.name: spec for spec in self.inputs}[name]
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """The file itself, or every file below a folder, in a fixed order."""
+    if path.is_dir():
+        return tuple(sorted(file for file in path.rglob("*") if file.is_file()))
+    return (path,)
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file, or of a folder's relative names and contents in a fixed order."""
+    if not path.is_dir():
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    for file in files_of(path):
+        digest.update(file.relative_to(path).as_posix().encode() + b"\0")
+        digest.update(bytes.fromhex(sha256_of(file)))
+    return digest.hexdigest()

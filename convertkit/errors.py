@@ -1,0 +1,127 @@
+"""Everything convertkit raises on purpose.
+
+    ConvertKitError                  exit 1
+    ├── UsageError                   exit 2   flags, recipe or arguments that make no sense
+    │   └── RecipeError
+    ├── SourceError                  exit 1   a model file that is missing, broken, hostile or of the wrong kind
+    │   └── Untrusted                         it holds code; running that takes an explicit ``--trust``
+    ├── FeedError                    exit 1   calibration or evaluation data that does not fit the model
+    ├── Unsupported                  exit 1   a valid model that a converter or target cannot express exactly
+    ├── WorkerError                  exit 1   a worker process crashed, ran out of memory or out of time
+    ├── ToolError                    exit 1   a tool that we drive failed
+    ├── DeliveryError                exit 1   the output folder cannot be written
+    ├── ParityError                  exit 3   the artifact does not compute what it should
+    │   ├── NotProven                         … or the comparison has no power to tell
+    │   └── GateError                         … or loses more accuracy than ``--max-drop`` allows
+    └── MissingFramework             exit 4   an optional framework is not installed
+
+A message names the thing, what was found, what was expected and the next move; it has no traceback.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ConvertKitError(Exception):
+    """Base of all errors that a user may see; ``exit_code`` is what the command line returns."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(ConvertKitError):
+    """Arguments that contradict each other or name something that does not exist."""
+
+    exit_code = 2
+
+
+class RecipeError(UsageError):
+    """A recipe that cannot be read: file, line, key and the closest valid key."""
+
+
+class SourceError(ConvertKitError):
+    """A source model that is missing, empty, truncated, hostile or of an unknown kind."""
+
+
+class Untrusted(SourceError):
+    """A source that only works by executing code stored in it."""
+
+
+class FeedError(ConvertKitError):
+    """Calibration or evaluation data whose names, shapes, dtypes or values do not fit the model."""
+
+
+class Unsupported(ConvertKitError):
+    """A valid model element that cannot be expressed exactly.
+
+    Handlers raise it with ``reason`` alone; the driver that called the handler adds ``subject``
+    (for example ``up2 (Resize-18)``), the ``location`` in the user's source and the ``ways_out``
+    by :meth:`located`.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        subject: str = "",
+        location: str = "",
+        ways_out: tuple[str, ...] = (),
+    ) -> None:
+        self.reason = reason
+        self.subject = subject
+        self.location = location
+        self.ways_out = ways_out
+        super().__init__(str(self))
+
+    def located(self, subject: str, location: str = "", ways_out: tuple[str, ...] = ()) -> Unsupported:
+        """Return the same refusal with what only the driver knows; what is already there stays."""
+        return Unsupported(
+            self.reason,
+            subject=self.subject or subject,
+            location=self.location or location,
+            ways_out=self.ways_out or ways_out,
+        )
+
+    def __str__(self) -> str:
+        lines = [f"{self.subject}: {self.reason}" if self.subject else self.reason]
+        if self.location:
+            lines.append(f"  from  {self.location}")
+        lines += [f"  try   {way}" for way in self.ways_out]
+        return "\n".join(lines)
+
+
+class WorkerError(ConvertKitError):
+    """A worker process that crashed, was killed, ran out of memory or exceeded ``--timeout``."""
+
+
+class ToolError(ConvertKitError):
+    """A third-party tool that failed or whose output is invalid."""
+
+
+class DeliveryError(ConvertKitError):
+    """An output folder that exists, cannot be written or is full."""
+
+
+class ParityError(ConvertKitError):
+    """An artifact whose outputs depart from the previous artifact or the source beyond the tolerance."""
+
+    exit_code = 3
+
+
+class NotProven(ParityError):
+    """A comparison without power: outputs constant, saturated, not finite or all but zero."""
+
+
+class GateError(ParityError):
+    """An artifact that loses more of the evaluation metric than ``--max-drop`` allows."""
+
+
+class MissingFramework(ConvertKitError):
+    """An optional framework is needed for this source or target and is not installed."""
+
+    exit_code = 4
+
+    def __init__(self, framework: str, extra: str) -> None:
+        self.framework = framework
+        self.extra = extra
+        super().__init__(f"{framework} is not installed and this needs it; run: pip install 'convertkit[{extra}]'")

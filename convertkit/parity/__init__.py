@@ -1,0 +1,1 @@
+"""Whether two artifacts compute the same thing: comparison, replay and the search for the first departure."""

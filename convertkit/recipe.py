@@ -1,0 +1,63 @@
+"""What the user asked for: one frozen value, whether it came from flags, keywords or a TOML recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Precision = Literal["float32", "fp16", "int8", "int16x8", "w8", "w4"]
+Layout = Literal["auto", "nchw", "nhwc"]
+CalibMethod = Literal["auto", "minmax", "moving-average", "percentile", "entropy", "mse"]
+Trust = Literal["pickle", "lambda", "pyfunc"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One ``--input NAME:SHAPE[:DTYPE[LO,HI)]``; ``shape`` None where only the dtype was given."""
+
+    name: str
+    shape: tuple[int | str, ...] | None = None
+    dtype: str | None = None
+    value_range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """Every choice of one export; field names are the flags' with underscores.
+
+    ``source`` is a path or ``pkg.mod:callable``.  ``targets`` and ``output`` are handled by the
+    caller that exports one target at a time.  Paths stay strings as the user wrote them.
+    """
+
+    source: str
+    targets: tuple[str, ...] = ("onnxruntime",)
+    output: str | None = None
+    precision: Precision = "float32"
+    full_integer: bool = False
+    io_dtype: Literal["float32", "int8", "uint8", "int16"] = "float32"
+    calib: object = None
+    calib_samples: int | None = None
+    calib_method: CalibMethod = "auto"
+    eval: object = None
+    metric: str | None = None
+    max_drop: float | None = None
+    prune: str | None = None
+    prune_channels: float | None = None
+    inputs: tuple[InputSpec, ...] = ()
+    model: str | None = None
+    input_layout: Layout = "auto"
+    static: tuple[tuple[str, int], ...] = ()
+    signature: str | None = None
+    opset: int | None = None
+    trust: frozenset[Trust] = field(default_factory=frozenset)
+    timeout_s: float | None = None
+    keep_failed: bool = False
+    force: bool = False
+    passes: tuple[str, ...] = ()
+    verbose: bool = False
+    seed: int = 0
+
+    @property
+    def quantized(self) -> bool:
+        """Whether activations become integers, so that calibration data is needed."""
+        return self.precision in ("int8", "int16x8")

@@ -1,0 +1,216 @@
+"""The contracts that converters, passes and targets fulfil.
+
+A stage turns one artifact into the next and declares a tolerance; the pipeline replays the same
+feeds through both sides and decides.  A stage can neither forget that check nor weaken it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from convertkit.artifact import Array, Artifact
+
+if TYPE_CHECKING:
+    from convertkit.profile import QuantProfile
+    from convertkit.recipe import ExportOptions
+
+Feed = Mapping[str, Array]
+"""One call's inputs by name, in the source's layout and dtype, batch dimension included."""
+
+Outputs = dict[str, Array]
+"""One call's outputs by name, in the source's layout and dtype, in the artifact's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What an artifact may depart from another one by, and why that much.
+
+    A bound that is ``None`` is not checked.  ``relative`` bounds ``max |difference| / max |reference|``
+    of each output.  ``lsb`` bounds the difference in units of the output tensor's scale and
+    ``lsb_share`` is the share of elements (0 to 1) that must be within 1 LSB.  ``snr_db`` is the
+    least signal-to-noise ratio; below ``warn_snr_db`` a step passes with a warning.  Where both
+    LSB and SNR bounds are given, fulfilling either is enough.  ``lossy`` marks steps that change
+    numerics on purpose: from there on, the comparison with the source uses this tolerance.
+    """
+
+    reason: str
+    relative: float | None = None
+    lsb: float | None = None
+    lsb_share: float = 0.99
+    snr_db: float | None = None
+    warn_snr_db: float | None = None
+    lossy: bool = False
+
+
+EXACT = Tolerance("the step only moves data", relative=0.0)
+FLOAT32 = Tolerance("the same float32 arithmetic in another order", relative=1e-5)
+LOSSY = Tolerance("the step changes numerics on purpose", snr_db=3.0, warn_snr_db=20.0, lossy=True)
+
+
+class Runner(Protocol):
+    """Executes one artifact: a context manager from feeds to outputs, for any batch the artifact takes."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+    def run(self, feed: Feed) -> Outputs:
+        """Compute all outputs of the artifact for one feed."""
+        ...
+
+
+class RunnerFactory(Protocol):
+    """What an entry point of ``convertkit.runners`` holds, named after the format it executes."""
+
+    def __call__(self, artifact: Artifact) -> Runner: ...
+
+
+class Stage(Protocol):
+    """One step of the road: reads one artifact, writes the next one into ``workdir``."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def accepts(self) -> frozenset[str]:
+        """Formats that :meth:`run` takes."""
+        ...
+
+    @property
+    def produces(self) -> str:
+        """Format of the result."""
+        ...
+
+    @property
+    def tolerance(self) -> Tolerance: ...
+    @property
+    def options(self) -> Mapping[str, object]:
+        """What made this run of the stage what it is, JSON-able; it goes into the report."""
+        ...
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact: ...
+
+
+class FeedSource(Protocol):
+    """Calibration or evaluation data: streams feeds again and again, in the same order."""
+
+    @property
+    def description(self) -> str:
+        """What the user gave, for reports."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Digest of everything that :meth:`__iter__` will yield."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Feed]:
+        """Yield feeds, ``Feed`` of one sample each (batch 1 where the model has a batch dimension)."""
+        ...
+
+
+class Source(Protocol):
+    """An opened source model: knows its interface, can be executed, and can become ONNX."""
+
+    @property
+    def artifact(self) -> Artifact: ...
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the user should know (dynamic batch assumed, code trusted, …), for the report."""
+        ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+    def runner(self) -> Runner:
+        """The reference that every later artifact is held against."""
+        ...
+
+    def stage(self) -> Stage:
+        """The step to ONNX."""
+        ...
+
+
+class Converter(Protocol):
+    """What an entry point of ``convertkit.converters`` holds."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str:
+        """One line for ``convertkit targets``, naming the file kinds."""
+        ...
+
+    def sniff(self, source: str) -> str | None:
+        """The format of ``source`` where this converter reads it, else None.
+
+        Looks at content only, executes nothing, imports no framework, never raises for a file
+        of another kind, and takes milliseconds.
+        """
+        ...
+
+    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+        """Open the source (in a worker process where a framework is involved)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What passes and targets may need to know to build their stages."""
+
+    options: ExportOptions
+    target: Target
+    source_sha256: str = ""
+    calibration: FeedSource | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class PassPlugin(Protocol):
+    """What an entry point of ``convertkit.passes`` holds: builds a stage where the options ask for it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def order(self) -> int:
+        """Passes run in ascending order: prune 100, quantize 500."""
+        ...
+
+    def stage(self, context: BuildContext) -> Stage | None:
+        """The stage, or None where the options do not ask for this pass."""
+        ...
+
+
+class Target(Protocol):
+    """What an entry point of ``convertkit.targets`` holds: compiles canonical ONNX into a deliverable."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str:
+        """One line for ``convertkit targets``."""
+        ...
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Values of ``ExportOptions.precision`` that this target delivers."""
+        ...
+
+    def profile(self, options: ExportOptions) -> QuantProfile:
+        """How this target wants a model quantized at ``options.precision``."""
+        ...
+
+    def stages(self, context: BuildContext) -> tuple[Stage, ...]:
+        """The steps from canonical ONNX (float or QDQ) to the deliverable."""
+        ...

@@ -1,0 +1,338 @@
+"""A worker process: frameworks and untrusted files live there, never in the parent.
+
+The parent makes a :class:`Worker` for a service class and calls its methods.  A crash, an
+out-of-memory kill or a hang in the worker becomes one :class:`~convertkit.errors.WorkerError`
+sentence; an error that the service raises on purpose is raised again in the parent.
+
+Messages are a length, a JSON header and raw array bytes, so nothing that a worker sends is ever
+executed (unlike pickles).  ``isolated=True`` runs one call in a fork of the worker: state that the
+call leaves behind or a crash is contained, while imports done in the service's constructor are
+paid once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import selectors
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType, TracebackType
+from typing import IO, Any, Self
+
+import ml_dtypes
+import numpy as np
+
+from convertkit import errors
+from convertkit.artifact import Array
+
+_LENGTH = struct.Struct("<Q")
+_NO_ARRAYS: Mapping[str, Array] = MappingProxyType({})
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a service method returns: a JSON value and arrays by name."""
+
+    value: Any = None
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+
+class Worker:
+    """Runs one service object in a process of its own; a context manager.
+
+    ``service`` is ``package.module:Class``; the class is made without arguments in the worker, and
+    each of its methods takes ``(params: dict, arrays: dict)`` and returns a :class:`Reply`.
+    ``timeout_s`` bounds every call.  The worker's stdout and stderr go to a file: :attr:`log`.
+    """
+
+    def __init__(self, service: str, *, timeout_s: float | None = None, env: Mapping[str, str] | None = None) -> None:
+        self._service = service
+        self._timeout_s = timeout_s
+        self._env = {**os.environ, **(env or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] = tempfile.TemporaryFile(prefix="convertkit-worker-")  # noqa: SIM115 - closed in __exit__
+        self.peak_rss_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+        self._log.close()
+
+    @property
+    def log(self) -> str:
+        """What the worker has printed so far."""
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")
+
+    def call(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        arrays: Mapping[str, Array] = _NO_ARRAYS,
+        *,
+        isolated: bool = False,
+    ) -> Reply:
+        """Run a service method in the worker and return its reply.
+
+        Raises the ``ConvertKitError`` that the method raised, or ``WorkerError`` where the worker
+        crashed, ran out of memory, hung beyond the timeout or failed in a way it did not foresee.
+        """
+        process = self._started()
+        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+        header = {"method": method, "params": dict(params or {}), "isolated": isolated}
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            _send(process.stdin, header, arrays)
+            answer, values = _receive(_deadline_reader(process.stdout, deadline))
+        except TimeoutError:
+            self._stop()
+            raise errors.WorkerError(
+                f"{self._title(method)} took longer than {self._timeout_s:g} s and was stopped; raise --timeout"
+            ) from None
+        except (EOFError, BrokenPipeError):
+            raise errors.WorkerError(self._died(process, method)) from None
+        self.peak_rss_bytes = max(self.peak_rss_bytes, int(answer.get("peak_rss_bytes", 0)))
+        if "error" in answer:
+            raise _revived(answer["error"], self._title(method), self.log)
+        return Reply(answer["value"], values)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "convertkit.worker", self._service],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env={**self._env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,
+            )
+        return self._process
+
+    def _stop(self) -> None:
+        if self._process is None:
+            return
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    pass
+        self._process.wait()
+        self._process = None
+
+    def _title(self, method: str) -> str:
+        return f"the worker ({self._service.partition(':')[0].rpartition('.')[0].removeprefix('convertkit.')}: {method})"
+
+    def _died(self, process: subprocess.Popen[bytes], method: str) -> str:
+        code = process.wait()
+        self._process = None
+        return f"{self._title(method)} {_cause_of_death(code)}{_last_line(self.log)}"
+
+
+def _cause_of_death(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "was killed, most likely for lack of memory"
+    if code < 0:
+        return f"crashed with {signal.Signals(-code).name}"
+    return f"ended unexpectedly with exit code {code}"
+
+
+def _last_line(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return f"; its last words: {lines[-1][:300]}" if lines else ""
+
+
+def _revived(error: Mapping[str, Any], title: str, log: str) -> errors.ConvertKitError:
+    """The worker's error as the same class here; what is not one of ours becomes ``WorkerError``."""
+    kind = getattr(errors, str(error["class"]), None)
+    if kind is errors.Unsupported:
+        fields = error["fields"]
+        return errors.Unsupported(
+            fields["reason"],
+            subject=fields["subject"],
+            location=fields["location"],
+            ways_out=tuple(fields["ways_out"]),
+        )
+    if kind is errors.MissingFramework:
+        return errors.MissingFramework(error["fields"]["framework"], error["fields"]["extra"])
+    if isinstance(kind, type) and issubclass(kind, errors.ConvertKitError):
+        return kind(str(error["message"]))
+    if error["class"] == "MemoryError":
+        return errors.WorkerError(f"{title} ran out of memory")
+    return errors.WorkerError(f"{title} failed: {error['class']}: {_first_line(str(error['message']))}")
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:500]
+
+
+def _send(stream: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    index = [[name, array.dtype.name, list(arrays[name].shape)] for name, array in contiguous.items()]
+    text = json.dumps({**header, "arrays": index}).encode()
+    stream.write(_LENGTH.pack(len(text)))
+    stream.write(text)
+    for array in contiguous.values():
+        stream.write(array.reshape(-1).view(np.uint8).data)
+    stream.flush()
+
+
+def _receive(read: Callable[[int], bytes | bytearray]) -> tuple[dict[str, Any], dict[str, Array]]:
+    (length,) = _LENGTH.unpack(read(_LENGTH.size))
+    header = json.loads(read(length))
+    arrays = {}
+    for name, dtype_name, shape in header.pop("arrays"):
+        dtype = np.dtype(getattr(ml_dtypes, dtype_name, dtype_name))
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays[name] = np.frombuffer(read(count * dtype.itemsize), dtype).reshape(shape)
+    return header, arrays
+
+
+def _reader(stream: IO[bytes]) -> Callable[[int], bytearray]:
+    def read(count: int) -> bytearray:
+        data = bytearray(count)
+        view, filled = memoryview(data), 0
+        while filled < count:
+            got = os.readv(stream.fileno(), [view[filled : filled + _CHUNK]])
+            if got == 0:
+                raise EOFError
+            filled += got
+        return data
+
+    return read
+
+
+def _deadline_reader(stream: IO[bytes], deadline: float | None) -> Callable[[int], bytearray]:
+    """Like ``_reader``, but raises ``TimeoutError`` once the monotonic clock passes ``deadline``."""
+    if deadline is None:
+        return _reader(stream)
+    plain = _reader(stream)
+
+    def read(count: int) -> bytearray:
+        data = bytearray()
+        while len(data) < count:
+            with selectors.DefaultSelector() as selector:
+                selector.register(stream, selectors.EVENT_READ)
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise TimeoutError
+            part = os.read(stream.fileno(), min(count - len(data), _CHUNK))
+            if not part:
+                raise EOFError
+            data += part
+        return data
+
+    return read if deadline is not None else plain
+
+
+# --- the worker's side ---------------------------------------------------------------------------
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere EOF on stdin ends it)."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def _peak_rss_bytes() -> int:
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return max(resource.getrusage(each).ru_maxrss for each in who) * unit
+
+
+def _answer(service: object, header: Mapping[str, Any], arrays: Mapping[str, Array], out: IO[bytes]) -> None:
+    try:
+        reply = getattr(service, header["method"])(header["params"], dict(arrays))
+        _send(out, {"value": reply.value, "peak_rss_bytes": _peak_rss_bytes()}, reply.arrays)
+    except Exception as error:  # noqa: BLE001 - the border of the process: everything is reported to the parent
+        if not isinstance(error, errors.ConvertKitError):
+            import traceback
+
+            traceback.print_exc()
+        described = {"class": type(error).__name__, "message": str(error), "fields": _fields(error)}
+        _send(out, {"error": described, "peak_rss_bytes": _peak_rss_bytes()}, {})
+
+
+def _fields(error: Exception) -> dict[str, Any]:
+    if isinstance(error, errors.Unsupported):
+        names = ("reason", "subject", "location", "ways_out")
+        return {name: getattr(error, name) for name in names}
+    if isinstance(error, errors.MissingFramework):
+        return {"framework": error.framework, "extra": error.extra}
+    return {}
+
+
+def _answer_in_fork(service: object, header: Mapping[str, Any], arrays: Mapping[str, Array], out: IO[bytes]) -> None:
+    inlet, outlet = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _die_with_parent()
+        os.close(inlet)
+        with os.fdopen(outlet, "wb") as pipe:
+            _answer(service, header, arrays, pipe)
+        os._exit(0)
+    os.close(outlet)
+    with os.fdopen(inlet, "rb") as pipe:
+        data = pipe.read()
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0 and data:
+        out.write(data)
+        out.flush()
+    else:
+        message = f"one attempt {_cause_of_death(code)}"
+        _send(out, {"error": {"class": "WorkerError", "message": message, "fields": {}}}, {})
+
+
+def serve(service_name: str) -> None:
+    """Answer calls from the parent until it closes the pipe."""
+    _die_with_parent()
+    calls = sys.stdin.buffer
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a framework prints must not reach the protocol
+    module, _, name = service_name.partition(":")
+    service: object = None
+    read = _reader(calls)
+    while True:
+        try:
+            header, arrays = _receive(read)
+        except EOFError:
+            return
+        if service is None:
+            try:
+                service = getattr(importlib.import_module(module), name)()
+            except ImportError as error:
+                described = {"class": type(error).__name__, "message": str(error), "fields": {}}
+                _send(replies, {"error": described}, {})
+                continue
+            except errors.ConvertKitError as error:
+                described = {"class": type(error).__name__, "message": str(error), "fields": _fields(error)}
+                _send(replies, {"error": described}, {})
+                continue
+        answer = _answer_in_fork if header["isolated"] else _answer
+        answer(service, header, arrays, replies)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

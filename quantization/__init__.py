@@ -1,0 +1,1 @@
+"""ONNX → ONNX where numerics change: calibration, QDQ placement, pruning.  Installed as ``convertkit.quantization``."""

@@ -1,0 +1,1 @@
+"""Canonical ONNX → deployable artifacts, one package per target.  Installed as ``convertkit.targets``."""
