@@ -1,0 +1,116 @@
+"""Canonical ONNX: what every pass and target may rely on.
+
+Opset 18 to 26 of the default domain, an IR version that ONNX Runtime loads, functions inlined,
+shapes inferred, constants folded, initializers no inputs, every node and value named; names and
+order of inputs and outputs kept.
+"""
+
+from __future__ import annotations
+
+import onnx
+import onnx_ir as ir
+import onnx_ir.passes.common as common
+from onnxscript import optimizer
+
+from convertkit.errors import Unsupported, UsageError
+
+MIN_OPSET, MAX_OPSET = 18, 26
+MIN_IR_VERSION, MAX_IR_VERSION = 8, 13
+_QUANTIZED = frozenset({"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear"})
+
+
+def canonicalize(model: ir.Model) -> ir.Model:
+    """The canonical form of ``model``; its inputs' and outputs' names and order stay.
+
+    Raises ``Unsupported`` where an operator of an older or newer opset has no exact counterpart.
+    """
+    inputs = [value.name for value in model.graph.inputs if value.name not in model.graph.initializers]
+    outputs = [value.name for value in model.graph.outputs]
+    common.RemoveInitializersFromInputsPass()(model)
+    # Before IR version 4 an initializer had to be an input too, and the opset converter insists on it.
+    model.ir_version = min(max(model.ir_version, MIN_IR_VERSION), MAX_IR_VERSION)
+    model = _at_supported_opset(model)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    simplify(model)
+    common.NameFixPass()(model)
+    assert [value.name for value in model.graph.inputs] == inputs, "canonicalize keeps the inputs"
+    assert [value.name for value in model.graph.outputs] == outputs, "canonicalize keeps the outputs"
+    return model
+
+
+def simplify(model: ir.Model) -> None:
+    """Inline functions, infer shapes and fold constants in place; QDQ pairs stay as they are."""
+    optimizer.optimize_ir(model, should_fold=_should_fold)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    common.DeduplicateInitializersPass()(model)
+    common.RemoveUnusedNodesPass()(model)
+    common.ShapeInferencePass()(model)
+
+
+def freeze_dims(model: ir.Model, sizes: dict[str, int]) -> None:
+    """Give named free dimensions a fixed size, in place; ``UsageError`` for a name that the model lacks."""
+    names = {str(dim.value) for value in model.graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
+    for name in sizes:
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            raise UsageError(f"--static {name}: the model has no free dimension of that name; it has: {known}")
+    for value in (*model.graph.inputs, *model.graph.outputs, *_inner_values(model)):
+        if value.shape is not None:
+            value.shape = ir.Shape([_frozen(dim, sizes) for dim in value.shape])
+
+
+def _inner_values(model: ir.Model) -> list[ir.Value]:
+    return [value for node in model.graph.all_nodes() for value in node.outputs]
+
+
+def _frozen(dim: int | ir.SymbolicDim, sizes: dict[str, int]) -> int | ir.SymbolicDim:
+    return dim if isinstance(dim, int) else sizes.get(str(dim.value), dim)
+
+
+def _should_fold(node: ir.Node) -> bool | None:
+    # Folding DequantizeLinear of a constant weight would turn an integer model back into a float one.
+    return False if node.op_type in _QUANTIZED else None
+
+
+def _at_supported_opset(model: ir.Model) -> ir.Model:
+    opset = model.graph.opset_imports.get("", MIN_OPSET)
+    if MIN_OPSET <= opset <= MAX_OPSET:
+        return model
+    target = MIN_OPSET if opset < MIN_OPSET else MAX_OPSET
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    large = _detached(model)
+    try:
+        converted = onnx.version_converter.convert_version(ir.to_proto(model), target)
+    except (onnx.version_converter.ConvertError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[-1][:200]
+        raise Unsupported(f"the model's opset {opset} cannot be brought to {target} exactly: {reason}") from error
+    result = ir.from_proto(converted)
+    _reattach(result, large)
+    return result
+
+
+_LARGE_BYTES = 1 << 16
+
+
+def _detached(model: ir.Model) -> dict[str, ir.Value]:
+    """Large initializers turned into plain inputs, so that the converter does not copy weights."""
+    large = {
+        name: value
+        for name, value in model.graph.initializers.items()
+        if value.const_value is not None and value.const_value.nbytes > _LARGE_BYTES
+    }
+    for name, value in large.items():
+        del model.graph.initializers[name]
+        if value.shape is None or value.dtype is None:
+            assert value.const_value is not None
+            value.shape, value.dtype = ir.Shape(value.const_value.shape), value.const_value.dtype
+        model.graph.inputs.append(value)
+    return large
+
+
+def _reattach(model: ir.Model, large: dict[str, ir.Value]) -> None:
+    for value in [value for value in model.graph.inputs if value.name in large]:
+        assert value.name is not None
+        model.graph.inputs.remove(value)
+        value.const_value = large[value.name].const_value
+        model.graph.register_initializer(value)

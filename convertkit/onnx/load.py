@@ -1,0 +1,168 @@
+"""Read an ONNX file without trusting it.
+
+A model file may lie: tensors that declare gigabytes they do not hold, external data outside its
+folder, nodes that use what nothing produced, cycles.  Everything is checked on the parsed protobuf
+before any tensor is touched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+
+from convertkit.errors import SourceError
+
+MAX_DIM = 1 << 40
+_MAX_NESTING = 32
+
+
+def load_model(path: Path) -> ir.Model:
+    """The model at ``path`` with external tensors memory-mapped.
+
+    Raises ``SourceError`` where the file is missing, broken or hostile.
+    """
+    proto = load_proto(path)
+    model = ir.from_proto(proto)
+    ir.external_data.set_base_dir(model.graph, path.parent)
+    return model
+
+
+def load_proto(path: Path) -> onnx.ModelProto:
+    """The checked protobuf at ``path``; external data stays on disk."""
+    if not path.is_file():
+        raise SourceError(f"{path} does not exist" if not path.exists() else f"{path} is not a file")
+    if path.stat().st_size == 0:
+        raise SourceError(f"{path} is empty")
+    try:
+        proto = onnx.load_model(path, load_external_data=False)
+    except (DecodeError, RuntimeError, ValueError) as error:
+        raise SourceError(f"{path} is no ONNX model, or a truncated one") from error
+    if not proto.HasField("graph") or not proto.graph.output or not proto.opset_import:
+        raise SourceError(f"{path} is no ONNX model: it declares no graph with outputs and opset")
+    _Checker(path).graph(proto.graph, frozenset(), 0)
+    try:
+        onnx.checker.check_model(str(path))
+    except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+        raise SourceError(f"{path} is invalid ONNX: {_sentence(error)}") from error
+    return proto
+
+
+def _sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines)[:300] or type(error).__name__
+
+
+class _Checker:
+    """Structural checks that ONNX's own checker does not make, or makes too late."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._folder = path.resolve().parent
+
+    def graph(self, graph: onnx.GraphProto, outer: frozenset[str], depth: int) -> None:
+        if depth > _MAX_NESTING:
+            raise SourceError(f"{self._path}: subgraphs nested deeper than {_MAX_NESTING}")
+        for tensor in _tensors(graph):
+            self._tensor(tensor)
+        for value in graph.input:
+            self._dims(value)
+        known = {*outer, "", *(i.name for i in graph.input), *(i.name for i in graph.initializer)}
+        known.update(sparse.values.name for sparse in graph.sparse_initializer)
+        produced = {name for node in graph.node for name in node.output if name}
+        for node in graph.node:
+            for name in node.input:
+                if name not in known:
+                    fault = "a cycle or nodes out of order" if name in produced else "nothing produces it"
+                    raise SourceError(f"{self._path}: node {_title(node)} uses {name!r} too early: {fault}")
+            for attribute in node.attribute:
+                for sub in (attribute.g, *attribute.graphs):
+                    if sub.node or sub.output:
+                        self.graph(sub, frozenset(known), depth + 1)
+            known.update(node.output)
+
+    def _dims(self, value: onnx.ValueInfoProto) -> None:
+        dims = [d.dim_value for d in value.type.tensor_type.shape.dim if d.HasField("dim_value")]
+        if any(d < 0 for d in dims) or math.prod(d for d in dims if d) > MAX_DIM:
+            raise SourceError(f"{self._path}: input {value.name!r} declares absurd dimensions {dims}")
+
+    def _tensor(self, tensor: onnx.TensorProto) -> None:
+        dims = list(tensor.dims)
+        if any(d < 0 for d in dims) or math.prod(dims) > MAX_DIM:
+            raise SourceError(f"{self._path}: tensor {tensor.name!r} declares absurd dimensions {dims}")
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            self._external(tensor)
+            return
+        if tensor.data_type == onnx.TensorProto.STRING:
+            held, want = len(tensor.string_data), math.prod(dims)
+        elif tensor.HasField("raw_data"):
+            held, want = len(tensor.raw_data), _size_bytes(tensor)
+        else:
+            held, want = _typed_count(tensor)
+        if held != want:
+            raise SourceError(
+                f"{self._path}: tensor {tensor.name!r} declares {dims} ({want} units of data) and holds {held}"
+            )
+
+    def _external(self, tensor: onnx.TensorProto) -> None:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        file = (self._folder / location).resolve()
+        if not location or Path(location).is_absolute() or not file.is_relative_to(self._folder):
+            raise SourceError(
+                f"{self._path}: tensor {tensor.name!r} points to {location!r}, outside the model's folder; refused"
+            )
+        if not file.is_file():
+            raise SourceError(f"{self._path}: tensor {tensor.name!r} needs {location!r}, which does not exist")
+        try:
+            offset = int(entries.get("offset", "0"))
+            length = int(entries.get("length", str(_size_bytes(tensor))))
+        except ValueError as error:
+            raise SourceError(f"{self._path}: tensor {tensor.name!r} has a malformed external offset") from error
+        if offset < 0 or length != _size_bytes(tensor) or offset + length > file.stat().st_size:
+            raise SourceError(f"{self._path}: tensor {tensor.name!r} does not fit into {location!r}")
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                yield attribute.t
+            yield from attribute.tensors
+
+
+def _size_bytes(tensor: onnx.TensorProto) -> int:
+    try:
+        bits = round(ir.DataType(tensor.data_type).itemsize * 8)
+    except (ValueError, TypeError, KeyError) as error:
+        raise SourceError(f"tensor {tensor.name!r} has the unknown data type {tensor.data_type}") from error
+    return -(-math.prod(tensor.dims) * bits // 8)
+
+
+def _typed_count(tensor: onnx.TensorProto) -> tuple[int, int]:
+    """Elements held in the typed fields and elements wanted, in units of that field."""
+    counts = (
+        len(tensor.float_data),
+        len(tensor.int32_data),
+        len(tensor.int64_data),
+        len(tensor.double_data),
+        len(tensor.uint64_data),
+    )
+    want = math.prod(tensor.dims)
+    kind = ir.DataType(tensor.data_type) if tensor.data_type in ir.DataType._value2member_map_ else None
+    if kind in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        want *= 2
+    elif kind is not None and kind.bitwidth < 8:
+        want = -(-want * kind.bitwidth // 8)
+    return max(counts), want
+
+
+def _title(node: onnx.NodeProto) -> str:
+    return f"{node.name or node.output[0] if node.output else node.name!r} ({node.op_type})"

@@ -1,0 +1,102 @@
+"""ONNX Runtime as the reference that executes ONNX artifacts."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from convertkit.artifact import Array, Artifact
+from convertkit.errors import ToolError
+from convertkit.stage import Feed, Outputs
+
+_LOADS_UP_TO_OPSET = 26
+_QUIET = 4
+
+
+class OnnxRunner:
+    """Runs an ONNX artifact on ONNX Runtime's CPU provider, graph optimisations off.
+
+    Off, because optimised integer kernels may saturate u8×s8 sums on x86 without VNNI, and because
+    fusions change rounding: an oracle must compute what the graph says.  ``optimised=True`` is how
+    users will run the file.  Opsets that ONNX Runtime does not load go to ``onnx.reference``.
+    """
+
+    def __init__(self, artifact: Artifact, *, optimised: bool = False) -> None:
+        self._artifact = artifact
+        self._optimised = optimised
+        self._session: ort.InferenceSession | None = None
+        self._reference: onnx.reference.ReferenceEvaluator | None = None
+
+    def __enter__(self) -> Self:
+        options = ort.SessionOptions()
+        options.log_severity_level = _QUIET
+        level = ort.GraphOptimizationLevel
+        options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
+        try:
+            self._session = ort.InferenceSession(
+                str(self._artifact.path), options, providers=["CPUExecutionProvider"]
+            )
+        except _ort_errors() as error:
+            if not self._beyond_ort():
+                raise ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {_brief(error)}") from error
+            import onnx.reference
+
+            self._reference = onnx.reference.ReferenceEvaluator(str(self._artifact.path))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session = None
+        self._reference = None
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for one feed; ``ToolError`` where the runtime fails."""
+        specs = {spec.name: spec for spec in self._artifact.inputs}
+        encoded = {name: specs[name].encode(value) for name, value in feed.items() if name in specs}
+        names = [spec.name for spec in self._artifact.outputs]
+        values = self._values(names, encoded)
+        pairs = zip(self._artifact.outputs, values, strict=True)
+        return {spec.name: spec.decode(np.asarray(value)) for spec, value in pairs}
+
+    def _values(self, names: list[str], feed: dict[str, Array]) -> list[Array]:
+        if self._reference is not None:
+            return list(self._reference.run(names, feed))
+        assert self._session is not None, "the runner is used as a context manager"
+        try:
+            return list(self._session.run(names, feed))
+        except _ort_errors() as error:
+            raise ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {_brief(error)}") from error
+
+    def _beyond_ort(self) -> bool:
+        proto = onnx.load_model(self._artifact.path, load_external_data=False)
+        return any(opset.domain == "" and opset.version > _LOADS_UP_TO_OPSET for opset in proto.opset_import)
+
+
+def optimised_runner(artifact: Artifact) -> OnnxRunner:
+    """The runner of the delivered ONNX Runtime artifact: default optimisations, as users run it."""
+    return OnnxRunner(artifact, optimised=True)
+
+
+def _ort_errors() -> tuple[type[Exception], ...]:
+    state = ort.capi.onnxruntime_pybind11_state
+    return (
+        state.Fail,
+        state.InvalidArgument,
+        state.InvalidGraph,
+        state.InvalidProtobuf,
+        state.NoSuchFile,
+        state.NotImplemented,
+        state.RuntimeException,
+        RuntimeError,
+        ValueError,
+    )
+
+
+def _brief(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:400] if lines else type(error).__name__

@@ -1,0 +1,42 @@
+"""The interface of an ONNX model as tensor specs."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from convertkit.artifact import Dim, TensorSpec
+from convertkit.errors import SourceError, Unsupported
+
+ORT_DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(string)": "string"}
+
+
+def interface(model: ir.Model) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """Inputs and outputs in the model's order; initializers that are listed as inputs do not count.
+
+    Unnamed free dimensions of inputs get a name of their own, ``<input>_<axis>``.
+    """
+    graph = model.graph
+    inputs = tuple(_spec(value, "input") for value in graph.inputs if value.name not in graph.initializers)
+    return inputs, tuple(_spec(value, "output") for value in graph.outputs)
+
+
+def dtype_name(dtype: ir.DataType) -> str:
+    """NumPy's name of an ONNX element type (``string`` and the ml_dtypes names included)."""
+    return "string" if dtype == ir.DataType.STRING else dtype.numpy().name
+
+
+def _spec(value: ir.Value, role: str) -> TensorSpec:
+    if value.name is None or value.dtype is None:
+        raise SourceError(f"{role} {value.name or '(unnamed)'} of the model has no element type")
+    if not isinstance(value.type, ir.TensorType):
+        raise Unsupported(f"{role} {value.name} is {value.type}; only tensors can cross an artifact's interface")
+    dims: tuple[Dim, ...] = ()
+    if value.shape is not None:
+        dims = tuple(_dim(dim, value.name, axis) for axis, dim in enumerate(value.shape))
+    return TensorSpec(value.name, dims, dtype_name(value.dtype))
+
+
+def _dim(dim: int | ir.SymbolicDim, name: str, axis: int) -> Dim:
+    if isinstance(dim, int):
+        return dim
+    return dim.value if isinstance(dim.value, str) and dim.value else f"{name}_{axis}"
