@@ -52,15 +52,16 @@ class Registry:
     def __init__(self) -> None:
         self._handlers: dict[Key, Handler] = {}
 
-    def lowers(self, op: str, *, since: int, domain: str = "") -> Callable[[H], H]:
-        """Register the decorated function for ``op`` as opset ``since`` defines it.
+    def lowers(self, op: str, *, since: int | tuple[int, ...], domain: str = "") -> Callable[[H], H]:
+        """Register the decorated function for ``op`` as opset ``since`` (or each of several) defines it.
 
         Raises ``TypeError`` where signature and schema disagree.
         """
 
         def register(handler: H) -> H:
-            check_signature(handler, defs.get_schema(op, since, domain))
-            self._add(Key(op, since, domain), handler)
+            for version in (since,) if isinstance(since, int) else since:
+                check_signature(handler, defs.get_schema(op, version, domain))
+                self._add(Key(op, version, domain), handler)
             return handler
 
         return register
