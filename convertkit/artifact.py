@@ -35,7 +35,8 @@ class TensorSpec:
     ``quantization`` how an integer interface stands for the source's real numbers.  Feeds and
     outputs always speak the source's layout and dtype: :meth:`encode` and :meth:`decode` translate.
     ``dtype`` is a NumPy name or one of ``bfloat16``, ``string``.  ``value_range`` is the half-open
-    interval in which generated feeds must lie.
+    interval in which generated feeds must lie.  ``lsb`` is the step between neighbouring values of
+    an output that a quantized artifact computes, whatever its interface; None where there is none.
     """
 
     name: str
@@ -44,6 +45,7 @@ class TensorSpec:
     perm: tuple[int, ...] = ()
     quantization: Quantization | None = None
     value_range: tuple[float, float] | None = None
+    lsb: float | None = None
 
     @property
     def source_shape(self) -> tuple[Dim, ...]:

@@ -7,9 +7,6 @@ import onnx_ir as ir
 from convertkit.artifact import Dim, TensorSpec
 from convertkit.errors import SourceError, Unsupported
 
-ORT_DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(string)": "string"}
-
-
 def interface(model: ir.Model) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
     """Inputs and outputs in the model's order; initializers that are listed as inputs do not count.
 
@@ -33,7 +30,21 @@ def _spec(value: ir.Value, role: str) -> TensorSpec:
     dims: tuple[Dim, ...] = ()
     if value.shape is not None:
         dims = tuple(_dim(dim, value.name, axis) for axis, dim in enumerate(value.shape))
-    return TensorSpec(value.name, dims, dtype_name(value.dtype))
+    return TensorSpec(value.name, dims, dtype_name(value.dtype), lsb=_lsb(value))
+
+
+_MOVES_DATA = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
+
+
+def _lsb(value: ir.Value) -> float | None:
+    """The scale of the DequantizeLinear that makes an output, seen through operators that only move data."""
+    node = value.producer()
+    while node is not None and node.op_type in _MOVES_DATA and node.inputs[0] is not None:
+        node = node.inputs[0].producer()
+    if node is None or node.op_type != "DequantizeLinear" or node.inputs[1] is None:
+        return None
+    scale = node.inputs[1].const_value
+    return float(scale.numpy()) if scale is not None and scale.size == 1 else None
 
 
 def _dim(dim: int | ir.SymbolicDim, name: str, axis: int) -> Dim:

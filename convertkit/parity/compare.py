@@ -1,0 +1,214 @@
+"""Numbers that say how far one output departs from its reference, streamed over any number of feeds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from convertkit.artifact import Array
+
+_BINS = 41
+_ALL_BUT_ZERO = 1e-6
+_EDGE = 1e-3
+_ENOUGH_ELEMENTS = 8
+_FINITE_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts of ``after - before`` between ``edges`` (one more than counts), for the report's plot."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDiff:
+    """How one output of an artifact departs from the reference, over all feeds.
+
+    ``relative`` is max |difference| / max |reference|; ``max_rel`` the largest element-wise ratio
+    among references that are not all but zero.  ``lsb`` is max |difference| in units of the output's
+    scale and ``lsb_share`` the share of elements within one of them (None where nothing is
+    quantized).  ``power`` is ``ok``, or why the comparison proves nothing.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    max_abs: float
+    max_rel: float
+    relative: float
+    mean_abs: float
+    cosine: float
+    snr_db: float
+    lsb: float | None
+    lsb_share: float | None
+    worst_index: tuple[int, ...]
+    worst_feed: int
+    mismatch: str
+    power: str
+    histogram: Histogram
+
+
+class DiffAccumulator:
+    """Collects the differences of one output, feed by feed; memory stays that of one feed."""
+
+    def __init__(self, name: str, lsb: float | None = None) -> None:
+        self._name = name
+        self._lsb = lsb
+        self._shape: tuple[int, ...] = ()
+        self._dtype = ""
+        self._feeds = 0
+        self._elements = self._finite = self._within_lsb = self._at_edge = 0
+        self._max_abs = self._max_rel = self._sum_abs = 0.0
+        self._dot = self._ref_square = self._got_square = self._diff_square = 0.0
+        self._low, self._high = math.inf, -math.inf
+        self._first: Array | None = None
+        self._varies = False
+        self._worst_index: tuple[int, ...] = ()
+        self._worst_feed = 0
+        self._mismatch = ""
+        self._diffs: list[Array] = []
+
+    def add(self, reference: Array, got: Array) -> None:
+        """Take one feed's reference output and the output under test."""
+        feed, self._feeds = self._feeds, self._feeds + 1
+        self._shape, self._dtype = reference.shape, reference.dtype.name
+        if reference.shape != got.shape:
+            self._mismatch = f"shape {got.shape}, expected {reference.shape}"
+            return
+        if reference.dtype.kind in "OUST" or got.dtype.kind in "OUST":
+            self._add_strings(reference, got)
+            return
+        self._note_variation(reference)
+        ref, out = _real(reference).ravel(), _real(got).ravel()
+        finite = np.isfinite(ref)
+        self._elements += ref.size
+        self._finite += int(finite.sum())
+        same_odd = np.isnan(ref[~finite]) & np.isnan(out[~finite]) | (ref[~finite] == out[~finite])
+        if not np.isfinite(out[finite]).all() or not same_odd.all():
+            self._mismatch = "NaN or infinity in other places than in the reference"
+            return
+        self._add_finite(ref[finite], out[finite], finite, feed)
+
+    def _add_finite(self, ref: Array, out: Array, where: Array, feed: int) -> None:
+        if ref.size == 0:
+            return
+        diff = out - ref
+        size = np.abs(diff)
+        worst = int(size.argmax())
+        if size[worst] > self._max_abs or not self._worst_index:
+            flat = int(np.flatnonzero(where)[worst])
+            self._worst_index = tuple(int(i) for i in np.unravel_index(flat, self._shape))
+            self._worst_feed = feed
+        self._max_abs = max(self._max_abs, float(size[worst]))
+        self._sum_abs += float(size.sum())
+        magnitude = np.abs(ref)
+        large = magnitude > max(_ALL_BUT_ZERO, 1e-6 * float(magnitude.max()))
+        if large.any():
+            self._max_rel = max(self._max_rel, float((size[large] / magnitude[large]).max()))
+        self._dot += float(ref @ out)
+        self._ref_square += float(ref @ ref)
+        self._got_square += float(out @ out)
+        self._diff_square += float(diff @ diff)
+        self._low, self._high = min(self._low, float(ref.min())), max(self._high, float(ref.max()))
+        edge = _EDGE * (self._high - self._low)
+        self._at_edge += int(((ref <= self._low + edge) | (ref >= self._high - edge)).sum())
+        if self._lsb:
+            self._within_lsb += int((size <= 1.001 * self._lsb).sum())
+        self._diffs.append(_sample(diff))
+
+    def _add_strings(self, reference: Array, got: Array) -> None:
+        self._note_variation(reference)
+        self._elements += reference.size
+        self._finite += reference.size
+        self._low, self._high = 0.0, 1.0
+        if not np.array_equal(reference, got):
+            self._mismatch = "strings differ"
+
+    def _note_variation(self, reference: Array) -> None:
+        if self._first is None:
+            self._first = reference.copy()
+            return
+        same = reference.shape == self._first.shape and np.array_equal(
+            reference, self._first, equal_nan=reference.dtype.kind in "fc"
+        )
+        self._varies |= not same
+
+    def finish(self) -> TensorDiff:
+        """The numbers over everything added."""
+        count = max(self._finite, 1)
+        biggest = max(abs(self._low), abs(self._high)) if self._finite else 0.0
+        norm = math.sqrt(self._ref_square * self._got_square)
+        return TensorDiff(
+            name=self._name,
+            shape=self._shape,
+            dtype=self._dtype,
+            max_abs=self._max_abs,
+            max_rel=self._max_rel,
+            relative=_ratio(self._max_abs, biggest),
+            mean_abs=self._sum_abs / count,
+            cosine=self._dot / norm if norm else float(self._ref_square == self._got_square),
+            snr_db=_snr_db(self._ref_square, self._diff_square),
+            lsb=self._max_abs / self._lsb if self._lsb else None,
+            lsb_share=self._within_lsb / count if self._lsb else None,
+            worst_index=self._worst_index,
+            worst_feed=self._worst_feed,
+            mismatch=self._mismatch,
+            power=self._power(biggest),
+            histogram=_histogram(self._diffs),
+        )
+
+    def _power(self, biggest: float) -> str:
+        if self._elements == 0:
+            return "empty"
+        if self._finite < _FINITE_SHARE * self._elements:
+            return "not finite"
+        if biggest < _ALL_BUT_ZERO:
+            return "all but zero"
+        if self._feeds > 1 and not self._varies:
+            return "constant: the same for every feed"
+        if self._low == self._high:
+            return "constant"
+        discrete = np.dtype(self._dtype).kind not in "fc" if self._dtype not in ("bfloat16", "object") else False
+        if not discrete and self._finite >= _ENOUGH_ELEMENTS and self._at_edge == self._finite:
+            return "saturated: every element is at an end of the range"
+        return "ok"
+
+
+def _real(array: Array) -> Array:
+    """Float64 numbers to compare: complex as pairs, everything else by value."""
+    if array.dtype.kind == "c":
+        return np.stack([array.real, array.imag], -1).astype(np.float64)
+    return array.astype(np.float64)
+
+
+def _ratio(part: float, whole: float) -> float:
+    if part == 0:
+        return 0.0
+    return part / whole if whole else math.inf
+
+
+def _snr_db(signal: float, noise: float) -> float:
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal else -math.inf
+
+
+_SAMPLE = 4096
+
+
+def _sample(diff: Array) -> Array:
+    """At most ``_SAMPLE`` differences in a fixed pattern: enough for a plot, bounded for memory."""
+    return diff[:: max(1, diff.size // _SAMPLE)].copy()
+
+
+def _histogram(diffs: list[Array]) -> Histogram:
+    values = np.concatenate(diffs) if diffs else np.zeros(0)
+    if values.size == 0:
+        return Histogram((), ())
+    limit = float(np.abs(values).max()) or 1.0
+    counts, edges = np.histogram(values, _BINS, (-limit, limit))
+    return Histogram(tuple(map(float, edges)), tuple(map(int, counts)))

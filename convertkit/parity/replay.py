@@ -1,0 +1,72 @@
+"""Running the same feeds through artifacts, and comparing what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Artifact
+from convertkit.errors import ParityError
+from convertkit.parity.compare import DiffAccumulator
+from convertkit.parity.verdict import ParityReport, judge
+from convertkit.stage import Feed, Outputs, Runner, Tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What an artifact returned for each feed, in order; ``title`` names it in reports."""
+
+    title: str
+    artifact: Artifact
+    outputs: tuple[Outputs, ...]
+
+
+def record(title: str, artifact: Artifact, runner: Runner, feeds: Iterable[Feed]) -> Recording:
+    """Run every feed.  State that a feed leaves out goes from call to call, starting at the initial state."""
+    state = initial_state(artifact)
+    outputs = []
+    for feed in feeds:
+        answer = runner.run({**state, **feed})
+        state = {
+            STATE_PREFIX + name.removeprefix(NEXT_STATE_PREFIX): value
+            for name, value in answer.items()
+            if name.startswith(NEXT_STATE_PREFIX)
+        } or state
+        outputs.append(answer)
+    return Recording(title, artifact, tuple(outputs))
+
+
+def initial_state(artifact: Artifact) -> Mapping[str, Array]:
+    """Start values of the artifact's ``state.*`` inputs by name; empty where it has none."""
+    if artifact.initial_state is None:
+        return {}
+    with np.load(artifact.initial_state, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def compare_recordings(before: Recording, after: Recording, tolerance: Tolerance) -> ParityReport:
+    """Compare two recordings of the same feeds, output by output.
+
+    Raises ``ParityError`` where the outputs' names or order differ: that is part of the contract.
+    """
+    names = [spec.name for spec in before.artifact.outputs]
+    got = [spec.name for spec in after.artifact.outputs]
+    if names != got:
+        raise ParityError(f"{after.title} has the outputs {got}, {before.title} has {names}: names and order must stay")
+    steps = {spec.name: spec.lsb for spec in before.artifact.outputs}
+    steps.update({spec.name: spec.lsb for spec in after.artifact.outputs if spec.lsb is not None})
+    diffs = []
+    for name in names:
+        accumulator = DiffAccumulator(name, steps[name])
+        for reference, output in zip(before.outputs, after.outputs, strict=True):
+            accumulator.add(reference[name], output[name])
+        diffs.append(accumulator.finish())
+    return judge(before.title, after.title, tuple(diffs), tolerance, len(before.outputs))
+
+
+def batched(feeds: Sequence[Feed], names: Sequence[str], count: int) -> Feed:
+    """One feed of ``count`` samples: single-sample feeds concatenated along axis 0."""
+    chosen = [feeds[index % len(feeds)] for index in range(count)]
+    return {name: np.concatenate([feed[name] for feed in chosen]) for name in names}
