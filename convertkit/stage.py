@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from convertkit.artifact import Array, Artifact
+from convertkit.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from convertkit.profile import QuantProfile
@@ -173,7 +174,7 @@ class BuildContext:
     target: Target
     source_sha256: str = ""
     calibration: FeedSource | None = None
-    notes: list[str] = field(default_factory=list)
+    progress: Progress = field(default_factory=Silent)
 
 
 class PassPlugin(Protocol):

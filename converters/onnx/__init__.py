@@ -1,0 +1,30 @@
+"""ONNX files as sources: made canonical, executed by ONNX Runtime as the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convertkit.converters.onnx.sniff import is_onnx
+from convertkit.recipe import ExportOptions
+
+if TYPE_CHECKING:
+    from convertkit.stage import Source
+
+
+class OnnxConverter:
+    """Reads ``.onnx`` of any opset that can be brought to a supported one exactly."""
+
+    name = "onnx"
+    summary = "ONNX (.onnx)"
+
+    def sniff(self, source: str) -> str | None:
+        return "onnx" if is_onnx(Path(source)) else None
+
+    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+        from convertkit.converters.onnx.source import OnnxSource
+
+        return OnnxSource(Path(source), options)
+
+
+converter = OnnxConverter()

@@ -1,0 +1,66 @@
+"""An opened ONNX file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from convertkit.artifact import Artifact, sha256_of
+from convertkit.onnx.canonical import canonicalize, freeze_dims
+from convertkit.onnx.inputs import fixed_sizes, with_input_options
+from convertkit.onnx.load import load_model
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
+from convertkit.onnx.specs import interface
+from convertkit.recipe import ExportOptions
+from convertkit.stage import FLOAT32, Runner, Stage, Tolerance
+
+
+class OnnxSource:
+    """An ONNX file: no framework is involved, so it is opened in this process."""
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, path: Path, options: ExportOptions) -> None:
+        inputs, outputs = interface(load_model(path))
+        self._options = options
+        self.artifact = Artifact(path, "onnx", with_input_options(inputs, options.inputs), outputs, sha256_of(path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    def runner(self) -> Runner:
+        return OnnxRunner(self.artifact)
+
+    def stage(self) -> Stage:
+        return CanonicalStage(fixed_sizes(self.artifact.path, self._options.inputs))
+
+
+class CanonicalStage:
+    """ONNX of any age → canonical ONNX."""
+
+    name = "canonical-onnx"
+    version = "1"
+    accepts = frozenset({"onnx"})
+    produces = "onnx"
+    tolerance: Tolerance = FLOAT32
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = dict(sizes)
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"fixed_dims": self._sizes} if self._sizes else {}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        model = load_model(source.path)
+        if self._sizes:
+            freeze_dims(model, self._sizes)
+        return save_model(canonicalize(model), workdir / "canonical.onnx", f"{self.name} {self.version}")

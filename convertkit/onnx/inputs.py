@@ -1,0 +1,53 @@
+"""What ``--input`` says about the inputs of a model that is ONNX already."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from convertkit.artifact import TensorSpec
+from convertkit.errors import UsageError
+from convertkit.onnx.load import load_model
+from convertkit.onnx.specs import interface
+from convertkit.recipe import InputSpec
+
+
+def with_input_options(specs: Sequence[TensorSpec], options: Sequence[InputSpec]) -> tuple[TensorSpec, ...]:
+    """``specs`` with the shapes and value ranges of ``--input``.
+
+    Raises ``UsageError`` for an unknown name, another rank or dtype, or a size that the model fixes otherwise.
+    """
+    wanted = {option.name: option for option in options}
+    if unknown := [name for name in wanted if name not in {spec.name for spec in specs}]:
+        known = ", ".join(spec.name for spec in specs)
+        raise UsageError(f"--input {unknown[0]}: the model has no such input; it has: {known}")
+    return tuple(_merged(spec, wanted[spec.name]) if spec.name in wanted else spec for spec in specs)
+
+
+def fixed_sizes(path: Path, options: Sequence[InputSpec]) -> dict[str, int]:
+    """Sizes that ``--input`` gives to named dimensions of the model at ``path``."""
+    inputs, _ = interface(load_model(path))
+    sizes: dict[str, int] = {}
+    wanted = {option.name: option.shape for option in options}
+    for spec in inputs:
+        for dim, size in zip(spec.shape, wanted.get(spec.name) or (), strict=False):
+            if isinstance(dim, str) and isinstance(size, int):
+                sizes[dim] = size
+    return sizes
+
+
+def _merged(spec: TensorSpec, option: InputSpec) -> TensorSpec:
+    if option.dtype is not None and option.dtype != spec.dtype:
+        raise UsageError(f"--input {spec.name}: dtype {option.dtype}, the model takes {spec.dtype}")
+    shape = spec.shape
+    if option.shape is not None:
+        if len(option.shape) != len(shape):
+            raise UsageError(f"--input {spec.name}: {len(option.shape)} dimensions, the model takes {list(shape)}")
+        for size, dim in zip(option.shape, shape, strict=True):
+            if isinstance(dim, int) and size != dim:
+                raise UsageError(f"--input {spec.name}: {list(option.shape)}, the model takes {list(shape)}")
+        shape = tuple(
+            size if isinstance(size, int) else dim for size, dim in zip(option.shape, shape, strict=True)
+        )
+    return dataclasses.replace(spec, shape=shape, value_range=option.value_range)

@@ -1,0 +1,95 @@
+"""Inputs that a parity proof runs: the user's own samples where there are any, else seeded random ones.
+
+Sizes of named dimensions vary from feed to feed, so that a silently specialised dimension is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import ml_dtypes
+import numpy as np
+
+from convertkit.artifact import Array, Artifact, Dim, TensorSpec
+from convertkit.parity.replay import batched
+from convertkit.stage import Feed, FeedSource
+
+GENERATED = 6
+FROM_CALIBRATION = 8
+_SECOND_SIZE = 3
+
+
+def proof_feeds(artifact: Artifact, calibration: FeedSource | None, seed: int) -> tuple[Feed, ...]:
+    """The feeds that every step of one export is compared on.
+
+    With calibration data its first samples, plus one batch of three where the batch is free;
+    otherwise generated feeds, the last ones at a second size.  State inputs are left to the replay.
+    """
+    specs = tuple(spec for spec in artifact.inputs if not spec.is_state)
+    stateful = len(specs) < len(artifact.inputs)
+    if calibration is not None:
+        samples = list(islice(calibration, FROM_CALIBRATION))
+        if batch_dim(specs) is not None and not stateful and len(samples) > 1:
+            samples.append(batched(samples, [spec.name for spec in specs], _SECOND_SIZE))
+        return tuple(samples)
+    names = {dim for spec in specs for dim in spec.source_shape if isinstance(dim, str)}
+    first, second = dict.fromkeys(names, 1), dict.fromkeys(names, _SECOND_SIZE)
+    sizes = [first] * GENERATED if stateful or not names else [first] * (GENERATED - 2) + [second] * 2
+    rng = np.random.default_rng(seed)
+    return tuple(generated_feed(specs, size, rng, kind) for kind, size in enumerate(sizes))
+
+
+def batch_dim(specs: Sequence[TensorSpec]) -> str | None:
+    """The named dimension that leads every input of rank 1 or more, None where there is none."""
+    leading = {spec.source_shape[0] for spec in specs if spec.shape}
+    (only,) = leading if len(leading) == 1 else (None,)
+    return only if isinstance(only, str) else None
+
+
+def generated_feed(
+    specs: Sequence[TensorSpec], sizes: Mapping[str, int], rng: np.random.Generator, kind: int = 0
+) -> Feed:
+    """Random values for every spec; ``kind`` turns through distributions so that some have power.
+
+    ``sizes`` gives named dimensions a size in elements; a missing name becomes 1.
+    """
+    return {spec.name: _values(spec, _shape(spec.source_shape, sizes), rng, kind) for spec in specs}
+
+
+def _shape(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(dim if isinstance(dim, int) else sizes.get(dim, 1) for dim in dims)
+
+
+def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, kind: int) -> Array:
+    dtype = np.dtype(getattr(ml_dtypes, spec.dtype, "object" if spec.dtype == "string" else spec.dtype))
+    if dtype.kind == "O":
+        return np.array([f"text {rng.integers(1000)}" for _ in range(int(np.prod(shape)))], dtype).reshape(shape)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if spec.value_range is not None:
+        low, high = spec.value_range
+        values = rng.integers(int(low), int(high), shape) if dtype.kind in "iu" else rng.uniform(low, high, shape)
+        return np.asarray(values).astype(dtype)
+    if dtype.kind in "iu":
+        return rng.integers(0, 2 if kind % 3 == 0 else 4, shape).astype(dtype)
+    if dtype.kind == "c":
+        return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    return _FLOATS[kind % len(_FLOATS)](rng, shape).astype(dtype)
+
+
+def _standard(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.asarray(rng.standard_normal(shape))
+
+
+def _unit(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.asarray(rng.random(shape))
+
+
+def _smooth(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Slowly varying along the last axis, like audio or image rows."""
+    noise = rng.standard_normal(shape)
+    return np.asarray(0.1 * np.cumsum(noise, axis=-1) if shape else noise)
+
+
+_FLOATS = (_standard, _unit, _smooth)

@@ -1,0 +1,109 @@
+"""Converters, passes, targets and runners, found through entry points: ours exactly as anyone's."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+from convertkit.artifact import Artifact
+from convertkit.errors import ConvertKitError, MissingFramework, SourceError, UsageError
+from convertkit.stage import Converter, PassPlugin, Runner, RunnerFactory, Target
+
+CONVERTERS, PASSES, TARGETS, RUNNERS = (
+    "convertkit.converters",
+    "convertkit.passes",
+    "convertkit.targets",
+    "convertkit.runners",
+)
+
+
+class BrokenPlugin(ConvertKitError):
+    """An installed plugin that cannot be imported."""
+
+
+@cache
+def _points(group: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+
+
+def load(point: EntryPoint) -> Any:
+    """The object behind an entry point; the only place that imports plugins."""
+    try:
+        return point.load()
+    except ModuleNotFoundError as error:
+        top = (error.name or "").partition(".")[0]
+        if top in _EXTRA_OF:
+            raise MissingFramework(top, _EXTRA_OF[top]) from error
+        raise BrokenPlugin(f"plugin {point.name} ({point.value}) cannot be imported: {error}") from error
+    except (ImportError, AttributeError) as error:
+        raise BrokenPlugin(f"plugin {point.name} ({point.value}) cannot be imported: {error}") from error
+
+
+_EXTRA_OF = {
+    "torch": "torch",
+    "tensorflow": "tensorflow",
+    "keras": "keras",
+    "jax": "jax",
+    "jaxlib": "jax",
+    "ai_edge_litert": "tflite",
+    "flatbuffers": "tflite",
+    "coremltools": "coreml",
+    "tensorrt_rtx": "tensorrt",
+    "PIL": "images",
+}
+
+
+def converters() -> tuple[Converter, ...]:
+    """All installed converters, in the order of their names."""
+    return tuple(cast(Converter, load(point)) for point in _points(CONVERTERS).values())
+
+
+def passes() -> tuple[PassPlugin, ...]:
+    """All installed passes in the order in which they run."""
+    found = [cast(PassPlugin, load(point)) for point in _points(PASSES).values()]
+    return tuple(sorted(found, key=lambda each: (each.order, each.name)))
+
+
+def target_names() -> tuple[str, ...]:
+    """Names of all installed targets, without importing them."""
+    return tuple(_points(TARGETS))
+
+
+def target(name: str) -> Target:
+    """The target called ``name``; ``UsageError`` with the closest name where there is none."""
+    points = _points(TARGETS)
+    if name not in points:
+        raise UsageError(f"unknown target {name!r}{_suggestion(name, points)}; there are: {', '.join(points)}")
+    return cast(Target, load(points[name]))
+
+
+def _suggestion(name: str, known: dict[str, EntryPoint]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f", did you mean {close[0]!r}" if close else ""
+
+
+def runner(artifact: Artifact) -> Runner:
+    """A runner for the artifact's format."""
+    points = _points(RUNNERS)
+    if artifact.format not in points:
+        raise BrokenPlugin(f"no runner is installed for the format {artifact.format!r} of {artifact.path.name}")
+    return cast(RunnerFactory, load(points[artifact.format]))(artifact)
+
+
+def converter_for(source: str) -> Converter:
+    """The converter that recognises ``source`` by its content; ``SourceError`` where none does."""
+    from pathlib import Path
+
+    for each in converters():
+        if each.sniff(source) is not None:
+            return each
+    path = Path(source)
+    if not path.exists():
+        raise SourceError(f"{source} does not exist")
+    if path.is_file() and path.stat().st_size == 0:
+        raise SourceError(f"{source} is empty")
+    kind = "folder is no model" if path.is_dir() else "file is no model"
+    known = "; ".join(each.summary for each in converters())
+    raise SourceError(f"{source}: this {kind} that convertkit recognises; it reads: {known}")

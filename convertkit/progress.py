@@ -1,0 +1,30 @@
+"""Showing that long work advances: a bar on a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Progress(Protocol):
+    """Where long work reports how far it is."""
+
+    def track(self, items: Iterable[T], total: int | None, title: str) -> Iterator[T]:
+        """Yield ``items`` and show their progress under ``title``."""
+        ...
+
+    def status(self, title: str) -> None:
+        """Say what is being done now."""
+        ...
+
+
+class Silent:
+    """Shows nothing: the default in Python, in CI and where stderr is no terminal."""
+
+    def track(self, items: Iterable[T], total: int | None, title: str) -> Iterator[T]:
+        yield from items
+
+    def status(self, title: str) -> None:
+        return

@@ -1,0 +1,32 @@
+"""ONNX Runtime on servers and desktops: the portable ``.onnx``, float or QDQ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from convertkit.recipe import ExportOptions
+
+if TYPE_CHECKING:
+    from convertkit.profile import QuantProfile
+    from convertkit.stage import BuildContext, Stage
+
+
+class OnnxRuntimeTarget:
+    """Delivers ``model.onnx`` that ONNX Runtime's default session runs."""
+
+    name = "onnxruntime"
+    summary = "ONNX Runtime, portable model.onnx (float or QDQ)"
+    precisions = ("float32", "fp16", "int8", "w8", "w4")
+
+    def profile(self, options: ExportOptions) -> QuantProfile:
+        from convertkit.targets.onnxruntime.profile import profile
+
+        return profile(options)
+
+    def stages(self, context: BuildContext) -> tuple[Stage, ...]:
+        from convertkit.targets.onnxruntime.stage import DeliverOnnx
+
+        return (DeliverOnnx(context.options.opset, lossy=context.options.quantized),)
+
+
+target = OnnxRuntimeTarget()

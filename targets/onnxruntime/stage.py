@@ -1,0 +1,64 @@
+"""Canonical ONNX → the ``.onnx`` that is delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from convertkit.artifact import Artifact
+from convertkit.errors import Unsupported
+from convertkit.onnx.load import load_model
+from convertkit.onnx.save import save_model
+from convertkit.stage import FLOAT32, Stage, Tolerance
+
+_INTEGER_KERNELS = Tolerance(
+    "ONNX Runtime's fused integer kernels round each operator on their own, at most 1 LSB",
+    lsb=3.0,
+    snr_db=15.0,
+    warn_snr_db=25.0,
+)
+
+
+class DeliverOnnx:
+    """Writes ``model.onnx``; lowered to ``opset`` where one is asked for."""
+
+    name = "onnxruntime"
+    version = "1"
+    accepts = frozenset({"onnx"})
+    produces = "onnxruntime"
+
+    def __init__(self, opset: int | None, *, lossy: bool) -> None:
+        self._opset = opset
+        self.tolerance: Tolerance = _INTEGER_KERNELS if lossy else FLOAT32
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"opset": self._opset} if self._opset else {}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        model = load_model(source.path)
+        if self._opset is not None:
+            model = at_opset(model, self._opset)
+        made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
+        return replace(made, format=self.produces)
+
+
+def at_opset(model: ir.Model, opset: int) -> ir.Model:
+    """``model`` expressed at another opset; ``Unsupported`` where an operator has no exact counterpart."""
+    if model.graph.opset_imports.get("") == opset:
+        return model
+    try:
+        return ir.from_proto(onnx.version_converter.convert_version(ir.to_proto(model), opset))
+    except (onnx.version_converter.ConvertError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[-1][:200]
+        raise Unsupported(
+            f"the model cannot be expressed at opset {opset}: {reason}",
+            ways_out=(f"--opset {model.graph.opset_imports.get('')} or leave --opset out",),
+        ) from error
+
+
+_: type[Stage] = DeliverOnnx
