@@ -1,0 +1,60 @@
+# Every target sets up .venv by itself, once; `make` alone lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+WORKERS ?= 2
+DIGITS := fixtures/digits
+
+help:
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+venv: $(VENV)/.ready-all  ## set up .venv with every extra and the development tools
+
+demo: $(VENV)/.ready-demo  ## export the digits model to int8 TFLite, with proof at every step
+	$(BIN)/convertkit export $(DIGITS)/model.pt --target tflite --int8 --calib $(DIGITS)/calib.npz \
+		--eval $(DIGITS)/test.npz --max-drop 0.5 --output build/demo --force
+
+test: $(VENV)/.ready-all  ## run all tests but the nightly ones
+	$(BIN)/python -m pytest -m "not nightly" --numprocesses $(WORKERS) --dist worksteal --timeout 900
+
+nightly: $(VENV)/.ready-all  ## run the full grids and the long property tests
+	$(BIN)/python -m pytest -m nightly --timeout 14400
+
+lint: $(VENV)/.ready-all  ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.ready-all  ## run the benchmarks, one after the other
+	@for script in $(sort $(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: $(VENV)/.ready-all  ## write the generated pages of docs/ and check every link
+	$(BIN)/python docs/generate.py
+
+wheel: $(VENV)/.ready-all  ## build the sdist, and the wheel from it, into dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
+fixtures: $(VENV)/.ready-all  ## train the digits model again
+	$(BIN)/python $(DIGITS)/train.py
+
+clean:  ## remove what builds and tests leave behind; .venv stays
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("convertkit needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+# torch comes first and alone: where its CPU build was installed by hand (README), it is left alone.
+$(VENV)/.ready-demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) torch
+	$(PIP) --editable '.[torch,tflite]'
+	@touch $@
+
+$(VENV)/.ready-all: $(VENV)/.ready-demo
+	$(PIP) --editable '.[all,dev]'
+	@touch $@
+
+.PHONY: help venv demo test nightly lint bench docs wheel fixtures clean
