@@ -1,0 +1,1 @@
+"""What is told about an export: ``report.json`` and the self-contained ``report.html``."""

@@ -1,0 +1,178 @@
+"""From finished steps to ``report.json``: plain dictionaries in the published schema's shape."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from convertkit.artifact import Artifact
+from convertkit.evaluation import Evaluation
+from convertkit.parity import ParityReport, TensorDiff
+from convertkit.pipeline import StepRecord
+from convertkit.stage import Tolerance
+
+SCHEMA = "convertkit-report-1"
+_REPORTED = (
+    "numpy",
+    "onnx",
+    "onnx-ir",
+    "onnxscript",
+    "onnxruntime",
+    "ai-edge-litert",
+    "torch",
+    "tensorflow",
+    "tensorflow-cpu",
+    "keras",
+    "jax",
+    "jaxlib",
+    "coremltools",
+)
+
+Json = Any
+
+
+def build(
+    source: Artifact,
+    target: str,
+    precision: str,
+    steps: Sequence[StepRecord],
+    evaluation: Evaluation | None,
+    notes: Sequence[str],
+    failure: str,
+) -> dict[str, Json]:
+    """The whole report; ``failure`` is the sentence that ended the export, empty where it passed."""
+    return {
+        "schema": SCHEMA,
+        "convertkit": importlib.metadata.version("convertkit"),
+        "source": describe(source, source.size_bytes),
+        "target": target,
+        "precision": precision,
+        "steps": [_step(step) for step in steps],
+        "evaluation": None if evaluation is None else {**asdict(evaluation), "passed": evaluation.passed},
+        "environment": environment(),
+        "notes": list(notes),
+        "failure": failure,
+        "passed": not failure,
+    }
+
+
+def describe(artifact: Artifact, size_bytes: int) -> dict[str, Json]:
+    """An artifact without its folder: reports travel, paths of one machine do not."""
+    return {
+        "path": artifact.path.name,
+        "format": artifact.format,
+        "sha256": artifact.sha256,
+        "bytes": size_bytes,
+        "inputs": [_spec(spec) for spec in artifact.inputs],
+        "outputs": [_spec(spec) for spec in artifact.outputs],
+    }
+
+
+def environment() -> dict[str, Json]:
+    """What the run depended on: versions, processor, cores."""
+    versions = {}
+    for name in _REPORTED:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "packages": versions,
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _spec(spec: Any) -> dict[str, Json]:
+    return {
+        "name": spec.name,
+        "shape": list(spec.shape),
+        "dtype": spec.dtype,
+        "source_shape": list(spec.source_shape),
+        "perm": list(spec.perm),
+        "quantization": None if spec.quantization is None else asdict(spec.quantization),
+    }
+
+
+def _step(step: StepRecord) -> dict[str, Json]:
+    described: dict[str, Json] = {
+        "stage": step.stage,
+        "version": step.version,
+        "options": jsonable(step.options),
+        "seconds": round(step.seconds, 4),
+        "parity_seconds": round(step.parity_seconds, 4),
+        "peak_rss_bytes": step.peak_rss_bytes,
+        "artifact": describe(step.artifact, step.size_bytes),
+        "parity": {
+            "versus_previous": _parity(step.versus_previous),
+            "versus_source": _parity(step.versus_source),
+        },
+    }
+    if step.diagnosis is not None:
+        described["diagnosis"] = jsonable(step.diagnosis)
+    return described
+
+
+def _parity(report: ParityReport) -> dict[str, Json]:
+    return {
+        "passed": report.passed,
+        "against": report.before,
+        "feeds": report.feeds,
+        "tolerance": _tolerance(report.tolerance),
+        "failures": list(report.failures),
+        "warnings": list(report.warnings),
+        "unproven": report.unproven,
+        "tensors": [_tensor(diff) for diff in report.diffs],
+    }
+
+
+def _tolerance(tolerance: Tolerance) -> dict[str, Json]:
+    return {name: _number(value) if isinstance(value, float) else value for name, value in asdict(tolerance).items()}
+
+
+def _tensor(diff: TensorDiff) -> dict[str, Json]:
+    described = jsonable(asdict(diff))
+    assert isinstance(described, dict)
+    return described
+
+
+def jsonable(value: object) -> Json:
+    """``value`` as JSON: tuples as lists, infinities and NaN as strings, NumPy scalars as numbers."""
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
+    if isinstance(value, bool) or value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Path):
+        return value.name
+    if hasattr(value, "tolist"):
+        return jsonable(value.tolist())
+    return _number(float(value))  # type: ignore[arg-type]
+
+
+def _number(value: float) -> float | str:
+    """A JSON number; JSON has none for infinities, which an exact match has as its SNR."""
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
