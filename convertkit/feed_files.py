@@ -1,0 +1,373 @@
+"""The kinds of data that feeds come from, each read sample by sample."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+import numpy as np
+
+from convertkit.artifact import Array, TensorSpec
+from convertkit.errors import FeedError, MissingFramework
+from convertkit.stage import Feed
+
+LABEL = "label"
+_IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif"})
+
+
+@dataclass(frozen=True, slots=True)
+class ImageOptions:
+    """How an image becomes an input: resized, then ``(pixel * scale - mean) / std`` per channel.
+
+    ``resize`` is ``stretch`` (to the input's height and width) or ``crop`` (shorter side first, then
+    the centre).  Integer inputs get the pixels as they are.
+    """
+
+    scale: float = 1.0 / 255.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    resize: str = "stretch"
+
+
+DEFAULT_IMAGES = ImageOptions()
+
+
+class Raw(Protocol):
+    """Data before it is checked."""
+
+    @property
+    def description(self) -> str: ...
+    @property
+    def labels(self) -> Array | None: ...
+
+    def chosen(self, samples: int | None) -> tuple[int, ...] | None:
+        """Positions of the wanted samples, None for all."""
+        ...
+
+    def stream(self, chosen: tuple[int, ...] | None) -> Iterator[Feed]: ...
+
+
+class Column(Protocol):
+    """The rows of one input."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all rows together."""
+        ...
+
+    def rows(self) -> Iterator[Array]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Rows of an array in memory."""
+
+    array: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def rows(self) -> Iterator[Array]:
+        return iter(self.array)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Rows of an ``.npy`` file, or of a member of an ``.npz``, read in order and never held together.
+
+    Read, not mapped: mapped pages would count as memory of the process.
+    """
+
+    path: Path
+    member: str | None
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+
+    def rows(self) -> Iterator[Array]:
+        with _npy_stream(self.path, self.member) as stream:
+            _npy_header(stream, self.path)
+            size = int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+            for _ in range(self.shape[0]):
+                data = stream.read(size)
+                if len(data) != size:
+                    raise FeedError(f"{self.path} is truncated")
+                yield np.frombuffer(data, self.dtype).reshape(self.shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Files of one folder, each a sample."""
+
+    files: tuple[Path, ...]
+    read: Callable[[Path], Array]
+    shape: tuple[int, ...]
+
+    def rows(self) -> Iterator[Array]:
+        return (self.read(file) for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """One column per input; rows become feeds of one sample, or of the model's fixed batch."""
+
+    description: str
+    columns: Mapping[str, Column]
+    per_feed: Mapping[str, int]
+    count: int
+    labels: Array | None = None
+
+    @classmethod
+    def of_arrays(cls, title: str, arrays: Mapping[str, object], inputs: tuple[TensorSpec, ...]) -> Columns:
+        """Columns of arrays in memory; the key ``label`` holds the truth."""
+        columns: dict[str, Column] = {name: Whole(np.asarray(array)) for name, array in arrays.items() if name != LABEL}
+        labels = np.asarray(arrays[LABEL]) if LABEL in arrays else None
+        return cls.matched(title, columns, inputs, labels)
+
+    @classmethod
+    def matched(
+        cls, title: str, columns: Mapping[str, Column], inputs: tuple[TensorSpec, ...], labels: Array | None
+    ) -> Columns:
+        """Columns held against the inputs; ``FeedError`` for a wrong name or unequal lengths."""
+        specs = {spec.name: spec for spec in inputs}
+        if unknown := [name for name in columns if name not in specs]:
+            expected = ", ".join(repr(name) for name in specs)
+            raise FeedError(f"{title} holds the array {unknown[0]!r}; the model's inputs are {expected}")
+        per_feed = {name: _rows_per_feed(title, specs[name], column) for name, column in columns.items()}
+        counts = {name: columns[name].shape[0] // (rows or 1) for name, rows in per_feed.items()}
+        if len(set(counts.values())) > 1:
+            raise FeedError(f"{title}: unequal numbers of samples, {counts}")
+        return cls(title, columns, per_feed, min(counts.values(), default=0), labels)
+
+    def chosen(self, samples: int | None) -> tuple[int, ...] | None:
+        """Evenly spread, because stored data is often sorted by class."""
+        if samples is None or samples >= self.count:
+            return None
+        return tuple(int(index) for index in np.arange(samples) * self.count // samples)
+
+    def stream(self, chosen: tuple[int, ...] | None) -> Iterator[Feed]:
+        """Feeds at the chosen positions, in order."""
+        wanted = None if chosen is None else frozenset(chosen)
+        rows = {name: column.rows() for name, column in self.columns.items()}
+        for index in range(self.count):
+            parts = {name: [next(stream) for _ in range(self.per_feed[name] or 1)] for name, stream in rows.items()}
+            if wanted is None or index in wanted:
+                yield {name: _joined(part, self.per_feed[name]) for name, part in parts.items()}
+
+
+def _joined(rows: list[Array], per_feed: int) -> Array:
+    return np.asarray(rows[0]) if per_feed == 0 else np.stack(rows)
+
+
+def _rows_per_feed(title: str, spec: TensorSpec, column: Column) -> int:
+    """Rows that make one feed; 0 where a row is a whole feed already."""
+    rank = len(spec.source_shape)
+    if len(column.shape) == rank + 1:
+        return 0
+    if len(column.shape) != rank or rank == 0:
+        want = "×".join(str(dim) for dim in spec.source_shape) or "()"
+        got = "×".join(str(size) for size in column.shape) or "()"
+        raise FeedError(f"{title}: {spec.name} has the shape {got}; samples of the model's input are {want}")
+    batch = spec.source_shape[0]
+    return batch if isinstance(batch, int) and batch > 0 else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Whatever a function or an iterable yields: mappings by name, or bare arrays in the inputs' order."""
+
+    description: str
+    make: Callable[[], object]
+    inputs: tuple[TensorSpec, ...]
+
+    @property
+    def labels(self) -> Array | None:
+        """The items' own ``label`` entries, where the first item has one."""
+        found = [dict(item)[LABEL] for item in self._items() if isinstance(item, Mapping) and LABEL in item]
+        return np.asarray(found).reshape(len(found), *np.shape(found[0])[1:]) if found else None
+
+    def chosen(self, samples: int | None) -> tuple[int, ...] | None:
+        """The first ones: the length of a stream is not known."""
+        return None if samples is None else tuple(range(samples))
+
+    def stream(self, chosen: tuple[int, ...] | None) -> Iterator[Feed]:
+        """Feeds in the given order."""
+        for index, item in enumerate(self._items()):
+            if chosen is not None and index >= len(chosen):
+                return
+            yield self._feed(item)
+
+    def _items(self) -> Iterator[object]:
+        made = self.make()
+        if isinstance(made, Mapping) or not hasattr(made, "__iter__"):
+            raise FeedError(f"{self.description} returned {type(made).__name__}; expected an iterable of feeds")
+        return iter(made)
+
+    def _feed(self, item: object) -> Feed:
+        if isinstance(item, Mapping):
+            return {str(name): np.asarray(value) for name, value in item.items() if name != LABEL}
+        values: Sequence[object] = item if isinstance(item, tuple | list) else (item,)
+        names = [spec.name for spec in self.inputs if not spec.is_state]
+        if len(values) != len(names):
+            raise FeedError(f"{self.description} yields {len(values)} arrays; the model has {len(names)} inputs")
+        return {name: np.asarray(value) for name, value in zip(names, values)}
+
+
+def open_path(source: str, inputs: tuple[TensorSpec, ...], images: ImageOptions) -> Raw:
+    """The data at a path or behind ``pkg.mod:func``."""
+    path = Path(source)
+    if path.is_dir():
+        return _folder(path, inputs, images)
+    if path.is_file():
+        return _file(path, inputs)
+    module, colon, name = source.partition(":")
+    if colon and name.isidentifier() and all(part.isidentifier() for part in module.split(".")):
+        return Items(source, _function(module, name), inputs)
+    raise FeedError(f"{source} does not exist; expected an .npz, an .npy, a folder or pkg.mod:func")
+
+
+def _function(module: str, name: str) -> Callable[[], object]:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a function beside the user's script, as `python -m` would find it
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise FeedError(f"{module}:{name} cannot be imported: {error}") from error
+    if not callable(found):
+        raise FeedError(f"{module}:{name} is no function; expected one that yields feeds")
+    function: Callable[[], object] = found
+    return function
+
+
+def _single(inputs: tuple[TensorSpec, ...], path: Path) -> TensorSpec:
+    plain = [spec for spec in inputs if not spec.is_state]
+    if len(plain) != 1:
+        names = ", ".join(spec.name for spec in plain)
+        raise FeedError(f"{path} holds one array and the model has {len(plain)} inputs; give an .npz with {names}")
+    return plain[0]
+
+
+def _file(path: Path, inputs: tuple[TensorSpec, ...]) -> Raw:
+    if path.suffix == ".npy":
+        return Columns.matched(str(path), {_single(inputs, path).name: _stored(path, None)}, inputs, None)
+    if not zipfile.is_zipfile(path):
+        raise FeedError(f"{path} is neither an .npz nor an .npy")
+    with zipfile.ZipFile(path) as archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+    columns = {name: _stored(path, name) for name in names}
+    labels = None
+    if LABEL in columns and LABEL not in {spec.name for spec in inputs}:
+        del columns[LABEL]
+        with np.load(path, allow_pickle=False) as archive:
+            labels = np.asarray(archive[LABEL])
+    return Columns.matched(str(path), columns, inputs, labels)
+
+
+def _stored(path: Path, member: str | None) -> Column:
+    with _npy_stream(path, member) as stream:
+        shape, fortran, dtype = _npy_header(stream, path)
+        title = f"{path}: {member}" if member else str(path)
+        if dtype.hasobject:
+            raise FeedError(f"{title} holds Python objects; expected numbers")
+        if not shape:
+            raise FeedError(f"{title} is a single number; expected samples along the first axis")
+        if not fortran:
+            return Stored(path, member, shape, dtype)
+        data = np.frombuffer(stream.read(), dtype)
+    return Whole(data.reshape(shape, order="F"))
+
+
+@contextmanager
+def _npy_stream(path: Path, member: str | None) -> Iterator[IO[bytes]]:
+    try:
+        if member is None:
+            with path.open("rb") as stream:
+                yield stream
+        else:
+            with zipfile.ZipFile(path) as archive, closing(archive.open(member + ".npy")) as stream:
+                yield stream
+    except (zipfile.BadZipFile, EOFError, KeyError) as error:
+        raise FeedError(f"{path} is broken: {error}") from error
+
+
+def _npy_header(stream: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+    except ValueError as error:
+        raise FeedError(f"{path} holds no NumPy array: {error}") from error
+    return tuple(shape), bool(fortran), dtype
+
+
+def _folder(path: Path, inputs: tuple[TensorSpec, ...], images: ImageOptions) -> Raw:
+    spec = _single(inputs, path)
+    arrays = tuple(sorted(path.glob("*.npy")))
+    if arrays:
+        first = np.load(arrays[0], allow_pickle=False)
+        return Columns.matched(
+            str(path), {spec.name: Folder(arrays, _load_npy, (len(arrays), *first.shape))}, inputs, None
+        )
+    files = tuple(sorted(file for file in path.rglob("*") if file.suffix.lower() in _IMAGE_SUFFIXES))
+    if not files:
+        raise FeedError(f"{path} holds no .npy and no image")
+    classes = sorted({file.relative_to(path).parts[0] for file in files if file.parent != path})
+    labels = None
+    if len(classes) > 1:
+        labels = np.array([classes.index(file.relative_to(path).parts[0]) for file in files], np.int64)
+    reader = _ImageReader(spec, images)
+    return Columns.matched(str(path), {spec.name: Folder(files, reader, (len(files), *reader.shape))}, inputs, labels)
+
+
+def _load_npy(file: Path) -> Array:
+    try:
+        return np.asarray(np.load(file, allow_pickle=False))
+    except ValueError as error:
+        raise FeedError(f"{file} holds no NumPy array: {error}") from error
+
+
+class _ImageReader:
+    """Reads one image as one sample of an input, channels where the input has them."""
+
+    def __init__(self, spec: TensorSpec, options: ImageOptions) -> None:
+        shape = spec.source_shape[1:]
+        if len(shape) != 3 or not all(isinstance(dim, int) for dim in shape):
+            raise FeedError(f"images for input {spec.name} of shape {spec.source_shape}; expected N×C×H×W or N×H×W×C")
+        self.shape = tuple(int(dim) for dim in shape)
+        self._dtype = spec.dtype
+        self._options = options
+        self._first = self.shape[0] in (1, 3) and self.shape[2] not in (1, 3)
+        self._first |= self.shape[0] in (1, 3) and self.shape[1] > 3 and self.shape[2] > 3
+        self._channels = self.shape[0] if self._first else self.shape[2]
+        if self._channels not in (1, 3):
+            raise FeedError(f"images for input {spec.name} with {self._channels} channels; expected 1 or 3")
+
+    def __call__(self, file: Path) -> Array:
+        try:
+            from PIL import Image, ImageOps, UnidentifiedImageError
+        except ImportError as error:
+            raise MissingFramework("pillow", "images") from error
+        height, width = self.shape[1:] if self._first else self.shape[:2]
+        try:
+            with Image.open(file) as opened:
+                # The camera's rotation tag is applied, as every viewer does.
+                upright = ImageOps.exif_transpose(opened).convert("L" if self._channels == 1 else "RGB")
+                fit = ImageOps.fit if self._options.resize == "crop" else Image.Image.resize
+                pixels = np.asarray(fit(upright, (width, height), Image.Resampling.BILINEAR))
+        except (UnidentifiedImageError, OSError) as error:
+            raise FeedError(f"{file} is no readable image") from error
+        return self._normalised(pixels.reshape(height, width, self._channels))
+
+    def _normalised(self, pixels: Array) -> Array:
+        if np.issubdtype(np.dtype(self._dtype), np.floating):
+            scaled = pixels.astype(np.float32) * np.float32(self._options.scale)
+            pixels = (
+                (scaled - np.array(self._options.mean, np.float32)) / np.array(self._options.std, np.float32)
+            ).astype(self._dtype)
+        return pixels.transpose(2, 0, 1) if self._first else pixels

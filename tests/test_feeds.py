@@ -1,0 +1,142 @@
+"""Feeds from everything that users have, and one clear sentence for everything that does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from convertkit.artifact import TensorSpec
+from convertkit.errors import FeedError
+from convertkit.feeds import generated_feeds, load_feeds
+
+IMAGE = TensorSpec("x", ("N", 3, 4, 5), "float32")
+IDS = TensorSpec("ids", (1, 6), "int64", value_range=(0, 50))
+DATA = np.random.default_rng(0).standard_normal((7, 3, 4, 5)).astype(np.float32)
+
+
+def yields_feeds() -> object:
+    return ({"x": DATA[i : i + 1]} for i in range(3))
+
+
+@pytest.fixture
+def npz(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "data.npz", x=DATA, label=np.arange(7))
+    return tmp_path / "data.npz"
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_streams_batches_of_one_again_and_again(tmp_path: Path, save: object) -> None:
+    save(tmp_path / "data.npz", x=DATA, label=np.arange(7))  # type: ignore[operator]
+    feeds = load_feeds(str(tmp_path / "data.npz"), (IMAGE,), label=True)
+    for _ in range(2):
+        np.testing.assert_array_equal(np.concatenate([feed["x"] for feed in feeds]), DATA)
+    assert len(feeds) == 7
+    assert feeds.warnings == ()
+    np.testing.assert_array_equal(feeds.labels, np.arange(7))
+
+
+def test_samples_are_spread_evenly_with_their_labels(npz: Path) -> None:
+    feeds = load_feeds(npz, (IMAGE,), samples=3)
+    np.testing.assert_array_equal(feeds.labels, [0, 2, 4])
+    np.testing.assert_array_equal(np.concatenate([f["x"] for f in feeds]), DATA[[0, 2, 4]])
+
+
+def test_every_kind_yields_the_same_digest(npz: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", DATA)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for index, sample in enumerate(DATA):
+        np.save(folder / f"{index}.npy", sample)
+    items = [{"x": sample[None]} for sample in DATA]
+    kinds = [npz, tmp_path / "x.npy", folder, DATA, {"x": DATA}, items, iter(items), lambda: iter(items)]
+    assert len({load_feeds(kind, (IMAGE,)).sha256 for kind in kinds}) == 1
+
+
+def test_a_named_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "my_feeds_mod.py").write_text(
+        "import numpy as np\ndef feeds():\n    for i in range(3):\n"
+        "        yield {'x': np.full((1, 3, 4, 5), i, 'f4')}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert len(load_feeds("my_feeds_mod:feeds", (IMAGE,))) == 3
+
+
+def test_fixed_batches_take_that_many_rows() -> None:
+    feeds = load_feeds(DATA[:6], (TensorSpec("x", (2, 3, 4, 5), "float32"),))
+    assert [feed["x"].shape for feed in feeds] == [(2, 3, 4, 5)] * 3
+
+
+def test_images_are_turned_upright_and_normalised(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    exif = image.Exif()
+    exif[0x0112] = 6  # stored rotated by 90 degrees
+    pixels = np.zeros((8, 4, 3), np.uint8)
+    pixels[:, 0] = 255
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        image.fromarray(pixels).save(tmp_path / name / "0.png", exif=exif)
+    feeds = load_feeds(tmp_path, (TensorSpec("x", (1, 3, 4, 8), "float32"),), label=True)
+    value = next(iter(feeds))["x"]
+    assert value.shape == (1, 3, 4, 8)
+    assert value[0, 0, 0].min() == 1.0  # the left column became the top row
+    assert value[0, 0, 1:].max() == 0.0
+    np.testing.assert_array_equal(feeds.labels, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"y": DATA}, "holds the array 'y'; the model's inputs are 'x'"),
+        ({"x": DATA[:, :2]}, "samples of shape 1×2×4×5, the model takes N×3×4×5"),
+        ({"x": DATA.transpose(0, 2, 3, 1)}, r"the data looks NHWC, store it with .transpose\(0, 3, 1, 2\)"),
+        ({"x": DATA[0, 0]}, "x has the shape 4×5; samples of the model's input are N×3×4×5"),
+        ({"x": (DATA * 9).astype(np.uint8)}, r"x is uint8, the model takes float32; store it with .astype"),
+        ({"x": np.where(DATA > 2, np.nan, DATA)}, "x holds NaN or infinity"),
+        ({"x": DATA[:0]}, "holds no sample"),
+        ([{"z": DATA[:1]}], "gives 'z'; the model's inputs are 'x'"),
+        ("nowhere.npz", "nowhere.npz does not exist"),
+        ("no_such_module_anywhere:f", "cannot be imported"),
+        (3, "calibration data of type int"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(source: object, message: str) -> None:
+    with pytest.raises(FeedError, match=message) as caught:
+        load_feeds(source, (IMAGE,))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cut", [10, 60, 130, 400, 1500])
+def test_truncated_archives(npz: Path, cut: int) -> None:
+    npz.write_bytes(npz.read_bytes()[:cut])
+    with pytest.raises(FeedError):
+        load_feeds(npz, (IMAGE,))
+
+
+@pytest.mark.parametrize(
+    ("data", "warning"),
+    [
+        (DATA * 0, "x is zero throughout"),
+        (np.ones_like(DATA), "x is the same in all 7 samples"),
+        (DATA[:1], "one sample only"),
+        (DATA.astype(np.float64), "x is float64, the model takes float32; converted"),
+    ],
+)
+def test_what_fits_and_is_suspicious_is_warned_about(data: np.ndarray, warning: str) -> None:
+    assert any(warning in text for text in load_feeds(data, (IMAGE,)).warnings)
+
+
+def test_missing_label() -> None:
+    with pytest.raises(FeedError, match="no array 'label'"):
+        load_feeds({"x": DATA}, (IMAGE,), label=True)
+
+
+def test_generated_feeds_are_seeded_and_stay_in_range() -> None:
+    first, second = generated_feeds((IMAGE, IDS), seed=1, count=2, dims={"N": 4})
+    assert first["x"].shape == (4, 3, 4, 5)
+    assert first["ids"].dtype == np.int64
+    assert 0 <= first["ids"].min() <= first["ids"].max() < 50
+    assert not np.array_equal(first["x"], second["x"])
+    again = generated_feeds((IMAGE, IDS), seed=1, count=1, dims={"N": 4})[0]
+    np.testing.assert_array_equal(first["x"], again["x"])
