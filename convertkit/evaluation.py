@@ -58,7 +58,7 @@ def auc(labels: Array, scores: Array) -> float:
     score = scores.reshape(len(positive), -1)[:, -1].astype(np.float64)
     if positive.all() or not positive.any():
         raise FeedError("metric auc needs samples of both classes; the evaluation data has one")
-    values, index, counts = np.unique(score, return_inverse=True, return_counts=True)
+    _, index, counts = np.unique(score, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[index]
     good, bad = int(positive.sum()), int((~positive).sum())
     return 100.0 * float((ranks[positive].sum() - good * (good + 1) / 2) / (good * bad))

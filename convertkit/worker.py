@@ -140,7 +140,9 @@ class Worker:
         self._process = None
 
     def _title(self, method: str) -> str:
-        return f"the worker ({self._service.partition(':')[0].rpartition('.')[0].removeprefix('convertkit.')}: {method})"
+        return (
+            f"the worker ({self._service.partition(':')[0].rpartition('.')[0].removeprefix('convertkit.')}: {method})"
+        )
 
     def _died(self, process: subprocess.Popen[bytes], method: str) -> str:
         code = process.wait()

@@ -27,6 +27,7 @@ def canonicalize(model: ir.Model) -> ir.Model:
     inputs = [value.name for value in model.graph.inputs if value.name not in model.graph.initializers]
     outputs = [value.name for value in model.graph.outputs]
     common.RemoveInitializersFromInputsPass()(model)
+    name_free_dims(model)
     # Before IR version 4 an initializer had to be an input too, and the opset converter insists on it.
     model.ir_version = min(max(model.ir_version, MIN_IR_VERSION), MAX_IR_VERSION)
     model = _at_supported_opset(model)
@@ -47,8 +48,26 @@ def simplify(model: ir.Model) -> None:
     common.ShapeInferencePass()(model)
 
 
+def name_free_dims(model: ir.Model) -> None:
+    """Give every unnamed free dimension of an input the name that ``specs.interface`` reports, in place."""
+    for value in model.graph.inputs:
+        if value.shape is not None:
+            dims = enumerate(tuple(value.shape))
+            value.shape = ir.Shape(
+                [
+                    f"{value.name}_{axis}" if isinstance(d, ir.SymbolicDim) and not d.value else _named(d)
+                    for axis, d in dims
+                ]
+            )
+
+
+def _named(dim: object) -> int | str | None:
+    return dim if isinstance(dim, int) else dim.value if isinstance(dim, ir.SymbolicDim) else None
+
+
 def freeze_dims(model: ir.Model, sizes: dict[str, int]) -> None:
     """Give named free dimensions a fixed size, in place; ``UsageError`` for a name that the model lacks."""
+    name_free_dims(model)
     names = {str(dim.value) for value in model.graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
     for name in sizes:
         if name not in names:
@@ -56,15 +75,19 @@ def freeze_dims(model: ir.Model, sizes: dict[str, int]) -> None:
             raise UsageError(f"--static {name}: the model has no free dimension of that name; it has: {known}")
     for value in (*model.graph.inputs, *model.graph.outputs, *_inner_values(model)):
         if value.shape is not None:
-            value.shape = ir.Shape([_frozen(dim, sizes) for dim in value.shape])
+            dims: tuple[object, ...] = tuple(value.shape)
+            value.shape = ir.Shape([_frozen(dim, sizes) for dim in dims])
 
 
 def _inner_values(model: ir.Model) -> list[ir.Value]:
     return [value for node in model.graph.all_nodes() for value in node.outputs]
 
 
-def _frozen(dim: int | ir.SymbolicDim, sizes: dict[str, int]) -> int | ir.SymbolicDim:
-    return dim if isinstance(dim, int) else sizes.get(str(dim.value), dim)
+def _frozen(dim: object, sizes: dict[str, int]) -> int | str | None:
+    if isinstance(dim, int):
+        return dim
+    name = _named(dim)
+    return sizes.get(name, name) if isinstance(name, str) else None
 
 
 def _should_fold(node: ir.Node) -> bool | None:
@@ -84,7 +107,7 @@ def _at_supported_opset(model: ir.Model) -> ir.Model:
     except (onnx.version_converter.ConvertError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[-1][:200]
         raise Unsupported(f"the model's opset {opset} cannot be brought to {target} exactly: {reason}") from error
-    result = ir.from_proto(converted)
+    result: ir.Model = ir.from_proto(converted)
     _reattach(result, large)
     return result
 

@@ -47,7 +47,5 @@ def _merged(spec: TensorSpec, option: InputSpec) -> TensorSpec:
         for size, dim in zip(option.shape, shape, strict=True):
             if isinstance(dim, int) and size != dim:
                 raise UsageError(f"--input {spec.name}: {list(option.shape)}, the model takes {list(shape)}")
-        shape = tuple(
-            size if isinstance(size, int) else dim for size, dim in zip(option.shape, shape, strict=True)
-        )
+        shape = tuple(size if isinstance(size, int) else dim for size, dim in zip(option.shape, shape, strict=True))
     return dataclasses.replace(spec, shape=shape, value_range=option.value_range)

@@ -27,7 +27,7 @@ def load_model(path: Path) -> ir.Model:
     Raises ``SourceError`` where the file is missing, broken or hostile.
     """
     proto = load_proto(path)
-    model = ir.from_proto(proto)
+    model: ir.Model = ir.from_proto(proto)
     ir.external_data.set_base_dir(model.graph, path.parent)
     return model
 
@@ -143,7 +143,7 @@ def _size_bytes(tensor: onnx.TensorProto) -> int:
         bits = round(ir.DataType(tensor.data_type).itemsize * 8)
     except (ValueError, TypeError, KeyError) as error:
         raise SourceError(f"tensor {tensor.name!r} has the unknown data type {tensor.data_type}") from error
-    return -(-math.prod(tensor.dims) * bits // 8)
+    return int(-(-math.prod(tensor.dims) * bits // 8))
 
 
 def _typed_count(tensor: onnx.TensorProto) -> tuple[int, int]:

@@ -37,9 +37,7 @@ class OnnxRunner:
         level = ort.GraphOptimizationLevel
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:
-            self._session = ort.InferenceSession(
-                str(self._artifact.path), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = ort.InferenceSession(str(self._artifact.path), options, providers=["CPUExecutionProvider"])
         except _ort_errors() as error:
             if not self._beyond_ort():
                 raise ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {_brief(error)}") from error

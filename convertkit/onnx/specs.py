@@ -7,6 +7,7 @@ import onnx_ir as ir
 from convertkit.artifact import Dim, TensorSpec
 from convertkit.errors import SourceError, Unsupported
 
+
 def interface(model: ir.Model) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
     """Inputs and outputs in the model's order; initializers that are listed as inputs do not count.
 

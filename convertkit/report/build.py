@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from convertkit.artifact import Artifact
 from convertkit.evaluation import Evaluation
-from convertkit.parity import ParityReport, TensorDiff
+from convertkit.parity import ParityReport
 from convertkit.pipeline import StepRecord
-from convertkit.stage import Tolerance
+from convertkit.report.jsonable import jsonable
 
-SCHEMA = "convertkit-report-1"
+SCHEMA = 1
 _REPORTED = (
     "numpy",
     "onnx",
@@ -54,7 +53,7 @@ def build(
         "target": target,
         "precision": precision,
         "steps": [_step(step) for step in steps],
-        "evaluation": None if evaluation is None else {**asdict(evaluation), "passed": evaluation.passed},
+        "evaluation": None if evaluation is None else {**jsonable(evaluation), "passed": evaluation.passed},
         "environment": environment(),
         "notes": list(notes),
         "failure": failure,
@@ -117,6 +116,7 @@ def _step(step: StepRecord) -> dict[str, Json]:
         "stage": step.stage,
         "version": step.version,
         "options": jsonable(step.options),
+        "notes": [*step.versus_previous.warnings],
         "seconds": round(step.seconds, 4),
         "parity_seconds": round(step.parity_seconds, 4),
         "peak_rss_bytes": step.peak_rss_bytes,
@@ -134,45 +134,12 @@ def _step(step: StepRecord) -> dict[str, Json]:
 def _parity(report: ParityReport) -> dict[str, Json]:
     return {
         "passed": report.passed,
-        "against": report.before,
+        "before": report.before,
+        "after": report.after,
         "feeds": report.feeds,
-        "tolerance": _tolerance(report.tolerance),
+        "tolerance": jsonable(report.tolerance),
         "failures": list(report.failures),
         "warnings": list(report.warnings),
         "unproven": report.unproven,
-        "tensors": [_tensor(diff) for diff in report.diffs],
+        "tensors": [jsonable(diff) for diff in report.diffs],
     }
-
-
-def _tolerance(tolerance: Tolerance) -> dict[str, Json]:
-    return {name: _number(value) if isinstance(value, float) else value for name, value in asdict(tolerance).items()}
-
-
-def _tensor(diff: TensorDiff) -> dict[str, Json]:
-    described = jsonable(asdict(diff))
-    assert isinstance(described, dict)
-    return described
-
-
-def jsonable(value: object) -> Json:
-    """``value`` as JSON: tuples as lists, infinities and NaN as strings, NumPy scalars as numbers."""
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [jsonable(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
-    if isinstance(value, bool) or value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, Path):
-        return value.name
-    if hasattr(value, "tolist"):
-        return jsonable(value.tolist())
-    return _number(float(value))  # type: ignore[arg-type]
-
-
-def _number(value: float) -> float | str:
-    """A JSON number; JSON has none for infinities, which an exact match has as its SNR."""
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return value

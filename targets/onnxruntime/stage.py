@@ -52,13 +52,14 @@ def at_opset(model: ir.Model, opset: int) -> ir.Model:
     if model.graph.opset_imports.get("") == opset:
         return model
     try:
-        return ir.from_proto(onnx.version_converter.convert_version(ir.to_proto(model), opset))
+        converted: ir.Model = ir.from_proto(onnx.version_converter.convert_version(ir.to_proto(model), opset))
     except (onnx.version_converter.ConvertError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[-1][:200]
         raise Unsupported(
             f"the model cannot be expressed at opset {opset}: {reason}",
             ways_out=(f"--opset {model.graph.opset_imports.get('')} or leave --opset out",),
         ) from error
+    return converted
 
 
 _: type[Stage] = DeliverOnnx

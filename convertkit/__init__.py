@@ -1,0 +1,36 @@
+"""convertkit: a trained model in, a proven deployable artifact out.
+
+    import convertkit
+    result = convertkit.export("model.pt", target="tflite", int8=True, calib="calib.npz", output="out")
+
+Importing this package loads no framework and no runtime; ``export`` does so on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from convertkit import errors
+
+if TYPE_CHECKING:
+    from convertkit.api import export
+    from convertkit.job import Result, export_all
+    from convertkit.recipe import ExportOptions
+
+__version__ = "0.1.0"
+__all__ = ["ExportOptions", "Result", "errors", "export", "export_all"]
+
+_HOMES = {
+    "ExportOptions": "convertkit.recipe",
+    "Result": "convertkit.job",
+    "export": "convertkit.api",
+    "export_all": "convertkit.job",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'convertkit' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

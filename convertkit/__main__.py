@@ -1,0 +1,6 @@
+"""``python -m convertkit``."""
+
+from convertkit.cli import main
+
+if __name__ == "__main__":
+    main()

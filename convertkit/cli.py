@@ -1,0 +1,150 @@
+"""The command line: parses flags, shows progress, prints results; everything else is elsewhere.
+
+stdout is the result, stderr is the story.  Nothing heavy is imported until a command runs, so that
+``--help`` and tab completion answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from convertkit.errors import ConvertKitError
+
+if TYPE_CHECKING:
+    from convertkit.job import Result
+
+_EXIT_CODES = """\b
+Exit codes: 0 done · 1 failed · 2 usage · 3 parity or accuracy gate failed · 4 a needed framework is not installed"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the ``convertkit`` command; every failure is one sentence and its exit code."""
+    try:
+        cli.main(args=arguments, prog_name="convertkit", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("stopped; nothing was written", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except ConvertKitError as error:
+        click.echo(f"convertkit: {error}", err=True)
+        sys.exit(error.exit_code)
+    except MemoryError:
+        click.echo("convertkit: out of memory; nothing was written", err=True)
+        sys.exit(1)
+    except Exception as error:
+        if "--verbose" in (arguments or sys.argv):
+            raise
+        message = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        click.echo(f"convertkit: internal error, {type(error).__name__}: {message} (--verbose shows where)", err=True)
+        sys.exit(1)
+
+
+@click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="convertkit")
+def cli() -> None:
+    """Turn a trained model into an artifact that ships, and prove that it still computes the same thing."""
+
+
+def _complete_targets(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from convertkit import plugins
+
+    return [name for name in plugins.target_names() if name.startswith(incomplete)]
+
+
+@cli.command(epilog=_EXIT_CODES, short_help="Convert a model, with proof at every step.")
+@click.argument("source", required=False, type=click.Path())
+@click.option(
+    "--target", "-t", multiple=True, shell_complete=_complete_targets, metavar="T", help="Target; repeat for several."
+)
+@click.option("--output", "-o", type=click.Path(), metavar="DIR", help="Output folder [default: <stem>-<target>].")
+@click.option("--int8", is_flag=True, help="8-bit integers where they pay.")
+@click.option("--int16x8", is_flag=True, help="16-bit activations, 8-bit weights.")
+@click.option("--fp16", is_flag=True, help="float16 weights.")
+@click.option("--w8", is_flag=True, help="8-bit weights only.")
+@click.option("--w4", is_flag=True, help="4-bit weights only.")
+@click.option("--full-integer", is_flag=True, help="Every operator integer, or refuse (microcontrollers, NPUs).")
+@click.option("--io-dtype", metavar="DTYPE", help="Interface of a quantized artifact: float32, int8, uint8, int16.")
+@click.option("--calib", metavar="PATH", help="Calibration data: .npz, .npy, a folder, or pkg.mod:func.")
+@click.option("--calib-samples", type=int, metavar="N", help="Use only the first N samples.")
+@click.option(
+    "--calib-method", metavar="METHOD", help="auto, minmax, moving-average, percentile, entropy or mse [default: auto]."
+)
+@click.option("--eval", metavar="PATH", help="Labelled data: like --calib, with an array called label.")
+@click.option("--metric", metavar="NAME", help="top1, auc, mse or pkg.mod:func [default: top1 or mse by the labels].")
+@click.option("--max-drop", type=float, metavar="POINTS", help="Fail (exit 3) when the metric loses more than this.")
+@click.option("--prune", metavar="SHARE", help="Prune weights: 0.5, or 2:4.")
+@click.option("--prune-channels", type=float, metavar="SHARE", help="Prune whole channels: 0.3.")
+@click.option(
+    "--input", multiple=True, metavar="SPEC", help="NAME:1,3,224,224[:float32], NAME:N,3,224,224, IDS:1,64:int64[0,9)."
+)
+@click.option("--model", metavar="PKG.MOD:FACTORY", help="Makes the module that a state_dict belongs to.")
+@click.option("--input-layout", metavar="LAYOUT", help="auto, nchw or nhwc [default: auto].")
+@click.option("--static", multiple=True, metavar="NAME=SIZE", help="Give a named dimension a fixed size.")
+@click.option("--signature", metavar="NAME", help="Signature of a SavedModel.")
+@click.option("--opset", type=int, metavar="N", help="Opset of a delivered .onnx.")
+@click.option("--trust", multiple=True, metavar="KIND", help="Execute code in the file: pickle, lambda or pyfunc.")
+@click.option("--timeout", type=float, metavar="S", help="Longest time for one call of a framework, in seconds.")
+@click.option("--keep-failed", is_flag=True, help="Keep an artifact that failed its proof, in <DIR>.failed.")
+@click.option("--force", is_flag=True, help="Replace a folder that exists.")
+@click.option("--seed", type=int, metavar="N", help="Seed of generated feeds [default: 0].")
+@click.option("--recipe", type=click.Path(), metavar="FILE.toml", help="Read flags from a file; flags given win.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--verbose", "-v", is_flag=True, help="Tell more, and show tracebacks of internal errors.")
+def export(recipe: str | None, as_json: bool, **flags: Any) -> None:
+    """Convert SOURCE for one or more targets.
+
+    SOURCE is a PyTorch, TensorFlow/Keras, JAX or ONNX model (recognised by content), or
+    pkg.mod:callable.  The output folder holds the artifact, report.html, report.json and
+    manifest.json; it is complete or absent.
+    """
+    from convertkit.flags import options_from, read_recipe
+    from convertkit.show import Story
+
+    given = {name: value for name, value in flags.items() if value not in (None, False, ())}
+    values = {**(read_recipe(Path(recipe)) if recipe else {}), **given}
+    if "source" not in values:
+        raise click.UsageError("name a SOURCE model")
+    options = options_from(values)
+    from convertkit.job import export_all
+
+    with Story(verbose=options.verbose) as story:
+        results = export_all(options, story, story.step)
+    _print_results(results, as_json)
+
+
+def _print_results(results: tuple[Result, ...], as_json: bool) -> None:
+    from convertkit import show
+    from convertkit.report.jsonable import dumps
+
+    if as_json:
+        reports = [result.report for result in results]
+        click.echo(dumps(reports[0] if len(reports) == 1 else reports), nl=False)
+        return
+    for result in results:
+        show.print_result(result)
+
+
+@cli.command("targets", short_help="List targets, converters and passes.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def list_targets(as_json: bool) -> None:
+    """List what is installed: targets with their precisions, and the sources that can be read."""
+    from convertkit import plugins, show
+    from convertkit.report.jsonable import dumps
+
+    targets = [
+        {"name": target.name, "summary": target.summary, "precisions": list(target.precisions)}
+        for target in map(plugins.target, plugins.target_names())
+    ]
+    sources = [{"name": each.name, "summary": each.summary} for each in plugins.converters()]
+    passes = [{"name": each.name, "order": each.order} for each in plugins.passes()]
+    if as_json:
+        click.echo(dumps({"targets": targets, "converters": sources, "passes": passes}), nl=False)
+        return
+    show.print_plugins(targets, sources)

@@ -1,0 +1,196 @@
+"""From flags, keywords or recipe keys to :class:`~convertkit.recipe.ExportOptions`: one table for all three."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from convertkit.errors import RecipeError, UsageError
+from convertkit.recipe import CalibMethod, ExportOptions, InputSpec, Layout, Precision, Trust
+
+PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4")
+_RENAMED = {"timeout": "timeout_s"}
+_KEYS = (
+    "source",
+    "target",
+    "output",
+    *PRECISION_FLAGS,
+    "full_integer",
+    "io_dtype",
+    "calib",
+    "calib_samples",
+    "calib_method",
+    "eval",
+    "metric",
+    "max_drop",
+    "prune",
+    "prune_channels",
+    "input",
+    "model",
+    "input_layout",
+    "static",
+    "signature",
+    "opset",
+    "trust",
+    "timeout",
+    "keep_failed",
+    "force",
+    "passes",
+    "verbose",
+    "seed",
+)
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "io_dtype": ("float32", "int8", "uint8", "int16"),
+    "calib_method": get_args(CalibMethod),
+    "input_layout": get_args(Layout),
+}
+_INPUT = re.compile(
+    r"(?P<name>.+?):(?P<shape>[\w,\s]*)"
+    r"(?::(?P<dtype>[a-z]\w*)?(?:\[(?P<low>[^,\]]+),(?P<high>[^)\]]+)\))?)?$"
+)
+
+
+def options_from(values: Mapping[str, Any]) -> ExportOptions:
+    """Options from flag names with underscores; absent, None and False values mean the default.
+
+    Raises ``UsageError`` where values contradict each other or cannot be read.
+    """
+    given = {name: value for name, value in values.items() if value is not None and value is not False}
+    for name in given:
+        if name not in _KEYS:
+            raise UsageError(f"unknown option {name!r}{_closest(name)}")
+    precision = _precision(given)
+    fields: dict[str, Any] = {_RENAMED.get(name, name): value for name, value in given.items()}
+    for name in (*PRECISION_FLAGS, "target", "input"):
+        fields.pop(name, None)
+    for name, choices in _CHOICES.items():
+        if name in fields and fields[name] not in choices:
+            raise UsageError(f"{flag(name)} {fields[name]}: not one of {', '.join(choices)}")
+    fields["targets"] = _strings(given.get("target", ("onnxruntime",)))
+    fields["inputs"] = tuple(parse_input(text) for text in _strings(given.get("input", ())))
+    fields["static"] = tuple(_static(text) for text in _pairs(given.get("static", ())))
+    fields["trust"] = frozenset(_strings(given.get("trust", ())))
+    fields["passes"] = _strings(given.get("passes", ()))
+    options = ExportOptions(**{**fields, "precision": precision})
+    return _consistent(options)
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The keys of a TOML recipe, dashes as underscores; relative paths are relative to the recipe.
+
+    Raises ``RecipeError`` with line and closest key for an unknown one.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise RecipeError(f"{path} does not exist") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RecipeError(f"{path}: {error}") from error
+    result = {}
+    for key, value in values.items():
+        name = key.replace("-", "_")
+        if name not in _KEYS:
+            raise RecipeError(f'{path}:{_line(text, key)}: unknown key "{key}"{_closest(name)}')
+        result[name] = _beside(path, value) if name in ("source", "calib", "eval", "output") else value
+    return result
+
+
+def parse_input(text: str | InputSpec) -> InputSpec:
+    """``name:1,3,224,224[:float32]``; names stand for free dimensions, ``ids:1,64:int64[0,1000)`` bounds values."""
+    if isinstance(text, InputSpec):
+        return text
+    match = _INPUT.match(text)
+    if match is None:
+        raise UsageError(f"--input {text}: expected NAME:SHAPE[:DTYPE], for example image:N,3,224,224:float32")
+    dims = [part.strip() for part in match["shape"].split(",") if part.strip()]
+    shape = tuple(int(dim) if dim.isdecimal() else dim for dim in dims)
+    value_range = None
+    if match["low"] is not None:
+        try:
+            value_range = (float(match["low"]), float(match["high"]))
+        except ValueError as error:
+            raise UsageError(f"--input {text}: the value range is not [LOW,HIGH)") from error
+    return InputSpec(match["name"], shape, match["dtype"], value_range)
+
+
+def flag(name: str) -> str:
+    """The command-line spelling of an option."""
+    return "--" + name.replace("_", "-")
+
+
+def _precision(given: Mapping[str, Any]) -> Precision:
+    chosen = [name for name in PRECISION_FLAGS if given.get(name)]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(map(flag, chosen))} exclude each other")
+    return chosen[0] if chosen else "float32"
+
+
+def _consistent(options: ExportOptions) -> ExportOptions:
+    if unknown := sorted(options.trust - set(get_args(Trust))):
+        raise UsageError(f"--trust {unknown[0]}: not one of {', '.join(get_args(Trust))}")
+    if options.max_drop is not None and options.eval is None:
+        raise UsageError("--max-drop needs --eval with labelled data to measure on")
+    if options.metric is not None and options.eval is None:
+        raise UsageError("--metric needs --eval with labelled data to measure on")
+    if options.full_integer and not options.quantized:
+        raise UsageError("--full-integer goes with --int8 or --int16x8")
+    if options.io_dtype != "float32" and not options.quantized:
+        raise UsageError(f"--io-dtype {options.io_dtype} goes with --int8 or --int16x8")
+    if options.timeout_s is not None and options.timeout_s <= 0:
+        raise UsageError(f"--timeout {options.timeout_s}: must be positive")
+    if options.calib_samples is not None and options.calib_samples <= 0:
+        raise UsageError(f"--calib-samples {options.calib_samples}: must be positive")
+    doubled = [name for index, name in enumerate(options.targets) if name in options.targets[:index]]
+    if doubled:
+        raise UsageError(f"--target {doubled[0]} is given twice")
+    return replace(options, output=None if options.output is None else str(options.output), source=str(options.source))
+
+
+def _static(text: tuple[str, Any]) -> tuple[str, int]:
+    name, size = text
+    if not name or not str(size).isdecimal() or int(size) < 1:
+        raise UsageError(f"--static {name}={size}: expected NAME=SIZE with a size of at least 1")
+    return name, int(size)
+
+
+def _pairs(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    return [_pair(text) for text in _strings(value)]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, size = text.partition("=")
+    return name, size
+
+
+def _strings(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str | InputSpec):
+        return (value,)
+    if isinstance(value, Sequence | set | frozenset):
+        return tuple(value)
+    raise UsageError(f"expected text or a list of texts, found {value!r}")
+
+
+def _closest(name: str) -> str:
+    close = difflib.get_close_matches(name, _KEYS, 1)
+    return f'. Did you mean "{close[0]}"?' if close else ""
+
+
+def _line(text: str, key: str) -> int:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip().strip('"').startswith((key, f"[{key}")):
+            return number
+    return 1
+
+
+def _beside(recipe: Path, value: Any) -> Any:
+    if isinstance(value, str) and ":" not in value and not Path(value).is_absolute():
+        return str(recipe.parent / value)
+    return value

@@ -1,0 +1,297 @@
+"""The main job: one source, one or more targets, proof at every step, complete folders or none."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from convertkit import delivery, manifest, plugins
+from convertkit.artifact import Artifact
+from convertkit.errors import GateError, ParityError, ToolError, UsageError, WorkerError
+from convertkit.evaluation import Evaluation, find_metric, predictions
+from convertkit.feeds import load_feeds
+from convertkit.onnx.freeze import FreezeStage
+from convertkit.parity import Recording, record
+from convertkit.parity.feeds import proof_feeds
+from convertkit.pipeline import Pipeline, Road, StepRecord
+from convertkit.progress import Progress, Silent
+from convertkit.recipe import ExportOptions
+from convertkit.report import build as report_build
+from convertkit.report.html import render
+from convertkit.report.jsonable import dumps
+from convertkit.stage import BuildContext, Feed, FeedSource, Outputs, Source, Target
+
+OnStep = Callable[[str, StepRecord], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A delivered export: ``path`` is its folder, ``artifact`` the model in it, ``report`` report.json."""
+
+    path: Path
+    artifact: Artifact
+    report: Mapping[str, Any]
+
+    def run(self, feed: Feed) -> Outputs:
+        """Execute the artifact on one feed, in the source's layout and dtype."""
+        with plugins.runner(self.artifact) as runner:
+            return runner.run(feed)
+
+
+def export_all(
+    options: ExportOptions, progress: Progress | None = None, on_step: OnStep | None = None
+) -> tuple[Result, ...]:
+    """Export to every target of ``options``; all folders are delivered, or none.
+
+    Raises a ``ConvertKitError``.  After a ``ParityError`` only ``<folder>.failed`` is left.
+    """
+    targets = _targets(options)
+    folders = _folders(options)
+    for folder in folders.values():
+        delivery.check_free(folder, force=options.force)
+    converter = plugins.converter_for(options.source)
+    root = Path(options.output) if options.output else next(iter(folders.values()))
+    with delivery.workspace(root) as workdir, ExitStack() as stack:
+        source = stack.enter_context(converter.open(options.source, options, workdir / "source"))
+        run = _Run(options, source, workdir, progress or Silent(), on_step)
+        finished = [run.to_target(target) for target in targets]
+        return _delivered(options, root, folders, finished, workdir)
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    target: str
+    folder: Path
+    artifact: Artifact
+    report: Mapping[str, Any]
+    failure: ParityError | None
+
+
+class _Run:
+    """One export in progress: what its targets share is computed once."""
+
+    def __init__(
+        self, options: ExportOptions, source: Source, workdir: Path, progress: Progress, on_step: OnStep | None
+    ) -> None:
+        self._options = options
+        self._source = source
+        self._workdir = workdir
+        self._progress = progress
+        self._on_step = on_step
+        self._frozen = _frozen(source.artifact, options)
+        inputs = self._frozen.inputs
+        self._calibration = _feeds(options.calib, inputs, options.calib_samples, label=False)
+        self._evaluation = _feeds(options.eval, inputs, None, label=True)
+        self._feeds = proof_feeds(self._frozen, self._calibration, options.seed)
+        self._source_recording: Recording | None = None
+        self._predictions: tuple[Any, Any] | None = None
+        self._hub: Road | None = None
+
+    def to_target(self, target: Target) -> _Finished:
+        """Take the source to one target, in a folder of its own below the work folder."""
+        hub = self._to_onnx(target.name)
+        steps, road = list(hub.steps), hub
+        if hub.failure is None:
+            context = BuildContext(
+                self._options, target, self._source.artifact.sha256, self._calibration, self._progress
+            )
+            passes = [stage for each in plugins.passes() if (stage := each.stage(context)) is not None]
+            gated = self._evaluation is not None and self._options.max_drop is not None
+            pipeline = Pipeline([*passes, *target.stages(context)], gated=gated, progress=self._progress)
+            road = pipeline.run(
+                hub.artifact,
+                lambda: (self._recorded_source(), hub.recording),
+                self._feeds,
+                self._workdir / target.name,
+                self._reporter(target.name),
+            )
+            steps += road.steps
+        failure: ParityError | None = road.failure
+        evaluation = self._evaluated(road.artifact) if failure is None else None
+        if evaluation is not None and not evaluation.passed:
+            failure = _gate_error(evaluation)
+        return self._finish(target.name, road.artifact, steps, evaluation, failure)
+
+    def _to_onnx(self, target: str) -> Road:
+        if self._hub is None:
+            stages = [self._source.stage()]
+            if self._options.static:
+                stages.append(FreezeStage(dict(self._options.static)))
+            self._hub = Pipeline(stages, progress=self._progress).run(
+                self._source.artifact,
+                lambda: (self._recorded_source(), self._recorded_source()),
+                self._feeds,
+                self._workdir / "onnx",
+                self._reporter(target),
+            )
+        return self._hub
+
+    def _recorded_source(self) -> Recording:
+        if self._source_recording is None:
+            artifact = self._source.artifact
+            try:
+                with self._source.runner() as runner:
+                    title = f"{artifact.format} (source)"
+                    self._source_recording = record(title, artifact, runner, self._feeds)
+            except (ToolError, WorkerError) as error:
+                if self._calibration is not None:
+                    raise
+                raise ToolError(
+                    f"the source fails on generated inputs: {error}\n"
+                    "  try   --calib with samples of real data\n"
+                    "  try   --input with the sizes and values that it takes, as in ids:1,64:int64[0,1000)"
+                ) from error
+        return self._source_recording
+
+    def _reporter(self, target: str) -> Callable[[StepRecord], None]:
+        def report(step: StepRecord) -> None:
+            if self._on_step is not None:
+                self._on_step(target, step)
+
+        return report
+
+    def _evaluated(self, artifact: Artifact) -> Evaluation | None:
+        if self._evaluation is None:
+            return None
+        count = len(self._evaluation)
+        if self._predictions is None:
+            with self._source.runner() as runner:
+                feeds = self._progress.track(self._evaluation, count, "evaluating the source")
+                self._predictions = predictions(runner, feeds)
+        labels, before = self._predictions
+        with plugins.runner(artifact) as runner:
+            feeds = self._progress.track(self._evaluation, count, f"evaluating {artifact.path.name}")
+            _, after = predictions(runner, feeds)
+        metric = find_metric(self._options.metric, labels, before)
+        values = metric.value(labels, before), metric.value(labels, after)
+        return Evaluation(metric.name, count, *values, metric.drop(*values), self._options.max_drop)
+
+    def _finish(
+        self,
+        target: str,
+        artifact: Artifact,
+        steps: Sequence[StepRecord],
+        evaluation: Evaluation | None,
+        failure: ParityError | None,
+    ) -> _Finished:
+        folder = self._workdir / "finished" / target
+        folder.mkdir(parents=True)
+        described = report_build.build(
+            self._source.artifact,
+            target,
+            self._options.precision,
+            steps,
+            evaluation,
+            self._source.notes,
+            str(failure or ""),
+        )
+        if failure is None or self._options.keep_failed:
+            artifact = _moved(artifact, folder)
+        if failure is None:
+            made = manifest.build(folder, artifact, self._source.artifact, target, self._options, self._calibration)
+            _write_json(folder / "manifest.json", made)
+        _write_json(folder / "report.json", described)
+        (folder / "report.html").write_text(render(described), encoding="utf-8")
+        return _Finished(target, folder, artifact, described, failure)
+
+
+def _targets(options: ExportOptions) -> list[Target]:
+    targets = [plugins.target(name) for name in options.targets]
+    if not targets:
+        raise UsageError(f"no target is named; there are: {', '.join(plugins.target_names())}")
+    for target in targets:
+        if options.precision not in target.precisions:
+            raise UsageError(
+                f"target {target.name} does not deliver {options.precision}; it has: {', '.join(target.precisions)}"
+            )
+    return targets
+
+
+def _folders(options: ExportOptions) -> dict[str, Path]:
+    """Output folder by target: DIR, DIR/<target> where there are several, or ``<stem>-<target>``."""
+    if options.output is None:
+        stem = Path(options.source.rpartition(":")[2] or options.source).stem
+        return {name: Path(f"{stem}-{name}") for name in options.targets}
+    if len(options.targets) == 1:
+        return {options.targets[0]: Path(options.output)}
+    return {name: Path(options.output) / name for name in options.targets}
+
+
+def _feeds(data: object, inputs: Sequence[Any], samples: int | None, *, label: bool) -> FeedSource | None:
+    if data is None:
+        return None
+    return load_feeds(data, tuple(spec for spec in inputs if not spec.is_state), samples=samples, label=label)
+
+
+def _frozen(artifact: Artifact, options: ExportOptions) -> Artifact:
+    """The source's interface with the sizes of ``--static``: what feeds must fit."""
+    sizes = dict(options.static)
+    inputs = tuple(
+        dataclasses.replace(
+            spec, shape=tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape)
+        )
+        for spec in artifact.inputs
+    )
+    return dataclasses.replace(artifact, inputs=inputs)
+
+
+def _gate_error(evaluation: Evaluation) -> GateError:
+    unit = "%" if evaluation.metric == "mse" else "points"
+    return GateError(
+        f"{evaluation.metric} fell from {evaluation.before:.4g} to {evaluation.after:.4g}: "
+        f"{evaluation.drop:.3g} {unit}, --max-drop allows {evaluation.max_drop:g}"
+    )
+
+
+def _moved(artifact: Artifact, folder: Path) -> Artifact:
+    """Move everything that the last stage wrote into ``folder``."""
+    for entry in sorted(artifact.path.parent.iterdir()):
+        entry.rename(folder / entry.name)
+    state = artifact.initial_state
+    if state is not None and not (folder / state.name).exists():
+        shutil.copyfile(state, folder / state.name)
+    moved_state = None if state is None else folder / state.name
+    return dataclasses.replace(artifact, path=folder / artifact.path.name, initial_state=moved_state)
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(dumps(value), encoding="utf-8")
+
+
+def _delivered(
+    options: ExportOptions, root: Path, folders: Mapping[str, Path], finished: Sequence[_Finished], workdir: Path
+) -> tuple[Result, ...]:
+    failed = [each for each in finished if each.failure is not None]
+    if failed:
+        for each in failed:
+            _leave_failed(each, folders[each.target])
+        assert failed[0].failure is not None
+        raise failed[0].failure
+    if options.output is not None and len(finished) > 1:
+        delivery.deliver(workdir / "finished", root, force=options.force)
+    else:
+        for each in finished:
+            delivery.deliver(each.folder, folders[each.target], force=options.force)
+    return tuple(_result(each, folders[each.target]) for each in finished)
+
+
+def _leave_failed(failed: _Finished, folder: Path) -> None:
+    place = folder.with_name(folder.name + ".failed")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    delivery.deliver(failed.folder, place, force=True)
+
+
+def _result(finished: _Finished, folder: Path) -> Result:
+    artifact = finished.artifact
+    state = artifact.initial_state
+    moved = dataclasses.replace(
+        artifact,
+        path=folder / artifact.path.name,
+        initial_state=None if state is None else folder / state.name,
+    )
+    return Result(folder, moved, finished.report)

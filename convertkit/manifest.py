@@ -1,0 +1,73 @@
+"""``manifest.json``: what is in an output folder and how it was made; the same run writes the same bytes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from convertkit.artifact import Artifact, files_of, sha256_of
+from convertkit.recipe import ExportOptions
+from convertkit.report.build import describe
+from convertkit.report.jsonable import jsonable
+from convertkit.stage import FeedSource
+
+SCHEMA = 1
+_NOT_CONTENT = frozenset(
+    {"output", "force", "keep_failed", "verbose", "timeout_s", "targets", "calib", "eval", "source"}
+)
+
+
+def build(
+    folder: Path,
+    artifact: Artifact,
+    source: Artifact,
+    target: str,
+    options: ExportOptions,
+    calibration: FeedSource | None,
+) -> dict[str, Any]:
+    """The manifest of ``folder``, which holds the deliverable and nothing else yet."""
+    return {
+        "schema": SCHEMA,
+        "convertkit": importlib.metadata.version("convertkit"),
+        "target": target,
+        "artifact": describe(artifact, artifact.size_bytes),
+        "source": describe(source, source.size_bytes),
+        "options": _choices(options),
+        "calibration": _data(calibration),
+        "initial_state": _initial_state(artifact),
+        "files": {
+            file.relative_to(folder).as_posix(): {"sha256": sha256_of(file), "bytes": file.stat().st_size}
+            for file in files_of(folder)
+        },
+    }
+
+
+def _choices(options: ExportOptions) -> dict[str, Any]:
+    names = [field.name for field in fields(options) if field.name not in _NOT_CONTENT]
+    return {name: jsonable(getattr(options, name)) for name in names}
+
+
+def _data(source: FeedSource | None) -> Mapping[str, Any] | None:
+    if source is None:
+        return None
+    return {"samples": len(source), "sha256": source.sha256}
+
+
+def _initial_state(artifact: Artifact) -> dict[str, Any]:
+    if artifact.initial_state is None:
+        return {}
+    with np.load(artifact.initial_state, allow_pickle=False) as stored:
+        return {
+            name: {
+                "shape": list(stored[name].shape),
+                "dtype": stored[name].dtype.name,
+                "all_zero": not stored[name].any(),
+                "file": artifact.initial_state.name,
+            }
+            for name in stored.files
+        }

@@ -1,0 +1,35 @@
+"""``--static NAME=SIZE``: named dimensions of canonical ONNX get fixed sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from convertkit.artifact import Artifact
+from convertkit.onnx.canonical import canonicalize, freeze_dims
+from convertkit.onnx.load import load_model
+from convertkit.onnx.save import save_model
+from convertkit.stage import FLOAT32, Tolerance
+
+
+class FreezeStage:
+    """Canonical ONNX with free dimensions → the same with those sizes."""
+
+    name = "static-dims"
+    version = "1"
+    accepts = frozenset({"onnx"})
+    produces = "onnx"
+    tolerance: Tolerance = FLOAT32
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = dict(sizes)
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"sizes": self._sizes}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        model = load_model(source.path)
+        freeze_dims(model, self._sizes)
+        model = canonicalize(model)
+        return save_model(model, workdir / "static.onnx", f"{self.name} {self.version}", source.initial_state)

@@ -1,0 +1,199 @@
+"""Runs stages one after the other and proves each of them.
+
+Every artifact is executed on the same feeds and compared with the artifact before it and with the
+source.  The first departure ends the road.  A stage takes no part in this beyond declaring its
+tolerance, so a third-party stage is proven like our own.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from convertkit import plugins
+from convertkit.artifact import Artifact, sha256_of
+from convertkit.errors import ConvertKitError, NotProven, ParityError, ToolError
+from convertkit.parity import ParityReport, Recording, compare_recordings, record
+from convertkit.progress import Progress, Silent
+from convertkit.stage import Feed, Stage, Tolerance
+
+OnStep = Callable[["StepRecord"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One finished step: what ran, what it made, how long it took and what the comparison found.
+
+    ``seconds`` is the stage alone; ``parity_seconds`` the proof.  ``peak_rss_bytes`` is this process's
+    peak during the stage (where the system lets it be reset).  ``diagnosis`` is what the stage itself
+    reports beyond its artifact, JSON-able.
+    """
+
+    stage: str
+    version: str
+    options: Mapping[str, object]
+    seconds: float
+    parity_seconds: float
+    peak_rss_bytes: int
+    artifact: Artifact
+    size_bytes: int
+    versus_previous: ParityReport
+    versus_source: ParityReport
+    diagnosis: Mapping[str, object] | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.versus_previous.passed and self.versus_source.passed
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    """How far a pipeline came: the last artifact, all steps, and the failure that ended it, if any."""
+
+    artifact: Artifact
+    steps: tuple[StepRecord, ...]
+    recording: Recording
+    failure: ParityError | None = None
+
+
+class Pipeline:
+    """An ordered list of stages; ``gated`` means that an accuracy gate judges lossy steps, not their SNR."""
+
+    def __init__(self, stages: Sequence[Stage], *, gated: bool = False, progress: Progress | None = None) -> None:
+        self._stages = tuple(stages)
+        self._gated = gated
+        self._progress = progress or Silent()
+
+    def run(
+        self,
+        start: Artifact,
+        recordings: Callable[[], tuple[Recording, Recording]],
+        feeds: Sequence[Feed],
+        workdir: Path,
+        on_step: OnStep | None = None,
+    ) -> Road:
+        """Run every stage from ``start`` on.
+
+        ``recordings`` returns what the source, to which all artifacts answer, and ``start`` itself gave
+        for ``feeds``.  It is called after the first stage has run: a framework that has computed once
+        may not be forked any more.  Stops at the first step whose parity fails.
+        """
+        steps = list[StepRecord]()
+        artifact, bound = start, _Bound()
+        source, previous = None, None
+        for index, stage in enumerate(self._stages):
+            self._progress.status(stage.name)
+            _check_accepts(stage, artifact)
+            place = workdir / f"{index:02d}-{stage.name}"
+            place.mkdir(parents=True)
+            _reset_peak_rss()
+            begun = time.perf_counter()
+            artifact = _checked(stage, stage.run(artifact, place))
+            seconds, peak = time.perf_counter() - begun, _peak_rss_bytes()
+            begun = time.perf_counter()
+            if source is None or previous is None:
+                source, previous = recordings()
+            current = self._recorded(stage, artifact, feeds)
+            bound = bound.after(stage.tolerance)
+            step = StepRecord(
+                stage.name,
+                stage.version,
+                dict(stage.options),
+                seconds,
+                time.perf_counter() - begun,
+                peak,
+                artifact,
+                artifact.size_bytes,
+                compare_recordings(previous, current, self._gate(stage.tolerance)),
+                compare_recordings(source, current, self._gate(bound.tolerance(stage.tolerance))),
+                getattr(stage, "diagnosis", None),
+            )
+            steps.append(step)
+            if on_step is not None:
+                on_step(step)
+            if not step.passed:
+                return Road(artifact, tuple(steps), current, _failure(step))
+            previous = current
+        return Road(artifact, tuple(steps), previous or recordings()[1])
+
+    def _recorded(self, stage: Stage, artifact: Artifact, feeds: Sequence[Feed]) -> Recording:
+        title = f"{artifact.format} ({stage.name})"
+        try:
+            with plugins.runner(artifact) as runner:
+                return record(title, artifact, runner, feeds)
+        except ConvertKitError as error:
+            raise ToolError(f"what {stage.name} made does not run: {error}") from error
+
+    def _gate(self, tolerance: Tolerance) -> Tolerance:
+        if not (self._gated and tolerance.lossy):
+            return tolerance
+        return replace(tolerance, snr_db=float("-inf"), reason=f"{tolerance.reason}; the accuracy gate decides")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What the steps so far allow in sum against the source."""
+
+    relative: float = 0.0
+    lossy: Tolerance | None = None
+
+    def after(self, step: Tolerance) -> _Bound:
+        if step.lossy:
+            return _Bound(self.relative, step)
+        return _Bound(self.relative + (step.relative or 0.0), self.lossy)
+
+    def tolerance(self, step: Tolerance) -> Tolerance:
+        if self.lossy is not None:
+            return self.lossy
+        if step.relative is None:
+            return step
+        return replace(step, relative=self.relative, reason="the sum of what the steps so far may depart")
+
+
+def _failure(step: StepRecord) -> ParityError:
+    for report in (step.versus_previous, step.versus_source):
+        if report.failures:
+            more = f" (and {len(report.failures) - 1} more)" if len(report.failures) > 1 else ""
+            return ParityError(f"parity failed after {step.stage}: {report.failures[0]}{more}, against {report.before}")
+    unproven = step.versus_previous.unproven or step.versus_source.unproven
+    return NotProven(
+        f"parity not proven after {step.stage}: {unproven}\n"
+        "  try   --calib with samples of real data, so that there is something to compare"
+    )
+
+
+def _check_accepts(stage: Stage, artifact: Artifact) -> None:
+    if artifact.format not in stage.accepts:
+        takes = ", ".join(sorted(stage.accepts))
+        raise ToolError(f"stage {stage.name} takes {takes}, the artifact before it is {artifact.format}")
+
+
+def _checked(stage: Stage, artifact: Artifact) -> Artifact:
+    if artifact.format != stage.produces:
+        raise ToolError(f"stage {stage.name} promised {stage.produces} and made {artifact.format}")
+    if not artifact.path.exists():
+        raise ToolError(f"stage {stage.name} reports {artifact.path.name} and did not write it")
+    if artifact.sha256 != sha256_of(artifact.path):
+        raise ToolError(f"stage {stage.name} reports a sha256 that {artifact.path.name} does not have")
+    return artifact
+
+
+def _reset_peak_rss() -> None:
+    if sys.platform == "linux":
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak of this process
+        except OSError:
+            return  # a container may forbid it; the peak is then the process's, as on other systems
+
+
+def _peak_rss_bytes() -> int:
+    if sys.platform == "linux":
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

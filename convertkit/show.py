@@ -1,0 +1,170 @@
+"""What the command line shows: the story on stderr while it happens, the result on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from convertkit.job import Result
+from convertkit.parity import ParityReport, TensorDiff
+from convertkit.pipeline import StepRecord
+
+T = TypeVar("T")
+
+
+class Story:
+    """Progress on stderr: bars on a terminal, one plain line per finished step everywhere."""
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._verbose = verbose
+        live = self._console.is_terminal and not os.environ.get("CI")
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=not live,
+        )
+        self._current = self._bars.add_task("opening", total=None)
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def status(self, title: str) -> None:
+        self._bars.update(self._current, description=title)
+
+    def track(self, items: Iterable[T], total: int | None, title: str) -> Iterator[T]:
+        task = self._bars.add_task(title, total=total)
+        try:
+            for item in items:
+                yield item
+                self._bars.advance(task)
+        finally:
+            self._bars.remove_task(task)
+
+    def step(self, target: str, step: StepRecord) -> None:
+        """One line per finished step: name, time, size, parity."""
+        mark = "ok  " if step.passed else "FAIL"
+        line = (
+            f"{mark} {step.stage:<18} {step.seconds:6.2f} s  {size_text(step.size_bytes):>9}  "
+            f"{parity_text(step.versus_previous)}"
+        )
+        self._bars.console.print(Text(line, style="" if step.passed else "bold red"))
+        warnings = dict.fromkeys((*step.versus_previous.warnings, *step.versus_source.warnings))
+        for warning in warnings:
+            self._bars.console.print(Text(f"     warning: {warning}", style="yellow"))
+        if self._verbose:
+            for diff in step.versus_previous.diffs:
+                self._bars.console.print(Text(f"     {diff.name}: {diff_text(diff)}", style="dim"))
+
+
+def print_result(result: Result) -> None:
+    """The delivered export as a table on stdout, the artifact's path as its last line."""
+    report = result.report
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    table = Table(box=None, pad_edge=False, title=None)
+    for column in ("step", "seconds", "bytes", "versus previous", "versus source"):
+        table.add_column(column, justify="right" if column in ("seconds", "bytes") else "left", no_wrap=True)
+    for step in report["steps"]:
+        parity = step["parity"]
+        table.add_row(
+            step["stage"],
+            f"{step['seconds']:.2f}",
+            f"{step['artifact']['bytes']:,}",
+            _reported(parity["versus_previous"]),
+            _reported(parity["versus_source"]),
+        )
+    console.print(table)
+    for line in _facts(report):
+        console.print(line)
+    for note in report["notes"]:
+        console.print(Text(f"note: {note}"))
+    console.print(Text(str(result.artifact.path)))
+
+
+def print_plugins(targets: Sequence[Mapping[str, Any]], sources: Sequence[Mapping[str, Any]]) -> None:
+    """Targets with their precisions, then the kinds of source, on stdout."""
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    table = Table(box=None, pad_edge=False)
+    for column in ("target", "what it delivers", "precisions"):
+        table.add_column(column, no_wrap=column != "what it delivers")
+    for target in targets:
+        table.add_row(target["name"], target["summary"], " ".join(target["precisions"]))
+    console.print(table)
+    console.print("\nsources")
+    for source in sources:
+        console.print(Text(f"  {source['summary']}"))
+
+
+def size_text(size_bytes: int) -> str:
+    """A size for people: decimal units as file managers show them."""
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.2f} GB"
+
+
+def parity_text(report: ParityReport) -> str:
+    """The worst output of a comparison in a few words."""
+    if report.unproven:
+        return f"not proven: {report.unproven}"
+    worst = report.worst
+    return "nothing to compare" if worst is None else diff_text(worst)
+
+
+def diff_text(diff: TensorDiff) -> str:
+    """One output's difference in the words that fit it: equal, LSB or relative, and SNR."""
+    return _words(diff.max_abs, diff.relative, diff.snr_db, diff.lsb, diff.mismatch)
+
+
+def _words(max_abs: Any, relative: Any, snr_db: Any, lsb: Any, mismatch: str) -> str:
+    if mismatch:
+        return mismatch
+    if not max_abs:
+        return "equal"
+    if lsb is not None:
+        return f"{float(lsb):.2g} LSB, {float(snr_db):.1f} dB"
+    if float(snr_db) < 60:
+        return f"{float(snr_db):.1f} dB"
+    return f"relative {float(relative):.1e}"
+
+
+def _reported(parity: Mapping[str, Any]) -> str:
+    worst = max(parity["tensors"], key=lambda tensor: float(tensor["relative"]), default=None)
+    if worst is None:
+        return "nothing to compare"
+    return _words(worst["max_abs"], worst["relative"], worst["snr_db"], worst["lsb"], worst["mismatch"])
+
+
+def _facts(report: Mapping[str, Any]) -> Iterator[Text]:
+    size = report["steps"][-1]["artifact"]["bytes"]
+    first = report["steps"][0]["artifact"]["bytes"]
+    yield Text(f"size      {size:,} bytes, {100 * size / first:.1f} % of the float32 ONNX ({first:,})")
+    evaluation = report["evaluation"]
+    if evaluation is not None:
+        unit = "%" if evaluation["metric"] == "mse" else "points"
+        allowed = "" if evaluation["max_drop"] is None else f", allowed {evaluation['max_drop']:g}"
+        yield Text(
+            f"{evaluation['metric']:<9} {float(evaluation['before']):.2f} → {float(evaluation['after']):.2f} "
+            f"on {evaluation['samples']} samples: drop {float(evaluation['drop']):.2f} {unit}{allowed}"
+        )
