@@ -1,0 +1,178 @@
+"""Geometry of the report's pictures: numbers in, places of boxes and bars out; page.html draws them.
+
+All lengths are SVG user units, y grows downwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_BOX, _GAP, _BOX_HEIGHT, _MARGIN = 178, 108, 104, 8
+_PLOT_WIDTH, _PLOT_HEIGHT = 300, 84
+_CURVE_WIDTH, _CURVE_HEIGHT = 520, 220
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One artifact on the road, with the stage that made it (none for the source)."""
+
+    x: int
+    title: str
+    format: str
+    bytes: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A step between two boxes: whether it was proven, and its number."""
+
+    x: int
+    passed: bool
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    """The picture of an export from left to right."""
+
+    width: int
+    height: int
+    box_width: int
+    box_height: int
+    gap: int
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bin: ``share`` (0 to 1) of all elements lies between ``low`` and ``high``."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    low: float
+    high: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A histogram with a logarithmic count axis, so that single outliers stay visible."""
+
+    width: int
+    height: int
+    bars: tuple[Bar, ...]
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One candidate of a trade-off."""
+
+    x: float
+    y: float
+    label: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A trade-off: cost to the right, what is kept upwards; bounds in data units."""
+
+    width: int
+    height: int
+    points: tuple[Point, ...]
+    x_bounds: tuple[float, float]
+    y_bounds: tuple[float, float]
+
+    @property
+    def line(self) -> str:
+        """The points as an SVG polyline's ``points``, by cost."""
+        return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in sorted(self.points, key=lambda point: point.x))
+
+
+def road(report: Mapping[str, Any]) -> Road:
+    """Boxes for the source and every step's artifact, arrows with the parity against the one before."""
+    source, steps = report["source"], report["steps"]
+    boxes = [Box(_MARGIN, "source", source["format"], source["bytes"], None)]
+    arrows = []
+    for number, step in enumerate(steps, start=1):
+        x = _MARGIN + number * (_BOX + _GAP)
+        made = step["artifact"]
+        boxes.append(Box(x, step["stage"], made["format"], made["bytes"], step["seconds"]))
+        parity = step["parity"]["versus_previous"]
+        arrows.append(Arrow(x - _GAP, parity["passed"], headline(parity)))
+    width = 2 * _MARGIN + len(boxes) * _BOX + (len(boxes) - 1) * _GAP
+    return Road(width, _BOX_HEIGHT + 2 * _MARGIN, _BOX, _BOX_HEIGHT, _GAP, tuple(boxes), tuple(arrows))
+
+
+def headline(parity: Mapping[str, Any]) -> str:
+    """The one number of a comparison: SNR for steps that change numerics, LSB for integers, else relative."""
+    tensors = parity["tensors"]
+    if not tensors:
+        return "nothing to compare"
+    tolerance = parity["tolerance"]
+    if tolerance.get("lossy"):
+        worst_db = min(number(tensor["snr_db"]) for tensor in tensors)
+        return "equal" if worst_db == math.inf else f"{worst_db:.1f} dB"
+    lsb = [number(tensor["lsb"]) for tensor in tensors if tensor["lsb"] is not None]
+    if tolerance.get("lsb") is not None and lsb:
+        return f"{max(lsb):.2g} LSB"
+    worst = max(number(tensor["relative"]) for tensor in tensors)
+    return "equal" if worst == 0 else f"{worst:.1e}".replace("-", "−")
+
+
+def bars(histogram: Mapping[str, Any]) -> Bars | None:
+    """Places of a histogram's bars; None where it counted nothing."""
+    edges, counts = [number(edge) for edge in histogram["edges"]], histogram["counts"]
+    total = sum(counts)
+    if not counts or not total or not all(map(math.isfinite, edges)):
+        return None
+    step = _PLOT_WIDTH / len(counts)
+    tallest = math.log1p(max(counts))
+    placed = []
+    for index, count in enumerate(counts):
+        height = _PLOT_HEIGHT * math.log1p(count) / tallest
+        place = (index * step, _PLOT_HEIGHT - height, step * 0.86, height)
+        placed.append(Bar(*place, low=edges[index], high=edges[index + 1], share=count / total))
+    return Bars(_PLOT_WIDTH, _PLOT_HEIGHT, tuple(placed), edges[0], edges[-1])
+
+
+def curve(points: Sequence[Mapping[str, Any]]) -> Curve | None:
+    """A trade-off curve of at least two finite points, else None."""
+    finite = [point for point in points if math.isfinite(number(point["x"])) and math.isfinite(number(point["y"]))]
+    if len(finite) < 2:
+        return None
+    x_bounds = _bounds([number(point["x"]) for point in finite])
+    y_bounds = _bounds([number(point["y"]) for point in finite])
+    placed = tuple(
+        Point(
+            _CURVE_WIDTH * _share(number(point["x"]), x_bounds),
+            _CURVE_HEIGHT * (1 - _share(number(point["y"]), y_bounds)),
+            str(point.get("label", "")),
+            bool(point.get("chosen", False)),
+        )
+        for point in finite
+    )
+    return Curve(_CURVE_WIDTH, _CURVE_HEIGHT, placed, x_bounds, y_bounds)
+
+
+def number(value: float | str) -> float:
+    """A number of report.json, where ``"inf"``, ``"-inf"`` and ``"nan"`` stand for what JSON cannot write."""
+    return float(value)
+
+
+def _bounds(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _share(value: float, bounds: tuple[float, float]) -> float:
+    low, high = bounds
+    return (value - low) / (high - low) if high > low else 0.5

@@ -1,0 +1,82 @@
+"""``report.html``: one file that needs no network, drawn from what ``report.json`` says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+
+from convertkit.report import charts
+
+_WORST = 10
+
+
+def render(report: Mapping[str, Any]) -> str:
+    """The page for one report that fulfils ``schema.json``; every text in it is escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("convertkit.report", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(size=size, seconds=seconds, figure=figure, percent=percent, headline=charts.headline)
+    return environment.get_template("page.html").render(
+        report=report,
+        road=charts.road(report),
+        final=report["steps"][-1] if report["steps"] else None,
+        warnings=warnings(report),
+        diagnoses=[_diagnosis(step) for step in report["steps"] if step.get("diagnosis")],
+        bars=charts.bars,
+        total_s=sum(step["seconds"] + step.get("parity_seconds", 0.0) for step in report["steps"]),
+    )
+
+
+def warnings(report: Mapping[str, Any]) -> list[str]:
+    """Every warning and every failure of the parity checks, each named after its step, without repetition."""
+    found = []
+    for step in report["steps"]:
+        for parity in step["parity"].values():
+            sentences = [*parity.get("failures", ()), *parity.get("warnings", ()), parity.get("unproven", "")]
+            found += [f"{step['stage']}: {sentence}" for sentence in sentences if sentence]
+    return list(dict.fromkeys(found))
+
+
+def size(count: int) -> str:
+    """Bytes for people: ``463 KB`` (1 KB = 1000 bytes)."""
+    value = float(count)
+    for unit in ("B", "KB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.2f} GB"
+
+
+def seconds(value: float) -> str:
+    """Seconds for people: ``42 ms`` or ``3.2 s``."""
+    return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+def figure(value: float | str | None, digits: int = 4) -> str:
+    """A number with that many significant digits; ``∞`` and ``–`` for what is infinite or absent."""
+    if value is None:
+        return "–"
+    exact = charts.number(value)
+    if math.isinf(exact):
+        return "∞" if exact > 0 else "−∞"
+    if exact and (abs(exact) < 1e-3 or abs(exact) >= 1e5):
+        return f"{exact:.2e}".replace("-", "−")
+    return f"{exact:.{digits}g}".replace("-", "−")
+
+
+def percent(share: float | str | None) -> str:
+    """A share (0 to 1) in percent."""
+    return "–" if share is None else f"{100 * charts.number(share):.2f} %"
+
+
+def _diagnosis(step: Mapping[str, Any]) -> dict[str, Any]:
+    found = step["diagnosis"]
+    tensors = sorted(found.get("tensors", ()), key=lambda tensor: charts.number(tensor["snr_db"]))
+    return {"stage": step["stage"], "worst": tensors[:_WORST], "curve": charts.curve(found.get("curve", ()))}

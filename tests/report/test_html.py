@@ -1,0 +1,226 @@
+"""The report page: complete, self-contained, and safe with hostile names."""
+
+import copy
+import re
+
+import jsonschema
+import pytest
+
+from convertkit.report import charts
+from convertkit.report.html import figure, percent, render, seconds, size
+from convertkit.report.schema import schema
+
+
+def tensor(name, **changes):
+    return {
+        "name": name,
+        "shape": [1, 10],
+        "dtype": "float32",
+        "max_abs": 3e-7,
+        "max_rel": 2e-6,
+        "relative": 4e-8,
+        "mean_abs": 1e-8,
+        "cosine": 1.0,
+        "snr_db": 140.2,
+        "lsb": None,
+        "lsb_share": None,
+        "worst_index": [0, 3],
+        "worst_feed": 2,
+        "mismatch": "",
+        "power": "ok",
+        "histogram": {"edges": [-1.0, 0.0, 1.0], "counts": [5, 7]},
+        **changes,
+    }
+
+
+def parity(*tensors, **changes):
+    tolerance = {"reason": "float32", "relative": 1e-5, "lsb": None, "lsb_share": 0.99, "snr_db": None, "lossy": False}
+    return {
+        "passed": True,
+        "against": "torchscript",
+        "feeds": 8,
+        "tolerance": {**tolerance, **changes.pop("tolerance", {})},
+        "failures": [],
+        "warnings": [],
+        "unproven": "",
+        "tensors": list(tensors),
+        **changes,
+    }
+
+
+def step(stage, artifact_format, **changes):
+    return {
+        "stage": stage,
+        "version": "1",
+        "options": {"opset": 18},
+        "seconds": 0.25,
+        "parity_seconds": 0.1,
+        "peak_rss_bytes": 200_000_000,
+        "artifact": {"path": "model." + artifact_format, "format": artifact_format, "sha256": "ab" * 32, "bytes": 1500},
+        "parity": {"versus_previous": parity(tensor("logits")), "versus_source": parity(tensor("logits"))},
+        **changes,
+    }
+
+
+@pytest.fixture
+def report():
+    quantized = {"tolerance": {"lossy": True}}
+    diagnosis = {
+        "tensors": [
+            {"name": f"relu_{i}", "operator": "Conv", "snr_db": 30.0 - i, "low": 0.0, "high": 6.0, "scale": 0.02}
+            for i in range(14)
+        ],
+        "curve": [{"x": i / 4, "y": 60.0 - i, "label": f"{i} of 4", "chosen": i == 3} for i in range(5)],
+    }
+    both = {
+        "versus_previous": parity(tensor("logits", snr_db=34.0), **quantized),
+        "versus_source": parity(tensor("logits", snr_db=34.0), **quantized),
+    }
+    return {
+        "schema": "convertkit-report-1",
+        "convertkit": "0.1.0",
+        "source": {"path": "model.pt", "format": "torchscript", "sha256": "cd" * 32, "bytes": 4000},
+        "target": "tflite",
+        "precision": "int8",
+        "steps": [
+            step("pytorch", "onnx"),
+            step("quantize", "onnx", parity=both, diagnosis=diagnosis),
+            step("tflite", "tflite"),
+        ],
+        "evaluation": {
+            "metric": "top1",
+            "samples": 360,
+            "before": 99.5,
+            "after": 99.25,
+            "drop": 0.25,
+            "max_drop": 0.5,
+            "passed": True,
+        },
+        "environment": {"python": "3.11.7", "cores": 2, "packages": {"numpy": "2.4.6"}},
+        "notes": ["dynamic batch assumed"],
+        "failure": "",
+        "passed": True,
+    }
+
+
+def test_example_fulfils_the_schema(report):
+    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.validate(report, schema())
+
+
+def test_page_tells_everything(report):
+    page = render(report)
+    for told in ("model.pt → tflite, int8", "99.5 → 99.25", "34.0 dB", "dynamic batch assumed", "3.11.7", "2.4.6"):
+        assert told in page
+    assert page.count('<rect class="box') == 4
+    assert page.count('class="bar"') >= 6
+    assert "relu_13" in page
+    assert "relu_3<" not in page, "only the ten worst tensors are listed"
+    assert "<polyline" in page
+
+
+def test_page_needs_no_network(report):
+    page = render(report)
+    assert not re.search(r"https?:|//[a-z]|<script|<link|<img|@import|url\(", page)
+    assert not re.search(r"\b(src|href)=", page)
+
+
+def hostile(value, text):
+    """Every string of the report replaced by ``text``, keys of free objects included."""
+    if isinstance(value, dict):
+        free = {"packages", "options"}
+        return {
+            key: {text: text} if key in free else hostile(item, text) if key not in ("schema", "power") else item
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [hostile(item, text) for item in value]
+    return text if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "'-alert(1)-'",
+        "{{ 7 * 7 }}",
+        "</style><svg/onload=x>",
+    ],
+)
+def test_hostile_names_are_text(report, text):
+    page = render(hostile(report, text))
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "<svg/onload" not in page
+    assert "49" not in re.findall(r"<h1>.*</h1>", page)[0]
+    assert page.count("<style>") == page.count("</style>") == 1
+
+
+def test_failure_without_steps(report):
+    report.update(steps=[], evaluation=None, passed=False, failure="parity failed after tflite: output <logits>")
+    jsonschema.validate(report, schema())
+    page = render(report)
+    assert "parity failed after tflite: output &lt;logits&gt;" in page
+    assert "badge bad" in page
+
+
+def test_failed_step_is_marked_and_named(report):
+    bad = parity(tensor("logits", power="constant"), passed=False, unproven='output "logits" is constant')
+    report["steps"][2]["parity"]["versus_previous"] = bad
+    page = render(report)
+    assert "✗" in page
+    assert "tflite: output &#34;logits&#34; is constant" in page
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_numbers_that_json_cannot_write(report, value):
+    odd = copy.deepcopy(report)
+    for name in ("max_abs", "relative", "snr_db", "cosine"):
+        odd["steps"][0]["parity"]["versus_source"]["tensors"][0][name] = value
+    odd["steps"][1]["diagnosis"]["curve"][0]["y"] = value
+    jsonschema.validate(odd, schema())
+    assert render(odd)
+
+
+def test_headline_is_the_number_that_decides():
+    assert charts.headline(parity(tensor("y"))) == "4.0e−08"
+    assert charts.headline(parity(tensor("y", relative=0.0))) == "equal"
+    assert charts.headline(parity(tensor("y", lsb=1.0), tolerance={"lsb": 1.0})) == "1 LSB"
+    assert charts.headline(parity(tensor("y", snr_db="inf"), tolerance={"lossy": True})) == "equal"
+    assert charts.headline(parity()) == "nothing to compare"
+
+
+def test_bars_fill_the_plot():
+    plot = charts.bars({"edges": [-2.0, 0.0, 2.0], "counts": [0, 9]})
+    assert [bar.height for bar in plot.bars] == [0.0, plot.height]
+    assert [bar.share for bar in plot.bars] == [0.0, 1.0]
+    assert charts.bars({"edges": [], "counts": []}) is None
+    assert charts.bars({"edges": [-1.0, 1.0], "counts": [0]}) is None
+
+
+def test_curve_needs_two_finite_points():
+    assert charts.curve([{"x": 0.0, "y": 1.0}, {"x": 1.0, "y": "inf"}]) is None
+    flat = charts.curve([{"x": 0.0, "y": 1.0}, {"x": 1.0, "y": 1.0}])
+    assert flat.line == f"0.0,{flat.height / 2:.1f} {flat.width:.1f},{flat.height / 2:.1f}"
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (size(999), "999 B"),
+        (size(1000), "1.0 KB"),
+        (size(478_669), "479 KB"),
+        (size(5_250_000_000), "5.25 GB"),
+        (seconds(0.0421), "42 ms"),
+        (seconds(3.21), "3.2 s"),
+        (figure(None), "–"),
+        (figure("inf"), "∞"),
+        (figure(-0.5), "−0.5"),
+        (figure(1.2345e-7), "1.23e−07"),
+        (figure(0.9999987, 6), "0.999999"),
+        (percent(0.995), "99.50 %"),
+    ],
+)
+def test_figures_for_people(made, text):
+    assert made == text
