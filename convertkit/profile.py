@@ -2,12 +2,28 @@
 
 A target declares a :class:`QuantProfile`; ``convertkit.quantization`` writes the
 QuantizeLinear/DequantizeLinear pairs that it asks for, and the target lowers exactly those.
+
+What a target finds in the graph
+    activation   ``x → QuantizeLinear → DequantizeLinear → operator``, scale and zero point scalars
+    weight       ``integer initializer → DequantizeLinear(axis) → operator``, zero points 0
+    bias         ``int32 initializer → DequantizeLinear(axis=0) → operator``, scale = input × weight
+    constant     another operand of an integer operator: like a weight, per tensor, zero point as activations
+    integer op   every activation input comes from a DequantizeLinear and every output goes only into a
+                 QuantizeLinear; between operator and QuantizeLinear may stand an ``Add`` of such a bias
+                 (after MatMul) and one ``Relu`` or ``Clip`` that the range does not express already
+    float op     anything else, and every node that carries the metadata key :data:`KEEP_FLOAT`, even
+                 where its neighbours are all integers: there integers would be slower or less exact
+    requantized  ``DequantizeLinear → QuantizeLinear``: the same values at another scale
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+
+KEEP_FLOAT = "convertkit.float"
+"""Key in a node's ``metadata_props``: run this node in float; the value says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,34 +38,62 @@ class FixedOutput:
 class OpRule:
     """How one ONNX operator may be quantized on a target.
 
-    ``same_scale``: all quantized inputs and outputs share parameters.  ``fixed_output``: the kernel
-    prescribes the output's parameters.  ``weight_axis``: the channel axis of a constant weight in
-    ONNX layout (``{input index: axis}``), per channel unless ``per_tensor``.  ``bias``: index of an
-    int32/int64 bias input with scale ``input × weight``.  ``cost``: integer time / float time on
-    the target's reference machine; above 1 the operator stays float unless integers are insisted on.
+    ``weight_axis``: the channel axis of a constant weight in ONNX layout (``{input index: axis}``),
+    per channel unless ``per_tensor``.  ``bias``: index of a bias input whose scale is ``input × weight``.
+    ``data``: indices of the inputs that are activations, None for all floating point ones that are
+    neither weight nor bias.  ``same_scale``: all quantized inputs and outputs share parameters.
+    ``fixed_output``: the kernel prescribes the output's parameters.
     """
 
-    weight_axis: dict[int, int] = field(default_factory=dict)
+    weight_axis: Mapping[int, int] = field(default_factory=dict)
     bias: int | None = None
     per_tensor: bool = False
+    data: tuple[int, ...] | None = None
     same_scale: bool = False
     fixed_output: FixedOutput | None = None
-    cost: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpCost:
+    """Time of a kernel on the reference machine, in nanoseconds per unit of work.
+
+    The unit is a multiply-add for Conv, ConvTranspose, Gemm and MatMul, else an element of the
+    larger of input and output.
+    """
+
+    float32: float
+    integer: float
 
 
 @dataclass(frozen=True, slots=True)
 class QuantProfile:
-    """What a target's integer kernels take.
+    """What a target's integer kernels take, and what they cost.
 
     ``activation`` is the NumPy dtype of activations, ``symmetric`` whether their zero point must
-    be 0; ``weight`` is always symmetric with zero point 0, in ``weight_range`` (inclusive).
-    ``operators`` holds the rules by ONNX operator; an operator that is not listed stays float.
+    be 0; weights are always symmetric with zero point 0, in ``weight_range`` (inclusive) of
+    ``weight``.  ``operators`` holds the rules and ``costs`` the times by operator, or by operator and
+    variant (``Conv.depthwise``, ``Conv.pointwise``, ``Conv.3d``, ``MatMul.dynamic``); a variant
+    without an entry takes its operator's, except ``.3d`` and ``.dynamic``, which are other kernels.
+    An operator without a rule stays float; one with a rule and no cost counts as equally fast.
+    ``weight_only`` leaves activations in float.  ``block`` is the number of weights along the
+    reduced axis that share a scale, None for whole channels.
     """
 
     name: str
     activation: Literal["int8", "uint8", "int16"]
     symmetric: bool
-    operators: dict[str, OpRule]
-    weight: Literal["int8"] = "int8"
+    operators: Mapping[str, OpRule]
+    costs: Mapping[str, OpCost] = field(default_factory=dict)
+    weight: Literal["int8", "int4"] = "int8"
     weight_range: tuple[int, int] = (-127, 127)
     bias: Literal["int32", "int64", "float32"] = "int32"
+    weight_only: bool = False
+    block: int | None = None
+
+    def rule(self, kinds: tuple[str, ...]) -> OpRule | None:
+        """The rule of an operator, given its names from the most special to the most general."""
+        return next((self.operators[kind] for kind in kinds if kind in self.operators), None)
+
+    def cost(self, kinds: tuple[str, ...]) -> OpCost | None:
+        """The cost of an operator, given its names from the most special to the most general."""
+        return next((self.costs[kind] for kind in kinds if kind in self.costs), None)

@@ -1,0 +1,70 @@
+"""What ONNX Runtime's integer kernels take.
+
+ONNX Runtime fuses ``DequantizeLinear → operator → QuantizeLinear`` for the operators below and
+executes everything else as it stands, so the profile lists what is fused.  Activations are signed:
+s8×s8 sums cannot saturate on x86 without VNNI, as u8×s8 sums do, and Arm multiplies s8×s8 natively.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from convertkit.profile import OpRule, QuantProfile
+from convertkit.recipe import ExportOptions
+
+_PLAIN = OpRule()
+_MOVES = OpRule(data=(0,), same_scale=True)
+
+_WEIGHTED: Mapping[str, OpRule] = {
+    "Conv": OpRule({1: 0}, bias=2, data=(0,)),
+    "ConvTranspose": OpRule({1: 1}, bias=2, data=(0,)),
+    "Gemm": OpRule({1: 0}, bias=2, data=(0,)),
+    "MatMul": OpRule({1: -1}, data=(0,)),
+}
+
+_INT8: Mapping[str, OpRule] = {
+    **{kind: rule for kind, rule in _WEIGHTED.items() if kind != "ConvTranspose"},
+    "MatMul.dynamic": OpRule(data=(0, 1)),
+    "Add": _PLAIN,
+    "Mul": _PLAIN,
+    "LeakyRelu": _PLAIN,
+    "Sigmoid": _PLAIN,
+    "GlobalAveragePool": OpRule(data=(0,)),
+    "AveragePool": OpRule(data=(0,)),
+    "Concat": _PLAIN,
+    "MaxPool": _MOVES,
+    "Reshape": _MOVES,
+    "Flatten": _MOVES,
+    "Squeeze": _MOVES,
+    "Unsqueeze": _MOVES,
+    "Transpose": _MOVES,
+    "Resize": _MOVES,
+    "Slice": _MOVES,
+    "Split": _MOVES,
+    "Gather": _MOVES,
+    "Pad": _MOVES,
+    "Expand": _MOVES,
+    "DepthToSpace": _MOVES,
+    "SpaceToDepth": _MOVES,
+    "Identity": _MOVES,
+}
+
+
+def profile(options: ExportOptions) -> QuantProfile:
+    """The profile for ``options.precision``."""
+    if options.precision == "w8":
+        return QuantProfile("onnxruntime w8", "int8", False, _WEIGHTED, weight_only=True)
+    if options.precision == "w4":
+        return QuantProfile(
+            "onnxruntime w4",
+            "int8",
+            False,
+            _WEIGHTED,
+            weight="int4",
+            weight_range=(-7, 7),
+            weight_only=True,
+            block=32,
+        )
+    if options.precision == "int16x8":
+        return QuantProfile("onnxruntime int16x8", "int16", True, _INT8, bias="float32")
+    return QuantProfile("onnxruntime int8", "int8", False, _INT8)

@@ -1,0 +1,101 @@
+"""What TFLite's integer kernels take, as the TFLite 8-bit quantization specification says it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from convertkit.profile import FixedOutput, OpCost, OpRule, QuantProfile
+from convertkit.recipe import ExportOptions
+
+_COSTS = Path(__file__).with_name("costs.toml")
+
+_PLAIN = OpRule()
+_MOVES = OpRule(data=(0,), same_scale=True)
+_SAME = OpRule(same_scale=True)
+
+# Rows of a weight that CONV_2D and FULLY_CONNECTED scale one by one, in ONNX's layout.
+_WEIGHTED = {
+    "Conv": OpRule({1: 0}, bias=2, data=(0,)),
+    "ConvTranspose": OpRule({1: 1}, bias=2, data=(0,)),
+    "Gemm": OpRule({1: 0}, bias=2, data=(0,)),
+    "MatMul": OpRule({1: -1}, data=(0,)),
+}
+
+_COMMON: Mapping[str, OpRule] = {
+    **_WEIGHTED,
+    "MatMul.dynamic": OpRule(data=(0, 1)),
+    "Add": _PLAIN,
+    "Sub": _PLAIN,
+    "Mul": _PLAIN,
+    "LeakyRelu": _PLAIN,
+    "PRelu": OpRule({1: 0}, per_tensor=True, data=(0,)),
+    "Relu": _PLAIN,
+    "Clip": OpRule(data=(0,)),
+    "Abs": _PLAIN,
+    "HardSwish": _PLAIN,
+    "ReduceMean": OpRule(data=(0,)),
+    "ReduceSum": OpRule(data=(0,)),
+    "ReduceMax": _MOVES,
+    "ReduceMin": _MOVES,
+    "GlobalAveragePool": OpRule(data=(0,)),
+    "Max": _SAME,
+    "Min": _SAME,
+    "AveragePool": _MOVES,
+    "MaxPool": _MOVES,
+    "GlobalMaxPool": _MOVES,
+    "Concat": _SAME,
+    "Pad": _MOVES,
+    "Reshape": _MOVES,
+    "Flatten": _MOVES,
+    "Squeeze": _MOVES,
+    "Unsqueeze": _MOVES,
+    "Transpose": _MOVES,
+    "Slice": _MOVES,
+    "Split": _MOVES,
+    "Gather": _MOVES,
+    "Expand": _MOVES,
+    "Tile": _MOVES,
+    "Resize": _MOVES,
+    "DepthToSpace": _MOVES,
+    "SpaceToDepth": _MOVES,
+    "Identity": _MOVES,
+}
+
+_INT8: Mapping[str, OpRule] = {
+    **_COMMON,
+    "Sigmoid": OpRule(fixed_output=FixedOutput(1 / 256, -128)),
+    "Softmax": OpRule(fixed_output=FixedOutput(1 / 256, -128)),
+    "Tanh": OpRule(fixed_output=FixedOutput(1 / 128, 0)),
+    "LogSoftmax": OpRule(fixed_output=FixedOutput(16 / 256, 127)),
+}
+
+# int16 kernels exist for fewer operators; pads and gathers move bytes whatever they mean.
+_INT16: Mapping[str, OpRule] = {
+    **{name: rule for name, rule in _COMMON.items() if name not in ("Abs", "HardSwish", "PRelu")},
+    "Sigmoid": OpRule(fixed_output=FixedOutput(1 / 32768, 0)),
+    "Softmax": OpRule(fixed_output=FixedOutput(1 / 32768, 0)),
+    "Tanh": OpRule(fixed_output=FixedOutput(1 / 32768, 0)),
+}
+
+
+def profile(options: ExportOptions) -> QuantProfile:
+    """The profile for ``options.precision``."""
+    if options.precision == "int16x8":
+        return QuantProfile("tflite int16x8", "int16", True, _INT16, bias="int64")
+    weight_only = options.precision in ("w8", "w4")
+    if options.precision == "w4":
+        return QuantProfile(
+            "tflite w4", "int8", False, _WEIGHTED, weight="int4", weight_range=(-7, 7), weight_only=weight_only
+        )
+    if weight_only:
+        return QuantProfile("tflite w8", "int8", False, _WEIGHTED, weight_only=True)
+    return QuantProfile("tflite int8", "int8", False, _INT8, costs=_costs())
+
+
+@cache
+def _costs() -> Mapping[str, OpCost]:
+    table = tomllib.loads(_COSTS.read_text())
+    return {kind: OpCost(row["float32"], row["int8"]) for kind, row in table["ns_per_unit"].items()}
