@@ -30,7 +30,7 @@ def render(report: Mapping[str, Any]) -> str:
         warnings=warnings(report),
         diagnoses=[_diagnosis(step) for step in report["steps"] if step.get("diagnosis")],
         bars=charts.bars,
-        total_s=sum(step["seconds"] + step.get("parity_seconds", 0.0) for step in report["steps"]),
+        total_s=sum(step["seconds"] + step["parity_seconds"] for step in report["steps"]),
     )
 
 

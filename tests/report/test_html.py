@@ -37,7 +37,8 @@ def parity(*tensors, **changes):
     tolerance = {"reason": "float32", "relative": 1e-5, "lsb": None, "lsb_share": 0.99, "snr_db": None, "lossy": False}
     return {
         "passed": True,
-        "against": "torchscript",
+        "before": "torchscript (source)",
+        "after": "onnx (pytorch)",
         "feeds": 8,
         "tolerance": {**tolerance, **changes.pop("tolerance", {})},
         "failures": [],
@@ -53,6 +54,7 @@ def step(stage, artifact_format, **changes):
         "stage": stage,
         "version": "1",
         "options": {"opset": 18},
+        "notes": [],
         "seconds": 0.25,
         "parity_seconds": 0.1,
         "peak_rss_bytes": 200_000_000,
@@ -77,7 +79,7 @@ def report():
         "versus_source": parity(tensor("logits", snr_db=34.0), **quantized),
     }
     return {
-        "schema": "convertkit-report-1",
+        "schema": 1,
         "convertkit": "0.1.0",
         "source": {"path": "model.pt", "format": "torchscript", "sha256": "cd" * 32, "bytes": 4000},
         "target": "tflite",

@@ -1,0 +1,27 @@
+"""What an export writes fulfils the published schema, and its page shows it."""
+
+import json
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+from convertkit.report.schema import schema
+
+
+@pytest.fixture(scope="module")
+def folder(root, tmp_path_factory):
+    place = tmp_path_factory.mktemp("report")
+    subprocess.run([sys.executable, "-P", root / "tests/contracts/core_alone.py", place], check=True)
+    return place / "out"
+
+
+def test_report_fulfils_the_schema(folder):
+    jsonschema.validate(json.loads((folder / "report.json").read_text()), schema())
+
+
+def test_page_shows_the_export(folder):
+    page = (folder / "report.html").read_text()
+    assert "mlp.onnx → onnxruntime, float32" in page
+    assert "http" not in page
