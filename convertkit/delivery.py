@@ -32,6 +32,7 @@ _REASONS = {
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
     errno.ENOTDIR: "a part of the path is no folder",
+    errno.EEXIST: "a part of the path is no folder",
     errno.ENAMETOOLONG: "the name is too long",
 }
 
@@ -50,8 +51,7 @@ def workspace(folder: Path) -> Iterator[Path]:
 
     Operating-system errors inside (disk full, no permission) become ``DeliveryError``.
     """
-    with _disk_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+    with _disk_errors(folder), _parents(folder):
         _remove_stale(folder)
         place = Path(tempfile.mkdtemp(prefix=f".{folder.name}{_MARK}", dir=folder.parent))
         lock = os.open(place, os.O_RDONLY)
@@ -81,6 +81,19 @@ def deliver(finished: Path, folder: Path, *, force: bool) -> None:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise DeliveryError(f"{folder} was filled by another run meanwhile; it stays as it is") from error
             raise
+
+
+@contextmanager
+def _parents(folder: Path) -> Iterator[None]:
+    """Make the folders above ``folder``; those made here that are empty at the end go again."""
+    made = [parent for parent in folder.parents if not parent.exists()]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        for parent in made:
+            if not any(parent.iterdir()):
+                parent.rmdir()
 
 
 def _flush(file: Path) -> None:

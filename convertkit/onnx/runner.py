@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 import onnx
 import onnxruntime as ort
+from google.protobuf.message import DecodeError
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import ToolError
@@ -71,7 +72,10 @@ class OnnxRunner:
             raise ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {_brief(error)}") from error
 
     def _beyond_ort(self) -> bool:
-        proto = onnx.load_model(self._artifact.path, load_external_data=False)
+        try:
+            proto = onnx.load_model(self._artifact.path, load_external_data=False)
+        except DecodeError:
+            return False
         return any(opset.domain == "" and opset.version > _LOADS_UP_TO_OPSET for opset in proto.opset_import)
 
 

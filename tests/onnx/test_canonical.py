@@ -1,0 +1,94 @@
+"""Canonical ONNX: opset and IR in the range that runtimes load, interface kept, QDQ kept, same numbers."""
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from convertkit.artifact import Artifact
+from convertkit.errors import UsageError
+from convertkit.onnx.canonical import canonicalize, freeze_dims
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
+from convertkit.onnx.specs import interface
+
+RNG = np.random.default_rng(3)
+
+
+def clip_model(opset, ir_version, batch="N", as_input=False):
+    """Gemm and a Clip whose bounds were attributes before opset 11."""
+    weight = numpy_helper.from_array(RNG.standard_normal((4, 3)).astype(np.float32), "w")
+    bias = numpy_helper.from_array(np.array([0.5, -0.5, 0.1], np.float32), "b")
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 4])]
+    if as_input:
+        inputs += [helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 3])]
+        inputs += [helper.make_tensor_value_info("b", TensorProto.FLOAT, [3])]
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["h"]),
+        helper.make_node("Clip", ["h"], ["y"], min=-0.5, max=1.5)
+        if opset < 11
+        else helper.make_node("Relu", ["h"], ["y"]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 3])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [weight, bias])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+
+
+def run(path, model, feed):
+    inputs, outputs = interface(model)
+    with OnnxRunner(Artifact(path, "onnx", inputs, outputs, "")) as runner:
+        return runner.run(feed)
+
+
+@pytest.mark.parametrize(
+    ("opset", "ir_version", "as_input"), [(7, 3, True), (9, 4, False), (13, 7, False), (18, 8, False), (26, 13, False)]
+)
+def test_any_age_becomes_canonical_with_the_same_numbers(tmp_path, opset, ir_version, as_input):
+    proto = clip_model(opset, ir_version, as_input=as_input)
+    onnx.save(proto, tmp_path / "old.onnx")
+    feed = {"x": RNG.standard_normal((5, 4)).astype(np.float32)}
+    before = run(tmp_path / "old.onnx", ir.from_proto(proto), feed)
+    model = canonicalize(ir.from_proto(proto))
+    save_model(model, tmp_path / "new.onnx", "test")
+    assert 18 <= model.graph.opset_imports[""] <= 26
+    assert 8 <= model.ir_version <= 13
+    assert [value.name for value in model.graph.inputs] == ["x"]
+    after = run(tmp_path / "new.onnx", model, feed)
+    np.testing.assert_allclose(after["y"], before["y"], rtol=1e-6, atol=1e-6)
+
+
+def test_saving_twice_gives_the_same_bytes(tmp_path):
+    proto = clip_model(13, 7)
+    first, second = (
+        save_model(canonicalize(ir.from_proto(proto)), tmp_path / f"{index}.onnx", "test").sha256 for index in range(2)
+    )
+    assert first == second
+
+
+def test_constant_weights_behind_dequantize_stay_integers(tmp_path):
+    weight = numpy_helper.from_array(RNG.integers(-127, 128, (4, 3)).astype(np.int8), "w8")
+    scale = numpy_helper.from_array(np.float32(0.02), "s")
+    zero = numpy_helper.from_array(np.int8(0), "z")
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w8", "s", "z"], ["w"]),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3])],
+        [weight, scale, zero],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    model = canonicalize(ir.from_proto(proto))
+    assert [node.op_type for node in model.graph] == ["DequantizeLinear", "MatMul"]
+
+
+def test_frozen_dimensions_are_fixed_and_unknown_names_refused():
+    model = ir.from_proto(clip_model(18, 8, batch=None))
+    with pytest.raises(UsageError, match="it has: x_0"):
+        freeze_dims(model, {"batch": 2})
+    freeze_dims(model, {"x_0": 2})
+    assert interface(model)[0][0].shape == (2, 4)

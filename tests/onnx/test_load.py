@@ -1,0 +1,107 @@
+"""Hostile and broken ONNX files are refused in one sentence before any tensor is read."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from convertkit.errors import SourceError
+from convertkit.onnx.load import load_model
+
+
+def model_with(nodes=None, initializers=(), inputs=None):
+    nodes = nodes or [helper.make_node("Add", ["x", "w"], ["y"])]
+    inputs = inputs or [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, list(initializers))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+WEIGHT = numpy_helper.from_array(np.ones((2, 3), np.float32), "w")
+
+
+def external(location, offset=0, length=24):
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2, 3], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+def lying():
+    tensor = TensorProto()
+    tensor.CopyFrom(WEIGHT)
+    tensor.dims[:] = [1 << 14, 1 << 15]
+    return tensor
+
+
+def typed():
+    return helper.make_tensor("w", TensorProto.FLOAT, [2, 3], [1.0] * 5 + [2.0])
+
+
+def short_typed():
+    tensor = typed()
+    del tensor.float_data[-1]
+    return tensor
+
+
+@pytest.fixture
+def saved(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "secret.bin").write_bytes(b"0" * 64)
+    (tmp_path / "model" / "w.bin").write_bytes(np.ones(6, np.float32).tobytes())
+    (tmp_path / "model" / "link.bin").symlink_to(tmp_path / "secret.bin")
+
+    def save(model):
+        path = tmp_path / "model" / "m.onnx"
+        path.write_bytes(model.SerializeToString())
+        return path
+
+    return save
+
+
+@pytest.mark.parametrize("weight", [WEIGHT, typed(), external("w.bin")])
+def test_honest_models_load(saved, weight):
+    model = load_model(saved(model_with(initializers=[weight])))
+    assert model.graph.initializers["w"].const_value.numpy().shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (model_with(initializers=[lying()]), "declares"),
+        (model_with(initializers=[short_typed()]), "declares"),
+        (model_with(initializers=[external("../secret.bin")]), "outside the model's folder"),
+        (model_with(initializers=[external("/etc/passwd")]), "outside the model's folder"),
+        (model_with(initializers=[external("link.bin")]), "outside the model's folder"),
+        (model_with(initializers=[external("none.bin")]), "does not exist"),
+        (model_with(initializers=[external("w.bin", offset=8)]), "does not fit"),
+        (model_with(initializers=[external("w.bin", offset=-8)]), "does not fit"),
+        (model_with(initializers=[external("w.bin", length="many")]), "malformed"),
+        (
+            model_with([helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Add", ["a", "x"], ["b"])]),
+            "a cycle or nodes out of order",
+        ),
+        (model_with([helper.make_node("Neg", ["nowhere"], ["y"])]), "nothing produces it"),
+        (
+            model_with(
+                [helper.make_node("Neg", ["x"], ["y"])],
+                inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, [1 << 40, 1 << 20])],
+            ),
+            "absurd",
+        ),
+        (model_with([helper.make_node("NoSuchOperator", ["x"], ["y"])]), "invalid ONNX"),
+        (onnx.ModelProto(), "is empty"),
+    ],
+)
+def test_hostile_models_are_refused(saved, model, says):
+    with pytest.raises(SourceError, match=says):
+        load_model(saved(model))
+
+
+def test_every_truncation_is_refused(saved):
+    path = saved(model_with(initializers=[WEIGHT]))
+    whole = path.read_bytes()
+    for cut in np.linspace(0, len(whole) - 1, 20, dtype=int):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(SourceError):
+            load_model(path)

@@ -1,0 +1,191 @@
+"""The pipeline proves every stage, whoever wrote it, and no stage can forget or weaken that.
+
+Faults are injected where real ones happen: a handler that computes something else, a scale that is
+off, channels in another order, names that change, promises that are not kept.
+"""
+
+import dataclasses
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from convertkit.artifact import Artifact
+from convertkit.errors import NotProven, ParityError, ToolError
+from convertkit.onnx.load import load_model
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
+from convertkit.onnx.specs import interface
+from convertkit.parity import record
+from convertkit.parity.feeds import proof_feeds
+from convertkit.pipeline import Pipeline
+from convertkit.stage import FLOAT32, LOSSY
+
+RNG = np.random.default_rng(5)
+
+
+def network(weight):
+    """Conv over three channels, ReLU, mean: small, asymmetric, and every channel matters."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["h"], pads=[1, 1, 1, 1], name="conv"),
+        helper.make_node("Relu", ["h"], ["r"], name="relu"),
+        helper.make_node("GlobalAveragePool", ["r"], ["y"], name="mean"),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 5, 7])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4, 1, 1])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(weight, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+WEIGHT = RNG.standard_normal((4, 3, 3, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def source(tmp_path):
+    return save_model(ir.from_proto(network(WEIGHT)), tmp_path / "source.onnx", "")
+
+
+class Stage:
+    """A third-party stage: rewrites the weights by a function and says nothing else."""
+
+    version = "1"
+    accepts = frozenset({"onnx"})
+    produces = "onnx"
+
+    def __init__(self, change, tolerance=FLOAT32, name="third-party"):
+        self.name, self.tolerance, self._change = name, tolerance, change
+        self.options = {}
+
+    def run(self, source, workdir):
+        model = load_model(source.path)
+        weight = model.graph.initializers["w"]
+        weight.const_value = ir.tensor(self._change(weight.const_value.numpy()).astype(np.float32), name="w")
+        return save_model(model, workdir / "out.onnx", self.name)
+
+
+def run(source, *stages, gated=False, workdir=None):
+    feeds = proof_feeds(source, None, 0)
+
+    def recordings():
+        with OnnxRunner(source) as runner:
+            recorded = record("onnx (source)", source, runner, feeds)
+        return recorded, recorded
+
+    return Pipeline(stages, gated=gated).run(source, recordings, feeds, workdir or source.path.parent / "work")
+
+
+def test_an_honest_stage_passes_and_is_measured(source):
+    road = run(source, Stage(lambda weight: weight))
+    assert road.failure is None
+    (step,) = road.steps
+    assert step.passed
+    assert step.versus_source.feeds == 6
+    assert step.peak_rss_bytes > 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda weight: weight * 1.001,
+        lambda weight: weight[:, ::-1],
+        lambda weight: np.flip(weight, (2, 3)),
+        lambda weight: weight + 1e-3,
+        lambda weight: np.where(weight == weight.max(), 0, weight),
+    ],
+    ids=["wrong scale", "channels swapped", "kernel flipped", "offset", "one weight lost"],
+)
+def test_a_wrong_stage_is_caught_with_step_tensor_and_numbers(source, fault):
+    road = run(source, Stage(lambda weight: weight, name="good"), Stage(fault, name="bad"))
+    assert isinstance(road.failure, ParityError)
+    assert road.failure.exit_code == 3
+    message = str(road.failure)
+    assert all(part in message for part in ("after bad", '"y"', "max_abs", "allowed"))
+    assert [step.passed for step in road.steps] == [True, False]
+
+
+def test_small_departures_do_not_add_up_unseen(source):
+    drift = [Stage(lambda weight: weight * (1 + 9e-6), name=f"drift-{index}") for index in range(3)]
+    road = run(source, *drift)
+    assert road.failure is None
+    assert road.steps[-1].versus_source.tolerance.relative == pytest.approx(3e-5)
+    last = Stage(lambda weight: weight * (1 + 9e-6), dataclasses.replace(FLOAT32, relative=0.0), name="exact")
+    assert run(source, last, workdir=source.path.parent / "second").failure is not None
+
+
+def test_after_a_lossy_step_the_source_is_held_by_its_tolerance(source):
+    rounded = Stage(lambda weight: np.round(weight * 16) / 16, LOSSY, name="quantize")
+    road = run(source, rounded, Stage(lambda weight: weight, name="lower"))
+    assert road.failure is None
+    assert road.steps[1].versus_previous.tolerance is FLOAT32
+    assert road.steps[1].versus_source.tolerance.lossy
+    broken = run(source, Stage(np.negative, LOSSY, name="quantize"), workdir=source.path.parent / "second")
+    assert "allowed at least 3 dB" in str(broken.failure)
+
+
+def test_a_gate_judges_lossy_steps_only(source):
+    noise = Stage(lambda weight: RNG.standard_normal(weight.shape), LOSSY, name="quantize")
+    assert run(source, noise, gated=True).failure is None
+    wrong = Stage(lambda weight: weight[:, ::-1], name="lower")
+    assert run(source, noise, wrong, gated=True, workdir=source.path.parent / "second").failure is not None
+
+
+def test_outputs_that_prove_nothing_are_not_passed(tmp_path):
+    dead = save_model(ir.from_proto(network(np.zeros_like(WEIGHT))), tmp_path / "dead.onnx", "")
+    road = run(dead, Stage(lambda weight: weight))
+    assert isinstance(road.failure, NotProven)
+    assert "all but zero" in str(road.failure)
+
+
+class Renaming(Stage):
+    def run(self, source, workdir):
+        model = load_model(source.path)
+        model.graph.outputs[0].name = "z"
+        return save_model(model, workdir / "out.onnx", self.name)
+
+
+class Lying(Stage):
+    def run(self, source, workdir):
+        return dataclasses.replace(super().run(source, workdir), sha256="0" * 64)
+
+
+class Elsewhere(Stage):
+    def run(self, source, workdir):
+        return dataclasses.replace(super().run(source, workdir), format="tflite")
+
+
+class Unrunnable(Stage):
+    def run(self, source, workdir):
+        model = load_model(source.path)
+        inputs, outputs = interface(model)
+        path = workdir / "out.onnx"
+        path.write_bytes(b"\x08\x08 no model")
+        import hashlib
+
+        return Artifact(path, "onnx", inputs, outputs, hashlib.sha256(path.read_bytes()).hexdigest(), "x")
+
+
+@pytest.mark.parametrize(
+    ("stage", "error", "says"),
+    [
+        (Renaming, ParityError, "names and order must stay"),
+        (Lying, ToolError, "sha256"),
+        (Elsewhere, ToolError, "promised onnx and made tflite"),
+        (Unrunnable, ToolError, "does not run"),
+    ],
+)
+def test_broken_promises_end_the_road(source, stage, error, says):
+    with pytest.raises(error, match=says):
+        run(source, stage(lambda weight: weight))
+
+
+def test_a_silently_specialised_batch_is_found(source):
+    class Specialising(Stage):
+        def run(self, source, workdir):
+            model = load_model(source.path)
+            for value in (*model.graph.inputs, *model.graph.outputs):
+                value.shape = ir.Shape([1, *value.shape[1:]])
+            return save_model(model, workdir / "out.onnx", self.name)
+
+    with pytest.raises(ToolError, match="does not run"):
+        run(source, Specialising(lambda weight: weight))

@@ -1,0 +1,106 @@
+"""A worker's crash, death or hang is one sentence in the parent; its results arrive unharmed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from convertkit.errors import Unsupported, Untrusted, WorkerError
+from convertkit.worker import Worker
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def worker(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    with Worker("worker_service:Service", timeout_s=20) as running:
+        yield running
+
+
+def test_values_and_arrays_come_back(worker):
+    arrays = {
+        "a": np.arange(6, dtype=np.int16).reshape(2, 3),
+        "scalar": np.float32(1.5).reshape(()),
+        "empty": np.zeros((0, 4)),
+        "bf16": np.ones(3, ml_dtypes.bfloat16),
+        "strided": np.arange(12.0).reshape(3, 4).T,
+    }
+    reply = worker.call("echo", {"k": [1, "two", None]}, arrays)
+    assert reply.value == {"k": [1, "two", None], "calls": 1}
+    for name, value in arrays.items():
+        assert reply.arrays[name].dtype == value.dtype
+        np.testing.assert_array_equal(reply.arrays[name], value * 2)
+    assert "chatter" in worker.log
+
+
+def test_isolated_calls_leave_no_state_behind(worker):
+    counts = [worker.call("echo", isolated=isolated).value["calls"] for isolated in (False, True, True, False)]
+    assert counts == [1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [
+        ("crash", "crashed with SIGSEGV"),
+        ("out_of_memory", "was killed, most likely for lack of memory"),
+        ("leave", "ended unexpectedly with exit code 7"),
+        ("fail", "ZeroDivisionError: division by zero"),
+        ("too_much", "ran out of memory"),
+    ],
+)
+@pytest.mark.parametrize("isolated", [False, True])
+def test_deaths_become_sentences(worker, method, says, isolated):
+    with pytest.raises(WorkerError, match=says) as caught:
+        worker.call(method, isolated=isolated)
+    assert "\n" not in str(caught.value)
+    assert worker.call("echo").value["calls"] == 1  # the worker, or a new one, answers again
+
+
+def test_a_hang_is_stopped(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    with Worker("worker_service:Service", timeout_s=2) as running:
+        begun = time.monotonic()
+        with pytest.raises(WorkerError, match="longer than 2 s"):
+            running.call("hang")
+        assert time.monotonic() - begun < 10
+
+
+def test_our_errors_keep_their_class_and_parts(worker):
+    with pytest.raises(Unsupported) as caught:
+        worker.call("refuse")
+    assert (caught.value.reason, caught.value.location) == ("no such kernel", "model.py:41")
+    assert caught.value.ways_out == ("--a", "--b")
+    with pytest.raises(Untrusted, match="it holds code"):
+        worker.call("distrust")
+
+
+def test_an_unknown_service_is_a_sentence():
+    with Worker("no_such_module:Service") as running, pytest.raises(WorkerError, match="no_such_module"):
+        running.call("echo")
+
+
+def test_the_worker_dies_with_its_parent(tmp_path):
+    script = (
+        f"import sys, time; sys.path.insert(0, {str(HERE)!r})\n"
+        "from convertkit.worker import Worker\n"
+        "worker = Worker('worker_service:Service')\n"
+        "print(worker.call('pid').value, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        pid = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGKILL)
+    for _ in range(100):
+        state = Path(f"/proc/{pid}/stat")
+        if not state.exists() or state.read_text().split()[2] == "Z":
+            return
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail("the worker outlived its parent")

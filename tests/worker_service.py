@@ -1,0 +1,47 @@
+"""A service for the worker's tests: it misbehaves on request."""
+
+import os
+import signal
+import time
+
+import numpy as np
+
+from convertkit.errors import Unsupported, Untrusted
+from convertkit.worker import Reply
+
+
+class Service:
+    def __init__(self):
+        self.calls = 0
+
+    def echo(self, params, arrays):
+        self.calls += 1
+        print("chatter that must not reach the protocol")
+        return Reply({**params, "calls": self.calls}, {name: value * 2 for name, value in arrays.items()})
+
+    def crash(self, params, arrays):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def out_of_memory(self, params, arrays):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def leave(self, params, arrays):
+        os._exit(7)
+
+    def hang(self, params, arrays):
+        time.sleep(600)
+
+    def refuse(self, params, arrays):
+        raise Unsupported("no such kernel", subject="up2 (Resize-18)", location="model.py:41", ways_out=("--a", "--b"))
+
+    def distrust(self, params, arrays):
+        raise Untrusted("it holds code")
+
+    def fail(self, params, arrays):
+        raise ZeroDivisionError("division by zero")
+
+    def too_much(self, params, arrays):
+        raise MemoryError
+
+    def pid(self, params, arrays):
+        return Reply(os.getpid(), {"big": np.zeros((300, 1000))})
