@@ -1,0 +1,34 @@
+"""TensorFlow Lite (LiteRT): phones, small boards, microcontrollers; written without TensorFlow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from convertkit.recipe import ExportOptions
+
+if TYPE_CHECKING:
+    from convertkit.profile import QuantProfile
+    from convertkit.stage import BuildContext, Stage
+
+
+class TfliteTarget:
+    """Delivers ``model.tflite`` for LiteRT, XNNPACK and TFLite Micro."""
+
+    name = "tflite"
+    summary = "TensorFlow Lite (LiteRT), model.tflite"
+    precisions = ("float32", "fp16", "int8", "int16x8", "w8", "w4")
+
+    def profile(self, options: ExportOptions) -> QuantProfile:
+        """How integer kernels want the QDQ graph."""
+        from convertkit.targets.tflite.profile import profile
+
+        return profile(options)
+
+    def stages(self, context: BuildContext) -> tuple[Stage, ...]:
+        """One step: ONNX to FlatBuffer."""
+        from convertkit.targets.tflite.stage import CompileTflite
+
+        return (CompileTflite(context.options),)
+
+
+target = TfliteTarget()

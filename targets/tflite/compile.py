@@ -1,0 +1,78 @@
+"""ONNX model in, TFLite program out: passes, then lowering."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx_ir as ir
+
+from convertkit.artifact import Quantization, TensorSpec
+from convertkit.onnx.specs import interface
+from convertkit.targets.tflite.graph import Program
+from convertkit.targets.tflite.handlers import TFLITE
+from convertkit.targets.tflite.lowering import Lowering
+from convertkit.targets.tflite.passes import Options, prepare
+from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.writer import Signature, write_model
+
+METADATA = "convertkit"
+"""Name of our metadata buffer: JSON with the interface's layouts and every tensor's origin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A program with its interface as the artifact has it."""
+
+    program: Program
+    signature: Signature
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def write(self, path: Path, metadata: Mapping[str, bytes] | None = None) -> None:
+        """Write the model file."""
+        notes = {METADATA: json.dumps(self._description(), separators=(",", ":")).encode(), **(metadata or {})}
+        write_model(self.program, self.signature, path, metadata=notes, description="convertkit")
+
+    def _description(self) -> dict[str, object]:
+        origins = {
+            self.program.name_of(result): operation.origin
+            for operation in self.program.subgraphs[0].operations
+            for result in operation.outputs
+            if operation.origin and result in self.program.names
+        }
+        return {
+            "inputs": {spec.name: {"perm": list(spec.perm)} for spec in self.inputs if spec.perm},
+            "outputs": {spec.name: {"perm": list(spec.perm)} for spec in self.outputs if spec.perm},
+            "origins": origins,
+        }
+
+
+def compile_model(model: ir.Model, options: Options) -> Compiled:
+    """Compile canonical ONNX (float or QDQ); ``Unsupported`` names the first node that cannot be expressed."""
+    specs_in, specs_out = interface(model)
+    interface_change = prepare(model, options)
+    program = Program()
+    opsets: Mapping[str, int] = {domain: version for domain, version in model.graph.opset_imports.items()}
+    lowering = Lowering(program, TFLITE, opsets)
+    inputs, outputs = lowering.main(model.graph)
+    signature = Signature(
+        {spec.name: tensor for spec, tensor in zip(specs_in, inputs, strict=True)},
+        {spec.name: tensor for spec, tensor in zip(specs_out, outputs, strict=True)},
+    )
+    perms = interface_change.perms
+    return Compiled(
+        program,
+        signature,
+        tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_in, inputs, strict=True)),
+        tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_out, outputs, strict=True)),
+    )
+
+
+def _spec(source: TensorSpec, tensor: Tensor, perm: tuple[int, ...]) -> TensorSpec:
+    shape = tuple(source.shape[axis] for axis in perm) if perm else source.shape
+    params = tensor.quantization
+    quantization = None if params is None else Quantization(params.scale[0], params.zero_point[0])
+    return replace(source, shape=shape, dtype=tensor.dtype, perm=perm, quantization=quantization)

@@ -1,0 +1,51 @@
+"""The TFLite model in memory: subgraphs of operations, before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from convertkit.targets.tflite.tensor import Tensor
+
+Option = bool | int | float | tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One TFLite operator; ``options`` are the fields of its schema table in snake case.
+
+    ``origin`` is the ONNX node that it comes from, with the line of the user's model where known.
+    """
+
+    code: str
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor, ...]
+    options: Mapping[str, Option]
+    origin: str = ""
+
+
+@dataclass(slots=True)
+class Subgraph:
+    """A function: the main one, or the body of an IF or WHILE."""
+
+    name: str
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Program:
+    """All subgraphs (the main one first) and the final names of tensors where they were changed."""
+
+    subgraphs: list[Subgraph] = field(default_factory=list)
+    names: dict[Tensor, str] = field(default_factory=dict)
+
+    def name_of(self, tensor: Tensor) -> str:
+        """The name that goes into the file."""
+        return self.names.get(tensor, tensor.name)
+
+    def new_subgraph(self, name: str) -> int:
+        """Append an empty subgraph and return its index."""
+        self.subgraphs.append(Subgraph(name))
+        return len(self.subgraphs) - 1

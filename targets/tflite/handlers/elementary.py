@@ -1,0 +1,117 @@
+"""Small exact pieces that many operators are composed of: not handlers, only builder calls.
+
+Float formulas keep full relative precision near zero, where the plain ones cancel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convertkit.errors import Unsupported
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.tensor import DType, Tensor
+
+_HELD_BY: dict[DType, tuple[DType, ...]] = {
+    "bool": ("int8", "uint8", "int32", "float32", "int64"),
+    "int8": ("int16", "int32", "float32", "int64"),
+    "uint8": ("int16", "int32", "float32", "int64"),
+    "int16": ("int32", "float32", "int64"),
+    "uint16": ("int32", "float32", "int64"),
+    "int32": ("int64",),
+    "uint32": ("int64",),
+}
+"""Types that hold every value of another, cheapest first."""
+
+
+def accepted(b: Builder, code: str, dtype: DType) -> DType:
+    """The type in which the kernel of ``code`` computes on values of ``dtype`` exactly: itself or a wider one.
+
+    A refusal names what the kernel takes.
+    """
+    takes = b.dtypes(code)
+    for candidate in (dtype, *_HELD_BY.get(dtype, ())):
+        if candidate in takes:
+            return candidate
+    raise Unsupported(f"{dtype} input: TFLite {code} takes {', '.join(takes)}")
+
+
+def as_accepted(b: Builder, code: str, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Tensors of one type, cast to the type that the kernel of ``code`` takes where it does not take theirs."""
+    if tensors[0].is_quantized:
+        return tensors
+    dtype = accepted(b, code, tensors[0].dtype)
+    return tuple(b.cast(tensor, dtype) for tensor in tensors)
+
+
+def float_only(x: Tensor, what: str) -> None:
+    """Refuse what is not float32."""
+    if x.dtype != "float32":
+        raise Unsupported(f"{x.dtype} input: {what} is composed of float32 kernels")
+
+
+def constant_of(x: Tensor | None, what: str) -> np.ndarray:  # type: ignore[type-arg]
+    """The value of a constant input; a refusal where it is computed at run time."""
+    if x is None or x.constant is None:
+        raise Unsupported(f"{what} is computed at run time; TFLite needs it as a constant")
+    return np.asarray(x.constant)
+
+
+def constant_ints(x: Tensor | None, what: str) -> tuple[int, ...]:
+    """A constant vector of integers."""
+    return tuple(int(value) for value in constant_of(x, what).reshape(-1))
+
+
+def iota(b: Builder, size: int, shape: tuple[int, ...], dtype: DType = "int32") -> Tensor:
+    """``0 … size - 1`` as a constant of ``shape``."""
+    return b.constant(np.arange(size, dtype=dtype).reshape(shape))
+
+
+def like(b: Builder, x: Tensor, value: float) -> Tensor:
+    """A scalar of the element type of ``x``."""
+    return b.scalar(value, x)
+
+
+def nonnegative(b: Builder, indices: Tensor, size: int) -> Tensor:
+    """Indices that count from the end where negative, as int32 from the start; constants are turned now."""
+    if indices.constant is not None:
+        values = indices.constant.astype(np.int64)
+        return b.constant(np.where(values < 0, values + size, values).astype(np.int32))
+    narrow = b.cast(indices, "int32")
+    zero = like(b, narrow, 0)
+    return b.select(b.less(narrow, zero), b.add(narrow, like(b, narrow, size)), narrow)
+
+
+def log1p(b: Builder, x: Tensor) -> Tensor:
+    """``log(1 + x)`` with full relative precision (Kahan): ``log(u) * x / (u - 1)`` for ``u = 1 + x``."""
+    one = like(b, x, 1)
+    u = b.add(x, one)
+    rounded = b.sub(u, one)
+    tiny = b.equal(rounded, like(b, x, 0))
+    infinite = b.equal(u, like(b, x, np.inf))
+    ratio = b.div(b.mul(b.log(u), x), b.select(tiny, one, rounded))
+    return b.select(tiny, x, b.select(infinite, u, ratio))
+
+
+def expm1(b: Builder, x: Tensor) -> Tensor:
+    """``exp(x) - 1`` with full relative precision (Kahan): ``(u - 1) * x / log(u)`` for ``u = exp(x)``."""
+    one = like(b, x, 1)
+    u = b.exp(x)
+    difference = b.sub(u, one)
+    tiny = b.equal(u, one)
+    # Below about -17 the difference is -1; above 2 there is nothing to cancel and log(u) may be infinite.
+    plain = b.logical_or(b.less(x, like(b, x, -10.0)), b.greater(x, like(b, x, 2.0)))
+    logarithm = b.log(b.select(b.logical_or(tiny, plain), like(b, x, 2.0), u))
+    ratio = b.div(b.mul(difference, x), logarithm)
+    return b.select(tiny, x, b.select(plain, difference, ratio))
+
+
+def matrix_product(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    """``x @ y`` of equal ranks of at least two."""
+    return b.batch_matmul(x, y)
+
+
+def moved_last(b: Builder, x: Tensor, axis: int) -> tuple[Tensor, tuple[int, ...]]:
+    """``x`` with ``axis`` exchanged with the last one, and the permutation, which is its own inverse."""
+    order = list(range(x.rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    return b.transpose(x, order), tuple(order)

@@ -1,0 +1,70 @@
+"""Operators that only move data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
+
+moves = Registry()
+
+
+@moves.lowers("Identity", since=(16, 19, 21, 23, 24, 25))
+def identity(b: Builder, x: Tensor) -> Tensor:
+    return x
+
+
+@moves.lowers("Reshape", since=(14, 19, 21, 23, 24, 25))
+def reshape(b: Builder, x: Tensor, shape: Tensor, *, allowzero: int = 0) -> Tensor:
+    """RESHAPE; a zero copies the input's size, unless ``allowzero``."""
+    if shape.constant is None:
+        return b.reshape_to(x, b.cast(shape, "int32"), (DYNAMIC,) * shape.shape[0])
+    wanted = [int(size) for size in shape.constant]
+    if not allowzero:
+        wanted = [x.shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
+    if wanted.count(DYNAMIC) > 1:
+        parts = [b.size_of(x, axis) if size == 0 else size for axis, size in enumerate(shape.constant.tolist())]
+        return b.reshape_to(x, b.sizes(parts), tuple(wanted))
+    return b.reshape(x, wanted)
+
+
+@moves.lowers("Flatten", since=(13, 21, 23, 24, 25))
+def flatten(b: Builder, x: Tensor, *, axis: int = 1) -> Tensor:
+    axis = axis % x.rank if axis != x.rank else axis
+    sides = [x.shape[:axis], x.shape[axis:]]
+    known = [DYNAMIC if DYNAMIC in side else int(np.prod(side)) for side in sides]
+    if known.count(DYNAMIC) > 1:
+        raise Unsupported("both sides of the flattened shape are only known at run time")
+    return b.reshape(x, known)
+
+
+@moves.lowers("Transpose", since=(13, 21, 23, 24, 25))
+def transpose(b: Builder, x: Tensor, *, perm: tuple[int, ...] | None = None) -> Tensor:
+    return b.transpose(x, perm if perm is not None else range(x.rank)[::-1])
+
+
+@moves.lowers("Squeeze", since=(13, 21, 23, 24, 25))
+def squeeze(b: Builder, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    if axes is None:
+        return b.squeeze(x, [axis for axis, size in enumerate(x.shape) if size == 1])
+    if axes.constant is None:
+        raise Unsupported("axes that are computed")
+    return b.squeeze(x, [int(axis) % x.rank for axis in axes.constant.reshape(-1)])
+
+
+@moves.lowers("Unsqueeze", since=(13, 21, 23, 24, 25))
+def unsqueeze(b: Builder, x: Tensor, axes: Tensor) -> Tensor:
+    if axes.constant is None:
+        raise Unsupported("axes that are computed")
+    rank = x.rank + axes.constant.size
+    for axis in sorted(int(axis) % rank for axis in axes.constant.reshape(-1)):
+        x = b.expand_dims(x, axis)
+    return x
+
+
+@moves.lowers("Concat", since=13)
+def concat(b: Builder, *inputs: Tensor, axis: int) -> Tensor:
+    return b.concatenation(inputs, axis)

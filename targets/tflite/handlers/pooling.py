@@ -1,0 +1,142 @@
+"""Pools over channels-last images (domain ``convertkit.nhwc``)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.handlers.window import Window, window
+from convertkit.targets.tflite.marks import NHWC
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
+
+pooling = Registry()
+
+
+@pooling.lowers_custom("MaxPool", domain=NHWC)
+def max_pool(
+    b: Builder,
+    x: Tensor,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    storage_order: int = 0,
+    strides: tuple[int, ...] | None = None,
+) -> Tensor:
+    """MAX_POOL_2D; other pads than SAME are written as the lowest value in front."""
+    if x.rank == 3:
+        image = max_pool(
+            b, b.expand_dims(x, 1), kernel_shape=(1, *kernel_shape), auto_pad=auto_pad, ceil_mode=ceil_mode,
+            dilations=None if dilations is None else (1, *dilations), pads=_lifted(pads),
+            strides=None if strides is None else (1, *strides),
+        )  # fmt: skip
+        return b.squeeze(image, (1,))
+    if x.rank != 4:
+        raise Unsupported(f"a pool over {x.rank - 2} spatial axes")
+    win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, auto_pad)
+    win = grown(win, x.shape[1:-1]) if ceil_mode else win
+    if any(step != 1 for step in win.dilations):
+        raise Unsupported("a dilated pool: TFLite's windows have no holes")
+    padding = win.padding(x.shape[1:-1])
+    if padding is None:
+        x = b.pad(x, ((0, 0), *win.pads, (0, 0)), _lowest(b, x))
+        padding = "VALID"
+    return b.max_pool_2d(x, window=_two(win.kernel), strides=_two(win.strides), padding=padding)
+
+
+@pooling.lowers_custom("AveragePool", domain=NHWC)
+def average_pool(
+    b: Builder,
+    x: Tensor,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Tensor:
+    """AVERAGE_POOL_2D where the kernel counts as ONNX does; a window over the whole image is a MEAN."""
+    if x.rank == 3:
+        image = average_pool(
+            b, b.expand_dims(x, 1), kernel_shape=(1, *kernel_shape), auto_pad=auto_pad, ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad, dilations=None if dilations is None else (1, *dilations),
+            pads=_lifted(pads), strides=None if strides is None else (1, *strides),
+        )  # fmt: skip
+        return b.squeeze(image, (1,))
+    if x.rank != 4:
+        raise Unsupported(f"a pool over {x.rank - 2} spatial axes")
+    win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, auto_pad)
+    if any(step != 1 for step in win.dilations):
+        raise Unsupported("a dilated pool: TFLite's windows have no holes")
+    if ceil_mode:
+        win = grown(win, x.shape[1:-1])
+    padded = any(before or after for before, after in win.pads)
+    if win.kernel == x.shape[1:-1] and not padded:
+        return b.mean(x, (1, 2), keep_dims=True)
+    padding = win.padding(x.shape[1:-1])
+    if padding == "VALID" or (padding == "SAME" and not count_include_pad):
+        return b.average_pool_2d(x, window=_two(win.kernel), strides=_two(win.strides), padding=padding)
+    y = b.pad(x, ((0, 0), *win.pads, (0, 0)))
+    y = b.average_pool_2d(y, window=_two(win.kernel), strides=_two(win.strides), padding="VALID")
+    if count_include_pad and not ceil_mode:
+        return y
+    return _recounted(b, y, x, win, pads if count_include_pad else None)
+
+
+def grown(win: Window, sizes: tuple[int, ...]) -> Window:
+    """The window with the padding at the end that ``ceil_mode`` implies.
+
+    A last window that would start in the padding is dropped (ONNX operators, MaxPool-22, shape inference).
+    """
+    pads = []
+    for size, kernel, stride, dilation, (before, after) in zip(
+        sizes, win.kernel, win.strides, win.dilations, win.pads, strict=True
+    ):
+        if size == DYNAMIC:
+            raise Unsupported("ceil_mode over an axis whose size is only known at run time")
+        reach = (kernel - 1) * dilation + 1
+        count = -(-(size + before + after - reach) // stride) + 1
+        if (count - 1) * stride >= size + before:
+            count -= 1
+        pads.append((before, (count - 1) * stride + reach - size - before))
+    clipped = tuple((before, max(after, 0)) for before, after in pads)
+    return Window(win.kernel, win.strides, win.dilations, clipped)
+
+
+def _recounted(b: Builder, y: Tensor, x: Tensor, win: Window, counted: tuple[int, ...] | None) -> Tensor:
+    """Means over windows that reach into padding, corrected for how many elements ONNX counts."""
+    factors = []
+    rank = len(win.kernel)
+    for axis, size in enumerate(x.shape[1:-1]):
+        if size == DYNAMIC:
+            raise Unsupported("an average over padding of an axis whose size is only known at run time")
+        before, after = win.pads[axis]
+        real = np.zeros(size + before + after)
+        low = before - (counted[axis] if counted else 0)
+        real[low : before + size + (counted[axis + rank] if counted else 0)] = 1
+        starts = range(0, len(real) - win.kernel[axis] + 1, win.strides[axis])
+        seen = np.array([real[start : start + win.kernel[axis]].sum() for start in starts])
+        factors.append(win.kernel[axis] / seen)
+    factor = (factors[0][:, None] * factors[1][None, :]).astype(np.float32)
+    return b.mul(y, b.constant(factor[None, :, :, None]))
+
+
+def _lowest(b: Builder, x: Tensor) -> Tensor:
+    if x.dtype == "float32":
+        return b.constant(np.array(-np.inf, np.float32))
+    return b.constant(np.array(np.iinfo(x.dtype).min, x.dtype), x.quantization)
+
+
+def _lifted(pads: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    return None if pads is None else (0, pads[0], 0, pads[1])
+
+
+def _two(values: tuple[int, ...]) -> tuple[int, int]:
+    first, second = values
+    return first, second

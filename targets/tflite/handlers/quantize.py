@@ -1,0 +1,43 @@
+"""Quantize and Dequantize at the borders of integer islands (domain ``convertkit.tflite``).
+
+The QDQ pass has turned ONNX's operators, whatever their version, into these, with the parameters
+as marks on the integer side.
+"""
+
+from __future__ import annotations
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.marks import QUANTIZED
+from convertkit.targets.tflite.tensor import DType, Tensor
+
+quantize = Registry()
+
+_TYPES: dict[str, DType] = {"int4": "int4", "int8": "int8", "uint8": "uint8", "int16": "int16"}
+
+
+@quantize.lowers_custom("Quantize", domain=QUANTIZED)
+def quantize_(b: Builder, x: Tensor, *, to: str) -> Tensor:
+    """QUANTIZE, from float or from integers of another scale."""
+    (params,) = b.results
+    assert params is not None
+    if to not in _TYPES:
+        raise Unsupported(f"quantization to {to}: TFLite has int8, uint8, int16 and int4")
+    if params.axis is not None:
+        raise Unsupported("activations quantized along an axis: TFLite has one scale for an activation")
+    if x.dtype == _TYPES[to] and x.quantization == params:
+        return x
+    return b.quantize(x, _TYPES[to], params)
+
+
+@quantize.lowers_custom("Dequantize", domain=QUANTIZED)
+def dequantize(b: Builder, x: Tensor) -> Tensor:
+    """DEQUANTIZE; int32 has no kernel and takes CAST and MUL."""
+    assert x.quantization is not None
+    if x.dtype not in ("int32", "int64", "uint16"):
+        return b.dequantize(x)
+    if len(x.quantization.scale) > 1 or x.quantization.zero_point != (0,):
+        raise Unsupported(f"{x.dtype} with a zero point or one scale per channel")
+    real = b.cast(x, "float32")
+    return b.mul(real, b.scalar(x.quantization.scale[0], real))

@@ -1,0 +1,271 @@
+"""Lower an ONNX graph, node by node, to TFLite operations.
+
+Handlers return values and refuse with a reason; everything else is here: names, quantization
+parameters, fused activations, captured values of subgraphs, and the words that make a refusal useful.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.builder.core import NONE, dtype_of
+from convertkit.targets.tflite.graph import Program, Subgraph
+from convertkit.targets.tflite.marks import activation_of, quantization_of
+from convertkit.targets.tflite.tensor import DYNAMIC, DType, QuantParams, Tensor
+
+if TYPE_CHECKING:
+    from convertkit.artifact import Array
+
+WAYS_OUT = ("--target onnxruntime",)
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+_TRACE = "pkg.torch.onnx.stack_trace"
+
+
+@dataclass(slots=True)
+class Scope:
+    """The values that nodes of one graph may use; inner graphs see the outer ones' through ``captured``."""
+
+    builder: Builder
+    values: dict[ir.Value, Tensor] = field(default_factory=dict)
+
+
+class Lowering:
+    """Lowers the main graph and, through :meth:`subgraph`, the bodies of If, Loop and Scan."""
+
+    def __init__(self, program: Program, registry: Registry, opsets: Mapping[str, int]) -> None:
+        self.program = program
+        self._registry = registry
+        self._opsets = opsets
+        self._constants: dict[ir.Value, Tensor] = {}
+
+    def main(self, graph: ir.Graph) -> tuple[list[Tensor], list[Tensor]]:
+        """Lower the model's graph and return its inputs and outputs."""
+        subgraph = self.program.subgraphs[self.program.new_subgraph("main")]
+        scope = Scope(Builder(self.program, subgraph))
+        for value in graph.inputs:
+            tensor = declared(value)
+            scope.values[value] = tensor
+            self.program.names[tensor] = tensor.name
+            subgraph.inputs.append(tensor)
+        self._nodes(graph, scope)
+        subgraph.outputs = self._outputs(graph.outputs, scope, subgraph)
+        return subgraph.inputs, subgraph.outputs
+
+    def subgraph(
+        self, graph: ir.Graph, name: str, inputs: Sequence[Tensor], captured: Mapping[ir.Value, Tensor]
+    ) -> int:
+        """Lower ``graph`` with the given subgraph inputs bound to its own inputs, then to ``captured`` values.
+
+        ``inputs`` are fresh tensors of the new subgraph, one for each input of ``graph``; the
+        tensors in ``captured`` are fresh too and come behind them.
+        """
+        index = self.program.new_subgraph(name)
+        subgraph = self.program.subgraphs[index]
+        scope = Scope(Builder(self.program, subgraph))
+        scope.builder.prefix = name
+        subgraph.inputs = [*inputs, *captured.values()]
+        scope.values = {**dict(zip(graph.inputs, inputs, strict=True)), **captured}
+        self._nodes(graph, scope)
+        subgraph.outputs = [self.value(value, scope) for value in graph.outputs]
+        return index
+
+    def value(self, value: ir.Value, scope: Scope) -> Tensor:
+        """The tensor of an ONNX value; initializers become constants when they are first used."""
+        known = scope.values.get(value) or self._constants.get(value)
+        if known is not None:
+            return known
+        assert value.const_value is not None, f"{value.name} has no value yet"
+        array: Array = value.const_value.numpy()
+        tensor = Tensor(str(value.name), tuple(array.shape), dtype_of(array), array, quantization_of(value))
+        self._constants[value] = tensor
+        return tensor
+
+    def _nodes(self, graph: ir.Graph, scope: Scope) -> None:
+        for node in graph:
+            try:
+                self._node(node, scope)
+            except Unsupported as refusal:
+                raise refusal.located(subject(node, self._version(node)), location(node), WAYS_OUT) from None
+
+    def _node(self, node: ir.Node, scope: Scope) -> None:
+        handler = self._registry.find(node.op_type, self._opsets.get(node.domain, 1), node.domain)
+        if handler is None:
+            raise Unsupported(self._unknown(node))
+        builder = scope.builder
+        builder.prefix = node.name or node.op_type
+        builder.origin = origin(node)
+        builder.results = tuple(quantization_of(value) for value in node.outputs)
+        inputs = [None if value is None else self.value(value, scope) for value in node.inputs]
+        results = _call(handler, builder, inputs, attributes_of(node), self, scope, node)
+        activation = activation_of(node)
+        if activation != NONE:
+            results = (builder.activated(results[0], activation), *results[1:])
+        self._bind(node, results, scope)
+
+    def _bind(self, node: ir.Node, results: Sequence[Tensor], scope: Scope) -> None:
+        for place, value in enumerate(node.outputs):
+            if not value.name or not (value.uses() or value.is_graph_output()):
+                continue
+            if place >= len(results):
+                raise Unsupported(f"its output {place} ({value.name}) is used and has no TFLite counterpart")
+            tensor = requantized(scope.builder, results[place], quantization_of(value))
+            _check(value, tensor)
+            scope.values[value] = tensor
+            if tensor.constant is None:
+                self.program.names.setdefault(tensor, value.name)
+
+    def _outputs(self, values: Sequence[ir.Value], scope: Scope, subgraph: Subgraph) -> list[Tensor]:
+        """The graph's outputs: each a tensor of its own, computed, with exactly the output's name."""
+        outputs: list[Tensor] = []
+        for value in values:
+            tensor = self.value(value, scope)
+            if tensor.constant is not None or tensor in subgraph.inputs or tensor in outputs:
+                tensor = copied(scope.builder, tensor)
+            self.program.names[tensor] = str(value.name)
+            outputs.append(tensor)
+        return outputs
+
+    def _version(self, node: ir.Node) -> int:
+        from onnx import defs
+
+        try:
+            return int(defs.get_schema(node.op_type, self._opsets.get(node.domain, 1), node.domain).since_version)
+        except defs.SchemaError:
+            return 1
+
+    def _unknown(self, node: ir.Node) -> str:
+        versions = self._registry.versions(node.op_type, node.domain)
+        if versions:
+            return f"TFLite has it as opset {', '.join(map(str, versions))} defines it, not as this version does"
+        return "TFLite has no such operator, and no exact decomposition is known"
+
+
+def _call(
+    handler: Callable[..., object],
+    builder: Builder,
+    inputs: Sequence[Tensor | None],
+    attributes: Mapping[str, object],
+    lowering: Lowering,
+    scope: Scope,
+    node: ir.Node,
+) -> tuple[Tensor, ...]:
+    """Call a handler; one that asks for the ``lowering`` gets the node itself (If, Loop, Scan)."""
+    arity, names, structural = _signature(handler)
+    if structural:
+        result = handler(builder, *inputs, lowering=lowering, scope=scope, node=node)
+    else:
+        if unknown := set(attributes) - names:
+            raise Unsupported(f"attribute {sorted(unknown)[0]} is not one that its schema knows")
+        if arity is not None and len(inputs) < arity:
+            inputs = [*inputs, *[None] * (arity - len(inputs))]
+        result = handler(builder, *inputs, **attributes)
+    assert isinstance(result, Tensor | tuple), f"{node.op_type}: a handler returns tensors"
+    return (result,) if isinstance(result, Tensor) else result
+
+
+@cache
+def _signature(handler: Callable[..., object]) -> tuple[int | None, frozenset[str], bool]:
+    """Number of positional inputs without default (None for a variadic one), names of attributes, structural or not."""
+    parameters = list(inspect.signature(handler).parameters.values())[1:]
+    keywords = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None, keywords, "lowering" in keywords
+    required = [p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty]
+    return len(required), keywords, "lowering" in keywords
+
+
+def attributes_of(node: ir.Node) -> dict[str, object]:
+    """A node's attributes as plain Python values; tensors as arrays."""
+    return {name: _plain(attribute) for name, attribute in node.attributes.items()}
+
+
+def _plain(attribute: ir.Attr) -> object:
+    value: object = attribute.value
+    if attribute.type == ir.AttributeType.TENSOR:
+        return value.numpy()  # type: ignore[attr-defined]
+    return tuple(value) if isinstance(value, list | tuple) else value
+
+
+def requantized(builder: Builder, tensor: Tensor, wanted: QuantParams | None) -> Tensor:
+    """``tensor`` with the parameters that the graph gives its value, through a QUANTIZE where they differ."""
+    if wanted is None or tensor.quantization == wanted or tensor.quantization is None:
+        return tensor
+    return builder.quantize(tensor, tensor.dtype, wanted)
+
+
+def copied(builder: Builder, tensor: Tensor) -> Tensor:
+    """A computed tensor with the same contents."""
+    if tensor.constant is not None:
+        tensor = Tensor(tensor.name, tensor.shape, tensor.dtype, tensor.constant, tensor.quantization)
+    sizes = builder.shape_of(tensor)
+    return builder.reshape_to(tensor, sizes, tensor.shape)
+
+
+def declared(value: ir.Value) -> Tensor:
+    """An input of the model as a tensor."""
+    if value.shape is None or value.dtype is None:
+        raise Unsupported(f"input {value.name} has no known rank or element type")
+    return Tensor(str(value.name), shape_of(value), dtype_name(value.dtype), None, quantization_of(value))
+
+
+def shape_of(value: ir.Value) -> tuple[int, ...]:
+    """The value's sizes, ``DYNAMIC`` where free."""
+    return tuple(size if isinstance(size, int) else DYNAMIC for size in value.shape or ())
+
+
+def dtype_name(dtype: ir.DataType) -> DType:
+    """Our name of an ONNX element type; ``Unsupported`` where TFLite has no such tensors."""
+    if dtype == ir.DataType.STRING:
+        return "string"
+    name = dtype.numpy().name
+    for known in DType.__args__:  # type: ignore[attr-defined]
+        if known == name:
+            return name  # type: ignore[no-any-return]
+    raise Unsupported(f"TFLite has no tensors of {name}")
+
+
+def _check(value: ir.Value, tensor: Tensor) -> None:
+    """Hold a handler's result against what ONNX says about it: a departure is our mistake, never shipped."""
+    if value.shape is not None:
+        known = shape_of(value)
+        agrees = len(known) == tensor.rank and all(
+            a == b or DYNAMIC in (a, b) for a, b in zip(known, tensor.shape, strict=True)
+        )
+        if not agrees:
+            raise Unsupported(
+                f"lowered to shape {list(tensor.shape)} where ONNX says {list(known)}: a handler's mistake"
+            )
+    if value.dtype is not None and quantization_of(value) is None and tensor.dtype != dtype_name(value.dtype):
+        raise Unsupported(f"lowered to {tensor.dtype} where ONNX says {value.dtype}: a handler's mistake")
+
+
+def subject(node: ir.Node, version: int) -> str:
+    """``up2 (Resize-18)``."""
+    operator = node.op_type if not node.domain or node.domain == "convertkit.nhwc" else f"{node.domain}.{node.op_type}"
+    return f"{node.name or 'node'} ({operator}-{version})"
+
+
+def location(node: ir.Node) -> str:
+    """The line of the user's model that made the node, where the exporter recorded it: ``model.py:41, in forward``."""
+    trace = node.metadata_props.get(_TRACE, "") or node.doc_string or ""
+    frames = [frame for frame in _FRAME.finditer(trace) if "site-packages" not in frame["file"]]
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f"{last['file']}:{last['line']}, in {last['function']}"
+
+
+def origin(node: ir.Node) -> str:
+    """The node's name and, where known, its source line, for the artifact's metadata."""
+    where = location(node)
+    return f"{node.name} ({where})" if where else str(node.name or "")

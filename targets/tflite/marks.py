@@ -1,0 +1,42 @@
+"""What passes leave on ONNX values and nodes for the lowering, beside what ONNX itself can say.
+
+After QDQ folding a value holds integers whose scale ONNX no longer states; after activation fusion a
+node has a clamp behind it.  Both are marks in ``meta``, which is never serialised.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from convertkit.targets.tflite.tensor import QuantParams
+
+NHWC = "convertkit.nhwc"
+"""Domain of spatial operators whose images are channels-last."""
+
+QUANTIZED = "convertkit.tflite"
+"""Domain of Quantize and Dequantize whose parameters are marks on their integer side."""
+
+_QUANTIZATION = "tflite.quantization"
+_ACTIVATION = "tflite.activation"
+
+
+def quantization_of(value: ir.Value) -> QuantParams | None:
+    """How the integers of ``value`` stand for reals, None where they are plain numbers."""
+    params = value.meta.get(_QUANTIZATION)
+    assert params is None or isinstance(params, QuantParams)
+    return params
+
+
+def set_quantization(value: ir.Value, params: QuantParams) -> None:
+    """Say how the integers of ``value`` stand for reals."""
+    value.meta[_QUANTIZATION] = params
+
+
+def activation_of(node: ir.Node) -> int:
+    """The fused activation behind the node's first output (``ActivationFunctionType``), 0 for none."""
+    return int(node.meta.get(_ACTIVATION, 0))
+
+
+def set_activation(node: ir.Node, activation: int) -> None:
+    """Clamp the node's first output."""
+    node.meta[_ACTIVATION] = activation

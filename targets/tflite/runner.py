@@ -1,0 +1,90 @@
+"""Run a TFLite artifact in LiteRT with its default delegate, as an app does."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from convertkit.artifact import Array, Artifact
+from convertkit.errors import FeedError, MissingFramework, ToolError
+from convertkit.stage import Feed, Outputs
+
+if TYPE_CHECKING:
+    from ai_edge_litert.interpreter import Interpreter
+
+
+class TfliteRunner:
+    """In-process interpreter, XNNPACK included; inputs of other sizes resize the model.
+
+    ``reference`` uses the plain C++ reference kernels instead, which microcontrollers share.
+    """
+
+    def __init__(self, artifact: Artifact, *, threads: int = 1, reference: bool = False) -> None:
+        self._artifact = artifact
+        self._threads = threads
+        self._reference = reference
+        self._interpreter: Interpreter | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            from ai_edge_litert import interpreter
+        except ModuleNotFoundError as error:
+            raise MissingFramework("ai-edge-litert", "tflite") from error
+        resolvers = interpreter.OpResolverType
+        try:
+            self._interpreter = interpreter.Interpreter(
+                model_path=str(self._artifact.path),
+                num_threads=self._threads,
+                experimental_op_resolver_type=resolvers.BUILTIN_REF if self._reference else resolvers.AUTO,
+            )
+            self._interpreter.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            raise ToolError(f"LiteRT does not load {self._artifact.path.name}: {_brief(error)}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._interpreter = None
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for one feed; ``ToolError`` where the runtime fails."""
+        interpreter = self._interpreter
+        assert interpreter is not None, "the runner is used as a context manager"
+        places = _places(interpreter)
+        encoded: dict[str, Array] = {}
+        for spec in self._artifact.inputs:
+            if spec.name not in feed:
+                raise FeedError(f"the feed has no array for input {spec.name}")
+            encoded[spec.name] = spec.encode(np.asarray(feed[spec.name]))
+        try:
+            _resize(interpreter, places[0], encoded)
+            for name, value in encoded.items():
+                interpreter.set_tensor(places[0][name], value)
+            interpreter.invoke()
+        except (RuntimeError, ValueError) as error:
+            raise ToolError(f"LiteRT fails on {self._artifact.path.name}: {_brief(error)}") from error
+        return {spec.name: spec.decode(interpreter.get_tensor(places[1][spec.name])) for spec in self._artifact.outputs}
+
+
+def _places(interpreter: Interpreter) -> tuple[dict[str, int], dict[str, int]]:
+    """Tensor indices of inputs and outputs by name; the interpreter keeps the model's order."""
+    ins = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
+    outs = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
+    return ins, outs
+
+
+def _resize(interpreter: Interpreter, places: dict[str, int], feed: dict[str, Array]) -> None:
+    details = {detail["name"]: detail for detail in interpreter.get_input_details()}
+    changed = [name for name, value in feed.items() if tuple(details[name]["shape"]) != value.shape]
+    for name in changed:
+        interpreter.resize_tensor_input(places[name], feed[name].shape)
+    if changed:
+        interpreter.allocate_tensors()
+
+
+def _brief(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:400] if lines else type(error).__name__

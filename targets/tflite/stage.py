@@ -1,0 +1,77 @@
+"""The step from canonical ONNX to ``model.tflite``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from convertkit.artifact import Artifact, sha256_of
+from convertkit.errors import MissingFramework
+from convertkit.recipe import ExportOptions
+from convertkit.stage import FLOAT32, Tolerance
+
+_VERSION = "1"
+_LOSSLESS_INT8 = Tolerance(
+    "the same integers through kernels that round on their own; softmax and depth amplify single roundings",
+    lsb=3.0,
+    lsb_share=0.99,
+    snr_db=20.0,
+)
+_DYNAMIC_RANGE = Tolerance("the runtime quantizes activations on the fly", snr_db=3.0, warn_snr_db=20.0, lossy=True)
+
+
+class CompileTflite:
+    """Compiles ONNX (float or QDQ) into a TFLite FlatBuffer, without TensorFlow."""
+
+    name = "tflite"
+    version = _VERSION
+    accepts = frozenset({"onnx"})
+    produces = "tflite"
+
+    def __init__(self, options: ExportOptions) -> None:
+        self._options = options
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """Float32 is the same arithmetic; integers agree within rounding."""
+        if self._options.precision == "w8":
+            return _DYNAMIC_RANGE
+        return _LOSSLESS_INT8 if self._options.quantized else FLOAT32
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """The flags that this stage reads."""
+        return {
+            "precision": self._options.precision,
+            "input_layout": self._options.input_layout,
+            "io_dtype": self._options.io_dtype,
+            "full_integer": self._options.full_integer,
+        }
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Compile ``source`` and write ``model.tflite``."""
+        try:
+            from convertkit.targets.tflite.compile import compile_model
+        except ModuleNotFoundError as error:
+            if error.name in ("ai_edge_litert", "flatbuffers"):
+                raise MissingFramework("ai-edge-litert", "tflite") from error
+            raise
+        from convertkit.onnx.load import load_model
+        from convertkit.targets.tflite.passes import Options
+
+        model = load_model(source.path)
+        chosen = self._options
+        compiled = compile_model(
+            model, Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype)
+        )
+        path = workdir / "model.tflite"
+        compiled.write(path)
+        return Artifact(
+            path,
+            "tflite",
+            compiled.inputs,
+            compiled.outputs,
+            sha256_of(path),
+            f"{self.name} {self.version}",
+            source.initial_state,
+        )
