@@ -10,7 +10,6 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as common
-from onnxscript import optimizer
 
 from convertkit.errors import Unsupported, UsageError
 
@@ -41,6 +40,8 @@ def canonicalize(model: ir.Model) -> ir.Model:
 
 def simplify(model: ir.Model) -> None:
     """Inline functions, infer shapes and fold constants in place; QDQ pairs stay as they are."""
+    from onnxscript import optimizer  # 0.15 s of imports that reading and running models does not need
+
     optimizer.optimize_ir(model, should_fold=_should_fold)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     common.DeduplicateInitializersPass()(model)
