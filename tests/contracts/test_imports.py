@@ -1,0 +1,138 @@
+"""Who may import whom: the architecture as tests."""
+
+import graphlib
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FRAMEWORKS = {"torch", "tensorflow", "keras", "tf_keras", "tf2onnx", "jax", "jaxlib", "flax", "coremltools", "tensorrt"}
+FRAMEWORKS |= {"tensorrt_rtx", "ai_edge_litert", "safetensors", "h5py"}
+HEAVY = FRAMEWORKS | {"onnx", "onnx_ir", "onnxscript", "onnxruntime"}
+
+VALUES = {"errors", "artifact", "recipe", "profile", "progress", "stage"}
+TOP = {"cli", "__main__", "api", "job", "flags", "show", "manifest", "delivery", "pipeline", "report"}
+
+
+def _load_source_tree():
+    path = Path(__file__).with_name("source_tree.py")
+    spec = importlib.util.spec_from_file_location("source_tree", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["source_tree"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+TREE = _load_source_tree()
+MODULES = TREE.modules()
+
+
+def core_name(module):
+    """``convertkit.parity.compare`` → ``parity``."""
+    return module.split(".")[1] if "." in module else "convertkit"
+
+
+def ours(module):
+    return [each for each in MODULES[module].imports if each.module.startswith("convertkit")]
+
+
+def part_of(name):
+    second = name.split(".")[1] if "." in name else ""
+    return second if second in TREE.PARTS else "core"
+
+
+@pytest.mark.parametrize("name", [name for name, module in MODULES.items() if module.part == "core"])
+def test_core_imports_no_plugin_and_no_framework(name):
+    assert not [each.module for each in ours(name) if part_of(each.module) != "core"]
+    tops = {each.module.partition(".")[0] for each in MODULES[name].imports}
+    assert not tops & FRAMEWORKS
+
+
+@pytest.mark.parametrize("name", [name for name, module in MODULES.items() if module.part != "core"])
+def test_plugins_import_the_core_and_their_own_tree(name):
+    part = MODULES[name].part
+    foreign = [each.module for each in ours(name) if part_of(each.module) not in ("core", part)]
+    assert not foreign, "converters, quantization and targets never import each other"
+    upper = [each.module for each in ours(name) if part_of(each.module) == "core" and core_name(each.module) in TOP]
+    assert not [module for module in upper if not module.startswith("convertkit.report.jsonable")]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if core_name(name) in VALUES])
+def test_values_import_values_only(name):
+    assert {core_name(each.module) for each in ours(name)} <= VALUES
+
+
+def test_layers_of_the_core():
+    """cli → job → pipeline → {plugins, parity} → values: nothing imports upwards."""
+    below = {"pipeline": TOP - {"pipeline"}, "plugins": TOP, "parity": TOP | {"plugins"}, "onnx": TOP | {"parity"}}
+    below |= {
+        "worker": TOP | {"parity", "onnx"},
+        "feeds": TOP,
+        "evaluation": TOP,
+        "job": {"cli", "api", "show", "flags"},
+    }
+    upwards = [
+        f"{name} imports {each.module}"
+        for name, module in MODULES.items()
+        if module.part == "core"
+        for each in ours(name)
+        if core_name(each.module) in below.get(core_name(name), set())
+    ]
+    assert not upwards
+
+
+def test_no_import_cycle():
+    graph = {
+        name: {each.module for each in ours(name) if not each.typing and not each.lazy and each.module != name}
+        for name in MODULES
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("name", [name for name, module in MODULES.items() if module.path.name == "__init__.py"])
+def test_packages_load_no_framework(name):
+    eager = {each.module.partition(".")[0] for each in MODULES[name].imports if not each.lazy and not each.typing}
+    assert not eager & FRAMEWORKS
+
+
+def loaded_by(code):
+    """Which heavy modules a fresh interpreter has loaded after ``code``."""
+    script = f"{code}\nimport sys, json\nprint(json.dumps(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1])) & HEAVY
+
+
+HELP = """
+from convertkit.cli import cli
+try:
+    cli.main({}, prog_name="convertkit")
+except SystemExit:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import convertkit",
+        HELP.format(["--help"]),
+        HELP.format(["export", "--help"]),
+        "from convertkit import plugins; plugins.target_names()",
+    ],
+    ids=["import", "help", "export-help", "completion"],
+)
+def test_light_commands_load_nothing_heavy(code):
+    assert not loaded_by(code)
+
+
+def test_plugins_load_without_frameworks_and_runtimes():
+    """Plugin objects are looked at for every command, so loading them must stay cheap."""
+    code = (
+        "from importlib.metadata import entry_points\n"
+        "for group in ('converters', 'passes', 'targets'):\n"
+        "    for point in entry_points(group='convertkit.' + group): point.load()"
+    )
+    assert not loaded_by(code)

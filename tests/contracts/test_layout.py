@@ -1,0 +1,131 @@
+"""What the repository and the package consist of."""
+
+import re
+import subprocess
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from convertkit import errors
+
+ROOT = Path(__file__).resolve().parents[2]
+TOP_LEVEL = {
+    ".ci", ".gitignore", "LICENSE", "Makefile", "README.md", "bench", "constraints.txt", "converters", "convertkit",
+    "docs", "fixtures", "pyproject.toml", "quantization", "targets", "tests",
+}  # fmt: skip
+LONGEST_FILE = 500
+NO_PACKAGES = {"__pycache__"}
+
+
+@pytest.fixture(scope="module")
+def project():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def tracked():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).exists()]
+
+
+def python_folders():
+    core = list((ROOT / "convertkit").rglob("*.py"))
+    parts = [path for part in ("converters", "quantization", "targets") for path in (ROOT / part).rglob("*.py")]
+    for path in core + parts:
+        inside = path.relative_to(ROOT).parts[:-1]
+        if inside[:2] not in [("convertkit", part) for part in ("converters", "quantization", "targets")]:
+            yield path.parent, ".".join(inside if inside[0] == "convertkit" else ("convertkit", *inside))
+
+
+def test_listed_packages_are_the_folders(project):
+    listed = project["tool"]["setuptools"]["packages"]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {name for _, name in python_folders()}
+
+
+def test_every_python_folder_is_a_package():
+    assert not {str(folder) for folder, _ in python_folders() if not (folder / "__init__.py").is_file()}
+
+
+def test_symlinks_hold_the_tree_together():
+    for part in ("converters", "quantization", "targets"):
+        link = ROOT / "convertkit" / part
+        assert link.is_symlink()
+        assert link.readlink() == Path("..") / part
+
+
+def test_top_level_is_fixed(tracked):
+    assert {path.relative_to(ROOT).parts[0] for path in tracked} <= TOP_LEVEL
+
+
+def test_files_stay_readable(tracked):
+    files = [path for path in tracked if path.suffix == ".py" and not path.is_symlink()]
+    lines = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines()) for path in files}
+    long = {name: count for name, count in lines.items() if count > LONGEST_FILE}
+    assert not long
+
+
+ABSOLUTE = re.compile(rb"(?<![\w./~$-])/(work|root|home|mnt|Users)/[\w.]")
+INDEX_HOSTS = re.compile(rb"pypi\.org|pythonhosted|--(extra-)?index-url|artifactory", re.IGNORECASE)
+OUTSIDE = re.compile(rb"\.\./shared")
+
+
+def test_nothing_names_a_machine(tracked):
+    """No absolute path of a person's machine, no package index, no folder outside of the repository."""
+    found = []
+    for path in tracked:
+        if path.is_dir() or path.is_symlink() or path == Path(__file__):
+            continue
+        content, name = path.read_bytes(), path.relative_to(ROOT).as_posix()
+        if ABSOLUTE.search(content):
+            found.append(f"{name}: an absolute path, {ABSOLUTE.search(content).group()!r}")
+        if INDEX_HOSTS.search(content) and name != "README.md":
+            found.append(f"{name}: a package index")
+        if OUTSIDE.search(content) and name != ".ci/run":
+            found.append(f"{name}: a folder outside of the repository")
+    assert not found
+
+
+GROUPS = {
+    "convertkit.converters": ("name", "summary", "sniff", "open"),
+    "convertkit.passes": ("name", "order", "stage"),
+    "convertkit.targets": ("name", "summary", "precisions", "profile", "stages"),
+    "convertkit.runners": ("__call__",),
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_entry_point_loads(project, group):
+    declared = project["project"]["entry-points"][group]
+    installed = {point.name: point for point in entry_points(group=group)}
+    assert declared.items() <= {name: point.value for name, point in installed.items()}.items(), "install again"
+    for name in declared:
+        plugin = installed[name].load()
+        for attribute in GROUPS[group]:
+            assert hasattr(plugin, attribute), f"{name} has no {attribute}"
+        if group in ("convertkit.targets", "convertkit.converters"):
+            assert plugin.name == name
+
+
+def every_error(kind=errors.ConvertKitError):
+    yield kind
+    for below in kind.__subclasses__():
+        yield from every_error(below)
+
+
+def test_exit_codes_are_documented():
+    codes = {error.exit_code for error in every_error()}
+    assert codes == {1, 2, 3, 4}
+    documented = (ROOT / "README.md").read_text()
+    for code in (0, 1, 2, 3, 4):
+        assert re.search(rf"^\| {code} \|", documented, re.MULTILINE), f"README says nothing of exit code {code}"
+
+
+def test_python_versions_agree(project):
+    assert project["project"]["requires-python"] == ">=3.11"
+    assert project["tool"]["ruff"]["target-version"] == "py311"
+    assert project["tool"]["mypy"]["python_version"] == "3.11"

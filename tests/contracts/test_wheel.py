@@ -1,0 +1,129 @@
+"""What is installed: everything once, below ``convertkit`` alone, and it runs from a clean environment."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("converters", "quantization", "targets")
+DATA = {".py", ".json", ".toml", ".html", ".css", ".js", ".typed"}
+
+
+def copy_of_the_tree(place):
+    """What git would carry: builds leave their traces in a copy, never in the checkout."""
+    unwanted = shutil.ignore_patterns(
+        ".venv*", ".git", "build", "dist", "*.egg-info", "__pycache__", ".*_cache", "out*"
+    )
+    return shutil.copytree(ROOT, place / "tree", symlinks=True, ignore=unwanted)
+
+
+def build(folder, kind, out):
+    command = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(out), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return next(out.iterdir())
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel from the tree, the sdist, and the wheel from that sdist."""
+    place = tmp_path_factory.mktemp("built")
+    tree = copy_of_the_tree(place)
+    straight, sdist = build(tree, "wheel", place / "straight"), build(tree, "sdist", place / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(place / "unpacked", filter="data")
+    again = build(next((place / "unpacked").iterdir()), "wheel", place / "again")
+    return straight, sdist, again
+
+
+def names(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return [name for name in archive.namelist() if not name.endswith("/")]
+
+
+def expected_files():
+    """Every shippable file below the four folders, by its place in the package."""
+    for top in ("convertkit", *PARTS):
+        for path in sorted((ROOT / top).rglob("*")):
+            inside = path.relative_to(ROOT).parts
+            linked = top == "convertkit" and inside[1] in PARTS
+            if path.is_file() and path.suffix in DATA and "__pycache__" not in inside and not linked:
+                yield "/".join(inside if top == "convertkit" else ("convertkit", *inside))
+
+
+def test_wheel_holds_everything_once(built):
+    for wheel in (built[0], built[2]):
+        assert max(Counter(names(wheel)).values()) == 1
+        code = {name for name in names(wheel) if name.startswith("convertkit/")}
+        assert code == set(expected_files())
+
+
+def test_nothing_at_top_level_but_the_package(built):
+    for wheel in (built[0], built[2]):
+        tops = {name.split("/")[0] for name in names(wheel)}
+        assert tops == {"convertkit", next(top for top in tops if top.endswith(".dist-info"))}
+
+
+def test_wheel_from_sdist_is_the_wheel_from_the_tree(built):
+    assert sorted(names(built[0])) == sorted(names(built[2]))
+
+
+def test_licence_and_readme_travel(built):
+    assert any(name.endswith("licenses/LICENSE") for name in names(built[0]))
+    with tarfile.open(built[1]) as archive:
+        files = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"README.md", "LICENSE", "pyproject.toml"} <= files
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """A clean environment with the wheel; third-party packages come from the running one, to be quick."""
+    place = tmp_path_factory.mktemp("installed") / "venv"
+    venv.create(place, symlinks=True, with_pip=False)
+    python = place / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(built[2])], check=True)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    others = place / "lib" / version / "site-packages" / "others.pth"
+    others.write_text(sysconfig.get_path("purelib") + "\n")
+    return place
+
+
+def run(*command, cwd):
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def test_installed_command_answers(installed, tmp_path):
+    done = run(installed / "bin" / "convertkit", "--help", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "export" in done.stdout
+
+
+def test_installed_package_is_the_wheel_and_owns_no_common_name(installed, tmp_path):
+    for part in PARTS:
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "__init__.py").write_text("raise RuntimeError('a user has a folder of this name')")
+    packages = ", ".join(("convertkit", *(f"convertkit.{part}" for part in PARTS)))
+    code = f"import {packages}; print(convertkit.__file__)"
+    done = run(installed / "bin" / "python", "-P", "-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).is_relative_to(installed)
+    assert run(installed / "bin" / "python", "-c", code, cwd=tmp_path).returncode == 0
+
+
+def test_installed_package_exports(installed, tmp_path):
+    done = run(installed / "bin" / "python", "-P", ROOT / "tests/contracts/core_alone.py", tmp_path / "x", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "proven by the core alone" in done.stdout
