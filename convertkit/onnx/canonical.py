@@ -18,8 +18,10 @@ MIN_IR_VERSION, MAX_IR_VERSION = 8, 13
 _QUANTIZED = frozenset({"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear"})
 
 
-def canonicalize(model: ir.Model) -> ir.Model:
+def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     """The canonical form of ``model``; its inputs' and outputs' names and order stay.
+
+    ``max_opset`` above 26 keeps newer models as they are, for targets that need no ONNX Runtime.
 
     Raises ``Unsupported`` where an operator of an older or newer opset has no exact counterpart.
     """
@@ -29,7 +31,7 @@ def canonicalize(model: ir.Model) -> ir.Model:
     name_free_dims(model)
     # Before IR version 4 an initializer had to be an input too, and the opset converter insists on it.
     model.ir_version = min(max(model.ir_version, MIN_IR_VERSION), MAX_IR_VERSION)
-    model = _at_supported_opset(model)
+    model = _at_supported_opset(model, max_opset)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     simplify(model)
     common.NameFixPass()(model)
@@ -96,11 +98,11 @@ def _should_fold(node: ir.Node) -> bool | None:
     return False if node.op_type in _QUANTIZED else None
 
 
-def _at_supported_opset(model: ir.Model) -> ir.Model:
+def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
     opset = model.graph.opset_imports.get("", MIN_OPSET)
-    if MIN_OPSET <= opset <= MAX_OPSET:
+    if MIN_OPSET <= opset <= max_opset:
         return model
-    target = MIN_OPSET if opset < MIN_OPSET else MAX_OPSET
+    target = MIN_OPSET if opset < MIN_OPSET else max_opset
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     large = _detached(model)
     try:
