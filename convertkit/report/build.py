@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ def describe(artifact: Artifact, size_bytes: int) -> dict[str, Json]:
     }
 
 
+@cache
 def environment() -> dict[str, Json]:
     """What the run depended on: versions, processor, cores."""
     versions = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import jinja2
@@ -15,15 +16,7 @@ _WORST = 10
 
 def render(report: Mapping[str, Any]) -> str:
     """The page for one report that fulfils ``schema.json``; every text in it is escaped."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("convertkit.report", ""),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(size=size, seconds=seconds, figure=figure, percent=percent, headline=charts.headline)
-    return environment.get_template("page.html").render(
+    return _page().render(
         report=report,
         road=charts.road(report),
         final=report["steps"][-1] if report["steps"] else None,
@@ -32,6 +25,20 @@ def render(report: Mapping[str, Any]) -> str:
         bars=charts.bars,
         total_s=sum(step["seconds"] + step["parity_seconds"] for step in report["steps"]),
     )
+
+
+@cache
+def _page() -> jinja2.Template:
+    """The compiled template; compiling it takes longer than a small export."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("convertkit.report", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(size=size, seconds=seconds, figure=figure, percent=percent, headline=charts.headline)
+    return environment.get_template("page.html")
 
 
 def warnings(report: Mapping[str, Any]) -> list[str]:
