@@ -1,0 +1,59 @@
+"""When two sets of outputs count as the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# float32 rounding of sums: relative to the largest value of an output, whatever the order of addition.
+SCALED = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``reason`` is empty where the outputs agree; ``worst`` is the largest relative error seen."""
+
+    reason: str
+    worst: float
+
+
+def compare(
+    found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], rtol: float, atol: float, *, scaled: bool
+) -> Verdict:
+    """Names and their order, shapes, element types and values; integers and booleans exactly.
+
+    ``rtol`` and ``atol`` are the suite's own and hold for each element.  With ``scaled``, an error up to
+    1e-5 of the output's largest value passes too: an element that cancels to almost zero carries the
+    rounding of what it was summed from.
+    """
+    if list(found) != list(wanted):
+        return Verdict(f"names {list(found)}, expected {list(wanted)}", np.inf)
+    worst = 0.0
+    for name, want in wanted.items():
+        verdict = _compare_one(name, found[name], np.asarray(want), rtol, atol, scaled)
+        worst = max(worst, verdict.worst)
+        if verdict.reason:
+            return Verdict(verdict.reason, worst)
+    return Verdict("", worst)
+
+
+def _compare_one(name: str, have: np.ndarray, want: np.ndarray, rtol: float, atol: float, scaled: bool) -> Verdict:
+    if have.dtype != want.dtype:
+        return Verdict(f"{name}: {have.dtype}, expected {want.dtype}", np.inf)
+    if have.shape != want.shape:
+        return Verdict(f"{name}: shape {have.shape}, expected {want.shape}", np.inf)
+    if want.dtype.kind in "iub":
+        differing = int((have != want).sum())
+        return Verdict(f"{name}: {differing} of {want.size} differ" if differing else "", float(bool(differing)))
+    same = (have == want) | (np.isnan(have) & np.isnan(want))
+    finite = np.isfinite(have) & np.isfinite(want)
+    if not (same | finite).all():
+        return Verdict(f"{name}: NaN or infinity in other places", np.inf)
+    error = np.where(finite & ~same, np.abs(have.astype(np.float64) - want.astype(np.float64)), 0.0)
+    largest = float(np.abs(np.where(finite, want, 0)).max(initial=0.0))
+    allowed = atol + rtol * np.abs(np.where(finite, want, 0))
+    relative = float(error.max(initial=0.0)) / max(largest, 1e-30)
+    if (error <= allowed).all() or (scaled and relative <= SCALED):
+        return Verdict("", relative)
+    return Verdict(f"{name}: max error {error.max():.3g}, largest value {largest:.3g}", relative)
