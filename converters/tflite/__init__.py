@@ -1,0 +1,36 @@
+"""TensorFlow Lite files as sources, read by our own FlatBuffer reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convertkit.recipe import ExportOptions
+
+if TYPE_CHECKING:
+    from convertkit.stage import Source
+
+_IDENTIFIER = b"TFL3"
+
+
+class TFLiteConverter:
+    """Reads ``.tflite``, float and quantized; LiteRT executes it as the reference."""
+
+    name = "tflite"
+    summary = "TensorFlow Lite (.tflite)"
+
+    def sniff(self, source: str) -> str | None:
+        """The file identifier stands behind the first offset."""
+        try:
+            with Path(source).open("rb") as stream:
+                return "tflite" if stream.read(8)[4:] == _IDENTIFIER else None
+        except (OSError, ValueError):
+            return None
+
+    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+        from convertkit.converters.tflite.source import TFLiteSource
+
+        return TFLiteSource(Path(source), options)
+
+
+converter = TFLiteConverter()

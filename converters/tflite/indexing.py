@@ -1,0 +1,96 @@
+"""Selection by condition or index.  Source: TFLite kernels of the same names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from convertkit.converters.tflite.builder import FREE, Builder, Tensor
+from convertkit.converters.tflite.registry import Registry
+from convertkit.errors import Unsupported
+
+indexing = Registry()
+
+
+@indexing.reads("GATHER", "GatherOptions")
+def gather(b: Builder, x: Tensor, places: Tensor, *, axis: int, batch_dims: int) -> Tensor:
+    axis, batch = axis % x.rank, batch_dims % (places.rank + 1) if batch_dims < 0 else batch_dims
+    if not batch:
+        return b.op("Gather", [x, places], {"axis": axis})
+    if axis != batch:
+        raise Unsupported(f"axis={axis} with batch_dims={batch}; expected the axis behind the batch")
+    each = b.op("Unsqueeze", [b.cast(places, "int64"), b.constant([-1])])
+    return b.op("GatherND", [x, each], {"batch_dims": batch})
+
+
+@indexing.reads("GATHER_ND")
+def gather_nd(b: Builder, x: Tensor, places: Tensor) -> Tensor:
+    return b.op("GatherND", [x, b.cast(places, "int64")])
+
+
+@indexing.reads("EMBEDDING_LOOKUP")
+def embedding_lookup(b: Builder, places: Tensor, table: Tensor) -> Tensor:
+    return b.op("Gather", [table, places], {"axis": 0})
+
+
+@indexing.reads("SCATTER_ND")
+def scatter_nd(b: Builder, places: Tensor, updates: Tensor, shape: Tensor) -> Tensor:
+    """Into zeros; what falls on one place is added up."""
+    zeros = b.op("Expand", [b.scalar(0, updates), b.cast(shape, "int64")])
+    return b.op("ScatterND", [zeros, b.cast(places, "int64"), updates], {"reduction": "add"})
+
+
+@indexing.reads("DYNAMIC_UPDATE_SLICE")
+def dynamic_update_slice(b: Builder, x: Tensor, update: Tensor, start: Tensor) -> Tensor:
+    """The start is moved so that the update fits, as XLA does; then each axis is scattered into."""
+    if FREE in x.dims or FREE in update.dims:
+        raise Unsupported("an update of free size")
+    changed = [axis for axis in range(x.rank) if x.dims[axis] != update.dims[axis]]
+    if len(changed) > 1:
+        raise Unsupported(f"an update smaller than its target along {len(changed)} axes; expected one at most")
+    if not changed:
+        return update
+    axis, room = changed[0], x.dims[changed[0]] - update.dims[changed[0]]
+    begin = b.op("Gather", [b.cast(start, "int64"), b.constant([axis])])
+    fitting = b.op("Clip", [begin, b.scalar(0, begin), b.scalar(room, begin)])
+    behind = b.op("Add", [fitting, b.constant([update.dims[axis]])])
+    axes = b.constant([axis])
+    front = b.op("Slice", [x, b.constant([0]), fitting, axes])
+    rest = b.op("Slice", [x, behind, b.constant([x.dims[axis]]), axes])
+    return b.op("Concat", [front, update, rest], {"axis": axis})
+
+
+@indexing.reads("ONE_HOT", "OneHotOptions")
+def one_hot(b: Builder, places: Tensor, depth: Tensor, on: Tensor, off: Tensor, *, axis: int) -> Tensor:
+    """A negative index is off everywhere; ONNX would count it from the end, so it is moved out of range."""
+    size = b.cast(b.op("Reshape", [depth, b.constant([])]), places.dtype)
+    negative = b.op("Less", [places, b.scalar(0, places)], dtype="bool")
+    inside = b.op("Where", [negative, size, places], dtype=places.dtype)
+    values = b.op("Concat", [b.op("Reshape", [each, b.constant([1])]) for each in (off, on)], {"axis": 0})
+    return b.op("OneHot", [inside, b.op("Reshape", [size, b.constant([1])]), values], {"axis": axis}, dtype=on.dtype)
+
+
+@indexing.reads("SELECT")
+def select(b: Builder, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """A condition of rank 1 chooses whole rows."""
+    if condition.rank == 1 and x.rank > 1:
+        condition = b.op("Unsqueeze", [condition, b.constant(range(1, x.rank))])
+    return b.map("Where", [condition, x, y], dtype=x.dtype)
+
+
+@indexing.reads("SELECT_V2")
+def select_v2(b: Builder, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return b.map("Where", [condition, x, y], dtype=x.dtype)
+
+
+@indexing.reads("WHERE")
+def where(b: Builder, condition: Tensor) -> Tensor:
+    """Places of true elements, one per row."""
+    places = b.op("NonZero", [b.cast(condition, "bool")], dtype="int64")
+    return b.op("Transpose", [places], {"perm": (1, 0)})
+
+
+@indexing.reads("UNIQUE", "UniqueOptions")
+def unique(b: Builder, x: Tensor, *, idx_out_type: int) -> tuple[Tensor, ...]:
+    """In order of first appearance, with the place of each element among them."""
+    values, _, inverse, _ = b.ops("Unique", [x], {"sorted": 0}, 4)
+    return values, replace(inverse, dtype="int64")

@@ -1,0 +1,169 @@
+"""Fused recurrent layers as ONNX LSTM and RNN; their state starts at zero on every call.
+
+Source: ``tensorflow/lite/kernels/unidirectional_sequence_lstm.cc`` for the order of the inputs.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from convertkit.converters.tflite import schema
+from convertkit.converters.tflite.builder import Attributes, Builder, Tensor
+from convertkit.converters.tflite.model import ABSENT, Quantization, TensorInfo
+from convertkit.converters.tflite.registry import Registry
+from convertkit.errors import SourceError, Unsupported
+
+recurrent = Registry()
+
+METADATA = "convertkit.tflite.unidirectional_sequence_lstm"
+"""Node metadata: JSON of what QDQ cannot say about the fused kernel, for a target that has it."""
+
+_INPUT_WEIGHTS = (1, 4, 2, 3)
+_RECURRENT_WEIGHTS = (5, 8, 6, 7)
+_PEEPHOLES = (9, 11, 10)
+_BIASES = (12, 15, 13, 14)
+"""Places of the gates' tensors in ONNX's order: input, output, forget, cell (peepholes have no cell)."""
+
+_PROJECTION, _LAYER_NORM = (16, 17), (20, 21, 22, 23)
+_OUTPUT_STATE, _CELL_STATE = 18, 19
+
+
+@recurrent.reads("UNIDIRECTIONAL_SEQUENCE_LSTM", "UnidirectionalSequenceLSTMOptions")
+def unidirectional_sequence_lstm(
+    b: Builder,
+    *inputs: Tensor | None,
+    fused_activation_function: int,
+    cell_clip: float,
+    proj_clip: float,
+    time_major: bool,
+    diagonal_recurrent_tensors: bool,
+) -> Tensor:
+    """What ONNX's LSTM lacks is refused, but for the cell's clip.
+
+    Converters write ``cell_clip=10`` for every layer, trained without one; it changes nothing while
+    cells stay within, and travels in the node's metadata.
+    """
+    slots = (*inputs, *(None,) * (24 - len(inputs)))
+    if any(slots[place] is not None for place in (*_PROJECTION, *_LAYER_NORM)):
+        raise Unsupported("projection or layer normalisation inside the cell")
+    if fused_activation_function != schema.TANH or diagonal_recurrent_tensors:
+        raise Unsupported(f"activation {fused_activation_function} or diagonal recurrent weights in the cell")
+    gates = _Gates(b, slots)
+    x, w, r = slots[0], gates.stacked(_INPUT_WEIGHTS), gates.stacked(_RECURRENT_WEIGHTS)
+    if x is None or w is None or r is None:
+        raise Unsupported("coupled input and forget gates")
+    bias, peepholes = gates.bias(), gates.stacked(_PEEPHOLES)
+    hidden = r.dims[-1]
+    first = x if time_major else b.transpose(x, (1, 0, 2))
+    values = [first, w, r, bias, None, None, None, peepholes]
+    y = b.op("LSTM", values[: 8 if peepholes is not None else 4], {"hidden_size": hidden})
+    _remember(b, y, cell_clip)
+    flat = b.op("Squeeze", [y, b.constant([1])])
+    return flat if time_major else b.transpose(flat, (1, 0, 2))
+
+
+@recurrent.reads("UNIDIRECTIONAL_SEQUENCE_RNN", "SequenceRNNOptions")
+def unidirectional_sequence_rnn(
+    b: Builder,
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    bias: Tensor,
+    state: Tensor | None = None,
+    *,
+    time_major: bool,
+    fused_activation_function: int,
+) -> Tensor:
+    names = {schema.TANH: "Tanh", schema.RELU: "Relu"}
+    if fused_activation_function not in names:
+        raise Unsupported(f"activation {fused_activation_function} in the cell")
+    both = np.concatenate([bias.known, np.zeros_like(bias.known)])[None]
+    weights = [b.op("Unsqueeze", [each, b.constant([0])]) for each in (w, r)]
+    first = x if time_major else b.transpose(x, (1, 0, 2))
+    attributes: Attributes = {"hidden_size": r.dims[-1], "activations": [names[fused_activation_function]]}
+    y = b.op("RNN", [first, *weights, b.constant(both)], attributes)
+    flat = b.op("Squeeze", [y, b.constant([1])])
+    return flat if time_major else b.transpose(flat, (1, 0, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class _Gates:
+    """The gates' tensors of one cell, stacked as ONNX wants them: one direction, gates along axis 1."""
+
+    builder: Builder
+    slots: tuple[Tensor | None, ...]
+
+    def stacked(self, places: tuple[int, ...]) -> Tensor | None:
+        """The tensors at ``places`` as one; None where the first is absent."""
+        parts = [self.slots[place] for place in places]
+        present = [part for part in parts if part is not None]
+        if len(present) < len(parts):
+            if len(present) > 0 and parts[0] is not None:
+                raise SourceError("some of the gates have no weights")
+            return None
+        if present[0].stored is None:
+            return self.builder.constant(np.concatenate([part.known for part in present])[None])
+        return self._integers(present)
+
+    def bias(self) -> Tensor:
+        """Biases of the input weights; those of the recurrent weights, which ONNX adds as well, are zero."""
+        parts = [self.slots[place] for place in _BIASES]
+        present = [self._real_bias(part) for part in parts if part is not None]
+        if len(present) < len(parts):
+            raise SourceError("some of the gates have no bias")
+        if present[0].stored is None:
+            values = np.concatenate([part.known for part in present])
+            return self.builder.constant(np.concatenate([values, np.zeros_like(values)])[None])
+        stored = [part.stored for part in present if part.stored is not None]
+        zeros = [replace(part, stored=self.builder.constant(np.zeros_like(each.known))) for part, each in
+                 zip(present, stored, strict=True)]  # fmt: skip
+        return self._integers([*present, *zeros])
+
+    def _real_bias(self, bias: Tensor) -> Tensor:
+        if "float" in bias.dtype or bias.quantization is None:
+            return bias
+        return self.builder.dequantize(bias, bias.quantization)
+
+    def _integers(self, parts: list[Tensor]) -> Tensor:
+        """One integer constant, with each gate's scale on each of its rows."""
+        data, scale, zero = [], [], []
+        for part in parts:
+            if part.stored is None or part.quantization is None:
+                raise SourceError("some of the gates are integers and some are not")
+            rows, quantization = part.stored.known, part.quantization
+            data.append(rows)
+            scale.append(np.broadcast_to(quantization.scale, rows.shape[:1]))
+            zero.append(np.broadcast_to(quantization.zero_point, rows.shape[:1]))
+        merged = Quantization(np.concatenate(scale), np.concatenate(zero), 1)
+        return self.builder.dequantize(self.builder.constant(np.concatenate(data)[None]), merged)
+
+
+def _remember(b: Builder, y: Tensor, cell_clip: float) -> None:
+    node, op = y.value.producer(), b.operator
+    assert node is not None
+    assert op is not None
+    places = [*op.inputs, *(ABSENT,) * (24 - len(op.inputs))]
+    facts = {
+        "cell_clip": cell_clip,
+        "output_state": _parameters(b, places[_OUTPUT_STATE]),
+        "cell_state": _parameters(b, places[_CELL_STATE]),
+        "intermediates": [_parameters(b, place) for place in op.intermediates],
+    }
+    node.metadata_props[METADATA] = json.dumps(facts)
+
+
+def _parameters(b: Builder, index: int) -> dict[str, object] | None:
+    if index == ABSENT:
+        return None
+    info: TensorInfo = b.tensors[index]
+    quantization = info.quantization
+    if quantization is None:
+        return {"dtype": info.dtype}
+    return {
+        "dtype": info.dtype,
+        "scale": float(quantization.scale[0]),
+        "zero_point": int(quantization.zero_point[0]),
+    }

@@ -1,0 +1,146 @@
+"""An opened ``.tflite`` file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from convertkit.artifact import Artifact, TensorSpec, sha256_of
+from convertkit.converters.tflite.builder import QUANTIZED, named_dims
+from convertkit.converters.tflite.importer import to_onnx
+from convertkit.converters.tflite.model import Signature, TensorInfo, TFLiteModel, read_model
+from convertkit.converters.tflite.reference import LiteRTRunner
+from convertkit.errors import SourceError, Unsupported, UsageError
+from convertkit.onnx.canonical import canonicalize, freeze_dims
+from convertkit.onnx.inputs import with_input_options
+from convertkit.onnx.save import save_model
+from convertkit.recipe import ExportOptions
+from convertkit.stage import FLOAT32, Runner, Stage, Tolerance
+
+INTEGER = Tolerance(
+    "integer kernels round products in fixed point, QDQ in floating point: single steps that depth and softmax widen",
+    lsb=1,
+    snr_db=20,
+)
+DYNAMIC_RANGE = Tolerance("the kernels quantize activations at run time, the ONNX graph keeps them float", snr_db=20)
+
+
+class TFLiteSource:
+    """A ``.tflite`` file: read here without any framework, executed by LiteRT in a worker."""
+
+    def __init__(self, path: Path, options: ExportOptions) -> None:
+        self._model = read_model(path)
+        self._signature = chosen(self._model, options.signature)
+        self._options = options
+        graph = self._model.subgraphs[self._signature.subgraph]
+        inputs = tuple(spec_of(graph.tensors[index], name) for name, index in self._signature.inputs)
+        outputs = tuple(spec_of(graph.tensors[index], name) for name, index in self._signature.outputs)
+        specs = with_input_options(inputs, options.inputs)
+        self._sizes = fixed_sizes(inputs, specs)
+        self.artifact = Artifact(path, "tflite", specs, outputs, sha256_of(path))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the ONNX graph says differently from the file."""
+        found = []
+        ops = [op for graph in self._model.subgraphs for op in graph.operators]
+        if any(op.builtin == "UNIDIRECTIONAL_SEQUENCE_LSTM" for op in ops):
+            found.append("LSTM layers start with zero state on every call, and their cells are not clipped")
+        if is_dynamic_range(self._model):
+            found.append("weights are integers and activations float: LiteRT quantizes activations at run time")
+        return tuple(found)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    def runner(self) -> Runner:
+        signature = self._signature
+        timeout_s = self._options.timeout_s
+        return LiteRTRunner(self.artifact, signature.key, signature.inputs, signature.outputs, timeout_s)
+
+    def stage(self) -> Stage:
+        return TFLiteStage(self._model, self._signature, self._sizes)
+
+
+class TFLiteStage:
+    """``.tflite`` → canonical ONNX with explicit QDQ."""
+
+    name = "tflite-to-onnx"
+    version = "1"
+    accepts = frozenset({"tflite"})
+    produces = "onnx"
+
+    def __init__(self, model: TFLiteModel, signature: Signature, sizes: Mapping[str, int]) -> None:
+        self._model = model
+        self._signature = signature
+        self._sizes = dict(sizes)
+
+    @property
+    def tolerance(self) -> Tolerance:
+        tensors = [tensor for graph in self._model.subgraphs for tensor in graph.tensors]
+        if any(x.data is None and x.quantization is not None and x.dtype in QUANTIZED for x in tensors):
+            return INTEGER
+        return DYNAMIC_RANGE if is_dynamic_range(self._model) else FLOAT32
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        found: dict[str, object] = {"signature": self._signature.key} if self._signature.key else {}
+        return {**found, "fixed_dims": self._sizes} if self._sizes else found
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        model = to_onnx(self._model, self._signature)
+        if self._sizes:
+            freeze_dims(model, self._sizes)
+        return save_model(canonicalize(model), workdir / "model.onnx", f"{self.name} {self.version}")
+
+
+def chosen(model: TFLiteModel, wanted: str | None) -> Signature:
+    """The signature to convert; ``UsageError`` where the choice is unclear or does not exist."""
+    keys = [signature.key for signature in model.signatures]
+    if wanted is None:
+        if len(keys) > 1:
+            raise UsageError(f"the file has several signatures; choose one with --signature: {', '.join(keys)}")
+        return model.signatures[0]
+    if wanted not in keys:
+        raise UsageError(f"--signature {wanted}: the file has {', '.join(filter(None, keys)) or 'no signatures'}")
+    return model.signatures[keys.index(wanted)]
+
+
+def fixed_sizes(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> dict[str, int]:
+    """Named dimensions of the file that ``--input`` gave a size."""
+    pairs = [pair for old, new in zip(before, after, strict=True) for pair in zip(old.shape, new.shape, strict=True)]
+    return {old: new for old, new in pairs if isinstance(old, str) and isinstance(new, int)}
+
+
+def is_dynamic_range(model: TFLiteModel) -> bool:
+    """Whether float operators use integer weights directly."""
+    for graph in model.subgraphs:
+        for op in graph.operators:
+            read = [graph.tensors[index] for index in op.inputs if index >= 0]
+            weights = any(x.data is not None and x.dtype in QUANTIZED and x.quantization is not None for x in read)
+            if weights and read[0].dtype == "float32" and op.builtin not in ("DEQUANTIZE", "GATHER"):
+                return True
+    return False
+
+
+def spec_of(info: TensorInfo, name: str) -> TensorSpec:
+    """An input or output as the file declares it; free dimensions get names."""
+    if info.shape is None:
+        raise Unsupported(f"the rank of {name!r} is unknown")
+    if info.dtype in ("string", "resource", "variant"):
+        raise Unsupported(f"{name!r} holds {info.dtype} values; only numbers can cross an artifact's interface")
+    if any(size == 0 for size in info.shape):
+        raise SourceError(f"{name!r} has no elements: {info.shape}")
+    return TensorSpec(name, named_dims(name, info.shape), info.dtype, lsb=_lsb(info))
+
+
+def _lsb(info: TensorInfo) -> float | None:
+    integer = info.quantization is not None and info.dtype in QUANTIZED
+    return 1.0 if integer else None
