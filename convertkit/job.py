@@ -15,6 +15,7 @@ from convertkit.artifact import Artifact
 from convertkit.errors import GateError, ParityError, ToolError, UsageError, WorkerError
 from convertkit.evaluation import Evaluation, find_metric, predictions
 from convertkit.feeds import load_feeds
+from convertkit.latency import Latency, compare_latency
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.parity import Recording, record
 from convertkit.parity.feeds import proof_feeds
@@ -115,7 +116,21 @@ class _Run:
         evaluation = self._evaluated(road.artifact) if failure is None else None
         if evaluation is not None and not evaluation.passed:
             failure = _gate_error(evaluation)
-        return self._finish(target.name, road.artifact, steps, evaluation, failure)
+        latency = self._latency(target, hub, road.artifact) if failure is None else None
+        return self._finish(target.name, road.artifact, steps, evaluation, latency, failure)
+
+    def _latency(self, target: Target, hub: Road, artifact: Artifact) -> Latency | None:
+        """Milliseconds against the same target's float32 artifact, which is made for this and thrown away."""
+        if not self._options.quantized:
+            return None
+        self._progress.status("measuring latency")
+        plain = dataclasses.replace(self._options, precision="float32", io_dtype="float32", full_integer=False)
+        float32 = hub.artifact
+        for index, stage in enumerate(target.stages(BuildContext(plain, target))):
+            place = self._workdir / f"{target.name}-float32" / str(index)
+            place.mkdir(parents=True)
+            float32 = stage.run(float32, place)
+        return compare_latency(artifact, float32, self._feeds[0])
 
     def _to_onnx(self, target: str) -> Road:
         if self._hub is None:
@@ -177,6 +192,7 @@ class _Run:
         artifact: Artifact,
         steps: Sequence[StepRecord],
         evaluation: Evaluation | None,
+        latency: Latency | None,
         failure: ParityError | None,
     ) -> _Finished:
         folder = self._workdir / "finished" / target
@@ -187,6 +203,7 @@ class _Run:
             self._options.precision,
             steps,
             evaluation,
+            latency,
             self._source.notes,
             str(failure or ""),
         )

@@ -160,6 +160,11 @@ def _facts(report: Mapping[str, Any]) -> Iterator[Text]:
     size = report["steps"][-1]["artifact"]["bytes"]
     first = report["steps"][0]["artifact"]["bytes"]
     yield Text(f"size      {size:,} bytes, {100 * size / first:.1f} % of the float32 ONNX ({first:,})")
+    latency = report["latency"]
+    if latency is not None:
+        verdict = "SLOWER than float32 here" if latency["slower"] else "not slower than float32"
+        ours, float32 = latency["artifact_ms"], latency["float32_ms"]
+        yield Text(f"latency   {ours:.3f} ms, float32 {float32:.3f} ms: {verdict}")
     evaluation = report["evaluation"]
     if evaluation is not None:
         unit = "%" if evaluation["metric"] == "mse" else "points"

@@ -13,6 +13,7 @@ from typing import Any
 
 from convertkit.artifact import Artifact
 from convertkit.evaluation import Evaluation
+from convertkit.latency import Latency
 from convertkit.parity import ParityReport
 from convertkit.pipeline import StepRecord
 from convertkit.report.jsonable import jsonable
@@ -43,6 +44,7 @@ def build(
     precision: str,
     steps: Sequence[StepRecord],
     evaluation: Evaluation | None,
+    latency: Latency | None,
     notes: Sequence[str],
     failure: str,
 ) -> dict[str, Json]:
@@ -55,6 +57,7 @@ def build(
         "precision": precision,
         "steps": [_step(step) for step in steps],
         "evaluation": None if evaluation is None else {**jsonable(evaluation), "passed": evaluation.passed},
+        "latency": None if latency is None else {**jsonable(latency), "slower": latency.slower},
         "environment": environment(),
         "notes": list(notes),
         "failure": failure,
