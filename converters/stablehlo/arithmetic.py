@@ -1,0 +1,140 @@
+"""Elementwise arithmetic on tensors: short names for ONNX operators, with the exact meaning spelled out."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.converters.stablehlo.tape import Tape
+from convertkit.converters.stablehlo.tensor import BOOL, F32, F64, FLOATS, Tensor, splat
+
+Number = float | int | bool
+
+
+class Arithmetic(Tape):
+    """A tape with elementwise operators; every one broadcasts."""
+
+    def like(self, x: Tensor, value: Number) -> Tensor:
+        """A constant of the dtype of ``x``, broadcastable against it."""
+        return splat(value, (), x.dtype)
+
+    def _pair(self, x: Tensor, y: Tensor | Number) -> tuple[Tensor, Tensor]:
+        return x, y if isinstance(y, Tensor) else self.like(x, y)
+
+    def add(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("Add", *self._pair(x, y))
+
+    def sub(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("Sub", *self._pair(x, y))
+
+    def mul(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("Mul", *self._pair(x, y))
+
+    def div(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        """Quotient; integers truncate, and the divisor must not be 0 (``ops.arithmetic`` guards)."""
+        return self.elementwise("Div", *self._pair(x, y))
+
+    def neg(self, x: Tensor) -> Tensor:
+        """The negative, modulo 2^n for integers."""
+        if x.dtype in FLOATS or x.dtype.name.startswith("INT"):
+            return self.elementwise("Neg", x)
+        return self.elementwise("Sub", self.like(x, 0), x)
+
+    def abs(self, x: Tensor) -> Tensor:
+        return self.elementwise("Abs", x)
+
+    def sqrt(self, x: Tensor) -> Tensor:
+        return self.elementwise("Sqrt", x)
+
+    def exp(self, x: Tensor) -> Tensor:
+        return self.elementwise("Exp", x)
+
+    def log(self, x: Tensor) -> Tensor:
+        return self.elementwise("Log", x)
+
+    def sin(self, x: Tensor) -> Tensor:
+        return self.elementwise("Sin", x)
+
+    def cos(self, x: Tensor) -> Tensor:
+        return self.elementwise("Cos", x)
+
+    def floor(self, x: Tensor) -> Tensor:
+        return self.elementwise("Floor", x)
+
+    def maximum(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        """The greater; NaN where either is NaN; logical or for bools."""
+        if x.dtype == BOOL:
+            return self.logical_or(*self._pair(x, y))
+        return self.elementwise("Max", *self._pair(x, y))
+
+    def minimum(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        """The lesser; NaN where either is NaN; logical and for bools."""
+        if x.dtype == BOOL:
+            return self.logical_and(*self._pair(x, y))
+        return self.elementwise("Min", *self._pair(x, y))
+
+    # --- predicates -----------------------------------------------------------------------------
+
+    def equal(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("Equal", *self._pair(x, y), dtype=BOOL)
+
+    def less(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("Less", *self._pair(x, y), dtype=BOOL)
+
+    def greater(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("Greater", *self._pair(x, y), dtype=BOOL)
+
+    def less_equal(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("LessOrEqual", *self._pair(x, y), dtype=BOOL)
+
+    def greater_equal(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("GreaterOrEqual", *self._pair(x, y), dtype=BOOL)
+
+    def logical_not(self, x: Tensor) -> Tensor:
+        return self.elementwise("Not", x)
+
+    def logical_and(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.elementwise("And", x, y)
+
+    def logical_or(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.elementwise("Or", x, y)
+
+    def is_nan(self, x: Tensor) -> Tensor:
+        """True where a float is NaN: the only values that differ from themselves."""
+        return self.logical_not(self.equal(x, x))
+
+    def where(self, condition: Tensor, x: Tensor | Number, y: Tensor | Number) -> Tensor:
+        """``x`` where the condition holds, else ``y``; at least one of them is a tensor."""
+        dtype = x.dtype if isinstance(x, Tensor) else y.dtype if isinstance(y, Tensor) else F32
+        both = [each if isinstance(each, Tensor) else splat(each, (), dtype) for each in (x, y)]
+        return self.elementwise("Where", condition, *both)
+
+    # --- bits -----------------------------------------------------------------------------------
+
+    def bit_and(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("BitwiseAnd", *self._pair(x, y))
+
+    def bit_or(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("BitwiseOr", *self._pair(x, y))
+
+    def bit_xor(self, x: Tensor, y: Tensor | Number) -> Tensor:
+        return self.elementwise("BitwiseXor", *self._pair(x, y))
+
+    def bit_not(self, x: Tensor) -> Tensor:
+        return self.elementwise("BitwiseNot", x)
+
+    def bitcast(self, x: Tensor, dtype: ir.DataType) -> Tensor:
+        """The same bits as another dtype of the same width."""
+        if x.dtype == dtype:
+            return x
+        if not isinstance(x.core, ir.Value):
+            return Tensor(np.array(x.core).view(dtype.numpy()), x.core_shape, x.shape, dtype, x.extent)
+        if x.dtype not in FLOATS and dtype not in FLOATS:
+            return self.cast(x, dtype)
+        return self.elementwise("BitCast", x, dtype=dtype, attributes={"to": dtype})
+
+    # --- precision ------------------------------------------------------------------------------
+
+    def widened(self, x: Tensor) -> Tensor:
+        """A 16-bit float as float32, so that a chain of operators rounds once; others as they are."""
+        return x if x.dtype in (F32, F64) else self.cast(x, F32)

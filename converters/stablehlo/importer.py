@@ -1,0 +1,136 @@
+"""StableHLO → ONNX: the one function that everything else calls.
+
+Imports jaxlib's MLIR bindings, therefore only ever imported in a worker process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+from jaxlib.mlir import ir as mlir
+
+from convertkit.converters.stablehlo.builder import Builder
+from convertkit.converters.stablehlo.interpreter import Interpreter
+from convertkit.converters.stablehlo.mlir import dtype_of, is_complex, shape_of
+from convertkit.converters.stablehlo.module import context, functions, prepare, read_module
+from convertkit.converters.stablehlo.ops import HANDLERS
+from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.tensor import Complex, Operand, Tensor
+from convertkit.errors import SourceError
+
+IR_VERSION = 10
+_IR_VERSION_OF_OPSET_26 = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How inputs, outputs and their free dimensions are called.
+
+    A complex input or output gets a last axis of size 2, real and imaginary part.  ``dims`` gives
+    a name to a free dimension by (input index, axis); the others are called ``<input>_<axis>``.
+    """
+
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+    dims: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    output_dims: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+
+def to_onnx(
+    source: bytes | str,
+    *,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dims: Mapping[tuple[int, int], str] | None = None,
+    output_dims: Mapping[tuple[int, int], str] | None = None,
+) -> ir.Model:
+    """The ONNX model of a StableHLO module (MLIR text, bytecode or portable artifact).
+
+    The public function ``main`` (or the only public one) is converted.  Names default to the
+    module's own argument names where it carries them, else ``x0, x1, …`` and ``y0, y1, …``.
+    Raises ``SourceError`` for a module that cannot be read and ``Unsupported``, with operator and
+    source location, for one that has no exact ONNX form.
+    """
+    with context() as ctx, mlir.Location.unknown(ctx):
+        module = read_module(ctx, source)
+        prepare(module)
+        names = Names(input_names or (), output_names or (), dims or {}, output_dims or {})
+        return convert_function(module, entry_point(module), names)
+
+
+def entry_point(module: Any) -> Any:
+    """The function to convert: ``main``, else the only public one."""
+    found = functions(module)
+    if "main" in found:
+        return found["main"]
+    public = [
+        op
+        for op in found.values()
+        if "sym_visibility" not in op.attributes or "private" not in str(op.attributes["sym_visibility"])
+    ]
+    if len(public) != 1:
+        raise SourceError(f"the StableHLO module has no function main and {len(public)} public functions")
+    return public[0]
+
+
+def convert_function(module: Any, function: Any, names: Names, handlers: Handlers = HANDLERS) -> ir.Model:
+    """Translate one function of a prepared module."""
+    b = Builder()
+    b.regions = Interpreter(handlers, functions(module))
+    block = function.regions[0].blocks[0]
+    arguments = [_argument(b, index, value, names) for index, value in enumerate(block.arguments)]
+    operands = [_operand(b, value, tensor) for value, tensor in zip(block.arguments, arguments, strict=True)]
+    results = b.regions.inline(b, block, operands)
+    outputs = [_result(b, index, operand, names) for index, operand in enumerate(results)]
+    return _model(b, arguments, outputs)
+
+
+def _argument(b: Builder, index: int, value: Any, names: Names) -> Tensor:
+    name = names.inputs[index] if index < len(names.inputs) else f"x{index}"
+    shape = shape_of(value.type) + ((2,) if is_complex(value.type) else ())
+    tensor = b.fresh(shape, dtype_of(value.type), name)
+    assert isinstance(tensor.core, ir.Value)
+    tensor.core.name = name
+    tensor.core.shape = ir.Shape(
+        [names.dims.get((index, axis), f"{name}_{axis}") if size is None else size for axis, size in enumerate(shape)]
+    )
+    return tensor
+
+
+def _operand(b: Builder, value: Any, tensor: Tensor) -> Operand:
+    if not is_complex(value.type):
+        return tensor
+    return Complex(b.gather(tensor, 0, tensor.rank - 1), b.gather(tensor, 1, tensor.rank - 1))
+
+
+def _result(b: Builder, index: int, operand: Operand, names: Names) -> ir.Value:
+    tensor = joined(b, operand) if isinstance(operand, Complex) else b.full(operand)
+    copied = b.op("Identity", [tensor], tensor.shape, tensor.dtype)
+    assert isinstance(copied.core, ir.Value)
+    copied.core.name = names.outputs[index] if index < len(names.outputs) else f"y{index}"
+    copied.core.shape = ir.Shape(
+        [names.output_dims.get((index, axis)) if size is None else size for axis, size in enumerate(tensor.shape)]
+    )
+    return copied.core
+
+
+def joined(b: Builder, operand: Complex) -> Tensor:
+    """Both parts stacked along a new last axis."""
+    return b.concat([b.unsqueeze(b.full(part), [operand.rank]) for part in (operand.re, operand.im)], operand.rank)
+
+
+def _model(b: Builder, arguments: Sequence[Tensor], outputs: Sequence[ir.Value]) -> ir.Model:
+    graph = ir.Graph(
+        [b.value(each) for each in arguments],
+        outputs,
+        nodes=b.nodes,
+        initializers=b.initializers,
+        opset_imports={"": b.opset},
+        name="main",
+    )
+    return ir.Model(
+        graph, ir_version=_IR_VERSION_OF_OPSET_26 if b.opset > 23 else IR_VERSION, producer_name="convertkit"
+    )

@@ -1,0 +1,83 @@
+"""Walks MLIR blocks and calls the handler of each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from convertkit.converters.stablehlo.builder import Builder
+from convertkit.converters.stablehlo.mlir import is_complex, location
+from convertkit.converters.stablehlo.registry import Entry, Handlers
+from convertkit.converters.stablehlo.tensor import Complex, Operand
+from convertkit.errors import Unsupported
+
+_RETURNS = frozenset({"func.return", "stablehlo.return"})
+_WAYS_OUT = ("express that operator differently in the model, or export the model to another format",)
+
+
+class Interpreter:
+    """Translates the operators of one module; see :class:`~.builder.Regions`."""
+
+    def __init__(self, handlers: Handlers, functions: Mapping[str, Any]) -> None:
+        self._handlers = handlers
+        self._functions = functions
+        self._env: dict[Any, Operand] = {}
+
+    def function(self, name: str) -> Any:
+        """The entry block of a function of the module."""
+        return self._functions[name].regions[0].blocks[0]
+
+    def inline(self, b: Builder, block: Any, operands: Sequence[Operand]) -> tuple[Operand, ...]:
+        """Record the block's operators on the tape and return what it yields."""
+        return self._block(b, block, operands, vectorized=False)
+
+    def vectorized(self, b: Builder, block: Any, operands: Sequence[Operand]) -> tuple[Operand, ...]:
+        """The same with whole tensors in place of scalars; refuses operators that are not pointwise."""
+        return self._block(b, block, operands, vectorized=True)
+
+    def _block(self, b: Builder, block: Any, operands: Sequence[Operand], *, vectorized: bool) -> tuple[Operand, ...]:
+        for argument, operand in zip(block.arguments, operands, strict=True):
+            self._env[argument] = operand
+        for op in block.operations:
+            name = op.operation.name
+            if name in _RETURNS:
+                return tuple(self._env[value] for value in op.operation.operands)
+            results = self._translate(b, op, name, vectorized=vectorized)
+            for value, result in zip(op.operation.results, results, strict=True):
+                self._env[value] = result
+        return ()
+
+    def _translate(self, b: Builder, op: Any, name: str, *, vectorized: bool) -> tuple[Operand, ...]:
+        operands = [self._env[value] for value in op.operation.operands]
+        place = location(op.operation)
+        outer, b.origin = b.origin, place
+        try:
+            entry = self._entry(op, name, vectorized=vectorized)
+            return self._call(entry, b, op, operands)
+        except Unsupported as refusal:
+            raise refusal.located(name, place, _WAYS_OUT) from refusal
+        finally:
+            b.origin = outer
+
+    def _entry(self, op: Any, name: str, *, vectorized: bool) -> Entry:
+        values = (*op.operation.operands, *op.operation.results)
+        has_complex = any(is_complex(value.type) for value in values)
+        entry = self._handlers.find(name, has_complex)
+        if entry is None:
+            known = has_complex and self._handlers.find(name, False) is not None
+            raise Unsupported(
+                "complex numbers have no exact ONNX form here" if known else "no ONNX form of this operator is known"
+            )
+        if vectorized and not entry.pointwise:
+            raise Unsupported("it stands in a reducer, which may only hold elementwise operators here")
+        return entry
+
+    def _call(self, entry: Entry, b: Builder, op: Any, operands: Sequence[Operand]) -> tuple[Operand, ...]:
+        if not entry.partwise or not any(isinstance(each, Complex) for each in operands):
+            result = entry.handler(b, op, *operands)
+            return result if isinstance(result, tuple) else (result,) if result is not None else ()
+        real = entry.handler(b, op, *(each.re if isinstance(each, Complex) else each for each in operands))
+        imaginary = entry.handler(b, op, *(each.im if isinstance(each, Complex) else each for each in operands))
+        if isinstance(real, tuple):
+            return tuple(Complex(re, im) for re, im in zip(real, imaginary, strict=True))
+        return (Complex(real, imaginary),)

@@ -1,0 +1,130 @@
+"""Read a StableHLO module and bring it to the operators that handlers exist for.
+
+StableHLO's own passes do the exact expansions: CHLO mathematics as JAX and XLA decompose it,
+quantized operators as dequantize, compute, quantize, and so on.  CHLO operators with an ONNX
+counterpart of the same meaning are kept from being expanded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from jaxlib.mlir import ir as mlir
+from jaxlib.mlir import passmanager
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import chlo, stablehlo
+
+from convertkit.converters.stablehlo.mlir import element
+from convertkit.errors import SourceError
+
+PORTABLE = b"ML\xefR"
+_KEPT_CHLO = frozenset({"chlo.erf", "chlo.top_k", "chlo.tan", "chlo.sinh", "chlo.cosh", "chlo.asin", "chlo.acos"})
+_HALF_OR_SINGLE = frozenset({"f32", "f16", "bf16"})
+_PIPELINE = (
+    "inline",
+    "func.func(stablehlo-legalize-quantized-op-to-qdq)",
+    "func.func(shape-legalize-to-stablehlo)",
+    "func.func(chlo-legalize-to-stablehlo)",
+    "func.func(stablehlo-complex-math-expander)",
+    "func.func(stablehlo-legalize-deprecated-ops)",
+    "func.func(stablehlo-canonicalize-dynamism)",
+    "canonicalize",
+    "cse",
+    "symbol-dce",
+)
+
+
+@cache
+def _register_passes() -> None:
+    stablehlo.register_stablehlo_passes()
+
+
+def context() -> Any:
+    """A context that knows every dialect that jaxlib carries."""
+    _register_passes()
+    ctx = mlir.Context()
+    registry = mlir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    ctx.append_dialect_registry(registry)
+    ctx.load_all_available_dialects()
+    stablehlo.register_dialect(ctx)
+    chlo.register_dialect(ctx)
+    return ctx
+
+
+def read_module(ctx: Any, source: bytes | str) -> Any:
+    """Parse MLIR text, MLIR bytecode or a portable StableHLO artifact.
+
+    Raises ``SourceError`` with the parser's first complaint.
+    """
+    try:
+        if isinstance(source, bytes) and source.startswith(PORTABLE):
+            try:
+                return stablehlo.deserialize_portable_artifact(ctx, source)
+            except (ValueError, RuntimeError, mlir.MLIRError):
+                return mlir.Module.parse(source, ctx)
+        return mlir.Module.parse(source, ctx)
+    except (mlir.MLIRError, ValueError, RuntimeError) as error:
+        raise SourceError(f"the StableHLO module cannot be read: {_complaint(error)}") from error
+
+
+def prepare(module: Any) -> None:
+    """Run the pipeline in place.  Raises ``SourceError`` where a pass refuses the module."""
+    with module.context:
+        for op in [op for op in walk(module.operation) if _is_kept(op)]:
+            _keep(op)
+        for step in _PIPELINE:
+            _run(module, step)
+
+
+def _run(module: Any, step: str) -> None:
+    try:
+        passmanager.PassManager.parse(f"builtin.module({step})").run(module.operation)
+    except mlir.MLIRError as error:
+        raise SourceError(f"the StableHLO module does not survive {step}: {_complaint(error)}") from error
+
+
+def functions(module: Any) -> dict[str, Any]:
+    """Functions of the module by name."""
+    found = (op for op in module.body.operations if op.operation.name == "func.func")
+    return {mlir.StringAttr(op.attributes["sym_name"]).value: op for op in found}
+
+
+def walk(operation: Any) -> Iterator[Any]:
+    """Every operation below ``operation``, in order."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for op in block.operations:
+                yield op.operation
+                yield from walk(op.operation)
+
+
+def _is_kept(op: Any) -> bool:
+    if op.name not in _KEPT_CHLO:
+        return False
+    return op.name == "chlo.top_k" or element(op.operands[0].type) in _HALF_OR_SINGLE
+
+
+def _keep(op: Any) -> None:
+    """Hide a CHLO operator from the expansion as a custom call of the same name."""
+    attributes = {named.name: named.attr for named in op.attributes}
+    attributes["call_target_name"] = mlir.StringAttr.get(op.name)
+    call = mlir.Operation.create(
+        "stablehlo.custom_call",
+        results=[result.type for result in op.results],
+        operands=list(op.operands),
+        attributes=attributes,
+        ip=mlir.InsertionPoint(op),
+        loc=op.location,
+    )
+    for old, new in zip(op.results, call.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
+
+
+def _complaint(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    useful = [line for line in lines if "error:" in line] or lines
+    return useful[0].split("error:")[-1].strip()[:300] if useful else type(error).__name__

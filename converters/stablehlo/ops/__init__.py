@@ -1,0 +1,12 @@
+"""Every handler of the importer, composed."""
+
+from convertkit.converters.stablehlo.ops.arithmetic import arithmetic
+from convertkit.converters.stablehlo.ops.basics import basics
+from convertkit.converters.stablehlo.ops.bitwise import bitwise
+from convertkit.converters.stablehlo.ops.convert import conversions
+from convertkit.converters.stablehlo.ops.custom import custom
+from convertkit.converters.stablehlo.ops.movement import movement
+from convertkit.converters.stablehlo.ops.reduce import reductions
+from convertkit.converters.stablehlo.ops.unary import unary
+
+HANDLERS = arithmetic | basics | bitwise | conversions | custom | movement | reductions | unary

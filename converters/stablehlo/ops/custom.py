@@ -1,0 +1,54 @@
+"""Custom calls: CHLO operators that ONNX has, annotations without meaning here, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxlib.mlir.dialects import stablehlo as hlo
+
+from convertkit.converters.stablehlo.builder import Builder
+from convertkit.converters.stablehlo.mlir import integer, shape_of, text
+from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.tensor import I32, Operand, Tensor
+from convertkit.errors import Unsupported
+
+custom = Handlers()
+
+_FUNCTIONS = {
+    "chlo.erf": "Erf",
+    "chlo.tan": "Tan",
+    "chlo.sinh": "Sinh",
+    "chlo.cosh": "Cosh",
+    "chlo.asin": "Asin",
+    "chlo.acos": "Acos",
+}
+_TRANSPARENT = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
+_ASSERTIONS = frozenset({"shape_assertion"})
+
+
+@custom.translates
+def custom_call(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Operand, ...]:
+    target = text(op.call_target_name)
+    if target in _FUNCTIONS:
+        return (b.elementwise(_FUNCTIONS[target], operands[0]),)
+    if target in _HANDLED:
+        return _HANDLED[target](b, op, *operands)
+    if target in _TRANSPARENT:
+        return operands
+    if target in _ASSERTIONS:
+        return ()
+    raise Unsupported(
+        f"custom call @{target}: only the runtime that the module was exported for knows what it computes"
+    )
+
+
+def top_k(b: Builder, op: hlo.CustomCallOp, x: Tensor) -> tuple[Operand, ...]:
+    """``chlo.top_k``: the greatest values of the last axis, equal ones in order; NaN counts as greatest."""
+    from convertkit.converters.stablehlo.ops.sort import greatest_first
+
+    count = integer(op.attributes["k"]) if "k" in op.attributes else shape_of(op.results[0].type)[-1]
+    values, places = greatest_first(b, x, count or 0)
+    return values, b.cast(places, I32)
+
+
+_HANDLED: dict[str, Callable[..., tuple[Operand, ...]]] = {"chlo.top_k": top_k}

@@ -1,0 +1,213 @@
+"""Operators that move data without looking at it, for static and dynamic shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+from jaxlib.mlir.dialects import stablehlo as hlo
+
+from convertkit.converters.stablehlo.builder import Builder
+from convertkit.converters.stablehlo.layout import Size, int64s
+from convertkit.converters.stablehlo.mlir import dtype_of, integer, ints, shape_of
+from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.tensor import I32, I64, U64, Operand, Shape, Tensor, constant, static
+from convertkit.errors import Unsupported
+
+movement = Handlers()
+
+
+@movement.partwise
+def transpose(b: Builder, op: hlo.TransposeOp, x: Tensor) -> Tensor:
+    return b.transpose(x, ints(op.permutation))
+
+
+@movement.partwise
+def reshape(b: Builder, op: hlo.ReshapeOp, x: Tensor) -> Tensor:
+    return b.reshape(x, shape_of(op.result.type))
+
+
+@movement.partwise
+def dynamic_reshape(b: Builder, op: hlo.DynamicReshapeOp, x: Tensor, sizes: Tensor) -> Tensor:
+    return b.reshape(x, shape_of(op.result.type), b.cast(sizes, I64))
+
+
+@movement.partwise
+def broadcast_in_dim(b: Builder, op: hlo.BroadcastInDimOp, x: Tensor) -> Tensor:
+    return b.broadcast_in_dim(x, shape_of(op.result.type), ints(op.broadcast_dimensions))
+
+
+@movement.partwise
+def dynamic_broadcast_in_dim(b: Builder, op: hlo.DynamicBroadcastInDimOp, x: Tensor, sizes: Tensor) -> Tensor:
+    dims = ints(op.broadcast_dimensions)
+    return b.broadcast_in_dim(x, shape_of(op.result.type), dims, b.cast(sizes, I64))
+
+
+@movement.partwise
+def concatenate(b: Builder, op: hlo.ConcatenateOp, *parts: Tensor) -> Tensor:
+    return b.concat(parts, integer(op.dimension))
+
+
+@movement.partwise
+def reverse(b: Builder, op: hlo.ReverseOp, x: Tensor) -> Tensor:
+    return b.reverse(x, ints(op.dimensions))
+
+
+@movement.partwise
+def slice_(b: Builder, op: hlo.SliceOp, x: Tensor) -> Tensor:
+    starts, stops, steps = ints(op.start_indices), ints(op.limit_indices), ints(op.strides)
+    if None not in x.shape:
+        return b.slice(x, starts, stops, steps)
+    for axis, size in enumerate(x.shape):
+        if size is not None and (starts[axis], stops[axis], steps[axis]) != (0, size, 1):
+            x = b.take(x, axis, starts[axis], stops[axis], steps[axis])
+        elif size is None:
+            raise Unsupported(f"a static slice of the free axis {axis}")
+    return x
+
+
+@movement.partwise
+def real_dynamic_slice(
+    b: Builder, op: hlo.RealDynamicSliceOp, x: Tensor, starts: Tensor, stops: Tensor, steps: Tensor
+) -> Tensor:
+    bounds = [b.cast(each, I64) for each in (starts, stops)]
+    axes = int64s(range(x.rank))
+    return b.op("Slice", [x, *bounds, axes, b.cast(steps, I64)], shape_of(op.result.type), x.dtype)
+
+
+@movement.translates
+def iota(b: Builder, op: hlo.IotaOp) -> Operand:
+    shape = static(shape_of(op.result.type))
+    return counting(b, shape[integer(op.iota_dimension)], integer(op.iota_dimension), shape, dtype_of(op.result.type))
+
+
+@movement.translates
+def dynamic_iota(b: Builder, op: hlo.DynamicIotaOp, sizes: Tensor) -> Operand:
+    shape, axis = shape_of(op.result.type), integer(op.iota_dimension)
+    extent = b.cast(sizes, I64)
+    known = shape[axis]
+    size: Size = known if known is not None else b.take(extent, 0, axis, axis + 1)
+    return counting(b, size, axis, shape, dtype_of(op.result.type), extent)
+
+
+def counting(
+    b: Builder, size: Size, axis: int, shape: Shape, dtype: ir.DataType, extent: Tensor | None = None
+) -> Tensor:
+    """0, 1, 2, … along one axis, the same along the others."""
+    return b.broadcast_in_dim(b.cast(b.iota(size), dtype), shape, [axis], extent)
+
+
+@movement.translates
+def get_dimension_size(b: Builder, op: hlo.GetDimensionSizeOp, x: Tensor) -> Tensor:
+    size = b.size(x, integer(op.dimension))
+    if isinstance(size, int):
+        return constant(np.array(size, np.int32))
+    return b.cast(b.squeeze(size, [0]), I32)
+
+
+@movement.partwise
+def pad(b: Builder, op: hlo.PadOp, x: Tensor, value: Tensor) -> Tensor:
+    low, high = ints(op.edge_padding_low), ints(op.edge_padding_high)
+    return padded(b, x, value, low, high, ints(op.interior_padding))
+
+
+def padded(
+    b: Builder, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
+) -> Tensor:
+    """Padding that may be negative (cropping) and between elements."""
+    for axis, between in enumerate(interior):
+        if between:
+            x = _spread(b, x, value, axis, between)
+    x = b.pad(x, [max(0, n) for n in low], [max(0, n) for n in high], value)
+    for axis, (before, after) in enumerate(zip(low, high, strict=True)):
+        size = x.shape[axis]
+        if before < 0 or after < 0:
+            if size is None:
+                raise Unsupported(f"negative padding of the free axis {axis}")
+            x = b.take(x, axis, max(0, -before), max(0, -before, size - max(0, -after)))
+    return x
+
+
+def _spread(b: Builder, x: Tensor, value: Tensor, axis: int, between: int) -> Tensor:
+    """Put ``between`` copies of ``value`` between neighbours along ``axis``."""
+    size = x.shape[axis]
+    if size is None:
+        raise Unsupported(f"interior padding of the free axis {axis}")
+    if size < 2:
+        return x
+    apart = b.unsqueeze(x, [axis + 1])
+    highs = [0] * apart.rank
+    highs[axis + 1] = between
+    apart = b.pad(apart, [0] * apart.rank, highs, value)
+    joined = (*x.shape[:axis], size * (between + 1), *x.shape[axis + 1 :])
+    return b.take(b.reshape(apart, joined), axis, 0, size * (between + 1) - between)
+
+
+@movement.translates
+def dynamic_pad(
+    b: Builder, op: hlo.DynamicPadOp, x: Tensor, value: Tensor, low: Tensor, high: Tensor, interior: Tensor
+) -> Tensor:
+    if low.const is not None and high.const is not None and interior.const is not None:
+        amounts = [[int(n) for n in each] for each in (low.const, high.const, interior.const)]
+        return padded(b, x, value, *amounts)
+    if interior.scalar != 0:
+        raise Unsupported("interior padding that only the running model knows")
+    amounts_ = b.concat([b.cast(low, I64), b.cast(high, I64)], 0)
+    return b.op("Pad", [x, amounts_, b.reshape(value, ())], shape_of(op.result.type), x.dtype)
+
+
+@movement.partwise
+def dynamic_slice(b: Builder, op: hlo.DynamicSliceOp, x: Tensor, *starts: Tensor) -> Tensor:
+    sizes = ints(op.slice_sizes)
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        if x.shape[axis] != size:
+            first = clamped_start(b, start, b.size(x, axis), size)
+            shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+            last = b.add(first, int64s([size]))
+            x = b.op("Slice", [x, first, last, int64s([axis])], shape, x.dtype)
+    return x
+
+
+def clamped_start(b: Builder, start: Tensor, whole: Size, size: Size) -> Tensor:
+    """The start as an int64 vector of one element, moved so that the window lies inside."""
+    if start.dtype == U64:
+        start = b.minimum(start, (1 << 63) - 1)
+    first = b.reshape(b.cast(start, I64), (1,))
+    if isinstance(whole, int) and isinstance(size, int):
+        limit = int64s([whole - size])
+        if first.const is not None:
+            return constant(np.clip(first.const, 0, whole - size))
+    else:
+        limit = b.sub(*(each if isinstance(each, Tensor) else int64s([each]) for each in (whole, size)))
+    return b.elementwise("Max", b.elementwise("Min", first, limit), int64s([0]))
+
+
+@movement.partwise
+def dynamic_update_slice(
+    b: Builder, op: hlo.DynamicUpdateSliceOp, x: Tensor, update: Tensor, *starts: Tensor
+) -> Tensor:
+    axes = [axis for axis in range(x.rank) if x.shape[axis] is None or x.shape[axis] != update.shape[axis]]
+    firsts = {axis: clamped_start(b, starts[axis], b.size(x, axis), b.size(update, axis)) for axis in axes}
+    if not axes:
+        return update
+    if len(axes) == 1:
+        return _spliced(b, x, update, axes[0], firsts[axes[0]])
+    whole, part = b.shape_of(x), b.shape_of(update)
+    low = b.concat([firsts.get(axis, int64s([0])) for axis in range(x.rank)], 0)
+    amounts = b.concat([low, b.sub(b.sub(whole, part), low)], 0)
+    zero = b.reshape(b.like(x, 0), ())
+    placed = b.op("Pad", [update, amounts, zero], x.shape, x.dtype)
+    inside = b.full(Tensor(np.array(True), (), update.shape, ir.DataType.BOOL, part))
+    mask = b.op("Pad", [inside, amounts, constant(np.array(False))], x.shape, ir.DataType.BOOL)
+    return b.where(mask, placed, x)
+
+
+def _spliced(b: Builder, x: Tensor, update: Tensor, axis: int, first: Tensor) -> Tensor:
+    size = b.size(update, axis)
+    last = b.add(first, size if isinstance(size, Tensor) else int64s([size]))
+    free = (*x.shape[:axis], None, *x.shape[axis + 1 :])
+    end = int64s([np.iinfo(np.int64).max])
+    before = b.op("Slice", [x, int64s([0]), first, int64s([axis])], free, x.dtype)
+    after = b.op("Slice", [x, last, end, int64s([axis])], free, x.dtype)
+    return b.op("Concat", [before, update, after], x.shape, x.dtype, {"axis": axis})

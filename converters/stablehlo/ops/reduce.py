@@ -1,0 +1,192 @@
+"""Reductions with any reducer.
+
+Add, multiply, maximum, minimum, and, or map to ONNX reductions; the arg-max idiom of JAX is matched
+exactly; every other body runs as a balanced tree, whose order StableHLO leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir.dialects import stablehlo as hlo
+
+from convertkit.converters.stablehlo.builder import Builder
+from convertkit.converters.stablehlo.mlir import ints
+from convertkit.converters.stablehlo.ops.regions import Expression, expressions, reducer_of
+from convertkit.converters.stablehlo.reductions import Reducer
+from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.tensor import BOOL, F64, Complex, Operand, Tensor, highest, is_float, lowest
+from convertkit.errors import Unsupported
+
+reductions = Handlers()
+
+
+@reductions.translates
+def reduce(b: Builder, op: hlo.ReduceOp, *operands: Tensor) -> Operand | tuple[Operand, ...]:
+    axes, block = ints(op.dimensions), op.regions[0].blocks[0]
+    half = len(operands) // 2
+    inputs, starts = operands[:half], operands[half:]
+    kind = reducer_of(block)
+    if kind is not None and kind != "xor":
+        return reduced(b, kind, inputs[0], axes, starts[0])
+    found = arg_extreme(b, block, inputs, axes)
+    return found if found is not None else tree(b, block, inputs, starts, axes)
+
+
+@reductions.complex
+def reduce_complex(b: Builder, op: hlo.ReduceOp, *operands: Operand) -> Operand | tuple[Operand, ...]:
+    axes, block = ints(op.dimensions), op.regions[0].blocks[0]
+    half = len(operands) // 2
+    x, start = operands[0], operands[half]
+    if reducer_of(block) == "add" and isinstance(x, Complex) and isinstance(start, Complex):
+        parts = [reduced(b, "add", part, axes, first) for part, first in ((x.re, start.re), (x.im, start.im))]
+        return Complex(parts[0], parts[1])
+    return tree(b, block, operands[:half], operands[half:], axes)
+
+
+def reduced(b: Builder, kind: Reducer, x: Tensor, axes: Sequence[int], start: Tensor) -> Tensor:
+    """An ONNX reduction followed by the start value, unless that is the reducer's identity."""
+    if any(x.shape[axis] == 0 for axis in axes):
+        shape = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
+        return b.broadcast_in_dim(start, shape, [])
+    result = b.reduce(kind, x, axes)
+    if is_float(x.dtype) and kind in ("maximum", "minimum") and not _nan_safe(x):
+        pass
+    return result if start.scalar == identity(kind, x) else combined(b, kind, result, start)
+
+
+def _nan_safe(x: Tensor) -> bool:
+    return x.dtype != F64
+
+
+def identity(kind: Reducer, x: Tensor) -> float | int | bool | None:
+    """The value that does not change what it is combined with."""
+    if kind == "add":
+        return 0 if x.dtype != BOOL else False
+    if kind == "multiply":
+        return 1 if x.dtype != BOOL else True
+    if kind in ("maximum", "or"):
+        return lowest(x.dtype) if kind == "maximum" or x.dtype == BOOL else 0
+    if kind == "xor":
+        return 0
+    return highest(x.dtype) if kind == "minimum" or x.dtype == BOOL else -1
+
+
+def combined(b: Builder, kind: Reducer, x: Tensor, y: Tensor) -> Tensor:
+    """One application of a reducer."""
+    if x.dtype == BOOL:
+        if kind == "xor":
+            return b.elementwise("Xor", x, y)
+        return b.logical_or(x, y) if kind in ("add", "maximum", "or") else b.logical_and(x, y)
+    operators = {
+        "add": b.add,
+        "multiply": b.mul,
+        "maximum": b.maximum,
+        "minimum": b.minimum,
+        "and": b.bit_and,
+        "or": b.bit_or,
+        "xor": b.bit_xor,
+    }
+    return operators[kind](x, y)
+
+
+# --- arg max -------------------------------------------------------------------------------------
+
+_A, _I, _B, _J = (("arg", index) for index in range(4))
+
+
+def _arg_idiom(direction: str, kind: str) -> tuple[Expression, Expression]:
+    better: Expression = (f"compare {direction} {kind}", _A, _B)
+    if kind == "FLOAT":
+        better = ("or", better, ("compare NE FLOAT", _A, _A))
+    tie = ("and", (f"compare EQ {kind}", _A, _B), ("compare LT SIGNED", _I, _J))
+    return ("select", better, _A, _B), ("select", ("or", better, tie), _I, _J)
+
+
+_ARG_IDIOMS = {
+    _arg_idiom(direction, kind): direction == "GT"
+    for direction in ("GT", "LT")
+    for kind in ("FLOAT", "SIGNED", "UNSIGNED")
+}
+
+
+def arg_extreme(b: Builder, block: Any, inputs: Sequence[Tensor], axes: Sequence[int]) -> tuple[Tensor, ...] | None:
+    """JAX's argmax and argmin: the first of equal values wins, and the first NaN above all."""
+    if len(inputs) != 2 or len(axes) != 1:
+        return None
+    found = expressions(block)
+    greatest = _ARG_IDIOMS.get((found[0], found[1])) if len(found) == 2 else None
+    if greatest is None or not _counts(inputs[1], axes[0]):
+        return None
+    values, axis = inputs[0], axes[0]
+    best = b.reduce("maximum" if greatest else "minimum", values, [axis])
+    place = b.arg_extreme(values, axis, greatest)
+    if is_float(values.dtype):
+        missing = b.is_nan(values)
+        any_missing = b.reduce("or", missing, [axis])
+        place = b.where(any_missing, b.arg_extreme(missing, axis, True), place)
+        best = b.where(any_missing, float("nan"), best)
+    return best, b.cast(place, inputs[1].dtype)
+
+
+def _counts(index: Tensor, axis: int) -> bool:
+    """Whether a tensor holds 0, 1, 2, … along ``axis``."""
+    size = index.shape[axis]
+    if size is None or not isinstance(index.core, np.ndarray):
+        return False
+    place = axis - index.rank + len(index.core_shape)
+    counted = np.arange(size).reshape([-1 if i == place else 1 for i in range(len(index.core_shape))])
+    return place >= 0 and index.core_shape[place] == size and bool(np.all(index.core == counted))
+
+
+# --- any reducer -----------------------------------------------------------------------------------
+
+
+def tree(
+    b: Builder, block: Any, inputs: Sequence[Operand], starts: Sequence[Operand], axes: Sequence[int]
+) -> tuple[Operand, ...]:
+    """Combine halves until one element is left along each axis, then the start value."""
+    values: tuple[Operand, ...] = tuple(inputs)
+    for axis in sorted(axes, reverse=True):
+        values = _halved(b, block, values, axis)
+    return b.regions.vectorized(b, block, (*starts, *values))
+
+
+def _halved(b: Builder, block: Any, values: tuple[Operand, ...], axis: int) -> tuple[Operand, ...]:
+    size = values[0].shape[axis]
+    if size is None:
+        raise Unsupported("a reducer without ONNX counterpart along a free axis")
+    while size > 1:
+        half = size // 2
+        first = [part(b, value, axis, 0, half) for value in values]
+        second = [part(b, value, axis, half, 2 * half) for value in values]
+        rest = [part(b, value, axis, 2 * half, size) for value in values]
+        values = b.regions.vectorized(b, block, (*first, *second))
+        if size % 2:
+            values = tuple(_joined(b, pair, axis) for pair in zip(values, rest, strict=True))
+        size = half + size % 2
+    return tuple(_dropped(b, value, axis) for value in values)
+
+
+def part(b: Builder, value: Operand, axis: int, start: int, stop: int) -> Operand:
+    """A range of one axis."""
+    if isinstance(value, Complex):
+        return Complex(b.take(value.re, axis, start, stop), b.take(value.im, axis, start, stop))
+    return b.take(value, axis, start, stop)
+
+
+def _joined(b: Builder, pair: tuple[Operand, Operand], axis: int) -> Operand:
+    left, right = pair
+    if isinstance(left, Complex) and isinstance(right, Complex):
+        return Complex(b.concat([left.re, right.re], axis), b.concat([left.im, right.im], axis))
+    assert isinstance(left, Tensor)
+    assert isinstance(right, Tensor)
+    return b.concat([left, right], axis)
+
+
+def _dropped(b: Builder, value: Operand, axis: int) -> Operand:
+    if isinstance(value, Complex):
+        return Complex(b.squeeze(value.re, [axis]), b.squeeze(value.im, [axis]))
+    return b.squeeze(value, [axis])
