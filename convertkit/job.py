@@ -110,6 +110,7 @@ class _Run:
                 self._feeds,
                 self._workdir / target.name,
                 self._reporter(target.name),
+                hub.bound,
             )
             steps += road.steps
         failure: ParityError | None = road.failure

@@ -51,6 +51,26 @@ class StepRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """What the steps so far allow in sum against the source."""
+
+    relative: float = 0.0
+    lossy: Tolerance | None = None
+
+    def after(self, step: Tolerance) -> Bound:
+        if step.lossy:
+            return Bound(self.relative, step)
+        return Bound(self.relative + (step.relative or 0.0), self.lossy)
+
+    def tolerance(self, step: Tolerance) -> Tolerance:
+        if self.lossy is not None:
+            return self.lossy
+        if step.relative is None:
+            return step
+        return replace(step, relative=self.relative, reason="the sum of what the steps so far may depart")
+
+
+@dataclass(frozen=True, slots=True)
 class Road:
     """How far a pipeline came: the last artifact, all steps, and the failure that ended it, if any."""
 
@@ -58,6 +78,7 @@ class Road:
     steps: tuple[StepRecord, ...]
     recording: Recording
     failure: ParityError | None = None
+    bound: Bound = Bound()
 
 
 class Pipeline:
@@ -75,15 +96,17 @@ class Pipeline:
         feeds: Sequence[Feed],
         workdir: Path,
         on_step: OnStep | None = None,
+        bound: Bound = Bound(),
     ) -> Road:
         """Run every stage from ``start`` on.
 
         ``recordings`` returns what the source, to which all artifacts answer, and ``start`` itself gave
         for ``feeds``.  It is called after the first stage has run: a framework that has computed once
-        may not be forked any more.  Stops at the first step whose parity fails.
+        may not be forked any more.  ``bound`` is what the steps before ``start`` allow.  Stops at the
+        first step whose parity fails.
         """
         steps = list[StepRecord]()
-        artifact, bound = start, _Bound()
+        artifact = start
         source, previous = None, None
         for index, stage in enumerate(self._stages):
             self._progress.status(stage.name)
@@ -116,9 +139,9 @@ class Pipeline:
             if on_step is not None:
                 on_step(step)
             if not step.passed:
-                return Road(artifact, tuple(steps), current, _failure(step))
+                return Road(artifact, tuple(steps), current, _failure(step), bound)
             previous = current
-        return Road(artifact, tuple(steps), previous or recordings()[1])
+        return Road(artifact, tuple(steps), previous or recordings()[1], bound=bound)
 
     def _recorded(self, stage: Stage, artifact: Artifact, feeds: Sequence[Feed]) -> Recording:
         title = f"{artifact.format} ({stage.name})"
@@ -132,26 +155,6 @@ class Pipeline:
         if not (self._gated and tolerance.lossy):
             return tolerance
         return replace(tolerance, snr_db=float("-inf"), reason=f"{tolerance.reason}; the accuracy gate decides")
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """What the steps so far allow in sum against the source."""
-
-    relative: float = 0.0
-    lossy: Tolerance | None = None
-
-    def after(self, step: Tolerance) -> _Bound:
-        if step.lossy:
-            return _Bound(self.relative, step)
-        return _Bound(self.relative + (step.relative or 0.0), self.lossy)
-
-    def tolerance(self, step: Tolerance) -> Tolerance:
-        if self.lossy is not None:
-            return self.lossy
-        if step.relative is None:
-            return step
-        return replace(step, relative=self.relative, reason="the sum of what the steps so far may depart")
 
 
 def _failure(step: StepRecord) -> ParityError:
