@@ -254,7 +254,7 @@ def named_dims(name: str, shape: Sequence[int]) -> tuple[int | str, ...]:
 
 
 def _attribute(value: Attribute) -> Attribute:
-    return value if isinstance(value, str | int | float | ir.Graph) else list(value)
+    return value if isinstance(value, str | int | float | ir.Graph) else tuple(value)  # type: ignore[return-value]
 
 
 def _along(quantization: Quantization, order: tuple[int, ...]) -> Quantization:

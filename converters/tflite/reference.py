@@ -45,8 +45,9 @@ class LiteRTService:
             raise ToolError(f"LiteRT fails on the file: {_first_line(error)}") from error
 
     def _run_signature(self, key: str, feed: dict[str, Array]) -> dict[str, Array]:
-        runner = self._interpreter.get_signature_runner(key)
+        self._interpreter.allocate_tensors()
         self._interpreter.reset_all_variables()
+        runner = self._interpreter.get_signature_runner(key)
         return {name: np.asarray(value) for name, value in runner(**feed).items()}
 
     def _run_main(self, inputs: list[list[Any]], outputs: list[list[Any]], feed: dict[str, Array]) -> dict[str, Array]:
