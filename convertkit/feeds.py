@@ -18,7 +18,7 @@ from convertkit.errors import FeedError
 from convertkit.feed_files import DEFAULT_IMAGES, LABEL, Columns, ImageOptions, Items, Raw, open_path
 from convertkit.stage import Feed
 
-__all__ = ["Feeds", "ImageOptions", "generated_feeds", "load_feeds"]
+__all__ = ["Feeds", "ImageOptions", "load_feeds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +75,6 @@ def load_feeds(
         return (check.fit(feed) for feed in raw.stream(chosen))
 
     return Feeds(raw.description, check.digest.hexdigest(), check.warnings(count), labels, count, stream)
-
-
-def generated_feeds(
-    inputs: tuple[TensorSpec, ...], seed: int = 0, count: int = 1, dims: Mapping[str, int] | None = None
-) -> tuple[Feed, ...]:
-    """Seeded random feeds with power: no constants, no zeros only, inside ``value_range``.
-
-    A named dimension has the size that ``dims`` gives, else 1.  Floats are normal with standard
-    deviation 1, or uniform where a range is declared; integers are uniform in the range or in
-    [0, 8), where every embedding can look them up; booleans are fair coins.
-    """
-    rng = np.random.default_rng(seed)
-    return tuple({spec.name: _generated(spec, rng, dims or {}) for spec in inputs} for _ in range(count))
-
-
-def _generated(spec: TensorSpec, rng: np.random.Generator, dims: Mapping[str, int]) -> Array:
-    shape = tuple(dim if isinstance(dim, int) else dims.get(dim, 1) for dim in spec.source_shape)
-    if spec.dtype == "string":
-        return rng.choice(np.array(["a", "bc", "def"], dtype=object), shape)
-    if spec.dtype == "bool":
-        return rng.random(shape) < 0.5
-    # An integer interface of a quantized artifact stands for real numbers, and feeds speak those.
-    dtype = np.dtype("float32") if spec.quantization is not None else _numpy_dtype(spec.dtype)
-    if np.issubdtype(dtype, np.integer):
-        low, high = spec.value_range or (0, 8)
-        return rng.integers(int(low), max(int(high), int(low) + 1), shape).astype(dtype)
-    if spec.value_range is not None:
-        return np.asarray(rng.uniform(*spec.value_range, size=shape)).astype(dtype)
-    return np.asarray(rng.standard_normal(shape)).astype(dtype)
 
 
 def _numpy_dtype(name: str) -> np.dtype[np.generic]:

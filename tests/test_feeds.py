@@ -9,10 +9,9 @@ import pytest
 
 from convertkit.artifact import TensorSpec
 from convertkit.errors import FeedError
-from convertkit.feeds import generated_feeds, load_feeds
+from convertkit.feeds import load_feeds
 
 IMAGE = TensorSpec("x", ("N", 3, 4, 5), "float32")
-IDS = TensorSpec("ids", (1, 6), "int64", value_range=(0, 50))
 DATA = np.random.default_rng(0).standard_normal((7, 3, 4, 5)).astype(np.float32)
 
 
@@ -130,13 +129,3 @@ def test_what_fits_and_is_suspicious_is_warned_about(data: np.ndarray, warning: 
 def test_missing_label() -> None:
     with pytest.raises(FeedError, match="no array 'label'"):
         load_feeds({"x": DATA}, (IMAGE,), label=True)
-
-
-def test_generated_feeds_are_seeded_and_stay_in_range() -> None:
-    first, second = generated_feeds((IMAGE, IDS), seed=1, count=2, dims={"N": 4})
-    assert first["x"].shape == (4, 3, 4, 5)
-    assert first["ids"].dtype == np.int64
-    assert 0 <= first["ids"].min() <= first["ids"].max() < 50
-    assert not np.array_equal(first["x"], second["x"])
-    again = generated_feeds((IMAGE, IDS), seed=1, count=1, dims={"N": 4})[0]
-    np.testing.assert_array_equal(first["x"], again["x"])

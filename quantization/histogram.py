@@ -1,0 +1,108 @@
+"""Bounded statistics of a tensor over any number of samples.
+
+The histogram is symmetric around zero and its range is a power of two: where a value exceeds it,
+the range doubles and neighbouring bins merge, exactly.  So one pass over the data is enough, memory
+does not depend on how much data there is, and histograms of several tensors can be added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from convertkit.artifact import Array
+
+BINS = 8192
+_HALF = BINS // 2
+_LEAST_EXPONENT, _GREATEST_EXPONENT = -100, 126
+_MEMORY = 0.99
+"""Share of the past that a moving average keeps per sample."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts of values in ``[-2**exponent, 2**exponent]``; exact zeros are counted apart.
+
+    They are apart because a quantized zero is exact, whatever the scale.
+    """
+
+    exponent: int = _LEAST_EXPONENT
+    counts: Array = field(default_factory=lambda: np.zeros(BINS, np.int64))
+    zeros: int = 0
+
+    def add(self, values: Array) -> None:
+        """Count finite float32 values of any shape."""
+        values = values.ravel()
+        nonzero = values[values != 0]
+        self.zeros += values.size - nonzero.size
+        if nonzero.size == 0:
+            return
+        self._reach(float(np.abs(nonzero).max()))
+        places = (nonzero * np.float32(_HALF / 2.0**self.exponent)).astype(np.int32)
+        # Truncation goes towards zero: the bins below zero start at -1.
+        places = np.where(nonzero < 0, places - 1, places) + _HALF
+        self.counts += np.bincount(np.clip(places, 0, BINS - 1), minlength=BINS)
+
+    def merge(self, other: Histogram) -> None:
+        """Add another tensor's counts."""
+        exponent = max(self.exponent, other.exponent)
+        self._widen(exponent)
+        self.counts = self.counts + _widened(other.counts, exponent - other.exponent)
+        self.zeros += other.zeros
+
+    @property
+    def centres(self) -> Array:
+        """The middle of each bin, float64."""
+        return (np.arange(BINS) - _HALF + 0.5) * (2.0**self.exponent / _HALF)
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum()) + self.zeros
+
+    def _reach(self, magnitude: float) -> None:
+        exponent = int(np.clip(np.ceil(np.log2(magnitude)), _LEAST_EXPONENT, _GREATEST_EXPONENT))
+        if exponent > self.exponent:
+            self._widen(exponent)
+
+    def _widen(self, exponent: int) -> None:
+        if not self.counts.any():
+            self.exponent = max(exponent, self.exponent)
+            return
+        self.counts = _widened(self.counts, exponent - self.exponent)
+        self.exponent = max(exponent, self.exponent)
+
+
+def _widened(counts: Array, doublings: int) -> Array:
+    for _ in range(min(doublings, BINS.bit_length())):
+        pairs = counts.reshape(-1, 2).sum(axis=1)
+        counts = np.pad(pairs, (_HALF // 2, _HALF // 2))
+    return counts
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What calibration remembers of one tensor."""
+
+    low: float = np.inf
+    high: float = -np.inf
+    mean_low: float = 0.0
+    mean_high: float = 0.0
+    samples: int = 0
+    histogram: Histogram = field(default_factory=Histogram)
+
+    def add(self, low: float, high: float, values: Array) -> None:
+        """Take one sample: its exact extremes, and all or a part of its values."""
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        keep = _MEMORY if self.samples else 0.0
+        self.mean_low = keep * self.mean_low + (1 - keep) * low
+        self.mean_high = keep * self.mean_high + (1 - keep) * high
+        self.samples += 1
+        self.histogram.add(values)
+
+    def merge(self, other: Statistics) -> None:
+        """Take another tensor's statistics, where both share one range."""
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self.mean_low, self.mean_high = min(self.mean_low, other.mean_low), max(self.mean_high, other.mean_high)
+        self.samples = max(self.samples, other.samples)
+        self.histogram.merge(other.histogram)

@@ -1,0 +1,136 @@
+"""Running the float model over calibration feeds and measuring its tensors on the way.
+
+The extremes of every tensor are reduced inside the graph, and of its values an evenly strided part
+leaves it, so that memory and time hardly depend on what is observed.  State goes from call to call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime as ort
+
+from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
+from convertkit.errors import FeedError, ToolError
+from convertkit.quantization.histogram import Statistics
+from convertkit.stage import Feed
+
+_KEPT = 4096
+"""Values of each tensor and sample that go into its histogram; the extremes are exact in any case."""
+_QUIET = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Outputs added for one tensor: least value, greatest value, some of its values."""
+
+    name: str
+    low: str
+    high: str
+    values: str
+
+
+def observe(
+    model: ir.Model, names: Sequence[str], feeds: Iterable[Feed], initial_state: Mapping[str, Array]
+) -> dict[str, Statistics]:
+    """Statistics of the named values of the main graph over all feeds.  ``model`` is not changed."""
+    instrumented, probes = _instrumented(model, names)
+    session = open_session(instrumented)
+    wanted = [output for probe in probes for output in (probe.low, probe.high, probe.values)]
+    found = {probe.name: Statistics() for probe in probes}
+    for answer in run_all(session, wanted, feeds, initial_state):
+        for probe in probes:
+            values = answer[probe.values]
+            if values.size == 0:
+                continue
+            low, high = float(answer[probe.low]), float(answer[probe.high])
+            if not np.isfinite([low, high]).all():
+                fault = "the data is outside the model's domain"
+                raise FeedError(f"calibration drives tensor {probe.name!r} to NaN or infinity: {fault}")
+            found[probe.name].add(low, high, values)
+    return found
+
+
+def run_all(
+    session: ort.InferenceSession, wanted: Sequence[str], feeds: Iterable[Feed], initial_state: Mapping[str, Array]
+) -> Iterable[dict[str, Array]]:
+    """Yield the wanted outputs for each feed; states that feeds leave out go from call to call."""
+    inputs = {value.name for value in session.get_inputs()}
+    states = [value.name for value in session.get_outputs() if value.name.startswith(NEXT_STATE_PREFIX)]
+    outputs = list(dict.fromkeys((*wanted, *states)))
+    state = dict(initial_state)
+    for feed in feeds:
+        try:
+            values = session.run(outputs, {k: v for k, v in {**state, **feed}.items() if k in inputs})
+        except (ort.capi.onnxruntime_pybind11_state.RuntimeException, RuntimeError, ValueError) as error:
+            raise ToolError(f"ONNX Runtime fails on the float model: {str(error).splitlines()[0][:300]}") from error
+        answer = dict(zip(outputs, values, strict=True))
+        state.update({STATE_PREFIX + name.removeprefix(NEXT_STATE_PREFIX): answer[name] for name in states})
+        yield answer
+
+
+def open_session(model: ir.Model, *, optimised: bool = True) -> ort.InferenceSession:
+    """A session on a model in memory; models beyond 2 GB have their weights beside them already."""
+    options = ort.SessionOptions()
+    options.log_severity_level = _QUIET
+    level = ort.GraphOptimizationLevel
+    # Extended fusions would replace QDQ patterns by integer kernels and change what is measured.
+    options.graph_optimization_level = level.ORT_ENABLE_BASIC if optimised else level.ORT_DISABLE_ALL
+    try:
+        return ort.InferenceSession(ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except (ort.capi.onnxruntime_pybind11_state.Fail, RuntimeError, ValueError) as error:
+        raise ToolError(f"ONNX Runtime does not load the model: {str(error).splitlines()[0][:300]}") from error
+
+
+def _instrumented(model: ir.Model, names: Sequence[str]) -> tuple[ir.Model, tuple[Probe, ...]]:
+    copy = model.clone()
+    values = {value.name: value for value in copy.graph.inputs}
+    values.update({value.name: value for node in copy.graph for value in node.outputs})
+    copy.graph.outputs[:] = [v for v in copy.graph.outputs if str(v.name).startswith(NEXT_STATE_PREFIX)]
+    probes = tuple(_probe(copy.graph, values[name], index) for index, name in enumerate(names))
+    return copy, probes
+
+
+def _probe(graph: ir.Graph, value: ir.Value, index: int) -> Probe:
+    """Add the measuring nodes of one value behind the last node of the graph."""
+    probe = Probe(str(value.name), f"__low_{index}", f"__high_{index}", f"__values_{index}")
+    flat = _add(graph, "Reshape", [value, _ints(graph, f"__flat_{index}", [-1])], f"__all_{index}")
+    for op, name in (("ReduceMin", probe.low), ("ReduceMax", probe.high)):
+        graph.outputs.append(_add(graph, op, [flat], name, [ir.AttrInt64("keepdims", 0)], ()))
+    size = _size(value)
+    step = max(1, (size or 1) // _KEPT) | 1  # odd: an even stride would see only some channels
+    slicing = {"start": 0, "end": np.iinfo(np.int64).max, "axis": 0, "step": step}
+    numbers = [_ints(graph, f"__{key}_{index}", [number]) for key, number in slicing.items()]
+    graph.outputs.append(_add(graph, "Slice", [flat, *numbers], probe.values, (), (None,)))
+    return probe
+
+
+def _add(
+    graph: ir.Graph,
+    op: str,
+    inputs: Sequence[ir.Value],
+    name: str,
+    attributes: Sequence[ir.Attr] = (),
+    shape: tuple[int | None, ...] | None = None,
+) -> ir.Value:
+    node = ir.Node("", op, inputs, attributes, num_outputs=1, name=name)
+    output = node.outputs[0]
+    output.name, output.dtype = name, ir.DataType.FLOAT
+    output.shape = None if shape is None else ir.Shape(shape)
+    graph.append(node)
+    return output
+
+
+def _ints(graph: ir.Graph, name: str, numbers: Sequence[int]) -> ir.Value:
+    value = ir.Value(name=name, const_value=ir.tensor(np.array(numbers, np.int64), name=name))
+    graph.register_initializer(value)
+    return value
+
+
+def _size(value: ir.Value) -> int | None:
+    if value.shape is None or not all(isinstance(dim, int) for dim in value.shape):
+        return None
+    return int(np.prod([int(dim) for dim in value.shape if isinstance(dim, int)], dtype=np.int64))

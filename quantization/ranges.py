@@ -1,0 +1,181 @@
+"""From a tensor's statistics to the range that its integers cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from convertkit.artifact import Array
+from convertkit.quantization.histogram import Histogram, Statistics
+
+Range = tuple[float, float]
+"""Least and greatest real value, zero included."""
+
+METHODS = ("minmax", "moving-average", "percentile", "entropy", "mse")
+_PERCENTILE = 99.99
+_SHRINKS = np.concatenate([np.linspace(1.0, 0.5, 26), np.linspace(0.48, 0.1, 14)])
+_ENTROPY_SHRINKS = np.linspace(1.0, 0.2, 17)
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """Quantization parameters: ``real = (integer - zero_point) * scale``, in NumPy's integer ``dtype``."""
+
+    scale: float
+    zero_point: int
+    dtype: str
+
+    @property
+    def range(self) -> Range:
+        """The least and greatest real number that the integers express."""
+        kind = np.iinfo(self.dtype)
+        return (kind.min - self.zero_point) * self.scale, (kind.max - self.zero_point) * self.scale
+
+    def round_trip(self, values: Array) -> Array:
+        """What remains of the values."""
+        kind = np.iinfo(self.dtype)
+        steps = np.clip(np.rint(values / self.scale) + self.zero_point, kind.min, kind.max)
+        return np.asarray((steps - self.zero_point) * self.scale)
+
+
+def affine(span: Range, dtype: str, symmetric: bool) -> Affine:
+    """Parameters that cover ``span``; zero is always exact, and the scale a float32."""
+    low, high = min(span[0], 0.0), max(span[1], 0.0)
+    kind = np.iinfo(dtype)
+    if symmetric:
+        steps: float = kind.max - (kind.max + kind.min + 1) // 2
+        scale = _float32(max(-low, high) / steps)
+        return Affine(scale, (kind.max + kind.min + 1) // 2, dtype)
+    scale = _float32((high - low) / (kind.max - kind.min))
+    zero_point = round(kind.min - low / scale)
+    return Affine(scale, int(np.clip(zero_point, kind.min, kind.max)), dtype)
+
+
+def _float32(scale: float) -> float:
+    # A tensor that is always zero still needs a scale; 1/128 keeps products with it normal numbers.
+    return float(np.float32(scale)) if scale > 1e-30 else 1.0 / 128.0
+
+
+def span(statistics: Statistics, method: str, dtype: str, symmetric: bool) -> Range:
+    """The range that ``method`` picks; never wider than what was seen."""
+    low, high = min(statistics.low, 0.0), max(statistics.high, 0.0)
+    # 16 bits resolve any outlier; clipping them can only harm.
+    if dtype == "int16" or low == high:
+        return low, high
+    return _METHODS[method](statistics, dtype, symmetric)
+
+
+def noise(histogram: Histogram, parameters: Affine) -> float:
+    """Mean squared error of a round trip, estimated on the histogram."""
+    total = histogram.total
+    if total == 0:
+        return 0.0
+    places = np.flatnonzero(histogram.counts)
+    centres, counts = histogram.centres[places], histogram.counts[places]
+    # Inside the range the error is spread evenly over a step, whatever the bin; outside it is the excess.
+    low, high = parameters.range
+    half = parameters.scale / 2
+    excess = np.maximum(np.maximum(low - centres, centres - high), 0.0)
+    errors = np.where(excess > half, excess**2, parameters.scale**2 / 12)
+    return float(errors @ counts) / total
+
+
+def power(histogram: Histogram) -> float:
+    """Mean square of the values."""
+    total = histogram.total
+    return float(histogram.centres**2 @ histogram.counts) / total if total else 0.0
+
+
+def snr_db(histogram: Histogram, parameters: Affine) -> float:
+    """Signal to noise ratio of a round trip in dB; infinite for a tensor that is always zero."""
+    signal, error = power(histogram), noise(histogram, parameters)
+    return float(10 * np.log10(signal / error)) if signal > 0 and error > 0 else float("inf")
+
+
+def _minmax(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
+    return min(statistics.low, 0.0), max(statistics.high, 0.0)
+
+
+def _moving_average(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
+    return min(statistics.mean_low, 0.0), max(statistics.mean_high, 0.0)
+
+
+def _percentile(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
+    """The range that holds all but 0.01 % of the values at each side."""
+    histogram = statistics.histogram
+    low, high = _minmax(statistics, dtype, symmetric)
+    edges = np.concatenate([[0], np.cumsum(histogram.counts)])
+    # Exact zeros lie between the two halves of the histogram.
+    edges[len(histogram.counts) // 2 + 1 :] += histogram.zeros
+    share = (1 - _PERCENTILE / 100) * histogram.total
+    step = 2.0 ** (histogram.exponent + 1) / len(histogram.counts)
+    first = int(np.searchsorted(edges, share, side="right")) - 1
+    last = int(np.searchsorted(edges, histogram.total - share, side="left"))
+    half = len(histogram.counts) // 2
+    return max(low, min((first - half) * step, 0.0)), min(high, max((last - half) * step, 0.0))
+
+
+def _mse(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
+    """The range with the least mean squared error; each side shrinks on its own."""
+    return _search(statistics, dtype, symmetric, _SHRINKS, noise)
+
+
+def _entropy(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
+    """The range whose quantized distribution has the least Kullback-Leibler divergence from the measured one."""
+    return _search(statistics, dtype, symmetric, _ENTROPY_SHRINKS, _divergence)
+
+
+def _search(
+    statistics: Statistics, dtype: str, symmetric: bool, shrinks: Array, loss: Callable[[Histogram, Affine], float]
+) -> Range:
+    low, high = _minmax(statistics, dtype, symmetric)
+    if symmetric:
+        spans = [(max(low, -shrink * max(-low, high)), min(high, shrink * max(-low, high))) for shrink in shrinks]
+        return min(spans, key=lambda span: loss(statistics.histogram, affine(span, dtype, True)))
+    for _ in range(2):
+        spans = [(low, high * shrink) for shrink in shrinks]
+        best_high = min(spans, key=lambda span: loss(statistics.histogram, affine(span, dtype, False)))[1]
+        spans = [(low * shrink, best_high) for shrink in shrinks]
+        best = min(spans, key=lambda span: loss(statistics.histogram, affine(span, dtype, False)))
+        if best == (low, high):
+            break
+        low, high = best
+    return low, high
+
+
+def _divergence(histogram: Histogram, parameters: Affine) -> float:
+    places = np.flatnonzero(histogram.counts)
+    centres, counts = histogram.centres[places], histogram.counts[places].astype(np.float64)
+    kind = np.iinfo(parameters.dtype)
+    steps = np.rint(centres / parameters.scale) + parameters.zero_point
+    levels = (np.clip(steps, kind.min, kind.max) - kind.min).astype(np.int64)
+    inside = (steps >= kind.min) & (steps <= kind.max)
+    size = kind.max - kind.min + 1
+    # Clipped values pile up at the edges of the reference, and are missing from what is spread out again.
+    reference = counts.copy()
+    mass = np.bincount(levels, counts, size)
+    kept = np.bincount(levels, counts * inside, size)
+    width = np.maximum(np.bincount(levels, inside, size), 1)
+    piled = mass - kept
+    edge = {int(level): int(np.flatnonzero((levels == level) & inside)[-1 if level else 0])
+            for level in np.flatnonzero(piled) if ((levels == level) & inside).any()}  # fmt: skip
+    for level, place in edge.items():
+        reference[place] += piled[level]
+    reference = np.where(inside, reference, 0.0)
+    spread = np.where(inside, (kept / width)[levels], 0.0)
+    if reference.sum() == 0 or spread.sum() == 0:
+        return float("inf")
+    p, q = reference / reference.sum(), np.maximum(spread / spread.sum(), 1e-12)
+    used = p > 0
+    return float(np.sum(p[used] * np.log(p[used] / q[used])))
+
+
+_METHODS: Mapping[str, Callable[[Statistics, str, bool], Range]] = {
+    "minmax": _minmax,
+    "moving-average": _moving_average,
+    "percentile": _percentile,
+    "entropy": _entropy,
+    "mse": _mse,
+}
