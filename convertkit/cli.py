@@ -91,6 +91,9 @@ def _complete_targets(context: click.Context, parameter: click.Parameter, incomp
 @click.option("--opset", type=int, metavar="N", help="Opset of a delivered .onnx.")
 @click.option("--trust", multiple=True, metavar="KIND", help="Execute code in the file: pickle, lambda or pyfunc.")
 @click.option("--timeout", type=float, metavar="S", help="Longest time for one call of a framework, in seconds.")
+@click.option(
+    "--pass", "passes", multiple=True, metavar="NAME", help="Also run an installed pass that waits to be named."
+)
 @click.option("--keep-failed", is_flag=True, help="Keep an artifact that failed its proof, in <DIR>.failed.")
 @click.option("--force", is_flag=True, help="Replace a folder that exists.")
 @click.option("--seed", type=int, metavar="N", help="Seed of generated feeds [default: 0].")

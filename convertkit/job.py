@@ -222,6 +222,9 @@ def _targets(options: ExportOptions) -> list[Target]:
     targets = [plugins.target(name) for name in options.targets]
     if not targets:
         raise UsageError(f"no target is named; there are: {', '.join(plugins.target_names())}")
+    known = [each.name for each in plugins.passes()]
+    if unknown := [name for name in options.passes if name not in known]:
+        raise UsageError(f"--pass {unknown[0]}: no such pass; there are: {', '.join(known)}")
     for target in targets:
         if options.precision not in target.precisions:
             raise UsageError(

@@ -189,7 +189,7 @@ class PassPlugin(Protocol):
         ...
 
     def stage(self, context: BuildContext) -> Stage | None:
-        """The stage, or None where the options do not ask for this pass."""
+        """The stage, or None where the options (``options.passes`` holds ``--pass`` names) do not ask for it."""
         ...
 
 
