@@ -1,0 +1,34 @@
+"""PyTorch models as sources: archives, exported programs, weights with a factory, factories alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convertkit.converters.pytorch.factories import is_torch_factory
+from convertkit.converters.pytorch.sniff import examine
+from convertkit.recipe import ExportOptions
+
+if TYPE_CHECKING:
+    from convertkit.stage import Source
+
+
+class TorchConverter:
+    """Reads every file that PyTorch writes, and modules made by ``pkg.mod:factory``."""
+
+    name = "pytorch"
+    summary = "PyTorch (TorchScript, .pt2, state_dict .pt/.pth/.safetensors with --model, pkg.mod:factory)"
+
+    def sniff(self, source: str) -> str | None:
+        found = examine(Path(source))
+        if found is not None:
+            return found.kind
+        return "torch-factory" if is_torch_factory(source) else None
+
+    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+        from convertkit.converters.pytorch.source import TorchSource
+
+        return TorchSource.opened(source, options, workdir)
+
+
+converter = TorchConverter()

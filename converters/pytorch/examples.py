@@ -1,0 +1,93 @@
+"""Example inputs that a traced archive keeps, read without torch's unpickler."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from convertkit.artifact import Array
+from convertkit.converters.pytorch.pickles import StoredTensor, stored_examples
+
+_DTYPE_OF_STORAGE = {
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleArray:
+    """Shape and dtype of one array, and the half-open range of its integers where its values are known."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    value_range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What one parameter was traced with: an array, or several of a tuple or list (``sequence``)."""
+
+    arrays: tuple[ExampleArray, ...]
+    sequence: str = ""
+
+
+def traced_examples(path: Path) -> tuple[Example, ...] | None:
+    """What the archive was traced with, in the order of ``forward``'s parameters; None where it does not say.
+
+    Recent torch stores shapes and dtypes and leaves the values out.
+    """
+    with zipfile.ZipFile(path) as archive:
+        pickles = [name for name in archive.namelist() if name.endswith("/traced_inputs.pkl")]
+        if not pickles:
+            return None
+        try:
+            stored = stored_examples(archive.read(pickles[0]))
+        except (pickle.UnpicklingError, ValueError, EOFError, IndexError, AttributeError, TypeError, KeyError):
+            return None
+        folder = pickles[0].removesuffix(".pkl")
+        if not isinstance(stored, dict) or not isinstance(stored.get("forward"), tuple | list):
+            return None
+        examples = [_example(archive, folder, value) for value in stored["forward"]]
+    return None if None in examples else tuple(example for example in examples if example is not None)
+
+
+def integer_range(values: Array) -> tuple[float, float] | None:
+    """The half-open range of integers that vary, None where nothing can be said."""
+    if values.dtype.kind not in "iu" or values.size == 0 or values.min() == values.max():
+        return None
+    return float(values.min()), float(values.max()) + 1
+
+
+def _example(archive: zipfile.ZipFile, folder: str, value: object) -> Example | None:
+    if isinstance(value, tuple | list):
+        arrays = [_array(archive, folder, item) for item in value]
+        if any(array is None for array in arrays):
+            return None
+        return Example(tuple(array for array in arrays if array is not None), type(value).__name__)
+    array = _array(archive, folder, value)
+    return None if array is None else Example((array,))
+
+
+def _array(archive: zipfile.ZipFile, folder: str, value: object) -> ExampleArray | None:
+    if not isinstance(value, StoredTensor) or value.storage not in _DTYPE_OF_STORAGE:
+        return None
+    name = _DTYPE_OF_STORAGE[value.storage]
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    try:
+        flat = np.frombuffer(archive.read(f"{folder}/{value.key}"), dtype)
+    except (KeyError, ValueError):
+        flat = np.empty(0, dtype)
+    return ExampleArray(value.shape, name, integer_range(flat))

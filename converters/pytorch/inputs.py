@@ -1,0 +1,163 @@
+"""Which arrays a model takes: from what it was traced or exported with, from ``--input``, else asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from convertkit.artifact import Dim
+from convertkit.converters.pytorch.examples import Example, ExampleArray
+from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.converters.pytorch.subject import Parameter, Subject
+from convertkit.errors import UsageError
+
+_SCALARS = {"int": "int64", "float": "float32", "bool": "bool", "number": "float32", "Scalar": "float32"}
+BATCH = "N"
+"""Name of a batch dimension that convertkit freed itself."""
+
+
+def leaves_of(
+    subject: Subject, examples: Sequence[Example] | Mapping[str, Example] | None, options: Sequence[Mapping[str, Any]]
+) -> tuple[Leaf, ...]:
+    """The model's inputs in the order of ``forward``'s parameters.
+
+    ``options`` are ``--input`` flags as mappings.  Raises ``UsageError`` for a name that the model lacks
+    and, with the flag to add, where a shape is known from nowhere.
+    """
+    if isinstance(examples, Mapping):
+        known = dict(examples)
+    else:
+        known = {p.name: example for p, example in zip(subject.parameters, examples or (), strict=False)}
+    given = {str(option["name"]): option for option in options}
+    found: list[Leaf] = []
+    missing: list[Parameter] = []
+    for parameter in subject.parameters:
+        own = _of_parameter(parameter, known.get(parameter.name), given)
+        found += own
+        if not own and parameter.required:
+            missing.append(parameter)
+    names = {leaf.name for leaf in found}
+    if unknown := [name for name in given if name not in names]:
+        have = ", ".join(parameter.name for parameter in subject.parameters) or "none"
+        raise UsageError(f"--input {unknown[0]}: the model has no such input; it has: {have}")
+    if missing:
+        raise UsageError(_request(subject, missing))
+    if not found:
+        raise UsageError("the model's forward takes no input")
+    return tuple(found)
+
+
+def _of_parameter(parameter: Parameter, example: Example | None, given: Mapping[str, Mapping[str, Any]]) -> list[Leaf]:
+    if parameter.name in given:
+        known = example.arrays[0] if example and not example.sequence else None
+        return [_given(parameter, given[parameter.name], known)]
+    items = [name for name in given if _is_item(name, parameter.name)]
+    if items and example is None:
+        sequence = "tuple" if "Tuple" in parameter.type or "tuple" in parameter.type or not parameter.type else "list"
+        ordered = sorted(items, key=lambda name: int(name.rpartition("_")[2]))
+        return [
+            dataclasses.replace(_given(parameter, given[name], None), name=name, index=place, sequence=sequence)
+            for place, name in enumerate(ordered)
+        ]
+    if example is None:
+        return []
+    if not example.sequence:
+        return [_from_example(parameter.name, parameter, example.arrays[0])]
+    return [
+        dataclasses.replace(
+            _given(parameter, given[name], array) if name in given else _from_example(name, parameter, array),
+            name=name,
+            index=place,
+            sequence=example.sequence,
+        )
+        for place, array in enumerate(example.arrays)
+        for name in (f"{parameter.name}_{place}",)
+    ]
+
+
+def _is_item(name: str, parameter: str) -> bool:
+    head, _, place = name.rpartition("_")
+    return head == parameter and place.isdecimal()
+
+
+def _given(parameter: Parameter, option: Mapping[str, Any], known: ExampleArray | None) -> Leaf:
+    shape: tuple[Dim, ...] | None = None if option["shape"] is None else tuple(option["shape"])
+    scalar = parameter.type in _SCALARS
+    if shape is None:
+        shape = known.shape if known is not None else ()
+    dtype = option["dtype"] or (known.dtype if known else _SCALARS.get(parameter.type, "float32"))
+    if known is not None and len(shape) != len(known.shape):
+        raise UsageError(
+            f"--input {option['name']}: {len(shape)} dimensions, the model was traced with {list(known.shape)}"
+        )
+    bounds = option["range"]
+    value_range = (float(bounds[0]), float(bounds[1])) if bounds else known.value_range if known else None
+    return Leaf(
+        str(option["name"]),
+        parameter.name,
+        shape,
+        str(dtype),
+        value_range=value_range,
+        scalar=scalar and not shape,
+        given=True,
+    )
+
+
+def _from_example(name: str, parameter: Parameter, example: ExampleArray) -> Leaf:
+    return Leaf(name, parameter.name, example.shape, example.dtype, value_range=example.value_range)
+
+
+def _request(subject: Subject, missing: Sequence[Parameter]) -> str:
+    flags = " ".join(f"--input {_suggestion(subject, parameter)}" for parameter in missing)
+    names = ", ".join(f"{p.name} ({p.type or 'Tensor'})" for p in missing)
+    return f"the file does not say the shape of: {names}\n  try   {flags}"
+
+
+def _suggestion(subject: Subject, parameter: Parameter) -> str:
+    if parameter.type in _SCALARS:
+        return f"{parameter.name}::{_SCALARS[parameter.type]}"
+    return f"{parameter.name}:{_first_layer_shape(subject)}"
+
+
+def _first_layer_shape(subject: Subject) -> str:
+    """A shape that the first weight with an input side allows: N, channels, then sizes to fill in."""
+    for name, weight in subject.module.named_parameters():
+        if name.endswith("weight") and weight.dim() in (3, 4, 5) and "norm" not in name:
+            return ",".join(
+                [
+                    "N",
+                    str(weight.shape[1]),
+                    *("LENGTH", "HEIGHT,WIDTH", "DEPTH,HEIGHT,WIDTH")[weight.dim() - 3 : weight.dim() - 2],
+                ]
+            )
+        if name.endswith("weight") and weight.dim() == 2:
+            embedding = "emb" in name or "wte" in name or "token" in name
+            return f"N,LENGTH:int64[0,{weight.shape[0]})" if embedding else f"N,{weight.shape[1]}"
+    return "N,…"
+
+
+def free_batch(leaves: Sequence[Leaf], only_first: bool = False) -> tuple[Leaf, ...] | None:
+    """The leaves with their common leading dimension freed, None where there is nothing to free.
+
+    Shapes that the user gave stay as given.
+    """
+    candidates = [leaf for leaf in leaves if leaf.shape and not leaf.given and isinstance(leaf.shape[0], int)]
+    if not candidates:
+        return None
+    size = candidates[0].shape[0]
+    chosen = candidates[:1] if only_first else [leaf for leaf in candidates if leaf.shape[0] == size]
+    names = {leaf.name for leaf in chosen}
+    return tuple(
+        dataclasses.replace(leaf, shape=(BATCH, *leaf.shape[1:])) if leaf.name in names else leaf for leaf in leaves
+    )
+
+
+def example_sizes(leaves: Sequence[Leaf], original: Sequence[Leaf]) -> dict[str, int]:
+    """Sizes of the named dimensions at which the model is known to work; 2 where nothing is known."""
+    sizes: dict[str, int] = {}
+    for leaf, before in zip(leaves, original, strict=True):
+        for dim, size in zip(leaf.shape, before.shape, strict=True):
+            if isinstance(dim, str):
+                sizes.setdefault(dim, size if isinstance(size, int) else 2)
+    return sizes

@@ -1,0 +1,137 @@
+"""A loaded model as a function from named arrays to named arrays (runs in the worker)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from convertkit.artifact import Array
+from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.errors import Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of ``forward``; ``type`` is TorchScript's word for it, empty where nothing is known."""
+
+    name: str
+    type: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A module ready to compute, with what is known of its ``forward``."""
+
+    module: Any
+    parameters: tuple[Parameter, ...]
+    kind: str
+    program: Any = None
+
+    def arguments(self, leaves: Sequence[Leaf], values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments for ``forward``, the leaves put back into their tuples and lists."""
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        skipped = False
+        for parameter in self.parameters:
+            own = [leaf for leaf in leaves if leaf.parameter == parameter.name]
+            if not own:
+                skipped = True
+                continue
+            value = _structured(own, values)
+            if skipped:
+                kwargs[parameter.name] = value
+            else:
+                args.append(value)
+        return tuple(args), kwargs
+
+    def compute(self, leaves: Sequence[Leaf], feed: Mapping[str, Array]) -> dict[str, Array]:
+        """All outputs for one feed, flat and named."""
+        values = {leaf.name: _value(leaf, feed[leaf.name]) for leaf in leaves}
+        args, kwargs = self.arguments(leaves, values)
+        with torch.no_grad():
+            result = self.module(*args, **kwargs)
+        return {name: to_array(tensor) for name, tensor in named_outputs(result)}
+
+
+def _structured(leaves: Sequence[Leaf], values: Mapping[str, Any]) -> Any:
+    if leaves[0].index is None:
+        return values[leaves[0].name]
+    items = [values[leaf.name] for leaf in leaves]
+    return tuple(items) if leaves[0].sequence == "tuple" else items
+
+
+def _value(leaf: Leaf, array: Array) -> Any:
+    return np.asarray(array).item() if leaf.scalar else to_tensor(array)
+
+
+def to_tensor(array: Array) -> torch.Tensor:
+    """A tensor with its own memory; bfloat16 goes bit by bit."""
+    copied = np.array(array, copy=True, order="C")
+    if copied.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(copied.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(copied)
+
+
+def to_array(tensor: Any) -> Array:
+    """A tensor or Python number as an array."""
+    if not isinstance(tensor, torch.Tensor):
+        return np.asarray(tensor)
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+    if plain.is_quantized:
+        plain = plain.dequantize()
+    if plain.dtype == torch.bfloat16:
+        return plain.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    array: Array = plain.numpy().copy()
+    return array
+
+
+def named_outputs(result: Any) -> list[tuple[str, Any]]:
+    """The tensors of what ``forward`` returned, with names.
+
+    One tensor is ``output``, several are ``output_0`` …; keys of a dict and fields of a named tuple
+    are taken as they are, nested ones joined with ``_``.  ``None`` is left out.
+    """
+    found = list(_walk(result, ""))
+    if not found:
+        raise Unsupported("the model returns no tensor")
+    if len(found) == 1 and found[0][0].isdecimal():
+        found = [("", found[0][1])]
+    names = [_named(path) for path, _ in found]
+    if len(set(names)) < len(names):
+        names = [f"output_{place}" for place in range(len(names))]
+    return [(name, value) for name, (_, value) in zip(names, found, strict=True)]
+
+
+def _named(path: str) -> str:
+    if not path:
+        return "output"
+    return f"output_{path}" if path[0].isdecimal() else path
+
+
+def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if value is None:
+        return
+    if isinstance(value, torch.Tensor | bool | int | float | torch.SymInt | torch.SymFloat | torch.SymBool):
+        yield path, value
+        return
+    items: Iterator[tuple[Any, Any]]
+    if isinstance(value, Mapping):
+        items = iter(value.items())
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        items = iter(zip(value._fields, value, strict=True))
+    elif isinstance(value, tuple | list):
+        items = iter(enumerate(value))
+    elif hasattr(value, "__dataclass_fields__"):
+        items = iter((name, getattr(value, name)) for name in value.__dataclass_fields__)
+    else:
+        raise Unsupported(
+            f"forward returns a {type(value).__name__}; expected tensors, or tuples, lists and dicts of them"
+        )
+    for key, item in items:
+        yield from _walk(item, f"{path}_{key}" if path else str(key))
