@@ -56,7 +56,8 @@ def load_feeds(
     ``source`` is an ``.npz`` with arrays named after the inputs, an ``.npy`` or a folder of images
     or of ``.npy`` for a model with one input, ``pkg.mod:func`` or a callable that yields feeds, a
     mapping of arrays, one array, or an iterable of feeds.  ``samples`` takes that many, evenly
-    spread.  ``label`` demands the array ``label`` (or, for images, one sub-folder per class).
+    spread.  ``label`` demands the array ``label`` (or, for images, one sub-folder per class) and adds
+    each sample's part of it to the feed.
     State inputs may be missing: they are carried from call to call.
     """
     raw = _open(source, inputs, images)
@@ -72,7 +73,9 @@ def load_feeds(
         raise FeedError(f"{raw.description}: {len(labels)} values in {LABEL!r} for {count} samples")
 
     def stream() -> Iterator[Feed]:
-        return (check.fit(feed) for feed in raw.stream(chosen))
+        for index, feed in enumerate(raw.stream(chosen)):
+            truth = {LABEL: labels[index : index + 1]} if label and labels is not None else {}
+            yield {**check.fit(feed), **truth}
 
     return Feeds(raw.description, check.digest.hexdigest(), check.warnings(count), labels, count, stream)
 

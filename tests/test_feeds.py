@@ -33,7 +33,7 @@ def test_npz_streams_batches_of_one_again_and_again(tmp_path: Path, save: object
         np.testing.assert_array_equal(np.concatenate([feed["x"] for feed in feeds]), DATA)
     assert len(feeds) == 7
     assert feeds.warnings == ()
-    np.testing.assert_array_equal(feeds.labels, np.arange(7))
+    np.testing.assert_array_equal(np.concatenate([feed["label"] for feed in feeds]), np.arange(7))
 
 
 def test_samples_are_spread_evenly_with_their_labels(npz: Path) -> None:
