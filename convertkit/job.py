@@ -205,7 +205,7 @@ class _Run:
             steps,
             evaluation,
             latency,
-            self._source.notes,
+            (*self._source.notes, *(self._calibration.warnings if self._calibration else ())),
             str(failure or ""),
         )
         if failure is None or self._options.keep_failed:

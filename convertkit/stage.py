@@ -112,6 +112,11 @@ class FeedSource(Protocol):
         """Digest of everything that :meth:`__iter__` will yield."""
         ...
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What looks odd about the data (constant, very few samples), for the report."""
+        ...
+
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Feed]:
