@@ -110,7 +110,7 @@ def export(recipe: str | None, as_json: bool, **flags: Any) -> None:
     from convertkit.flags import options_from, read_recipe
     from convertkit.show import Story
 
-    given = {name: value for name, value in flags.items() if value not in (None, False, ())}
+    given = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}
     values = {**(read_recipe(Path(recipe)) if recipe else {}), **given}
     if "source" not in values:
         raise click.UsageError("name a SOURCE model")

@@ -39,10 +39,11 @@ _REASONS = {
 
 def check_free(folder: Path, *, force: bool) -> None:
     """Raise ``DeliveryError`` where ``folder`` may not be (over)written; called before any work."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise DeliveryError(f"{folder} exists and is no folder")
-    if folder.is_dir() and any(folder.iterdir()) and not force:
-        raise DeliveryError(f"{folder} exists and is not empty; choose another --output or add --force")
+    with _disk_errors(folder):
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise DeliveryError(f"{folder} exists and is no folder")
+        if folder.is_dir() and any(folder.iterdir()) and not force:
+            raise DeliveryError(f"{folder} exists and is not empty; choose another --output or add --force")
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def workspace(folder: Path) -> Iterator[Path]:
     """
     with _disk_errors(folder), _parents(folder):
         _remove_stale(folder)
-        place = Path(tempfile.mkdtemp(prefix=f".{folder.name}{_MARK}", dir=folder.parent))
+        place = _sibling(folder)
         lock = os.open(place, os.O_RDONLY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,6 +62,13 @@ def workspace(folder: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(place, ignore_errors=True)
             os.close(lock)
+
+
+def _sibling(folder: Path) -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix=f".{folder.name}{_MARK}", dir=folder.parent))
+    except FileNotFoundError as error:  # /proc and the like say this for "nobody may write here"
+        raise DeliveryError(f"{folder} cannot be written: nothing can be made in {folder.parent}") from error
 
 
 def deliver(finished: Path, folder: Path, *, force: bool) -> None:

@@ -125,3 +125,26 @@ class MissingFramework(ConvertKitError):
         self.framework = framework
         self.extra = extra
         super().__init__(f"{framework} is not installed and this needs it; run: pip install 'convertkit[{extra}]'")
+
+
+_EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "tensorflow": "tensorflow",
+    "tf2onnx": "tensorflow",
+    "keras": "keras",
+    "h5py": "keras",
+    "jax": "jax",
+    "jaxlib": "jax",
+    "ai_edge_litert": "tflite",
+    "flatbuffers": "tflite",
+    "coremltools": "coreml",
+    "tensorrt_rtx": "tensorrt",
+    "PIL": "images",
+}
+
+
+def missing_framework(module: str | None) -> MissingFramework | None:
+    """The refusal for a module that cannot be found, where one of our extras brings it."""
+    top = (module or "").partition(".")[0]
+    return MissingFramework(top, _EXTRAS[top]) if top in _EXTRAS else None

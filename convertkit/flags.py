@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -49,6 +50,16 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "calib_method": get_args(CalibMethod),
     "input_layout": get_args(Layout),
 }
+_FLAG, _TEXT, _WHOLE, _NUMBER = "true or false", "text", "a whole number", "a number"
+_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    **dict.fromkeys((*PRECISION_FLAGS, "full_integer", "keep_failed", "force", "verbose"), (_FLAG, (bool,))),
+    **dict.fromkeys(("source", "output", "metric", "model", "signature"), (_TEXT, (str,))),
+    **dict.fromkeys(("calib_samples", "opset", "seed"), (_WHOLE, (int,))),
+    **dict.fromkeys(("max_drop", "prune_channels", "timeout"), (_NUMBER, (int, float))),
+    "prune": ("a share or N:M", (int, float, str)),
+}
+OPSETS = range(7, 27)
+"""What ``--opset`` may ask for: 7 is the oldest that ONNX's version converter reaches, 26 the newest we write."""
 _INPUT = re.compile(
     r"(?P<name>.+?):(?P<shape>[\w,\s]*)"
     r"(?::(?P<dtype>[a-z]\w*)?(?:\[(?P<low>[^,\]]+),(?P<high>[^)\]]+)\))?)?$"
@@ -61,9 +72,10 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
     Raises ``UsageError`` where values contradict each other or cannot be read.
     """
     given = {name: value for name, value in values.items() if value is not None and value is not False}
-    for name in given:
+    for name, value in given.items():
         if name not in _KEYS:
             raise UsageError(f"unknown option {name!r}{_closest(name)}")
+        _check_kind(name, value)
     precision = _precision(given)
     fields: dict[str, Any] = {_RENAMED.get(name, name): value for name, value in given.items()}
     for name in (*PRECISION_FLAGS, "target", "input"):
@@ -71,11 +83,13 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
     for name, choices in _CHOICES.items():
         if name in fields and fields[name] not in choices:
             raise UsageError(f"{flag(name)} {fields[name]}: not one of {', '.join(choices)}")
-    fields["targets"] = _strings(given.get("target", ("onnxruntime",)))
-    fields["inputs"] = tuple(parse_input(text) for text in _strings(given.get("input", ())))
+    if "prune" in fields:
+        fields["prune"] = str(fields["prune"])
+    fields["targets"] = _strings("target", given.get("target", ("onnxruntime",)))
+    fields["inputs"] = tuple(parse_input(text) for text in _strings("input", given.get("input", ())))
     fields["static"] = tuple(_static(text) for text in _pairs(given.get("static", ())))
-    fields["trust"] = frozenset(_strings(given.get("trust", ())))
-    fields["passes"] = _strings(given.get("passes", ()))
+    fields["trust"] = frozenset(_strings("trust", given.get("trust", ())))
+    fields["passes"] = _strings("passes", given.get("passes", ()))
     options = ExportOptions(**{**fields, "precision": precision})
     return _consistent(options)
 
@@ -142,14 +156,46 @@ def _consistent(options: ExportOptions) -> ExportOptions:
         raise UsageError("--full-integer goes with --int8 or --int16x8")
     if options.io_dtype != "float32" and not options.quantized:
         raise UsageError(f"--io-dtype {options.io_dtype} goes with --int8 or --int16x8")
-    if options.timeout_s is not None and options.timeout_s <= 0:
-        raise UsageError(f"--timeout {options.timeout_s}: must be positive")
-    if options.calib_samples is not None and options.calib_samples <= 0:
-        raise UsageError(f"--calib-samples {options.calib_samples}: must be positive")
+    _check_ranges(options)
     doubled = [name for index, name in enumerate(options.targets) if name in options.targets[:index]]
     if doubled:
         raise UsageError(f"--target {doubled[0]} is given twice")
     return replace(options, output=None if options.output is None else str(options.output), source=str(options.source))
+
+
+def _check_kind(name: str, value: Any) -> None:
+    """Raise ``UsageError`` where a recipe or a caller gives a value of another kind than the flag takes."""
+    kind, types = _KINDS.get(name, ("", ()))
+    if types and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):
+        raise UsageError(f"{name}: expected {kind}, found {value!r}")
+
+
+def _check_ranges(options: ExportOptions) -> None:
+    if options.timeout_s is not None and not 0 < options.timeout_s < math.inf:
+        raise UsageError(f"--timeout {options.timeout_s}: must be positive")
+    if options.calib_samples is not None and options.calib_samples <= 0:
+        raise UsageError(f"--calib-samples {options.calib_samples}: must be positive")
+    if options.max_drop is not None and math.isnan(options.max_drop):
+        raise UsageError("--max-drop nan: must be a number")
+    if options.opset is not None and options.opset not in OPSETS:
+        raise UsageError(f"--opset {options.opset}: must be from {OPSETS[0]} to {OPSETS[-1]}")
+    if options.seed < 0:
+        raise UsageError(f"--seed {options.seed}: must not be negative")
+    if options.prune is not None and not _is_sparsity(str(options.prune)):
+        raise UsageError(f"--prune {options.prune}: expected a share between 0 and 1, or N:M as in 2:4")
+    if options.prune_channels is not None and not 0 < options.prune_channels < 1:
+        raise UsageError(f"--prune-channels {options.prune_channels}: expected a share between 0 and 1")
+
+
+def _is_sparsity(text: str) -> bool:
+    """Whether ``text`` is a share such as ``0.5`` or a pattern such as ``2:4``."""
+    kept, colon, group = text.partition(":")
+    if colon:
+        return kept.isdecimal() and group.isdecimal() and 0 < int(kept) < int(group)
+    try:
+        return 0 < float(text) < 1
+    except ValueError:
+        return False
 
 
 def _static(text: tuple[str, Any]) -> tuple[str, int]:
@@ -162,7 +208,7 @@ def _static(text: tuple[str, Any]) -> tuple[str, int]:
 def _pairs(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, Mapping):
         return list(value.items())
-    return [_pair(text) for text in _strings(value)]
+    return [_pair(text) for text in _strings("static", value)]
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -170,12 +216,12 @@ def _pair(text: str) -> tuple[str, str]:
     return name, size
 
 
-def _strings(value: Any) -> tuple[Any, ...]:
-    if isinstance(value, str | InputSpec):
-        return (value,)
-    if isinstance(value, Sequence | set | frozenset):
-        return tuple(value)
-    raise UsageError(f"expected text or a list of texts, found {value!r}")
+def _strings(name: str, value: Any) -> tuple[Any, ...]:
+    values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
+    for each in values:
+        if not isinstance(each, str | InputSpec):
+            raise UsageError(f"{name}: expected text or a list of texts, found {each!r}")
+    return values
 
 
 def _closest(name: str) -> str:

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from convertkit.artifact import Artifact
-from convertkit.errors import ConvertKitError, MissingFramework, SourceError, UsageError
+from convertkit.errors import ConvertKitError, SourceError, UsageError, missing_framework
 from convertkit.stage import Converter, PassPlugin, Runner, RunnerFactory, Target
 
 CONVERTERS, PASSES, TARGETS, RUNNERS = (
@@ -33,26 +33,12 @@ def load(point: EntryPoint) -> Any:
     try:
         return point.load()
     except ModuleNotFoundError as error:
-        top = (error.name or "").partition(".")[0]
-        if top in _EXTRA_OF:
-            raise MissingFramework(top, _EXTRA_OF[top]) from error
+        missing = missing_framework(error.name)
+        if missing is not None:
+            raise missing from error
         raise BrokenPlugin(f"plugin {point.name} ({point.value}) cannot be imported: {error}") from error
     except (ImportError, AttributeError) as error:
         raise BrokenPlugin(f"plugin {point.name} ({point.value}) cannot be imported: {error}") from error
-
-
-_EXTRA_OF = {
-    "torch": "torch",
-    "tensorflow": "tensorflow",
-    "keras": "keras",
-    "jax": "jax",
-    "jaxlib": "jax",
-    "ai_edge_litert": "tflite",
-    "flatbuffers": "tflite",
-    "coremltools": "coreml",
-    "tensorrt_rtx": "tensorrt",
-    "PIL": "images",
-}
 
 
 def converters() -> tuple[Converter, ...]:

@@ -272,8 +272,13 @@ def _answer(service: object, header: Mapping[str, Any], arrays: Mapping[str, Arr
             import traceback
 
             traceback.print_exc()
-        described = {"class": type(error).__name__, "message": str(error), "fields": _fields(error)}
-        _send(out, {"error": described, "peak_rss_bytes": _peak_rss_bytes()}, {})
+        _send(out, {"error": _described(error), "peak_rss_bytes": _peak_rss_bytes()}, {})
+
+
+def _described(error: Exception) -> dict[str, Any]:
+    if isinstance(error, ModuleNotFoundError):
+        error = errors.missing_framework(error.name) or error
+    return {"class": type(error).__name__, "message": str(error), "fields": _fields(error)}
 
 
 def _fields(error: Exception) -> dict[str, Any]:
@@ -324,13 +329,8 @@ def serve(service_name: str) -> None:
         if service is None:
             try:
                 service = getattr(importlib.import_module(module), name)()
-            except ImportError as error:
-                described = {"class": type(error).__name__, "message": str(error), "fields": {}}
-                _send(replies, {"error": described}, {})
-                continue
-            except errors.ConvertKitError as error:
-                described = {"class": type(error).__name__, "message": str(error), "fields": _fields(error)}
-                _send(replies, {"error": described}, {})
+            except (ImportError, errors.ConvertKitError) as error:
+                _send(replies, {"error": _described(error)}, {})
                 continue
         answer = _answer_in_fork if header["isolated"] else _answer
         answer(service, header, arrays, replies)
