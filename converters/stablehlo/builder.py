@@ -22,6 +22,10 @@ class Regions(Protocol):
         """The same with whole tensors in place of the block's scalars; pointwise operators only."""
         ...
 
+    def value(self, b: Builder, block: Any, operands: Sequence[Operand], wanted: Any) -> Operand:
+        """One value of the block, over whole tensors, recording only what it needs."""
+        ...
+
     def function(self, name: str) -> Any:
         """The entry block of a function of the module."""
         ...

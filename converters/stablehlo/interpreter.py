@@ -35,6 +35,23 @@ class Interpreter:
         """The same with whole tensors in place of scalars; refuses operators that are not pointwise."""
         return self._block(b, block, operands, vectorized=True)
 
+    def value(self, b: Builder, block: Any, operands: Sequence[Operand], wanted: Any) -> Operand:
+        """One value of the block, over whole tensors, recording only what it needs."""
+        for argument, operand in zip(block.arguments, operands, strict=True):
+            self._env[argument] = operand
+        self._demand(b, wanted, {op.operation for op in block.operations})
+        return self._env[wanted]
+
+    def _demand(self, b: Builder, wanted: Any, inside: set[Any]) -> None:
+        owner = wanted.owner
+        if owner not in inside:
+            return
+        for operand in owner.operands:
+            self._demand(b, operand, inside)
+        results = self._translate(b, owner.opview, owner.name, vectorized=True)
+        for value, result in zip(owner.results, results, strict=True):
+            self._env[value] = result
+
     def _block(self, b: Builder, block: Any, operands: Sequence[Operand], *, vectorized: bool) -> tuple[Operand, ...]:
         for argument, operand in zip(block.arguments, operands, strict=True):
             self._env[argument] = operand

@@ -17,7 +17,7 @@ from convertkit.converters.stablehlo.mlir import ints
 from convertkit.converters.stablehlo.ops.regions import Expression, expressions, reducer_of
 from convertkit.converters.stablehlo.reductions import Reducer
 from convertkit.converters.stablehlo.registry import Handlers
-from convertkit.converters.stablehlo.tensor import BOOL, F64, Complex, Operand, Tensor, highest, is_float, lowest
+from convertkit.converters.stablehlo.tensor import BOOL, Complex, Operand, Tensor, highest, is_float, lowest
 from convertkit.errors import Unsupported
 
 reductions = Handlers()
@@ -52,13 +52,7 @@ def reduced(b: Builder, kind: Reducer, x: Tensor, axes: Sequence[int], start: Te
         shape = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
         return b.broadcast_in_dim(start, shape, [])
     result = b.reduce(kind, x, axes)
-    if is_float(x.dtype) and kind in ("maximum", "minimum") and not _nan_safe(x):
-        pass
     return result if start.scalar == identity(kind, x) else combined(b, kind, result, start)
-
-
-def _nan_safe(x: Tensor) -> bool:
-    return x.dtype != F64
 
 
 def identity(kind: Reducer, x: Tensor) -> float | int | bool | None:

@@ -15,16 +15,25 @@ _REDUCERS = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xo
 
 def expressions(block: Any) -> tuple[Expression, ...]:
     """The values that a block yields, as expressions of its arguments."""
+    known = trace(block)
+    last = list(block.operations)[-1].operation
+    return tuple(_of(known, value) for value in last.operands)
+
+
+def trace(block: Any) -> dict[Any, Expression]:
+    """Every value of a block as an expression of the block's arguments."""
     known: dict[Any, Expression] = {argument: ("arg", index) for index, argument in enumerate(block.arguments)}
     for op in block.operations:
         operation = op.operation
-        operands = tuple(known[value] if value in known else ("outer", value) for value in operation.operands)
-        if operation.name == "stablehlo.return":
-            return operands
-        head = _head(op)
+        operands = tuple(_of(known, value) for value in operation.operands)
         for index, result in enumerate(operation.results):
-            known[result] = (head, *operands) if len(operation.results) == 1 else (f"{head}#{index}", *operands)
-    return ()
+            head = _head(op) if len(operation.results) == 1 else f"{_head(op)}#{index}"
+            known[result] = (head, *operands)
+    return known
+
+
+def _of(known: dict[Any, Expression], value: Any) -> Expression:
+    return known[value] if value in known else ("outer", hash(value))
 
 
 def _head(op: Any) -> str:
@@ -53,3 +62,9 @@ def reducer_of(block: Any) -> Reducer | None:
 def takes_second(block: Any) -> bool:
     """Whether a body of two arguments yields the second: plain overwriting."""
     return expressions(block) == (("arg", 1),)
+
+
+def value_of(block: Any, expression: Expression) -> Any:
+    """A value of the block that computes ``expression``."""
+    known = trace(block)
+    return next(value for value, each in known.items() if each == expression)

@@ -11,7 +11,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.registry import Handlers
-from convertkit.converters.stablehlo.tensor import BOOL, F64, UNSIGNED, Tensor, is_float
+from convertkit.converters.stablehlo.tensor import BOOL, F64, UNSIGNED, Tensor
 
 unary = Handlers()
 
@@ -34,8 +34,7 @@ def absolute(b: Builder, op: hlo.AbsOp, x: Tensor) -> Tensor:
 @unary.pointwise
 def sign(b: Builder, op: hlo.SignOp, x: Tensor) -> Tensor:
     """-1, 0 or 1; NaN stays NaN."""
-    signs = b.elementwise("Sign", x)
-    return b.where(b.is_nan(x), x, signs) if is_float(x.dtype) else signs
+    return b.elementwise("Sign", x)
 
 
 @unary.pointwise
