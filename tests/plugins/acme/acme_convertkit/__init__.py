@@ -1,0 +1,1 @@
+"""Somebody else's converter, pass and target for convertkit."""
