@@ -1,8 +1,8 @@
 """What an artifact computes and how fast: outputs against a reference, operators, and interleaved latency.
 
 ``measure.py probe ARTIFACT MODEL.onnx EVAL.npz`` prints one JSON line;
-``measure.py latency SECONDS OURS EVAL.npz ARTIFACT…`` times the artifacts in turns, in one process and on one thread, and prints one JSON line.  Each runs in a
-process of its own, because a kernel may abort it.
+``measure.py latency SECONDS OURS EVAL.npz ARTIFACT…`` times the artifacts in turns, in one process and on
+one thread, and prints one JSON line.  Each runs in a process of its own, because a kernel may abort it.
 """
 
 from __future__ import annotations
