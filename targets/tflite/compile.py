@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from convertkit.onnx.specs import interface
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.handlers import TFLITE
 from convertkit.targets.tflite.lowering import Lowering
+from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.passes import Options, prepare
+from convertkit.targets.tflite.passes.functions import expand_functions
 from convertkit.targets.tflite.tensor import Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
 
@@ -53,6 +55,7 @@ class Compiled:
 def compile_model(model: ir.Model, options: Options) -> Compiled:
     """Compile canonical ONNX (float or QDQ); ``Unsupported`` names the first node that cannot be expressed."""
     specs_in, specs_out = interface(model)
+    expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1)))
     interface_change = prepare(model, options)
     program = Program()
     opsets: Mapping[str, int] = {domain: version for domain, version in model.graph.opset_imports.items()}
@@ -69,6 +72,14 @@ def compile_model(model: ir.Model, options: Options) -> Compiled:
         tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_in, inputs, strict=True)),
         tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_out, outputs, strict=True)),
     )
+
+
+def _is_handled(opset: int) -> Callable[[ir.Node], bool]:
+    def handled(node: ir.Node) -> bool:
+        spatial = TFLITE.find(node.op_type, 1, NHWC) if node.domain == "" else None
+        return (spatial or TFLITE.find(node.op_type, opset, node.domain)) is not None
+
+    return handled
 
 
 def _spec(source: TensorSpec, tensor: Tensor, perm: tuple[int, ...]) -> TensorSpec:

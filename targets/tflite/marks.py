@@ -13,8 +13,8 @@ from convertkit.targets.tflite.tensor import QuantParams
 NHWC = "convertkit.nhwc"
 """Domain of spatial operators whose images are channels-last."""
 
-QUANTIZED = "convertkit.tflite"
-"""Domain of Quantize and Dequantize whose parameters are marks on their integer side."""
+OWN = "convertkit.tflite"
+"""Domain of Quantize and Dequantize, whose parameters are marks on their integer side, and of Dense."""
 
 _QUANTIZATION = "tflite.quantization"
 _ACTIVATION = "tflite.activation"

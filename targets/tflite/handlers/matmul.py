@@ -7,6 +7,7 @@ import numpy as np
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.convolutions import integer_bias
+from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.tensor import Tensor
 
 matmul = Registry()
@@ -54,6 +55,12 @@ def mat_mul(b: Builder, x: Tensor, y: Tensor) -> Tensor:
         columns = mat_mul(b, x, b.expand_dims(y, 1))
         return b.squeeze(columns, (columns.rank - 1,))
     return b.batch_matmul(x, y)
+
+
+@matmul.lowers_custom("Dense", domain=OWN)
+def dense_(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    """A MatMul with its bias: ``w`` is (in, out)."""
+    return dense(b, x, b.transpose(w, (1, 0)), bias)
 
 
 def dense(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -140,3 +140,15 @@ def _lifted(pads: tuple[int, ...] | None) -> tuple[int, ...] | None:
 def _two(values: tuple[int, ...]) -> tuple[int, int]:
     first, second = values
     return first, second
+
+
+@pooling.lowers_custom("GlobalAveragePool", domain=NHWC)
+def global_average_pool(b: Builder, x: Tensor) -> Tensor:
+    """MEAN, which XNNPACK runs faster than a pool over the whole image."""
+    return b.mean(x, tuple(range(1, x.rank - 1)), keep_dims=True)
+
+
+@pooling.lowers_custom("GlobalMaxPool", domain=NHWC)
+def global_max_pool(b: Builder, x: Tensor) -> Tensor:
+    """REDUCE_MAX."""
+    return b.reduce_max(x, tuple(range(1, x.rank - 1)), keep_dims=True)

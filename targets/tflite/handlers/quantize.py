@@ -9,7 +9,7 @@ from __future__ import annotations
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.marks import QUANTIZED
+from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.tensor import DType, Tensor
 
 quantize = Registry()
@@ -17,7 +17,7 @@ quantize = Registry()
 _TYPES: dict[str, DType] = {"int4": "int4", "int8": "int8", "uint8": "uint8", "int16": "int16"}
 
 
-@quantize.lowers_custom("Quantize", domain=QUANTIZED)
+@quantize.lowers_custom("Quantize", domain=OWN)
 def quantize_(b: Builder, x: Tensor, *, to: str) -> Tensor:
     """QUANTIZE, from float or from integers of another scale."""
     (params,) = b.results
@@ -31,7 +31,7 @@ def quantize_(b: Builder, x: Tensor, *, to: str) -> Tensor:
     return b.quantize(x, _TYPES[to], params)
 
 
-@quantize.lowers_custom("Dequantize", domain=QUANTIZED)
+@quantize.lowers_custom("Dequantize", domain=OWN)
 def dequantize(b: Builder, x: Tensor) -> Tensor:
     """DEQUANTIZE; int32 has no kernel and takes CAST and MUL."""
     assert x.quantization is not None

@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from convertkit.recipe import Layout
+from convertkit.targets.tflite.passes.fold import fold_quantized
+from convertkit.targets.tflite.passes.fuse import fold_batch_norm, fuse_activations, fuse_bias
+from convertkit.targets.tflite.passes.layout import channels_last_layout
+from convertkit.targets.tflite.passes.qdq import mark_quantization
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,4 +32,10 @@ class InterfaceChange:
 
 def prepare(model: ir.Model, options: Options) -> InterfaceChange:
     """Bring ``model`` into the form that is lowered, in place."""
-    return InterfaceChange()
+    mark_quantization(model)  # before everything: unsigned bytes become signed ones, parameters leave the graph
+    fold_batch_norm(model)  # before biases: it leaves one
+    fuse_bias(model)
+    fuse_activations(model)
+    perms = channels_last_layout(model, options.input_layout)
+    fold_quantized(model, full_integer=options.full_integer)  # after layout: islands are not cut by transposes
+    return InterfaceChange(perms)

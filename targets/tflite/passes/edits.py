@@ -1,0 +1,71 @@
+"""Small graph edits that passes share, with names, shapes and types kept in order."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+
+def new_constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
+    """A new initializer, under ``name`` or one like it."""
+    free = name
+    count = 0
+    while free in graph.initializers:
+        count += 1
+        free = f"{name}.{count}"
+    tensor = ir.tensor(array, name=free)
+    value = ir.Value(name=free, const_value=tensor)
+    value.shape, value.dtype = ir.Shape(array.shape), tensor.dtype
+    graph.register_initializer(value)
+    return value
+
+
+def drop(node: ir.Node, replacement: ir.Value) -> None:
+    """Remove ``node`` and let its users, the graph's outputs among them, use ``replacement``.
+
+    A graph output keeps its name: the replacement takes it.
+    """
+    old = node.outputs[0]
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    outputs = [place for place, value in enumerate(graph.outputs) if value is old]
+    if outputs:
+        name = old.name
+        old.name = f"{name}/dropped"
+        replacement.name = name
+        for place in outputs:
+            graph.outputs[place] = replacement
+    old.replace_all_uses_with(replacement)
+    graph.remove(node, safe=True)
+
+
+def can_drop(node: ir.Node, replacement: ir.Value) -> bool:
+    """Whether :meth:`drop` keeps the interface: the replacement is free to take an output's name."""
+    if not node.outputs[0].is_graph_output():
+        return True
+    taken = replacement.is_graph_output() or replacement.is_graph_input() or replacement.const_value is not None
+    return not taken
+
+
+def insert_before(node: ir.Node, new: ir.Node, *, like: ir.Value) -> ir.Value:
+    """Put ``new`` in front of ``node``; its output gets the shape and type of ``like``."""
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    result = new.outputs[0]
+    result.shape, result.dtype = like.shape, like.dtype
+    new.metadata_props.update(node.metadata_props)
+    graph.insert_before(node, new)
+    return result
+
+
+def only_user(value: ir.Value) -> ir.Node | None:
+    """The one node that uses ``value``, None where there are others or the interface has it."""
+    uses = list(value.uses())
+    if len(uses) != 1 or value.is_graph_output():
+        return None
+    return uses[0].node
+
+
+def constant(value: ir.Value | None) -> np.ndarray | None:
+    """The contents of an initializer."""
+    return None if value is None or value.const_value is None else value.const_value.numpy()

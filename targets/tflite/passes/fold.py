@@ -1,0 +1,313 @@
+"""Fold Quantize and Dequantize around an operator into its integer kernel.
+
+before:  x:i8 → Dequantize → Conv → Quantize → y:i8
+after:   x:i8 → Conv[int8] → y:i8
+
+Which operators: ``INTEGER`` (kernels that are fast and right within one LSB) and, with
+``full_integer``, ``SLOW`` ones too.  What is not folded runs in float between its Dequantize and
+Quantize, which is what the QDQ graph says literally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
+from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, insert_before
+from convertkit.targets.tflite.tensor import QuantParams
+
+Rule = Callable[["Island"], bool]
+"""Whether an operator with integer inputs and outputs has an exact kernel; may insert requantizations."""
+
+_INTEGER_INPUTS = (ir.DataType.INT8, ir.DataType.INT16)
+
+
+class Island:
+    """One float operator between Dequantize and Quantize, seen as integers."""
+
+    def __init__(self, node: ir.Node, inputs: list[ir.Value | None], quantizers: list[ir.Node]) -> None:
+        self.node = node
+        self.inputs = inputs
+        self.quantizers = quantizers
+
+    @property
+    def result(self) -> QuantParams:
+        """Parameters of the first output."""
+        params = quantization_of(self.quantizers[0].outputs[0])
+        assert params is not None
+        return params
+
+    @property
+    def kind(self) -> ir.DataType | None:
+        """Element type of the first output."""
+        return self.quantizers[0].outputs[0].dtype
+
+    def params(self, place: int) -> QuantParams | None:
+        """Parameters of an input, None where it is no integer."""
+        value = self.inputs[place] if place < len(self.inputs) else None
+        return None if value is None else quantization_of(value)
+
+
+def fold_quantized(model: ir.Model, *, full_integer: bool) -> None:
+    """Fold every operator that has an exact integer kernel, in place."""
+    rules = INTEGER | SLOW if full_integer else INTEGER
+    for node in list(model.graph):
+        rule = rules.get((node.domain, node.op_type))
+        island = None if rule is None else _island(node)
+        if rule is not None and island is not None and rule(island):
+            _fold(island)
+    _drop_unused(model.graph)
+
+
+def _island(node: ir.Node) -> Island | None:
+    """``node`` with its Dequantize inputs looked through, where every output goes into one Quantize."""
+    inputs: list[ir.Value | None] = []
+    for value in node.inputs:
+        producer = None if value is None else value.producer()
+        if producer is not None and producer.domain == OWN and producer.op_type == "Dequantize":
+            inputs.append(producer.inputs[0])
+        else:
+            inputs.append(value)
+    quantizers = []
+    for value in node.outputs:
+        if not value.uses() and not value.is_graph_output():
+            continue
+        found = _quantizer(value)
+        if found is None:
+            return None
+        quantizers.append(found)
+    first = inputs[0] if inputs else None
+    if not quantizers or first is None or quantization_of(first) is None or first.dtype not in _INTEGER_INPUTS:
+        return None
+    if any(found.outputs[0].dtype != first.dtype for found in quantizers):
+        return None
+    return Island(node, inputs, quantizers)
+
+
+def _quantizer(value: ir.Value) -> ir.Node | None:
+    """The Quantize behind ``value`` where all its users are the same one."""
+    users = [use.node for use in value.uses()]
+    if value.is_graph_output() or not users:
+        return None
+    if any(user.domain != OWN or user.op_type != "Quantize" for user in users):
+        return None
+    params = {quantization_of(user.outputs[0]) for user in users}
+    kinds = {user.outputs[0].dtype for user in users}
+    return users[0] if len(params) == 1 and len(kinds) == 1 and None not in params else None
+
+
+def _fold(island: Island) -> None:
+    """Wire the operator to integers; a Quantize that cannot go (its output is an output twice) changes nothing."""
+    node = island.node
+    for place, value in enumerate(island.inputs):
+        node.replace_input_with(place, value)
+    for value in node.outputs:
+        users = [use.node for use in value.uses()]
+        if not users:
+            continue
+        first = users[0].outputs[0]
+        params, kind, name = quantization_of(first), first.dtype, first.name
+        assert params is not None
+        set_quantization(value, params)
+        value.dtype = kind
+        for user in users:
+            if can_drop(user, value):
+                drop(user, value)
+        if not value.is_graph_output():
+            value.name = name
+
+
+def _drop_unused(graph: ir.Graph) -> None:
+    for node in reversed(list(graph)):
+        if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+            graph.remove(node, safe=True)
+
+
+# --- rules --------------------------------------------------------------------------------------
+
+
+def _weighted(axis_of: Callable[[ir.Node, int], int]) -> Rule:
+    """Operators with a constant integer weight (input 1) and a bias (input 2)."""
+
+    def rule(island: Island) -> bool:
+        weight, bias = (island.inputs[1:] + [None, None])[:2]
+        params = island.params(1)
+        if weight is None or params is None or constant(weight) is None or any(params.zero_point):
+            return False
+        if weight.dtype not in (ir.DataType.INT8, ir.DataType.INT4) or (
+            weight.dtype == ir.DataType.INT4 and island.kind != ir.DataType.INT8
+        ):
+            return False
+        rank = len(weight.shape or ())
+        if params.axis is not None and params.axis != axis_of(island.node, rank):
+            return False
+        return bias is None or constant(bias) is not None
+
+    return rule
+
+
+def _same(island: Island) -> bool:
+    """Operators that only move or choose elements: requantization behind them is exact."""
+    return island.inputs[0] is not None and _one_scale(island.params(0))
+
+
+def _same_for_all(island: Island) -> bool:
+    """Operators that mix elements of several tensors: each is brought to the output's parameters first."""
+    if any(not _one_scale(island.params(place)) for place in range(len(island.inputs))):
+        return False
+    for place, value in enumerate(island.inputs):
+        assert value is not None
+        if quantization_of(value) != island.result:
+            island.inputs[place] = _requantized(island, place, value)
+    return True
+
+
+def _requantized(island: Island, place: int, value: ir.Value) -> ir.Value:
+    name = "int16" if island.kind == ir.DataType.INT16 else "int8"
+    made = ir.node("Quantize", [value], {"to": name}, domain=OWN, name=f"{island.node.name}/requantize_{place}")
+    result = insert_before(island.node, made, like=value)
+    result.name, result.dtype = f"{island.node.name}/requantized_{place}", island.kind
+    set_quantization(result, island.result)
+    return result
+
+
+def _arithmetic(island: Island) -> bool:
+    """Operators whose kernels rescale: every data input has one scale."""
+    return all(_one_scale(island.params(place)) for place in range(len(island.inputs)))
+
+
+def _reduction(island: Island) -> bool:
+    return _one_scale(island.params(0))
+
+
+def _fixed(scale: float, zero_point: int) -> Rule:
+    """Operators whose kernels prescribe the output's parameters."""
+
+    def rule(island: Island) -> bool:
+        wanted = QuantParams.per_tensor(1 / 32768 if island.kind == ir.DataType.INT16 else scale, zero_point)
+        if island.kind == ir.DataType.INT16:
+            wanted = QuantParams.per_tensor(1 / 32768, 0)
+        return _one_scale(island.params(0)) and island.result == wanted
+
+    return rule
+
+
+def _clamp(island: Island) -> bool:
+    """Relu and Clip whose bounds are the ends of the output's range: what is left is a requantization."""
+    if not _one_scale(island.params(0)) or island.kind is None:
+        return False
+    low, high = _bounds(island.node)
+    kind = np.iinfo(island.kind.numpy())
+    scale, point = island.result.scale[0], island.result.zero_point[0]
+    at_low = low is None or np.rint(low / scale) + point <= kind.min
+    at_high = high is None or np.rint(high / scale) + point >= kind.max
+    if not (at_low and at_high):
+        return False
+    node = island.node
+    node.op_type, node.domain = "Quantize", OWN
+    node.attributes.clear()
+    node.attributes["to"] = ir.AttrString("to", kind.dtype.name)
+    node.resize_inputs(1)
+    del island.inputs[1:]
+    return True
+
+
+def _bounds(node: ir.Node) -> tuple[float | None, float | None]:
+    if node.op_type == "Relu":
+        return 0.0, None
+    limits = [constant(node.inputs[place]) if place < len(node.inputs) else None for place in (1, 2)]
+    low, high = (None if limit is None else float(limit) for limit in limits)
+    return low, high
+
+
+def _pad(island: Island) -> bool:
+    """Padding with real zero is padding with the zero point."""
+    mode = island.node.attributes.get("mode")
+    value = constant(island.inputs[2]) if len(island.inputs) > 2 and island.inputs[2] is not None else None
+    if len(island.inputs) > 2 and island.inputs[2] is not None and (value is None or float(value) != 0.0):
+        return False
+    if value is not None:
+        island.node.replace_input_with(2, None)
+        island.inputs[2] = None
+    return (mode is None or mode.value in ("constant", "reflect")) and _one_scale(island.params(0))
+
+
+def _resize(island: Island) -> bool:
+    mode = island.node.attributes.get("mode")
+    return _one_scale(island.params(0)) and (mode is None or mode.value in ("nearest", "linear"))
+
+
+def _one_scale(params: QuantParams | None) -> bool:
+    return params is not None and params.axis is None
+
+
+def _gemm_axis(node: ir.Node, rank: int) -> int:
+    transposed = node.attributes.get("transB")
+    return 0 if transposed is not None and transposed.value else 1
+
+
+def _gemm(island: Island) -> bool:
+    """Gemm without factors."""
+    node = island.node
+    plain = all(name not in node.attributes or node.attributes[name].value == 1.0 for name in ("alpha", "beta"))
+    transposed = node.attributes.get("transA")
+    return plain and not (transposed is not None and transposed.value) and _weighted(_gemm_axis)(island)
+
+
+def _conv(island: Island) -> bool:
+    """Two-dimensional and one-dimensional convolutions: volumes have no integer kernel."""
+    value = island.inputs[0]
+    return value is not None and len(value.shape or ()) <= 4 and _weighted(lambda node, rank: 0)(island)
+
+
+def _conv_transpose(island: Island) -> bool:
+    group = island.node.attributes.get("group")
+    value = island.inputs[0]
+    single = group is None or group.value == 1
+    return single and value is not None and len(value.shape or ()) <= 4 and _weighted(lambda node, rank: 1)(island)
+
+
+def _matmul(island: Island) -> bool:
+    return (
+        len(island.inputs[1].shape or ()) == 2 and _weighted(lambda node, rank: rank - 1)(island)
+        if (island.inputs[1] is not None)
+        else False
+    )
+
+
+_MOVES = """Reshape Flatten Squeeze Unsqueeze Transpose Slice Split Gather Identity Tile Expand DepthToSpace
+SpaceToDepth ReduceMax ReduceMin"""
+
+INTEGER: dict[tuple[str, str], Rule] = {
+    (NHWC, "Conv"): _conv,
+    (NHWC, "ConvTranspose"): _conv_transpose,
+    ("", "Gemm"): _gemm,
+    ("", "MatMul"): _matmul,
+    (OWN, "Dense"): _matmul,
+    **{("", name): _arithmetic for name in ("Add", "Sub", "Mul")},
+    **{("", name): _same for name in _MOVES.split()},
+    **{(NHWC, name): _same for name in ("MaxPool", "GlobalMaxPool", "DepthToSpace", "SpaceToDepth")},
+    ("", "Concat"): _same_for_all,
+    ("", "Max"): _same_for_all,
+    ("", "Min"): _same_for_all,
+    ("", "Pad"): _pad,
+    (NHWC, "Resize"): _resize,
+    (NHWC, "GlobalAveragePool"): _reduction,
+    ("", "ReduceMean"): _reduction,
+    ("", "Relu"): _clamp,
+    ("", "Clip"): _clamp,
+    ("", "LeakyRelu"): _arithmetic,
+    ("", "Sigmoid"): _fixed(1 / 256, -128),
+    ("", "Tanh"): _fixed(1 / 128, 0),
+}
+"""Operators whose integer kernels are fast and exact."""
+
+SLOW: dict[tuple[str, str], Rule] = {
+    (NHWC, "AveragePool"): _same,
+    ("", "Softmax"): _fixed(1 / 256, -128),
+    ("", "HardSwish"): _reduction,
+}
+"""Operators whose integer kernels are slower than Dequantize, float, Quantize."""

@@ -1,0 +1,160 @@
+"""Operators that TFLite has as one: biases, batch norms and clamps join the operator in front of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.targets.tflite.builder.core import NONE, RELU, RELU6, RELU_N1_TO_1
+from convertkit.targets.tflite.marks import NHWC, OWN, activation_of, set_activation
+from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, new_constant, only_user
+
+_CLAMPS = {(0.0, None): RELU, (0.0, np.inf): RELU, (0.0, 6.0): RELU6, (-1.0, 1.0): RELU_N1_TO_1}
+_FUSABLE = frozenset(
+    {("", name) for name in "Add Sub Mul Div Gemm MatMul Conv ConvTranspose MaxPool AveragePool".split()}
+    | {(OWN, "Dense")}
+)
+
+
+def fold_batch_norm(model: ir.Model) -> None:
+    """BatchNormalization with constant statistics: into a Conv in front of it, else a Mul and an Add.
+
+    before:  x → Conv(w, b) → BatchNormalization → y
+    after:   x → Conv(w * f, (b - mean) * f + beta) → y
+    """
+    for node in list(model.graph):
+        if (
+            node.op_type == "BatchNormalization"
+            and node.domain == ""
+            and node.outputs[0].uses()
+            or (node.op_type == "BatchNormalization" and node.outputs[0].is_graph_output())
+        ):
+            _fold_batch_norm(model.graph, node)
+
+
+def _fold_batch_norm(graph: ir.Graph, node: ir.Node) -> None:
+    parts = [constant(value) for value in node.inputs[1:5]]
+    if any(part is None for part in parts) or len([value for value in node.outputs if value.uses()]) > 1:
+        return
+    gamma, beta, mean, variance = (part.astype(np.float64) for part in parts if part is not None)
+    epsilon = node.attributes.get("epsilon")
+    factor = gamma / np.sqrt(variance + (1e-5 if epsilon is None else float(epsilon.value)))
+    offset = beta - mean * factor
+    source = node.inputs[0]
+    assert source is not None
+    conv = source.producer()
+    if conv is not None and conv.op_type in ("Conv", "ConvTranspose") and only_user(source) is node:
+        if _into_conv(graph, conv, factor, offset) and can_drop(node, source):
+            drop(node, source)
+            return
+    _as_affine(graph, node, source, factor, offset)
+
+
+def _into_conv(graph: ir.Graph, conv: ir.Node, factor: np.ndarray, offset: np.ndarray) -> bool:
+    weight = constant(conv.inputs[1])
+    given = conv.inputs[2] if len(conv.inputs) > 2 else None
+    bias = constant(given)
+    group = conv.attributes.get("group")
+    transposed = conv.op_type == "ConvTranspose"
+    if (
+        weight is None
+        or (given is not None and bias is None)
+        or (transposed and group is not None and group.value != 1)
+    ):
+        return False
+    along = (1, -1) if transposed else (-1,)
+    shape = along + (1,) * (weight.ndim - len(along))
+    scaled = (weight * factor.reshape(shape)).astype(weight.dtype)
+    moved = ((0.0 if bias is None else bias.astype(np.float64)) * factor + offset).astype(weight.dtype)
+    conv.replace_input_with(1, new_constant(graph, f"{conv.name}/weight", scaled))
+    conv.resize_inputs(3)
+    conv.replace_input_with(2, new_constant(graph, f"{conv.name}/bias", moved))
+    return True
+
+
+def _as_affine(graph: ir.Graph, node: ir.Node, source: ir.Value, factor: np.ndarray, offset: np.ndarray) -> None:
+    rank = len(source.shape or ())
+    shape = (-1, *(1,) * (rank - 2))
+    kind = source.dtype.numpy() if source.dtype is not None else np.dtype(np.float32)
+    scale = new_constant(graph, f"{node.name}/scale", factor.reshape(shape).astype(kind))
+    shift = new_constant(graph, f"{node.name}/shift", offset.reshape(shape).astype(kind))
+    scaled = ir.node("Mul", [source, scale], name=f"{node.name}/scaled")
+    scaled.outputs[0].name = f"{node.outputs[0].name}/scaled"
+    scaled.outputs[0].shape, scaled.outputs[0].dtype = source.shape, source.dtype
+    graph.insert_before(node, scaled)
+    node.op_type = "Add"
+    node.attributes.clear()
+    node.resize_inputs(2)
+    node.replace_input_with(0, scaled.outputs[0])
+    node.replace_input_with(1, shift)
+
+
+def fuse_bias(model: ir.Model) -> None:
+    """A constant added to each channel behind Conv, or to each column behind MatMul, becomes the bias."""
+    for node in list(model.graph):
+        if node.op_type != "Add" or node.domain != "":
+            continue
+        for place in (0, 1):
+            value, other = node.inputs[place], node.inputs[1 - place]
+            producer = None if value is None else value.producer()
+            offset = constant(other)
+            if producer is None or value is None or offset is None or only_user(value) is not node:
+                continue
+            if _takes_bias(model.graph, producer, offset) and can_drop(node, value):
+                drop(node, value)
+                break
+
+
+def _takes_bias(graph: ir.Graph, node: ir.Node, offset: np.ndarray) -> bool:
+    weight = node.inputs[1] if len(node.inputs) > 1 else None
+    shape = () if weight is None or weight.shape is None else tuple(weight.shape)
+    if activation_of(node) != NONE or node.domain != "" or constant(weight) is None:
+        return False
+    result = node.outputs[0]
+    if node.op_type == "MatMul" and len(shape) == 2 and offset.size == shape[1] == offset.shape[-1]:
+        if len(result.shape or ()) < max(offset.ndim, 2):
+            return False
+        node.op_type, node.domain = "Dense", OWN
+        node.resize_inputs(3)
+        node.replace_input_with(2, new_constant(graph, f"{node.name}/bias", offset.reshape(-1)))
+        return True
+    if node.op_type == "Conv" and (len(node.inputs) < 3 or node.inputs[2] is None):
+        rank = len(shape)
+        wanted = (shape[0],) + (1,) * (rank - 2)
+        if offset.shape not in (wanted, (1, *wanted)):
+            return False
+        node.resize_inputs(3)
+        node.replace_input_with(2, new_constant(graph, f"{node.name}/bias", offset.reshape(-1)))
+        return True
+    return False
+
+
+def fuse_activations(model: ir.Model) -> None:
+    """Relu, and Clip to [0, 6] or [-1, 1], behind an operator whose kernel clamps for free."""
+    for node in list(model.graph):
+        activation = _activation(node)
+        value = node.inputs[0] if node.inputs else None
+        producer = None if value is None else value.producer()
+        if activation == NONE or producer is None or value is None or only_user(value) is not node:
+            continue
+        fusable = (producer.domain, producer.op_type) in _FUSABLE and activation_of(producer) == NONE
+        if fusable and value.dtype == ir.DataType.FLOAT and can_drop(node, value):
+            set_activation(producer, activation)
+            drop(node, value)
+
+
+def _activation(node: ir.Node) -> int:
+    if node.domain != "":
+        return NONE
+    if node.op_type == "Relu":
+        return RELU
+    if node.op_type != "Clip":
+        return NONE
+    limits: list[float | None] = []
+    for place in (1, 2):
+        value = node.inputs[place] if place < len(node.inputs) else None
+        limit = constant(value)
+        if value is not None and limit is None:
+            return NONE
+        limits.append(None if limit is None else float(limit))
+    return _CLAMPS.get((limits[0], limits[1]), NONE)  # type: ignore[call-overload, no-any-return]
