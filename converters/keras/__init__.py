@@ -1,0 +1,44 @@
+"""Keras files as sources: ``.keras`` of Keras 3, ``.h5`` of Keras 2 and 3."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convertkit.recipe import ExportOptions
+
+if TYPE_CHECKING:
+    from convertkit.stage import Source
+
+HDF5 = b"\x89HDF\r\n\x1a\n"
+_MEMBERS = frozenset({"config.json", "model.weights.h5"})
+
+
+class KerasConverter:
+    """Reads whole models; Keras on its JAX backend executes them, so no TensorFlow is needed."""
+
+    name = "keras"
+    summary = "Keras (.keras, .h5)"
+
+    def sniff(self, source: str) -> str | None:
+        """A zip with Keras 3's members, or any HDF5 file by its signature."""
+        try:
+            with Path(source).open("rb") as stream:
+                start = stream.read(8)
+            if start == HDF5:
+                return "keras-h5"
+            if start[:4] == b"PK\x03\x04":
+                with zipfile.ZipFile(source) as archive:
+                    return "keras" if set(archive.namelist()) >= _MEMBERS else None
+        except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+            return None
+        return None
+
+    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+        from convertkit.converters.keras.source import KerasSource
+
+        return KerasSource(Path(source), options, workdir)
+
+
+converter = KerasConverter()

@@ -1,0 +1,68 @@
+"""A Keras model as StableHLO with named free dimensions, through ``jax.export``.
+
+Imports JAX, therefore only ever imported in a worker process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import keras
+from jax import export
+
+from convertkit.errors import Unsupported
+
+Input = tuple[str, tuple[int | str, ...], str]
+"""Name, shape with names where free, NumPy dtype."""
+
+_TRACE_ERRORS = (ValueError, TypeError, NotImplementedError, RuntimeError, KeyError, AttributeError, NameError)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A portable StableHLO module; free dimensions by (index of the input or output, axis)."""
+
+    module: bytes
+    dims: Mapping[tuple[int, int], str]
+    output_dims: Mapping[tuple[int, int], str]
+
+
+def exported(model: Any, packed: Callable[[list[Any]], Any], inputs: Sequence[Input]) -> Program:
+    """Trace one inference call of ``model``; raises ``Unsupported`` where JAX cannot."""
+    trainable = [variable.value for variable in model.trainable_variables]
+    fixed = [variable.value for variable in model.non_trainable_variables]
+
+    def forward(*flat: Any) -> tuple[Any, ...]:
+        results, _ = model.stateless_call(trainable, fixed, packed(list(flat)), training=False)
+        return tuple(keras.tree.flatten(results))
+
+    symbols = _symbols(inputs)
+    specs = [jax.ShapeDtypeStruct([symbols.get(str(dim), dim) for dim in shape], dtype) for _, shape, dtype in inputs]
+    try:
+        traced = export.export(jax.jit(forward, keep_unused=True), platforms=["cpu"])(*specs)
+    except _TRACE_ERRORS as error:
+        free = [f"--input {name}:{','.join('1' if isinstance(d, str) else str(d) for d in shape)}"
+                for name, shape, _ in inputs if any(isinstance(d, str) for d in shape)]  # fmt: skip
+        raise Unsupported(f"JAX cannot trace the model: {_sentence(error)}", ways_out=tuple(free)) from error
+    names = {str(symbol): name for name, symbol in symbols.items()}
+    dims = {(i, axis): dim for i, (_, shape, _) in enumerate(inputs) for axis, dim in enumerate(shape)
+            if isinstance(dim, str)}  # fmt: skip
+    output_dims = {(i, axis): names[str(dim)] for i, aval in enumerate(traced.out_avals)
+                   for axis, dim in enumerate(aval.shape) if str(dim) in names}  # fmt: skip
+    return Program(traced.mlir_module_serialized, dims, output_dims)
+
+
+def _symbols(inputs: Sequence[Input]) -> dict[str, Any]:
+    """A symbolic size for every name, all of one scope."""
+    names = sorted({dim for _, shape, _ in inputs for dim in shape if isinstance(dim, str)})
+    if not names:
+        return {}
+    return dict(zip(names, export.symbolic_shape(", ".join(f"d{i}" for i in range(len(names)))), strict=True))
+
+
+def _sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

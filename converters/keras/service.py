@@ -1,0 +1,202 @@
+"""What runs in the worker: Keras on its JAX backend loads, executes and exports a model.
+
+Imports Keras and JAX, therefore only ever imported in a worker process whose environment says
+``KERAS_BACKEND=jax``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+
+from convertkit.artifact import Array
+from convertkit.converters.keras import archive, legacy
+from convertkit.converters.keras.lower import exported
+from convertkit.converters.keras.operations import Keras2Operation, hard_sigmoid
+from convertkit.converters.stablehlo.importer import to_onnx
+from convertkit.errors import SourceError, Unsupported, UsageError
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.save import save_model
+from convertkit.worker import Reply
+
+_LOAD_ERRORS = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, OSError, ImportError, RuntimeError,
+    NotImplementedError, AssertionError, SyntaxError, NameError, OverflowError, ZeroDivisionError,
+)  # fmt: skip
+"""What Keras raises for files that contradict themselves; it promises no type of its own."""
+
+
+class KerasService:
+    """One opened model."""
+
+    def __init__(self) -> None:
+        self._model: Any = None
+
+    def open(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """Load ``path``; gives inputs and outputs as [name, shape, dtype], and notes."""
+        path = Path(params["path"])
+        given = _given(params["model"])
+        if callable(given) and not inspect.isclass(given):
+            self._model = _weights_into(given, path)
+        else:
+            objects = given if isinstance(given, dict) else {given.__name__: given} if given is not None else {}
+            self._model = _load(path, objects, params["trust"], Path(params["workdir"]))
+        return Reply({"inputs": self._inputs(), "outputs": self._outputs()})
+
+    def run(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """All outputs for one feed."""
+        flat = [arrays[name] for name, _, _ in self._inputs()]
+        try:
+            results = keras.tree.flatten(self._model(self._packed(flat), training=False))
+        except _LOAD_ERRORS as error:
+            raise SourceError(f"the model does not run: {_sentence(error)}") from error
+        names = [name for name, _, _ in self._outputs()]
+        return Reply(arrays={name: np.asarray(value) for name, value in zip(names, results, strict=True)})
+
+    def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """Write canonical ONNX to ``to``; ``shapes`` has a name where a dimension stays free."""
+        inputs = [(name, tuple(params["shapes"][name]), dtype) for name, _, dtype in self._inputs()]
+        program = exported(self._model, self._packed, inputs)
+        model = to_onnx(
+            program.module,
+            input_names=[name for name, _, _ in inputs],
+            output_names=[name for name, _, _ in self._outputs()],
+            dims=program.dims,
+            output_dims=program.output_dims,
+        )
+        save_model(canonicalize(model), Path(params["to"]), params["made_by"])
+        return Reply()
+
+    def _packed(self, flat: list[Any]) -> Any:
+        structure = getattr(self._model, "input", None) if getattr(self._model, "inputs", None) else None
+        if structure is None:
+            return flat[0] if len(flat) == 1 else flat
+        return keras.tree.pack_sequence_as(structure, flat)
+
+    def _inputs(self) -> list[tuple[str, list[int | None], str]]:
+        tensors = getattr(self._model, "inputs", None)
+        if tensors:
+            names = _distinct([tensor.name.partition(":")[0] for tensor in tensors], "input")
+            return [(name, list(x.shape), str(x.dtype)) for name, x in zip(names, tensors, strict=True)]
+        shapes = (self._model.get_build_config() or {}).get("input_shape")
+        if not isinstance(shapes, list | tuple) or any(isinstance(each, list | tuple | dict) for each in shapes):
+            raise Unsupported("the model does not say what its inputs are; expected a functional or sequential one")
+        return [("input", list(shapes), "float32")]
+
+    def _outputs(self) -> list[tuple[str, list[int | None], str]]:
+        specs = [keras.KerasTensor(shape, dtype=dtype) for _, shape, dtype in self._inputs()]
+        tensors = getattr(self._model, "outputs", None)
+        if not tensors:
+            tensors = keras.tree.flatten(self._model.compute_output_spec(self._packed(specs), training=False))
+        names = list(getattr(self._model, "output_names", ()) or ())
+        if len(names) != len(tensors):
+            names = [f"output_{index}" for index in range(len(tensors))]
+        names = _distinct(names, "output")
+        return [(name, list(x.shape), str(x.dtype)) for name, x in zip(names, tensors, strict=True)]
+
+
+def _given(spec: str | None) -> Any:
+    """The object behind ``--model pkg.mod:name``; it is the user's own code, so importing it is meant."""
+    if spec is None:
+        return None
+    module, _, name = spec.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(f"--model {spec}: {error}") from error
+    if not name or not hasattr(found, name):
+        raise UsageError(f"--model {spec}: {module} has no {name or 'name after the colon'}")
+    return getattr(found, name)
+
+
+def _weights_into(factory: Any, path: Path) -> Any:
+    model = factory()
+    if not isinstance(model, keras.Model):
+        raise UsageError(f"--model: {factory.__name__} gives {type(model).__name__}, expected a Keras model")
+    try:
+        model.load_weights(path)
+    except _LOAD_ERRORS as error:
+        raise SourceError(f"{path}: its weights do not fit the model that --model gives: {_sentence(error)}") from error
+    return model
+
+
+def _load(path: Path, objects: dict[str, Any], trust: list[str], workdir: Path) -> Any:
+    described = archive.describe(path)
+    trusted = "lambda" in trust
+    archive.refuse_code(path, described.config, trusted)
+    known = {*objects, *keras.saving.get_custom_objects()}
+    archive.refuse_unknown(path, described.config, lambda name: name in known)
+    _allow_64_bit(described.config)
+    try:
+        with _code_allowed(trusted):
+            if described.kind == "keras":
+                return keras.saving.load_model(path, objects, compile=False, safe_mode=not trusted)
+            return _from_hdf5(path, described, objects, workdir)
+    except _LOAD_ERRORS as error:
+        raise SourceError(f"{path}: Keras does not load it: {_sentence(error)}") from error
+
+
+def _from_hdf5(path: Path, described: archive.Described, objects: dict[str, Any], workdir: Path) -> Any:
+    """The model that the configuration describes, then the weights in the order of its layers."""
+    keras2 = not described.version.startswith("3")
+    ours = {legacy.OPERATION: Keras2Operation, legacy.HARD_SIGMOID: hard_sigmoid}
+    known = {**keras.saving.get_custom_objects(), **objects}
+    rules = legacy.Rules(_is_layer, _accepts, lambda name: name in known, keras2)
+    config = legacy.translated(described.config, rules)
+    model = keras.saving.deserialize_keras_object(config, custom_objects={**objects, **ours}, safe_mode=False)
+    file = path
+    if path.suffix not in (".h5", ".hdf5"):  # Keras tells formats apart by their suffix
+        file = workdir / "weights.h5"
+        file.symlink_to(path.resolve())
+    model.load_weights(file)
+    return model
+
+
+@contextlib.contextmanager
+def _code_allowed(trusted: bool) -> Iterator[None]:
+    if trusted:
+        keras.config.enable_unsafe_deserialization()
+    yield
+
+
+def _is_layer(name: str) -> bool:
+    return inspect.isclass(getattr(keras.layers, name, None))
+
+
+def _accepts(layer: str, option: str) -> bool:
+    """Whether the layer's constructor, or one of a base class that the rest is passed on to, takes ``option``."""
+    for each in getattr(keras.layers, layer).__mro__:
+        if option in inspect.signature(each.__init__).parameters:
+            return True
+        if each is keras.layers.Layer:
+            return False
+    return False
+
+
+def _allow_64_bit(config: Any) -> None:
+    """JAX narrows 64-bit inputs unless told not to."""
+    if any(name in json.dumps(config) for name in ('"int64"', '"float64"', '"uint64"')):
+        jax.config.update("jax_enable_x64", True)
+
+
+def _distinct(names: list[str], role: str) -> list[str]:
+    if len(set(names)) == len(names) and all(names):
+        return names
+    return [f"{name or role}_{index}" for index, name in enumerate(names)]
+
+
+def _sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

@@ -1,0 +1,115 @@
+"""An opened Keras file: the parent's side of the worker that holds the model."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from convertkit.artifact import Artifact, TensorSpec, sha256_of
+from convertkit.errors import MissingFramework, Unsupported
+from convertkit.onnx.inputs import with_input_options
+from convertkit.onnx.load import load_model
+from convertkit.onnx.specs import interface
+from convertkit.recipe import ExportOptions
+from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Stage, Tolerance
+from convertkit.worker import Worker
+
+_ENVIRONMENT = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+_NEEDS = ("keras", "jax", "h5py")
+
+
+class KerasSource:
+    """A ``.keras`` or ``.h5`` file held by Keras on JAX in a worker."""
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, path: Path, options: ExportOptions, workdir: Path) -> None:
+        for name in _NEEDS:
+            if importlib.util.find_spec(name) is None:
+                raise MissingFramework(name, "keras")
+        self._worker = Worker(
+            "convertkit.converters.keras.service:KerasService", timeout_s=options.timeout_s, env=_ENVIRONMENT
+        )
+        params = {
+            "path": str(path), "model": options.model, "trust": sorted(options.trust), "workdir": str(workdir),
+        }  # fmt: skip
+        opened = self._worker.call("open", params).value
+        inputs = tuple(_spec(*each) for each in opened["inputs"])
+        outputs = tuple(_spec(*each) for each in opened["outputs"])
+        specs = with_input_options(inputs, options.inputs)
+        self.artifact = Artifact(path, "keras", specs, outputs, sha256_of(path))
+        if options.model is not None:
+            self.notes = (f"code of {options.model} was trusted and imported",)
+        elif "lambda" in options.trust:
+            self.notes = ("Python code stored in the file was trusted (--trust lambda)",)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._worker.__exit__(kind, error, trace)
+
+    def runner(self) -> Runner:
+        return KerasRunner(self._worker, self.artifact)
+
+    def stage(self) -> Stage:
+        return KerasStage(self._worker)
+
+
+class KerasRunner:
+    """The model itself; the worker outlives the runner, because the stage uses it too."""
+
+    def __init__(self, worker: Worker, artifact: Artifact) -> None:
+        self._worker = worker
+        self._artifact = artifact
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for one feed, in the artifact's order."""
+        arrays = {spec.name: np.ascontiguousarray(feed[spec.name]) for spec in self._artifact.inputs}
+        values = self._worker.call("run", {}, arrays).arrays
+        return {spec.name: values[spec.name] for spec in self._artifact.outputs}
+
+
+class KerasStage:
+    """Keras → StableHLO → canonical ONNX."""
+
+    name = "keras-to-onnx"
+    version = "1"
+    accepts = frozenset({"keras"})
+    produces = "onnx"
+    tolerance: Tolerance = FLOAT32
+    options: Mapping[str, object] = {"route": "Keras on JAX, StableHLO"}
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        path = workdir / "model.onnx"
+        made_by = f"{self.name} {self.version}"
+        shapes = {spec.name: list(spec.shape) for spec in source.inputs}
+        self._worker.call("convert", {"to": str(path), "made_by": made_by, "shapes": shapes})
+        inputs, outputs = interface(load_model(path))
+        return Artifact(path, "onnx", inputs, outputs, sha256_of(path), made_by)
+
+
+def _spec(name: str, shape: Sequence[int | None], dtype: str) -> TensorSpec:
+    """A tensor of the model; a free first dimension is the batch."""
+    if dtype == "string":
+        raise Unsupported(f"{name!r} holds strings; only numbers can cross an artifact's interface")
+    dims = tuple(size if size is not None else f"{name}_{axis}" if axis else "batch" for axis, size in enumerate(shape))
+    return TensorSpec(name, dims, dtype)
