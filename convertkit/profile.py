@@ -75,7 +75,8 @@ class QuantProfile:
     variant (``Conv.depthwise``, ``Conv.pointwise``, ``Conv.3d``, ``MatMul.dynamic``); a variant
     without an entry takes its operator's, except ``.3d`` and ``.dynamic``, which are other kernels.
     An operator without a rule stays float; one with a rule and no cost counts as equally fast.
-    ``weight_only`` leaves activations in float.  ``block`` is the number of weights along the
+    ``weight_only`` leaves activations in float.  ``half`` says what ``--fp16`` means: weights stored as
+    float16 and cast in the graph, or everything computed in float16.  ``block`` is the number of weights along the
     reduced axis that share a scale, None for whole channels.
     """
 
@@ -88,6 +89,7 @@ class QuantProfile:
     weight_range: tuple[int, int] = (-127, 127)
     bias: Literal["int32", "int64", "float32"] = "int32"
     weight_only: bool = False
+    half: Literal["weights", "compute"] = "weights"
     block: int | None = None
 
     def rule(self, kinds: tuple[str, ...]) -> OpRule | None:

@@ -13,7 +13,7 @@ from convertkit.progress import Progress
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.islands import choose_integer
 from convertkit.quantization.observe import observe
-from convertkit.quantization.opset import at_least
+from convertkit.quantization.opset import INT16_OPSET, at_least
 from convertkit.quantization.place import Placement, place
 from convertkit.quantization.prepare import drop_unused, prepare
 from convertkit.quantization.ranges import Range, span
@@ -21,8 +21,6 @@ from convertkit.quantization.units import Unit, find_units, quantizable_values
 from convertkit.quantization.write import write
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FeedSource
-
-_INT16_OPSET = 21
 
 
 class Integers:
@@ -37,7 +35,7 @@ class Integers:
         state: Mapping[str, Array],
         progress: Progress,
     ) -> None:
-        self._model = at_least(model, _INT16_OPSET) if profile.activation == "int16" else model
+        self._model = at_least(model, INT16_OPSET) if profile.activation == "int16" else model
         self._profile, self._options, self._feeds = profile, options, feeds
         self._state, self._progress = state, progress
         self._statistics: Mapping[str, Statistics] = {}

@@ -7,6 +7,8 @@ import onnx_ir as ir
 
 from convertkit.errors import Unsupported
 
+INT16_OPSET = INT4_OPSET = 21
+
 
 def at_least(model: ir.Model, opset: int) -> ir.Model:
     """The model at ``opset`` or above; 16 and 4 bit integers need 21."""

@@ -1,24 +1,31 @@
-"""The stage that turns canonical float ONNX into QDQ ONNX."""
+"""The stages that change numerics on purpose: integers, integer weights, float16."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import onnx_ir as ir
 
 from convertkit.artifact import Artifact
 from convertkit.errors import UsageError
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
+from convertkit.parity.feeds import proof_feeds
 from convertkit.parity.replay import initial_state
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress, Silent
 from convertkit.quantization.existing import is_quantized, to_qdq
+from convertkit.quantization.half import compute_half, store_half
 from convertkit.quantization.integers import Integers
+from convertkit.quantization.observe import observe
+from convertkit.quantization.opset import INT4_OPSET, at_least
+from convertkit.quantization.prepare import prepare
+from convertkit.quantization.units import find_units, is_float
+from convertkit.quantization.weight_only import quantize_weights
 from convertkit.recipe import ExportOptions
-from convertkit.stage import LOSSY, BuildContext, FeedSource, Stage, Tolerance
+from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Stage, Tolerance
+
+_FILE = "quantized.onnx"
 
 
 @dataclass(slots=True)
@@ -42,13 +49,11 @@ class QuantizeIntegers:
             "profile": self.profile.name,
             "method": self.choices.calib_method,
             "full_integer": self.choices.full_integer,
-            "calibration": self.calibration.description,
-            "calibration_sha256": self.calibration.sha256,
-            "samples": len(self.calibration),
+            **_calibration_options(self.calibration),
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """Write ``quantized.onnx``; ``diagnosis`` is set afterwards."""
+        """Write the QDQ model; ``diagnosis`` is set afterwards."""
         model = load_model(source.path)
         if is_quantized(model):
             to_qdq(model)
@@ -56,19 +61,87 @@ class QuantizeIntegers:
             worker = Integers(model, self.profile, self.choices, self.calibration, initial_state(source), self.progress)
             model = worker.quantized()
             self.diagnosis = worker.diagnosis()
-        return _saved(model, workdir, f"{self.name} {self.version}", source)
+        return save_model(model, workdir / _FILE, f"{self.name} {self.version}", source.initial_state)
+
+
+@dataclass(slots=True)
+class QuantizeWeights:
+    """Integer weights, float activations; better int4 weights where there is calibration data."""
+
+    profile: QuantProfile
+    calibration: FeedSource | None = None
+    progress: Progress = field(default_factory=Silent)
+    diagnosis: Mapping[str, object] | None = None
+    name: str = "quantize-weights"
+    version: str = "1"
+    accepts: frozenset[str] = frozenset({"onnx"})
+    produces: str = "onnx"
+    tolerance: Tolerance = LOSSY
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"profile": self.profile.name, **_calibration_options(self.calibration)}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Write the model with weights behind DequantizeLinear."""
+        model = load_model(source.path)
+        if not is_quantized(model):
+            if self.profile.weight == "int4":
+                model = at_least(model, INT4_OPSET)
+            prepare(model)
+            quantize_weights(model, find_units(model.graph, self.profile), self.profile)
+        return save_model(model, workdir / _FILE, f"{self.name} {self.version}", source.initial_state)
+
+
+@dataclass(slots=True)
+class HalfPrecision:
+    """Float16 weights or float16 throughout, as the target wants it."""
+
+    profile: QuantProfile
+    calibration: FeedSource | None = None
+    seed: int = 0
+    progress: Progress = field(default_factory=Silent)
+    diagnosis: Mapping[str, object] | None = None
+    name: str = "half"
+    version: str = "1"
+    accepts: frozenset[str] = frozenset({"onnx"})
+    produces: str = "onnx"
+    tolerance: Tolerance = LOSSY
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"profile": self.profile.name, "half": self.profile.half, **_calibration_options(self.calibration)}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Write the float16 model; ``diagnosis`` names what stays float32."""
+        model = load_model(source.path)
+        if self.profile.half == "weights":
+            kept = store_half(model)
+        else:
+            names = [str(value.name) for node in model.graph for value in node.outputs if is_float(value)]
+            feeds: Iterable[Feed] = self.calibration or proof_feeds(source, None, self.seed)
+            tracked = self.progress.track(feeds, None, "measuring ranges")
+            kept = compute_half(model, observe(model, names, tracked, initial_state(source)))
+        self.diagnosis = {"float32": list(kept)}
+        return save_model(model, workdir / "half.onnx", f"{self.name} {self.version}", source.initial_state)
 
 
 def build(context: BuildContext) -> Stage:
     """The stage that fits the options; ``UsageError`` where calibration data is missing."""
-    profile = context.target.profile(context.options)
+    options, profile = context.options, context.target.profile(context.options)
+    if options.precision == "fp16":
+        return HalfPrecision(profile, context.calibration, options.seed, context.progress)
+    if profile.weight_only:
+        return QuantizeWeights(profile, context.calibration, context.progress)
     if context.calibration is None:
-        raise UsageError(f"--{context.options.precision} measures activation ranges and needs data: --calib PATH")
-    return QuantizeIntegers(context.options, profile, context.calibration, context.progress)
+        raise UsageError(f"--{options.precision} measures activation ranges and needs data: --calib PATH")
+    return QuantizeIntegers(options, profile, context.calibration, context.progress)
 
 
-def _saved(model: ir.Model, workdir: Path, made_by: str, source: Artifact) -> Artifact:
-    return save_model(model, workdir / "quantized.onnx", made_by, source.initial_state)
+def _calibration_options(feeds: FeedSource | None) -> Mapping[str, object]:
+    if feeds is None:
+        return {}
+    return {"calibration": feeds.description, "calibration_sha256": feeds.sha256, "samples": len(feeds)}
 
 
-_: type[Stage] = QuantizeIntegers
+_: tuple[type[Stage], ...] = (QuantizeIntegers, QuantizeWeights, HalfPrecision)

@@ -60,6 +60,12 @@ class Unit:
         return next(((index, value) for index, value in found if value is not None and index not in self.data), None)
 
     @property
+    def weight_or_fail(self) -> tuple[int, ir.Value]:
+        """:attr:`weight` of a unit that is known to have one."""
+        assert self.weight is not None, f"{self.name} has no constant weight"
+        return self.weight
+
+    @property
     def bias(self) -> tuple[ir.Node, int] | None:
         """The node and input index of the bias, where there is one."""
         if self.bias_add is not None:

@@ -10,6 +10,8 @@ from convertkit.artifact import Array
 
 _BIAS_STEPS = 2.0**30
 """Largest bias in steps: half of int32, so that the accumulator has room for the products."""
+SHRINKS = np.linspace(1.0, 0.5, 26)
+"""Shares of the full range that the search for the best scale tries."""
 _LEAST_SHARE = 2.0**-20
 """A channel's scale is at least this share of the largest channel's: dead channels get no subnormal scale."""
 
@@ -47,6 +49,22 @@ def weight_scales(weight: Array, axis: int | None, steps: int, least: Array | No
     floor = max(float(scales.max(initial=0.0)) * _LEAST_SHARE, 1e-30)
     scales = np.maximum(scales, floor)
     return np.maximum(scales, least if least is not None else 0.0).astype(np.float32)
+
+
+def best_scales(weight: Array, axis: int | None, limits: tuple[int, int]) -> Array:
+    """Scales with the least squared error of rounding to nearest: at few bits it pays to clip."""
+    full = weight_scales(weight, axis, limits[1])
+    real = weight.astype(np.float64)
+    places = tuple(place for place in range(weight.ndim) if place != axis)
+    best, least = full, np.full(full.shape, np.inf)
+    for shrink in SHRINKS:
+        scales = (full * shrink).astype(np.float32)
+        shaped = along(scales.astype(np.float64), axis, weight.ndim)
+        error = np.asarray(((np.clip(np.rint(real / shaped), *limits) * shaped - real) ** 2).sum(axis=places)).reshape(
+            -1
+        )
+        best, least = np.where(error < least, scales, best), np.minimum(error, least)
+    return best.astype(np.float32)
 
 
 def quantize_weight(

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.profile import KEEP_FLOAT, QuantProfile
+from convertkit.quantization.blocks import BlockedWeight
 from convertkit.quantization.place import Placement
 from convertkit.quantization.prepare import add_constant, bypass
 from convertkit.quantization.ranges import Affine, affine
@@ -117,7 +118,7 @@ class Writer:
         self._insert((quantize, dequantize), value.producer(), before)
         return real
 
-    def weight(self, source: ir.Value, weight: QuantizedWeight, before: ir.Node) -> ir.Value:
+    def weight(self, source: ir.Value, weight: QuantizedWeight | BlockedWeight, before: ir.Node) -> ir.Value:
         """``integer initializer → DequantizeLinear`` in front of a node."""
         name = str(source.name)
         integers = weight.integers
@@ -125,7 +126,8 @@ class Writer:
             import ml_dtypes
 
             integers = integers.astype(ml_dtypes.int4)
-        return self._dequantized(name, integers, weight.scales, weight.axis, before)
+        block = weight.block if isinstance(weight, BlockedWeight) else 0
+        return self._dequantized(name, integers, weight.scales, weight.axis, before, block=block)
 
     def _weight_and_bias(self, unit: Unit, placement: Placement, tuned: QuantizedWeight | None) -> None:
         assert unit.weight is not None
@@ -173,6 +175,7 @@ class Writer:
         *,
         zero: bool = True,
         zero_point: int = 0,
+        block: int = 0,
     ) -> ir.Value:
         scales = scales if axis is not None else scales.reshape(())
         inputs = [
@@ -180,9 +183,10 @@ class Writer:
             add_constant(self._graph, f"{name}_scale", scales),
         ]
         if zero:
-            zeros = np.full(scales.shape, zero_point, integers.dtype)
+            zeros = np.full(scales.shape, zero_point).astype(integers.dtype)
             inputs.append(add_constant(self._graph, f"{name}_zero_point", zeros))
         attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
+        attributes += [ir.AttrInt64("block_size", block)] if block else []
         node = ir.Node("", "DequantizeLinear", inputs, attributes, num_outputs=1, name=f"{name}_dequantize")
         real = node.outputs[0]
         real.name, real.shape, real.dtype = (

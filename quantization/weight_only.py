@@ -1,0 +1,77 @@
+"""Integers for weights alone: activations, and what is computed, stay float.
+
+A quarter or an eighth of the file.  No calibration data is needed; where there is some, int4
+weights are corrected by it (``gptq``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.profile import QuantProfile
+from convertkit.quantization.blocks import BlockedWeight, block_axis, quantize_blocks
+from convertkit.quantization.prepare import drop_unused
+from convertkit.quantization.units import Unit, constant
+from convertkit.quantization.weights import QuantizedWeight, best_scales, quantize_weight
+from convertkit.quantization.write import Writer
+
+LEAST_WEIGHTS = 64
+"""A smaller weight costs more in scales than it saves."""
+
+Corrected = Mapping[str, QuantizedWeight | BlockedWeight]
+"""Integers that a calibrated pass chose, by the unit's name."""
+
+
+def quantize_weights(
+    model: ir.Model, units: tuple[Unit, ...], profile: QuantProfile, corrected: Corrected | None = None
+) -> tuple[str, ...]:
+    """Quantize every unit's weight in place; returns the names of the units."""
+    writer = Writer(model.graph, profile)
+    done = []
+    for unit in units:
+        if not is_candidate(unit):
+            continue
+        index, source = unit.weight_or_fail
+        chosen = (corrected or {}).get(unit.name) or nearest(unit, profile)
+        unit.node.replace_input_with(index, writer.weight(source, chosen, unit.node))
+        done.append(unit.name)
+    drop_unused(model.graph)
+    return tuple(done)
+
+
+def is_candidate(unit: Unit) -> bool:
+    """Whether the unit has a weight that is worth it."""
+    return unit.weight is not None and constant(unit.weight[1]).size >= LEAST_WEIGHTS
+
+
+def nearest(unit: Unit, profile: QuantProfile) -> QuantizedWeight | BlockedWeight:
+    """The unit's weight rounded to nearest, at the scales with the least squared error."""
+    array = constant(unit.weight_or_fail[1])
+    axis = block_axis(unit, profile, array)
+    if axis is not None and profile.block is not None:
+        return quantize_blocks(array, axis, profile.block, profile.weight_range)
+    channel = channel_axis(unit, array)
+    scales = best_scales(array, channel, profile.weight_range)
+    return quantize_weight(array, channel, profile.weight_range, scales)
+
+
+def channel_axis(unit: Unit, array: Array) -> int | None:
+    """The axis along which the unit's weight has a scale per slice."""
+    assert unit.rule is not None
+    return None if unit.rule.per_tensor else unit.rule.weight_axis[unit.weight_or_fail[0]] % array.ndim
+
+
+def weight_bytes(units: tuple[Unit, ...], profile: QuantProfile) -> tuple[int, int]:
+    """Bytes of all candidate weights in float32, and in integers with their scales."""
+    before = after = 0
+    bits = 4 if profile.weight == "int4" else 8
+    for unit in filter(is_candidate, units):
+        array = constant(unit.weight_or_fail[1])
+        chosen = nearest(unit, profile)
+        before += array.size * 4
+        after += -(-array.size * bits // 8) + np.asarray(chosen.scales).size * 4
+    return before, after
