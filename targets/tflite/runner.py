@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -34,12 +37,13 @@ class TfliteRunner:
             raise MissingFramework("ai-edge-litert", "tflite") from error
         resolvers = interpreter.OpResolverType
         try:
-            self._interpreter = interpreter.Interpreter(
-                model_path=str(self._artifact.path),
-                num_threads=self._threads,
-                experimental_op_resolver_type=resolvers.BUILTIN_REF if self._reference else resolvers.AUTO,
-            )
-            self._interpreter.allocate_tensors()
+            with _native_stderr_silent():
+                self._interpreter = interpreter.Interpreter(
+                    model_path=str(self._artifact.path),
+                    num_threads=self._threads,
+                    experimental_op_resolver_type=resolvers.BUILTIN_REF if self._reference else resolvers.AUTO,
+                )
+                self._interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:
             raise ToolError(f"LiteRT does not load {self._artifact.path.name}: {_brief(error)}") from error
         return self
@@ -82,7 +86,22 @@ def _resize(interpreter: Interpreter, places: dict[str, int], feed: dict[str, Ar
     for name in changed:
         interpreter.resize_tensor_input(places[name], feed[name].shape)
     if changed:
-        interpreter.allocate_tensors()
+        with _native_stderr_silent():
+            interpreter.allocate_tensors()
+
+
+@contextmanager
+def _native_stderr_silent() -> Iterator[None]:
+    """Discard what native code prints: LiteRT announces its delegate on every load and has no switch for it."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _brief(error: Exception) -> str:
