@@ -109,7 +109,7 @@ def _is_kept(op: Any) -> bool:
 
 def _keep(op: Any) -> None:
     """Hide a CHLO operator from the expansion as a custom call of the same name."""
-    attributes = {named.name: named.attr for named in op.attributes}
+    attributes = {name: op.attributes[name] for name in op.attributes}
     attributes["call_target_name"] = mlir.StringAttr.get(op.name)
     call = mlir.Operation.create(
         "stablehlo.custom_call",

@@ -86,7 +86,7 @@ def linear(b: Builder, positions: dict[int, Tensor], operand: Tensor, axes: Sequ
         if total is None:
             total = column
             continue
-        total = b.add(b.mul(total, size if isinstance(size, Tensor) else int64s([size])), column)
+        total = b.add(b.mul(total, b.squeeze(size, [0]) if isinstance(size, Tensor) else size), column)
     return total if total is not None else constant(np.zeros((), np.int64))
 
 

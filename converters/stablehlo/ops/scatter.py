@@ -6,6 +6,7 @@ go to one extra row that is cut off afterwards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -156,10 +157,13 @@ class _Plan:
             outside = beyond if outside is None else b.logical_or(outside, beyond)
         if outside is None:
             return rows, False
-        total = b.size(flattened(b, x, self._addressed, self._rest), 0)
+        total = b.size(flattened(b, x, self._addressed, self._rest), 0) if None in x.shape else self._rows_of(x)
         dump = b.squeeze(total if isinstance(total, Tensor) else int64s([total]), [0])
         outside = b.unsqueeze(b.full(outside), [outside.rank + i for i in range(inner)])
         return b.where(outside, dump, rows), True
+
+    def _rows_of(self, x: Tensor) -> int:
+        return math.prod(x.shape[axis] or 0 for axis in self._addressed)
 
     def each(self, value: Operand, function: Any) -> Operand:
         """Apply to both parts of a complex value."""

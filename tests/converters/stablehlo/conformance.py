@@ -57,6 +57,8 @@ def outcome(path: Path) -> tuple[str, str]:
         model, feeds, expected = converted(path.read_text())
     except ConvertKitError as error:
         return "refused", " ".join(str(error).split("\n  ")[0].split())
+    except Exception as error:
+        return "wrong", f"internal error {type(error).__name__}: {str(error)[:200]}"
     try:
         results = executed(model, feeds)
     except Exception as error:
