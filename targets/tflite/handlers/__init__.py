@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.handlers.activations import activations
+from convertkit.targets.tflite.handlers.comparisons import comparisons
 from convertkit.targets.tflite.handlers.convolutions import convolutions
 from convertkit.targets.tflite.handlers.elementwise import elementwise
+from convertkit.targets.tflite.handlers.integers import integers
 from convertkit.targets.tflite.handlers.matmul import matmul
 from convertkit.targets.tflite.handlers.moves import moves
 from convertkit.targets.tflite.handlers.pooling import pooling
 from convertkit.targets.tflite.handlers.quantize import quantize
 from convertkit.targets.tflite.handlers.reductions import reductions
+from convertkit.targets.tflite.handlers.trigonometry import trigonometry
 
-TFLITE: Registry = convolutions | pooling | elementwise | moves | matmul | reductions | quantize
+TFLITE: Registry = reduce(
+    or_,
+    (
+        activations,
+        comparisons,
+        convolutions,
+        elementwise,
+        integers,
+        matmul,
+        moves,
+        pooling,
+        quantize,
+        reductions,
+        trigonometry,
+    ),
+)
 """Every operator this target lowers."""
