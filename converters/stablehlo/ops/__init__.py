@@ -3,8 +3,10 @@
 from convertkit.converters.stablehlo.ops.arithmetic import arithmetic
 from convertkit.converters.stablehlo.ops.basics import basics
 from convertkit.converters.stablehlo.ops.bitwise import bitwise
+from convertkit.converters.stablehlo.ops.complex import complexes
 from convertkit.converters.stablehlo.ops.control import control
 from convertkit.converters.stablehlo.ops.convert import conversions
+from convertkit.converters.stablehlo.ops.convolution import convolutions
 from convertkit.converters.stablehlo.ops.custom import custom
 from convertkit.converters.stablehlo.ops.dot import products
 from convertkit.converters.stablehlo.ops.gather import gathers
@@ -13,5 +15,6 @@ from convertkit.converters.stablehlo.ops.reduce import reductions
 from convertkit.converters.stablehlo.ops.scatter import scatters
 from convertkit.converters.stablehlo.ops.sort import sorting
 from convertkit.converters.stablehlo.ops.unary import unary
+from convertkit.converters.stablehlo.ops.window import windows
 
-HANDLERS = arithmetic | basics | bitwise | conversions | custom | movement | reductions | unary | control | products | gathers | scatters | sorting
+HANDLERS = arithmetic | basics | bitwise | conversions | custom | movement | reductions | unary | control | products | gathers | scatters | sorting | windows | convolutions | complexes
