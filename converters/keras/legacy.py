@@ -53,11 +53,13 @@ class Rules:
 
     ``layer(name)`` says whether Keras has a layer of that class, ``accepts(name, option)`` whether
     its constructor takes an option.  ``keras2`` is False for files that Keras 3 wrote, whose
-    activations already mean what Keras 3 means.
+    activations already mean what Keras 3 means.  ``operation(name)`` is the module of an operator of
+    ``keras.ops`` that a functional model may hold beside its layers, empty where there is none.
     """
 
     layer: Callable[[str], bool]
     accepts: Callable[[str, str], bool]
+    operation: Callable[[str], str]
     custom: Callable[[str], bool]
     keras2: bool
 
@@ -181,6 +183,8 @@ def _layer(entry: Config, rules: Rules) -> Config:
         raise SourceError(f"the configuration of a {name} layer is missing")
     if rules.custom(name):
         return _named(str(entry.get("module") or ""), name, config, str(entry.get("registered_name") or name))
+    if "trainable" not in config and name != "InputLayer" and (module := rules.operation(name)):
+        return _named(module, name, config, name)
     if not rules.layer(name):
         raise Unsupported(
             f"{config.get('name')} ({name}): Keras has no such layer", ways_out=("--model pkg.mod:Class",)

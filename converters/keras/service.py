@@ -37,6 +37,9 @@ _LOAD_ERRORS = (
 """What Keras raises for files that contradict themselves; it promises no type of its own."""
 
 
+_OPERATIONS = tuple(f"keras.src.ops.{name}" for name in ("numpy", "nn", "math", "core", "linalg", "image"))
+
+
 class KerasService:
     """One opened model."""
 
@@ -153,7 +156,7 @@ def _from_hdf5(path: Path, described: archive.Described, objects: dict[str, Any]
     keras2 = not described.version.startswith("3")
     ours = {legacy.OPERATION: Keras2Operation, legacy.HARD_SIGMOID: hard_sigmoid}
     known = {**keras.saving.get_custom_objects(), **objects}
-    rules = legacy.Rules(_is_layer, _accepts, lambda name: name in known, keras2)
+    rules = legacy.Rules(_is_layer, _accepts, _operation, lambda name: name in known, keras2)
     config = legacy.translated(described.config, rules)
     model = keras.saving.deserialize_keras_object(config, custom_objects={**objects, **ours}, safe_mode=False)
     file = path
@@ -173,6 +176,14 @@ def _code_allowed(trusted: bool) -> Iterator[None]:
 
 def _is_layer(name: str) -> bool:
     return inspect.isclass(getattr(keras.layers, name, None))
+
+
+def _operation(name: str) -> str:
+    """The module of an operator class: ``.h5`` files leave it out, ``.keras`` files store it."""
+    for module in _OPERATIONS:
+        if inspect.isclass(getattr(importlib.import_module(module), name, None)):
+            return module
+    return ""
 
 
 def _accepts(layer: str, option: str) -> bool:
@@ -198,5 +209,7 @@ def _distinct(names: list[str], role: str) -> list[str]:
 
 
 def _sentence(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """The first line of a message; Keras puts what went wrong behind a long preamble."""
+    _, _, inner = str(error).partition("Exception encountered:")
+    lines = [line.strip() for line in (inner or str(error)).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
