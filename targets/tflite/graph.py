@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from convertkit.targets.tflite.tensor import Tensor
 
@@ -45,7 +46,20 @@ class Program:
         """The name that goes into the file."""
         return self.names.get(tensor, tensor.name)
 
+    @property
+    def arithmetic(self) -> Literal["float", "integer", "dynamic"]:
+        """What the numbers are computed in: integers as quantized anywhere, or on the fly by the runtime."""
+        kinds = {_arithmetic(operation) for subgraph in self.subgraphs for operation in subgraph.operations}
+        return "dynamic" if "dynamic" in kinds else "integer" if "integer" in kinds else "float"
+
     def new_subgraph(self, name: str) -> int:
         """Append an empty subgraph and return its index."""
         self.subgraphs.append(Subgraph(name))
         return len(self.subgraphs) - 1
+
+
+def _arithmetic(operation: Operation) -> Literal["float", "integer", "dynamic"]:
+    tensors = [tensor for tensor in operation.inputs if tensor is not None]
+    if operation.code == "DEQUANTIZE" or not any(tensor.is_quantized for tensor in tensors):
+        return "integer" if operation.code == "QUANTIZE" else "float"
+    return "dynamic" if any(tensor.dtype == "float32" for tensor in tensors) else "integer"

@@ -11,7 +11,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, Tolerance
 
 _VERSION = "1"
-_LOSSLESS_INT8 = Tolerance(
+_INTEGER = Tolerance(
     "the same integers through kernels that round on their own; softmax and depth amplify single roundings",
     lsb=3.0,
     lsb_share=0.99,
@@ -30,13 +30,12 @@ class CompileTflite:
 
     def __init__(self, options: ExportOptions) -> None:
         self._options = options
+        self._tolerance = _INTEGER if options.quantized else FLOAT32
 
     @property
     def tolerance(self) -> Tolerance:
-        """Float32 is the same arithmetic; integers agree within rounding."""
-        if self._options.precision == "w8":
-            return _DYNAMIC_RANGE
-        return _LOSSLESS_INT8 if self._options.quantized else FLOAT32
+        """By what the last model computes: float32 is the same arithmetic, integers agree within rounding."""
+        return self._tolerance
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -64,6 +63,8 @@ class CompileTflite:
         compiled = compile_model(
             model, Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype)
         )
+        by_kind = {"float": FLOAT32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
+        self._tolerance = by_kind[compiled.program.arithmetic]
         path = workdir / "model.tflite"
         compiled.write(path)
         return Artifact(

@@ -162,6 +162,8 @@ class Arithmetic(BuilderCore):
         """Convert elements; constants are converted now, and a cast to the same type vanishes."""
         if x.dtype == dtype and not x.is_quantized:
             return x
+        if x.constant is not None and (x.dtype, dtype) == ("float16", "float32") and x.size > 1:
+            return self.dequantize(x)  # widened when the model is loaded; the file keeps half the bytes
         if x.constant is not None and dtype not in ("string", "int4"):
             return self.constant(np.asarray(x.constant).astype(numpy_dtype(dtype)))
         return self.emit("CAST", (x,), x.shape, dtype)

@@ -102,6 +102,13 @@ class BuilderCore:
             return x
         return self.emit(_ACTIVATION_CODES[activation], (x,), x.shape, x.dtype, quantization=x.quantization)
 
+    def stored_weight(self, x: Tensor) -> Tensor | None:
+        """The constant behind a DEQUANTIZE: integers or float16 that runtimes widen when they load the model."""
+        operation = self._producers.get(x)
+        if operation is None or operation.code != "DEQUANTIZE" or operation.inputs[0] is None:
+            return None
+        return operation.inputs[0] if operation.inputs[0].constant is not None else None
+
     def producer(self, x: Tensor) -> Operation | None:
         """The operation that computes ``x`` in this subgraph."""
         return self._producers.get(x)

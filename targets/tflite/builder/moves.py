@@ -27,6 +27,9 @@ class Moves(BuilderCore):
             return x
         if x.constant is not None:
             return self.constant(x.constant.reshape(shape), _reshaped(x), x.dtype)
+        stored = self.stored_weight(x)
+        if stored is not None and (stored.quantization is None or stored.quantization.axis is None):
+            return self.dequantize(self.reshape(stored, shape))
         if shape.count(DYNAMIC) > 1:
             raise Unsupported(f"a reshape to {shape} has more than one size that is only known at run time")
         return self.emit("RESHAPE", (x, self.ints(shape)), shape, x.dtype, None, x.quantization)
@@ -77,6 +80,9 @@ class Moves(BuilderCore):
         quantization = _permuted(x.quantization, perm)
         if x.constant is not None:
             return self.constant(x.constant.transpose(perm), quantization, x.dtype)
+        stored = self.stored_weight(x)
+        if stored is not None:
+            return self.dequantize(self.transpose(stored, perm))
         kept = [axis for axis in perm if x.shape[axis] != 1]
         if kept == sorted(kept) and shape.count(DYNAMIC) <= 1:
             return self.reshape(x, shape)
@@ -84,6 +90,9 @@ class Moves(BuilderCore):
 
     def reshape_weight(self, w: Tensor, shape: Sequence[int]) -> Tensor:
         """A weight with axes of size 1 added or dropped; its channel axis is found again by its size."""
+        stored = self.stored_weight(w)
+        if stored is not None:
+            return self.dequantize(self.reshape_weight(stored, shape))
         if w.quantization is None or w.quantization.axis is None:
             return self.reshape(w, shape)
         channels = w.shape[w.quantization.axis]

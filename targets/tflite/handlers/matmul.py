@@ -29,11 +29,11 @@ def gemm(
     if transA:
         x = b.transpose(x, (1, 0))
     plain = alpha == 1.0 and (c is None or (beta == 1.0 and is_bias(c, w.shape[0 if transB else 1])))
-    if w.constant is not None and plain:
+    if is_weight(b, w) and plain:
         return dense(b, x, w if transB else b.transpose(w, (1, 0)), c)
     y = (
         b.batch_matmul(x, w, adj_y=bool(transB))
-        if w.constant is None
+        if not is_weight(b, w)
         else dense(b, x, w if transB else b.transpose(w, (1, 0)), None)
     )
     if alpha != 1.0:
@@ -46,7 +46,7 @@ def gemm(
 @matmul.lowers("MatMul", since=13)
 def mat_mul(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """FULLY_CONNECTED where the right-hand side is a constant matrix, else BATCH_MATMUL."""
-    if y.constant is not None and y.rank == 2 and x.rank >= 2 and x.dtype in ("float32", "int8", "int16"):
+    if is_weight(b, y) and y.rank == 2 and x.rank >= 2 and x.dtype in ("float32", "int8", "int16"):
         return dense(b, x, b.transpose(y, (1, 0)), None)
     if x.rank == 1:
         rows = mat_mul(b, b.expand_dims(x, 0), y)
@@ -71,6 +71,11 @@ def dense(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         assert bias.constant is not None
         bias = b.constant(np.broadcast_to(bias.constant.reshape(-1), (weight.shape[0],)))
     return b.fully_connected(x, weight, bias)
+
+
+def is_weight(b: Builder, w: Tensor) -> bool:
+    """Whether ``w`` is known now, as it is or behind a DEQUANTIZE."""
+    return w.constant is not None or b.stored_weight(w) is not None
 
 
 def is_bias(c: Tensor, count: int) -> bool:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from convertkit.recipe import Layout
+from convertkit.targets.tflite.passes.flatten import absorb_flatten
 from convertkit.targets.tflite.passes.fold import fold_quantized
 from convertkit.targets.tflite.passes.fuse import fold_batch_norm, fuse_activations, fuse_bias
+from convertkit.targets.tflite.passes.hybrid import fold_hybrid
 from convertkit.targets.tflite.passes.layout import channels_last_layout
 from convertkit.targets.tflite.passes.qdq import mark_quantization
 
@@ -37,5 +39,7 @@ def prepare(model: ir.Model, options: Options) -> InterfaceChange:
     fuse_bias(model)
     fuse_activations(model)
     perms = channels_last_layout(model, options.input_layout)
+    absorb_flatten(model)  # after layout, which leaves a transpose in front of a flatten
     fold_quantized(model, full_integer=options.full_integer)  # after layout: islands are not cut by transposes
+    fold_hybrid(model)  # what is left with integer weights has float activations
     return InterfaceChange(perms)

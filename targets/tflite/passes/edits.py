@@ -69,3 +69,15 @@ def only_user(value: ir.Value) -> ir.Node | None:
 def constant(value: ir.Value | None) -> np.ndarray | None:
     """The contents of an initializer."""
     return None if value is None or value.const_value is None else value.const_value.numpy()
+
+
+def is_weight(value: ir.Value | None) -> bool:
+    """Whether ``value`` is an initializer, or one behind Dequantize or Cast: known when the model is converted."""
+    if value is None:
+        return False
+    if value.const_value is not None:
+        return True
+    node = value.producer()
+    if node is None or (node.domain, node.op_type) not in (("convertkit.tflite", "Dequantize"), ("", "Cast")):
+        return False
+    return node.inputs[0] is not None and node.inputs[0].const_value is not None

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, insert_before
 from convertkit.targets.tflite.tensor import QuantParams
@@ -56,7 +57,7 @@ def fold_quantized(model: ir.Model, *, full_integer: bool) -> None:
     rules = INTEGER | SLOW if full_integer else INTEGER
     for node in list(model.graph):
         rule = rules.get((node.domain, node.op_type))
-        island = None if rule is None else _island(node)
+        island = None if rule is None or KEEP_FLOAT in node.metadata_props else _island(node)
         if rule is not None and island is not None and rule(island):
             _fold(island)
     _drop_unused(model.graph)

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from convertkit.targets.tflite.builder.core import NONE, RELU, RELU6, RELU_N1_TO_1
 from convertkit.targets.tflite.marks import NHWC, OWN, activation_of, set_activation
-from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, new_constant, only_user
+from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, is_weight, new_constant, only_user
 
 _CLAMPS = {(0.0, None): RELU, (0.0, np.inf): RELU, (0.0, 6.0): RELU6, (-1.0, 1.0): RELU_N1_TO_1}
 _FUSABLE = frozenset(
@@ -90,43 +90,54 @@ def _as_affine(graph: ir.Graph, node: ir.Node, source: ir.Value, factor: np.ndar
 
 
 def fuse_bias(model: ir.Model) -> None:
-    """A constant added to each channel behind Conv, or to each column behind MatMul, becomes the bias."""
+    """A constant added to each channel behind Conv, or to each column behind MatMul, becomes the bias.
+
+    The constant may stand behind a Dequantize: an integer bias stays one.
+    """
     for node in list(model.graph):
         if node.op_type != "Add" or node.domain != "":
             continue
         for place in (0, 1):
-            value, other = node.inputs[place], node.inputs[1 - place]
+            value, offset = node.inputs[place], node.inputs[1 - place]
             producer = None if value is None else value.producer()
-            offset = constant(other)
             if producer is None or value is None or offset is None or only_user(value) is not node:
                 continue
-            if _takes_bias(model.graph, producer, offset) and can_drop(node, value):
+            if is_weight(offset) and can_drop(node, value) and _takes_bias(model.graph, producer, offset):
                 drop(node, value)
                 break
 
 
-def _takes_bias(graph: ir.Graph, node: ir.Node, offset: np.ndarray) -> bool:
+def _takes_bias(graph: ir.Graph, node: ir.Node, offset: ir.Value) -> bool:
     weight = node.inputs[1] if len(node.inputs) > 1 else None
     shape = () if weight is None or weight.shape is None else tuple(weight.shape)
-    if activation_of(node) != NONE or node.domain != "" or constant(weight) is None:
+    sizes = tuple(offset.shape or ())
+    if activation_of(node) != NONE or node.domain != "" or not is_weight(weight):
         return False
-    result = node.outputs[0]
-    if node.op_type == "MatMul" and len(shape) == 2 and offset.size == shape[1] == offset.shape[-1]:
-        if len(result.shape or ()) < max(offset.ndim, 2):
+    if node.op_type == "MatMul" and len(shape) == 2:
+        result = node.outputs[0]
+        wanted = [(1,) * extra + (shape[1],) for extra in range(max(len(result.shape or ()), 1))]
+        bias = _as_vector(graph, node, offset) if sizes in wanted else None
+        if bias is None or len(result.shape or ()) < 2:
             return False
         node.op_type, node.domain = "Dense", OWN
-        node.resize_inputs(3)
-        node.replace_input_with(2, new_constant(graph, f"{node.name}/bias", offset.reshape(-1)))
-        return True
-    if node.op_type == "Conv" and (len(node.inputs) < 3 or node.inputs[2] is None):
-        rank = len(shape)
-        wanted = (shape[0],) + (1,) * (rank - 2)
-        if offset.shape not in (wanted, (1, *wanted)):
+    elif node.op_type == "Conv" and (len(node.inputs) < 3 or node.inputs[2] is None):
+        channels = (shape[0],) + (1,) * (len(shape) - 2)
+        bias = _as_vector(graph, node, offset) if sizes in (channels, (1, *channels)) else None
+        if bias is None:
             return False
-        node.resize_inputs(3)
-        node.replace_input_with(2, new_constant(graph, f"{node.name}/bias", offset.reshape(-1)))
-        return True
-    return False
+    else:
+        return False
+    node.resize_inputs(3)
+    node.replace_input_with(2, bias)
+    return True
+
+
+def _as_vector(graph: ir.Graph, node: ir.Node, offset: ir.Value) -> ir.Value | None:
+    """``offset`` with one axis; None where that takes more than a look at a constant."""
+    if len(offset.shape or ()) == 1:
+        return offset
+    array = constant(offset)
+    return None if array is None else new_constant(graph, f"{node.name}/bias", array.reshape(-1))
 
 
 def fuse_activations(model: ir.Model) -> None:

@@ -1,0 +1,48 @@
+"""Integer weights of float operators: kernels that quantize activations on the fly take them as they are.
+
+before:  w:i8 → Dequantize → MatMul(x: float) → y: float
+after:   MatMul(x: float, w:i8) → y: float
+
+Only FULLY_CONNECTED: it is as fast as with integer activations.  Other operators keep the Dequantize,
+which runtimes compute once, when they load the model.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from convertkit.profile import KEEP_FLOAT
+from convertkit.targets.tflite.marks import OWN, quantization_of
+from convertkit.targets.tflite.passes.edits import constant
+
+_DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
+
+
+def fold_hybrid(model: ir.Model) -> None:
+    """Feed integer weights straight to matrix products with float activations, in place."""
+    for node in model.graph:
+        if (node.domain, node.op_type) not in _DENSE or KEEP_FLOAT in node.metadata_props:
+            continue
+        first, weight = node.inputs[0], node.inputs[1]
+        widened = None if weight is None else weight.producer()
+        if first is None or widened is None or widened.domain != OWN or quantization_of(first) is not None:
+            continue
+        stored = widened.inputs[0]
+        params = None if stored is None else quantization_of(stored)
+        if constant(stored) is None or params is None or any(params.zero_point) or len(stored.shape or ()) != 2:
+            continue
+        if params.axis in (None, _out_axis(node)) and _is_plain(node):
+            node.replace_input_with(1, stored)
+
+
+def _out_axis(node: ir.Node) -> int:
+    transposed = node.attributes.get("transB")
+    return 0 if transposed is not None and transposed.value else 1
+
+
+def _is_plain(node: ir.Node) -> bool:
+    """Gemm without factors, with a bias that the kernel takes."""
+    plain = all(name not in node.attributes or node.attributes[name].value == 1.0 for name in ("alpha", "beta"))
+    transposed = node.attributes.get("transA")
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    return plain and not (transposed is not None and transposed.value) and (bias is None or constant(bias) is not None)
