@@ -115,8 +115,11 @@ def softplus(b: Builder, x: Tensor) -> Tensor:
 
 @activations.lowers("Mish", since=(18, 22))
 def mish(b: Builder, x: Tensor) -> Tensor:
+    """``x * tanh(log(1 + w))`` with ``w = exp(x)`` is ``x * n / (n + 2)`` with ``n = w (w + 2)``."""
     float_only(x, "Mish")
-    return b.mul(x, b.tanh(softplus(b, x)))
+    w = b.exp(b.minimum(x, like(b, x, 20.0)))
+    n = b.mul(w, b.add(w, like(b, x, 2)))
+    return b.mul(x, b.div(n, b.add(n, like(b, x, 2))))
 
 
 @activations.lowers("Softsign", since=(1, 22))

@@ -49,9 +49,7 @@ def bit_shift(b: Builder, x: Tensor, y: Tensor, *, direction: str) -> Tensor:
     if not signed:
         return b.select(outside, like(b, x, 0), shifted)
     (wide,) = as_accepted(b, "LESS", x)
-    return b.select(
-        outside, b.select(b.less(wide, like(b, wide, 0)), like(b, x, -1), like(b, x, 0)), shifted
-    )
+    return b.select(outside, b.select(b.less(wide, like(b, wide, 0)), like(b, x, -1), like(b, x, 0)), shifted)
 
 
 @integers.lowers("BitCast", since=26)

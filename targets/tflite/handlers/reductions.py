@@ -192,7 +192,7 @@ def top_k(
     *,
     axis: int = -1,
     largest: int = 1,
-    sorted: int = 1,  # noqa: A002 - ONNX's name
+    sorted: int = 1,
 ) -> tuple[Tensor, Tensor]:
     """The kernel sorts always; the smallest are the largest of the mirrored values, ties by index as before."""
     axis %= x.rank

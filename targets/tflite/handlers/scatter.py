@@ -1,0 +1,159 @@
+"""Writing by index: SCATTER_ND adds what meets, the segment kernels multiply or compare it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.handlers.elementary import accepted, as_accepted, constant_ints, like
+from convertkit.targets.tflite.handlers.indexing import coordinate_places, element_places, static_shape
+from convertkit.targets.tflite.handlers.shapes import cut
+from convertkit.targets.tflite.tensor import DType, Tensor
+
+scatter = Registry()
+
+_SEGMENTS = {"mul": "UNSORTED_SEGMENT_PROD", "max": "UNSORTED_SEGMENT_MAX", "min": "UNSORTED_SEGMENT_MIN"}
+_SEGMENT_TYPES: tuple[DType, ...] = ("float32", "int32")
+
+
+@scatter.lowers("ScatterElements", since=18)
+def scatter_elements(
+    b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
+) -> Tensor:
+    places = element_places(b, static_shape(x, "ScatterElements"), indices, axis % x.rank)
+    flat = written(b, b.reshape(x, (x.size,)), b.reshape(places, (updates.size,)), _flat(b, updates), reduction)
+    return b.reshape(flat, x.shape)
+
+
+@scatter.lowers("Scatter", since=11)
+def scatter_11(b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0) -> Tensor:
+    return scatter_elements(b, x, indices, updates, axis=axis)
+
+
+@scatter.lowers("ScatterND", since=18)
+def scatter_nd(b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
+    depth = indices.shape[-1]
+    rows = math.prod(static_shape(x, "ScatterND")[:depth])
+    rest = math.prod(x.shape[depth:])
+    places = b.reshape(coordinate_places(b, x.shape, indices), (math.prod(indices.shape[:-1]),))
+    written_rows = written(
+        b, b.reshape(x, (rows, rest)), places, b.reshape(updates, (places.shape[0], rest)), reduction
+    )
+    return b.reshape(written_rows, x.shape)
+
+
+def written(b: Builder, x: Tensor, places: Tensor, updates: Tensor, reduction: str) -> Tensor:
+    """``x`` of shape (rows, …) with ``updates`` at the rows ``places``, which are not negative."""
+    if reduction in ("none", "add"):
+        return _replaced_or_added(b, x, places, updates, reduction)
+    if reduction not in _SEGMENTS:
+        raise Unsupported(f"reduction {reduction}")
+    dtype = next((kind for kind in (x.dtype, "int32") if kind in _SEGMENT_TYPES), None)
+    if dtype is None or (x.dtype != dtype and x.dtype in ("int64", "uint32", "uint64")):
+        raise Unsupported(f"{x.dtype} with reduction {reduction}: TFLite {_SEGMENTS[reduction]} takes float32, int32")
+    rows = b.constant(np.array(x.shape[0], np.int32))
+    wide = b.cast(updates, dtype)
+    met = b.emit(_SEGMENTS[reduction], (wide, places, rows), x.shape, dtype)
+    join = {"mul": b.mul, "max": b.maximum, "min": b.minimum}[reduction]
+    # What no update meets is the neutral element: 1, or the end of the type's range.
+    return b.cast(join(b.cast(x, dtype), met), x.dtype)
+
+
+def _replaced_or_added(b: Builder, x: Tensor, places: Tensor, updates: Tensor, reduction: str) -> Tensor:
+    dtype = accepted(b, "SCATTER_ND", x.dtype)
+    sizes = b.ints(x.shape)
+    rows = b.reshape(places, (places.shape[0], 1))
+    scattered = b.scatter_nd(rows, b.cast(updates, dtype), sizes, x.shape)
+    if reduction == "add":
+        wide = as_accepted(b, "ADD", b.cast(x, dtype), scattered)
+        return b.cast(b.add(*wide), x.dtype)
+    ones = b.constant(np.ones((places.shape[0], *(1,) * (x.rank - 1)), np.float32))
+    mask_shape = (x.shape[0], *(1,) * (x.rank - 1))
+    marked = b.scatter_nd(rows, ones, b.ints(mask_shape), mask_shape)
+    return b.select(b.greater(marked, like(b, marked, 0)), b.cast(scattered, x.dtype), x)
+
+
+@scatter.lowers("TensorScatter", since=24)
+def tensor_scatter(
+    b: Builder, cache: Tensor, update: Tensor, start: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
+) -> Tensor:
+    """Rows of each batch written from that batch's own index on, around the end where circular."""
+    static_shape(cache, "TensorScatter")
+    axis %= cache.rank
+    length, count, batch = cache.shape[axis], update.shape[axis], cache.shape[0]
+    order = [0, axis, *(other for other in range(1, cache.rank) if other != axis)]
+    moved, rows = b.transpose(cache, order), b.transpose(update, order)
+    steps = b.constant(np.arange(count, dtype=np.int32)[None])
+    places = steps if start is None else b.add(b.reshape(b.cast(start, "int32"), (batch, 1)), steps)
+    if mode == "circular" and start is not None:
+        places = b.floor_mod(places, like(b, places, length))
+    places = b.add(places, b.constant((np.arange(batch, dtype=np.int32) * length)[:, None]))
+    rest = math.prod(moved.shape[2:])
+    flat = written(
+        b,
+        b.reshape(moved, (batch * length, rest)),
+        b.reshape(places, (batch * count,)),
+        b.reshape(rows, (batch * count, rest)),
+        "none",
+    )
+    inverse = [order.index(place) for place in range(cache.rank)]
+    return b.transpose(b.reshape(flat, moved.shape), inverse)
+
+
+@scatter.lowers("Col2Im", since=18)
+def col2im(
+    b: Builder,
+    x: Tensor,
+    image_shape: Tensor,
+    block_shape: Tensor,
+    *,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Tensor:
+    """Columns added at constant places of the image; what falls into the padding goes to a row that is dropped."""
+    image, block = constant_ints(image_shape, "the image's shape"), constant_ints(block_shape, "the block's shape")
+    places = _block_places(image, block, dilations, pads, strides)
+    batch, columns = static_shape(x, "Col2Im")[:2]
+    channels, pixels = columns // math.prod(block), math.prod(image)
+    split = b.reshape(x, (batch * channels, math.prod(block) * x.shape[2]))
+    rows = b.transpose(split, (1, 0))
+    shape = (pixels + 1, batch * channels)
+    added = b.scatter_nd(b.constant(places.reshape(-1, 1)), rows, b.ints(shape), shape)
+    kept = cut(b, added, [slice(0, pixels), slice(None)])
+    return b.reshape(b.transpose(kept, (1, 0)), (batch, channels, *image))
+
+
+def _block_places(
+    image: tuple[int, ...],
+    block: tuple[int, ...],
+    dilations: tuple[int, ...] | None,
+    pads: tuple[int, ...] | None,
+    strides: tuple[int, ...] | None,
+) -> np.ndarray:  # type: ignore[type-arg]
+    """For each element of each block the pixel it adds to, the pixel behind the last where it is padding."""
+    rank = len(image)
+    holes, sides, steps = dilations or (1,) * rank, pads or (0,) * (2 * rank), strides or (1,) * rank
+    axes = []
+    for axis, size in enumerate(image):
+        reach = (block[axis] - 1) * holes[axis] + 1
+        count = (size + sides[axis] + sides[axis + rank] - reach) // steps[axis] + 1
+        inside = np.arange(block[axis])[:, None] * holes[axis]
+        axes.append(inside + np.arange(count)[None] * steps[axis] - sides[axis])
+    flat = np.zeros((1,) * (2 * rank), np.int64)
+    valid = np.ones((1,) * (2 * rank), bool)
+    for axis, (size, places) in enumerate(zip(image, axes, strict=True)):
+        view = [1] * (2 * rank)
+        view[axis], view[axis + rank] = places.shape
+        grid = places.reshape(view)
+        flat = flat * size + grid
+        valid = valid & (grid >= 0) & (grid < size)
+    return np.where(valid, flat, math.prod(image)).astype(np.int32).reshape(-1)
+
+
+def _flat(b: Builder, x: Tensor) -> Tensor:
+    return b.reshape(x, (x.size,))
