@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convertkit.converters.pytorch.factories import is_torch_factory
 from convertkit.converters.pytorch.sniff import examine
 from convertkit.recipe import ExportOptions
+from convertkit.references import imports_of
 
 if TYPE_CHECKING:
     from convertkit.stage import Source
+
+
+_FRAMEWORKS = frozenset(
+    {"torch", "torchvision", "torchaudio", "timm", "transformers", "lightning", "pytorch_lightning"}
+)
 
 
 class TorchConverter:
@@ -23,7 +28,7 @@ class TorchConverter:
         found = examine(Path(source))
         if found is not None:
             return found.kind
-        return "torch-factory" if is_torch_factory(source) else None
+        return "torch-factory" if imports_of(source) & _FRAMEWORKS else None
 
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
         from convertkit.converters.pytorch.source import TorchSource

@@ -10,7 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from convertkit.artifact import Array
+from convertkit.artifact import Array, Dim
 from convertkit.converters.pytorch.pickles import StoredTensor, stored_examples
 
 _DTYPE_OF_STORAGE = {
@@ -29,9 +29,9 @@ _DTYPE_OF_STORAGE = {
 
 @dataclass(frozen=True, slots=True)
 class ExampleArray:
-    """Shape and dtype of one array, and the half-open range of its integers where its values are known."""
+    """Shape (free dimensions by name) and dtype of one array, and the half-open range of its integers where known."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     dtype: str
     value_range: tuple[float, float] | None = None
 

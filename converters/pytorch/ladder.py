@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from convertkit.artifact import Array
+from convertkit.converters.pytorch.acceptance import check_feeds
 from convertkit.converters.pytorch.interface import settle_interface
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
-from convertkit.errors import ConvertKitError, ParityError, Unsupported
+from convertkit.errors import ConvertKitError, ParityError, Unsupported, WorkerError
 from convertkit.onnx.runner import OnnxRunner
-from convertkit.parity.feeds import generated_feed
+from convertkit.parity import Recording, compare_recordings, record
 from convertkit.recipe import InputSpec
 from convertkit.stage import FLOAT32, Feed, Outputs
 from convertkit.worker import Worker
 
 _ROUTES = {
-    "torchscript": ("legacy",),
+    "torchscript": ("torchscript-exporter", "replay"),
+    "pt2": ("program", "torch.export"),
+    "eager": ("torch.export", "script", "trace"),
 }
-_CHECK_SEED = 0x7C5
-"""Mixed into the seed of the feeds that choose a road: the parity proof uses other ones."""
-_FEEDS_PER_SIZE = 3
+_FOR_STATE = {"torchscript": ("replay",), "pt2": ("torch.export",), "eager": ("torch.export",)}
+_LIGHT = frozenset({"torchscript-exporter", "script", "trace"})
+"""Roads that do without what ``prepare`` imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,22 @@ class Accepted:
     outputs: tuple[str, ...]
     attempts: tuple[Attempt, ...]
     notes: tuple[str, ...]
+    slots: Sequence[Mapping[str, Any]] = ()
     initial_state: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Interface:
+    """What one round of attempts must deliver."""
+
+    leaves: tuple[Leaf, ...]
+    outputs: tuple[str, ...]
+    sizes: tuple[Mapping[str, int], ...]
+    notes: tuple[str, ...]
+
+    @property
+    def dynamic(self) -> bool:
+        return any(isinstance(dim, str) for leaf in self.leaves for dim in leaf.shape)
 
 
 class Ladder:
@@ -89,77 +108,86 @@ class Ladder:
         self._workdir = workdir
         self._seed = seed
         self._attempts: list[Attempt] = []
+        self._prepared = False
+        self._slots: list[dict[str, Any]] = []
+        self._initial_state: Path | None = None
 
     def climb(self) -> Accepted:
         """The first road whose result matches, with a free batch before a fixed one.
 
         Raises ``ParityError`` where roads led to ONNX and none of it matches, ``Unsupported`` where none led there.
         """
-        described = self._worker.call("describe", self._model.params(), isolated=True).value
+        reply = self._worker.call("describe", self._model.params(), isolated=True)
+        described = reply.value
+        self._slots = described["slots"]
+        if reply.arrays:
+            self._initial_state = self._workdir / "initial_state.npz"
+            save_arrays(self._initial_state, reply.arrays)
         leaves, fixed = from_json(described["leaves"]), from_json(described["fixed"])
-        notes = tuple(described["notes"])
-        outputs = tuple(described["outputs"])
-        accepted = self._first_match(leaves, outputs, described["sizes"], notes)
+        notes, outputs = tuple(described["notes"]), tuple(described["outputs"])
+        wanted = _Interface(leaves, outputs, tuple(described["sizes"]), notes)
+        accepted = self._first_match(wanted)
         if accepted is None and leaves != fixed:
             why = next((each.failure for each in reversed(self._attempts)), "")
             note = f"the batch is fixed: no road to ONNX keeps it free ({why})"
-            accepted = self._first_match(fixed, outputs, [{}], (*notes, note))
+            accepted = self._first_match(_Interface(fixed, outputs, ({},), (*notes, note)))
         if accepted is None:
-            raise self._defeat()
+            raise defeat(self._attempts)
         return accepted
 
-    def _first_match(
-        self,
-        leaves: tuple[Leaf, ...],
-        outputs: tuple[str, ...],
-        sizes: Sequence[Mapping[str, int]],
-        notes: tuple[str, ...],
-    ) -> Accepted | None:
-        feeds = list(self._feeds(leaves, sizes))
+    def _first_match(self, wanted: _Interface) -> Accepted | None:
+        feeds = list(check_feeds(wanted.leaves, wanted.sizes, self._seed))
         references: list[Outputs] | None = None
-        for route in _ROUTES[self._model.kind]:
+        group = self._model.kind if self._model.kind in _ROUTES else "eager"
+        for route in (_FOR_STATE if self._slots else _ROUTES)[group]:
             place = self._workdir / f"attempt-{len(self._attempts)}"
             place.mkdir()
             begun = time.perf_counter()
-            params = {
-                **self._model.params(),
-                "route": route,
-                "leaves": to_json(leaves),
-                "outputs": outputs,
-                "target": str(place / "model.onnx"),
-            }
-            reply = self._called(params, feeds[0])
-            dynamic = any(isinstance(dim, str) for leaf in leaves for dim in leaf.shape)
+            reply = self._called(route, wanted, place, feeds[0])
             seconds = time.perf_counter() - begun
             if "failed" in reply:
-                location = reply.get("refusal", {}).get("location", "")
-                self._attempts.append(Attempt(route, dynamic, seconds, reply["failed"], location=location))
+                failed = Attempt(route, wanted.dynamic, seconds, reply["failed"], location=reply.get("location", ""))
+                self._attempts.append(failed)
                 continue
-            references = references or self._references(leaves, feeds)
+            references = references or self._references(wanted.leaves, feeds)
             path = place / "model.onnx"
-            departure = self._departure(path, leaves, outputs, feeds, references)
-            self._attempts.append(Attempt(route, dynamic, seconds, departure, mismatch=bool(departure)))
+            departure = self._departure(path, wanted, feeds, references)
+            self._attempts.append(Attempt(route, wanted.dynamic, seconds, departure, mismatch=bool(departure)))
             if not departure:
-                return Accepted(path, route, leaves, outputs, tuple(self._attempts), notes)
+                return Accepted(
+                    path,
+                    route,
+                    wanted.leaves,
+                    wanted.outputs,
+                    tuple(self._attempts),
+                    wanted.notes,
+                    self._slots,
+                    self._initial_state,
+                )
         return None
 
-    def _called(self, params: Mapping[str, Any], feed: Feed) -> dict[str, Any]:
+    def _called(self, route: str, wanted: _Interface, place: Path, feed: Feed) -> dict[str, Any]:
+        params = {
+            **self._model.params(),
+            "route": route,
+            "leaves": to_json(wanted.leaves),
+            "outputs": wanted.outputs,
+            "slots": self._slots,
+            "target": str(place / "model.onnx"),
+        }
         try:
-            reply: dict[str, Any] = self._worker.call("attempt", params, feed, isolated=True).value
-        except ConvertKitError as error:
+            if route not in _LIGHT and not self._prepared:
+                self._worker.call("prepare")
+                self._prepared = True
+            state = initial_arrays(self._initial_state)
+            reply: dict[str, Any] = self._worker.call("attempt", params, {**feed, **state}, isolated=True).value
+        except WorkerError as error:
             return {"failed": str(error)}
         return reply
 
-    def _feeds(self, leaves: Sequence[Leaf], sizes: Sequence[Mapping[str, int]]) -> Iterator[Feed]:
-        rng = np.random.default_rng([_CHECK_SEED, self._seed])
-        specs = [leaf.spec() for leaf in leaves]
-        for size in sizes:
-            for kind in range(_FEEDS_PER_SIZE):
-                yield generated_feed(specs, size, rng, kind)
-
     def _references(self, leaves: Sequence[Leaf], feeds: Sequence[Feed]) -> list[Outputs]:
         arrays = {f"{place}/{name}": value for place, feed in enumerate(feeds) for name, value in feed.items()}
-        params = {**self._model.params(), "leaves": to_json(leaves), "count": len(feeds)}
+        params = {**self._model.params(), "leaves": to_json(leaves), "slots": self._slots, "count": len(feeds)}
         found = self._worker.call("reference", params, arrays, isolated=True).arrays
         results: list[Outputs] = [{} for _ in feeds]
         for key, value in found.items():
@@ -167,57 +195,43 @@ class Ladder:
             results[int(place)][name] = value
         return results
 
-    def _departure(
-        self,
-        path: Path,
-        leaves: Sequence[Leaf],
-        outputs: Sequence[str],
-        feeds: Sequence[Feed],
-        references: Sequence[Outputs],
-    ) -> str:
+    def _departure(self, path: Path, wanted: _Interface, feeds: Sequence[Feed], references: Sequence[Outputs]) -> str:
         """How what a road made departs from the model, empty where it does not."""
         try:
-            artifact = settle_interface(path, leaves, outputs)
+            artifact = settle_interface(path, wanted.leaves, wanted.outputs)
+            artifact = replace(artifact, initial_state=self._initial_state)
             with OnnxRunner(artifact) as runner:
-                return next(
-                    filter(None, (_difference(runner.run(f), r, f) for f, r in zip(feeds, references, strict=True))), ""
-                )
+                recording = record("onnx", artifact, runner, feeds)
+            reference = Recording("the model", artifact, tuple(references))
+            return "; ".join(compare_recordings(reference, recording, FLOAT32).failures)
         except ConvertKitError as error:
             return str(error)
 
-    def _defeat(self) -> ConvertKitError:
-        told = "\n".join(
-            f"  tried {each.route}{'' if each.dynamic else ' (fixed batch)'}: {each.failure}" for each in self._attempts
+
+def defeat(attempts: Sequence[Attempt]) -> ConvertKitError:
+    """Why no road was accepted: with the numbers where some led to ONNX, else with what stopped each."""
+    lines = [f"  tried {each.route}{'' if each.dynamic else ' (fixed batch)'}: {each.failure}" for each in attempts]
+    told = "\n".join(lines)
+    if any(each.mismatch for each in attempts):
+        return ParityError(
+            "no road from this model to ONNX computes what the model computes; "
+            f"Python branches or loops that depend on data leave one path in a trace\n{told}"
         )
-        mismatch = next((each for each in self._attempts if each.mismatch), None)
-        if mismatch is not None:
-            return ParityError(f"no road from this model to ONNX computes what it computes\n{told}")
-        location = next((each.location for each in self._attempts if each.location), "")
-        return Unsupported(f"no road from this model to ONNX works\n{told}", location=location)
+    location = next((each.location for each in attempts if each.location), "")
+    return Unsupported(f"no road from this model to ONNX works\n{told}", location=location)
 
 
-def _difference(got: Outputs, reference: Outputs, feed: Feed) -> str:
-    shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in feed.items())
-    for name, expected in reference.items():
-        value = got[name]
-        if value.shape != expected.shape:
-            return f"output {name} has the shape {list(value.shape)}, the model gives {list(expected.shape)} (for {shapes})"
-        if value.dtype != expected.dtype:
-            return f"output {name} is {value.dtype}, the model gives {expected.dtype}"
-        if not _close(value, expected):
-            error = np.max(np.abs(value.astype(np.float64) - expected.astype(np.float64)))
-            return f"output {name} departs by {error:.3g} (for {shapes})"
-    return ""
+def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write an ``.npz`` whose bytes depend on the arrays alone (``np.savez`` stamps the time)."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as stream:
+                np.lib.format.write_array(stream, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
 
 
-def _close(value: Array, expected: Array) -> bool:
-    if expected.size == 0 or np.array_equal(value, expected):
-        return True
-    if expected.dtype.kind not in "fcV":
-        return False
-    a, b = value.astype(np.complex128), expected.astype(np.complex128)
-    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-        return False
-    finite = np.isfinite(b)
-    scale = np.max(np.abs(b[finite]), initial=1e-30)
-    return bool(np.max(np.abs(a[finite] - b[finite]), initial=0.0) <= (FLOAT32.relative or 0.0) * scale)
+def initial_arrays(path: Path | None) -> dict[str, Array]:
+    """What :func:`save_arrays` wrote."""
+    if path is None:
+        return {}
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}

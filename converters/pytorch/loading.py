@@ -104,10 +104,11 @@ def _made(reference: str) -> torch.nn.Module:
         made: Any = importlib.import_module(name)
         for part in attribute.split("."):
             made = getattr(made, part)
+        torch.manual_seed(0)  # weights that a factory draws at random are the same in every fork
         module = made if isinstance(made, torch.nn.Module) else made()
     except ConvertKitError:
         raise
-    except Exception as error:  # noqa: BLE001 - the user's own code may raise anything, and that is their message
+    except Exception as error:
         raise UsageError(f"{reference} failed with {type(error).__name__}: {brief(error)}") from error
     if not isinstance(module, torch.nn.Module):
         raise UsageError(f"{reference} returned a {type(module).__name__}; expected a torch.nn.Module")
@@ -118,7 +119,7 @@ def _pickled(path: str) -> torch.nn.Module:
     sys.path.insert(0, os.getcwd())
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=False)
-    except Exception as error:  # noqa: BLE001 - a trusted pickle runs any code, which may raise anything
+    except Exception as error:
         raise SourceError(
             f"{Path(path).name}: unpickling failed with {type(error).__name__}: {brief(error)}"
         ) from error

@@ -1,22 +1,95 @@
-"""The roads from a loaded model to an ONNX file, tried in order of cost (run in forks of the worker)."""
+"""The roads from a loaded model to an ONNX file (each runs in a fork of the worker)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from convertkit.artifact import Array
-from convertkit.converters.pytorch import legacy
-from convertkit.converters.pytorch.leaves import from_json
-from convertkit.converters.pytorch.subject import Subject
+from convertkit.converters.pytorch import exporting, legacy
+from convertkit.converters.pytorch.flat import is_constant
+from convertkit.converters.pytorch.leaves import Leaf, from_json
+from convertkit.converters.pytorch.state import Slot, lifted, slots_from_json
+from convertkit.converters.pytorch.subject import Parameter, Subject, to_tensor
+from convertkit.errors import Unsupported
 
 
-def prepare() -> None:
-    """Import what the roads through torch.export need."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One attempt: the model, its interface, an example at which it computes, and the file to write."""
+
+    subject: Subject
+    leaves: tuple[Leaf, ...]
+    outputs: tuple[str, ...]
+    slots: tuple[Slot, ...]
+    feed: Mapping[str, Array]
+    target: str
 
 
-def attempt(subject: Subject, params: Mapping[str, Any], feed: Mapping[str, Array]) -> dict[str, Any]:
-    """Write the ONNX file of one road to ``params["target"]``; raises whatever the exporter raises."""
-    leaves, outputs = from_json(params["leaves"]), list(params["outputs"])
-    legacy.export(subject, leaves, outputs, feed, params["target"])
-    return {}
+def attempt(subject: Subject, params: Mapping[str, Any], feed: Mapping[str, Array]) -> None:
+    """Take one road to the file ``params["target"]``; raises whatever the exporter raises."""
+    job = Job(
+        subject,
+        from_json(params["leaves"]),
+        tuple(params["outputs"]),
+        slots_from_json(params["slots"]),
+        feed,
+        params["target"],
+    )
+    _ROUTES[params["route"]](job)
+
+
+def _torchscript(job: Job) -> None:
+    """Torch's TorchScript-based exporter: the fastest, and at home with loops and branches on data."""
+    if lifted(job.slots):
+        raise Unsupported("this road does not see state")
+    if any(leaf.scalar and not is_constant(leaf) for leaf in job.leaves):
+        raise Unsupported("this road takes no Python numbers as inputs")
+    legacy.export(job.subject, job.leaves, job.outputs, job.feed, job.target)
+
+
+def _export(job: Job) -> None:
+    """torch.export of the module, or of a replay of its TorchScript."""
+    exporting.export(job.subject, job.leaves, job.outputs, job.slots, job.feed, job.target)
+
+
+def _program(job: Job) -> None:
+    """An exported program as it is."""
+    if lifted(job.slots):
+        raise Unsupported("this road does not see state")
+    exporting.write_program(job.subject.program, [leaf.name for leaf in job.leaves], job.outputs, job.target)
+
+
+def _script(job: Job) -> None:
+    """torch.jit.script of an eager module: keeps Python's own loops and branches on data."""
+    _torchscript(_as_torchscript(job, torch.jit.script(job.subject.module)))
+
+
+def _trace(job: Job) -> None:
+    """torch.jit.trace of an eager module: what one example does; the numbers say whether that is all."""
+    values = {
+        leaf.name: job.feed[leaf.name].item() if leaf.scalar else to_tensor(job.feed[leaf.name]) for leaf in job.leaves
+    }
+    args, kwargs = job.subject.arguments(job.leaves, values)
+    if kwargs:
+        raise Unsupported("this road takes positional arguments only")
+    torch.backends.mha.set_fastpath_enabled(False)
+    _torchscript(_as_torchscript(job, torch.jit.trace(job.subject.module, args, check_trace=False, strict=False)))
+
+
+def _as_torchscript(job: Job, script: Any) -> Job:
+    parameters = tuple(Parameter(each.name, each.type, each.required) for each in job.subject.parameters)
+    return Job(Subject(script, parameters, "torchscript"), job.leaves, job.outputs, job.slots, job.feed, job.target)
+
+
+_ROUTES = {
+    "torchscript-exporter": _torchscript,
+    "replay": _export,
+    "torch.export": _export,
+    "program": _program,
+    "script": _script,
+    "trace": _trace,
+}

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
-from convertkit.converters.pytorch.factories import module_file
 from convertkit.converters.pytorch.ladder import Accepted, Ladder, Model
 from convertkit.converters.pytorch.leaves import to_json
 from convertkit.converters.pytorch.safety import check
@@ -19,6 +18,7 @@ from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.onnx.specs import interface
 from convertkit.recipe import ExportOptions
+from convertkit.references import module_file
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Stage, Tolerance
 from convertkit.worker import Worker
 
@@ -100,7 +100,7 @@ class TorchRunner:
 
     def __init__(self, worker: Worker, model: Model, accepted: Accepted, artifact: Artifact) -> None:
         self._worker = worker
-        self._params = {**model.params(), "leaves": to_json(accepted.leaves)}
+        self._params = {**model.params(), "leaves": to_json(accepted.leaves), "slots": accepted.slots}
         self._artifact = artifact
         self._fresh = True
 
@@ -115,7 +115,7 @@ class TorchRunner:
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``SourceError`` where the model itself fails on it."""
-        arrays = {spec.name: feed[spec.name] for spec in self._artifact.inputs}
+        arrays = {spec.name: feed[spec.name] for spec in self._artifact.inputs if spec.name in feed}
         reply = self._worker.call("run", {**self._params, "fresh": self._fresh}, arrays)
         self._fresh = False
         return {spec.name: reply.arrays[spec.name] for spec in self._artifact.outputs}

@@ -1,0 +1,62 @@
+"""The road through torch.export and torch's ONNX exporter on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from convertkit.artifact import Array
+from convertkit.converters.pytorch.flat import Flat, is_constant
+from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.converters.pytorch.state import Slot
+from convertkit.converters.pytorch.subject import Subject, to_tensor
+
+OPSET = 18
+
+
+def prepare() -> None:
+    """Import what the export needs, so that forks find it imported."""
+    import onnxscript.function_libs  # noqa: F401
+    import torch._export
+    import torch.export
+    import torch.onnx._internal.exporter._core
+    import torch.onnx._internal.exporter._torchlib.ops.core  # noqa: F401
+
+
+def export(
+    subject: Subject,
+    leaves: Sequence[Leaf],
+    outputs: Sequence[str],
+    slots: Sequence[Slot],
+    feed: Mapping[str, Array],
+    path: str,
+) -> None:
+    """Write the model to ``path``; ``feed`` is an example at which it computes."""
+    taken = [leaf for leaf in leaves if not is_constant(leaf)]
+    tensors = tuple(to_tensor(feed[leaf.name]) for leaf in taken)
+    dims = tuple(
+        {axis: torch.export.Dim.AUTO for axis, dim in enumerate(leaf.shape) if isinstance(dim, str)} for leaf in taken
+    )
+    with torch.no_grad():
+        program = torch.export.export(
+            Flat(subject, leaves, slots), tensors, dynamic_shapes=(dims,) if any(dims) else None, strict=False
+        )
+    write_program(program, [leaf.name for leaf in taken], outputs, path)
+
+
+def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:
+    """Translate an exported program to ONNX under the given names."""
+    torch.onnx.export(
+        program,
+        (),
+        path,
+        input_names=list(inputs),
+        output_names=list(outputs),
+        opset_version=OPSET,
+        dynamo=True,
+        external_data=False,
+        optimize=False,
+        verbose=False,
+    )

@@ -1,0 +1,78 @@
+"""A model as one module from flat tensors to flat tensors, state included, for torch.export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.converters.pytorch.replay import Memory, Replay
+from convertkit.converters.pytorch.state import Slot, lifted, read, write
+from convertkit.converters.pytorch.subject import Subject, named_outputs
+
+
+def is_constant(leaf: Leaf) -> bool:
+    """Whether a Python number can have one value only, so that the graph holds it."""
+    return leaf.scalar and leaf.value_range is not None and leaf.value_range[1] - leaf.value_range[0] == 1
+
+
+class Flat(torch.nn.Module):  # type: ignore[misc]
+    """Takes every leaf that is no constant, in order, then the state; returns outputs, then the next state."""
+
+    def __init__(self, subject: Subject, leaves: Sequence[Leaf], slots: Sequence[Slot]) -> None:
+        super().__init__()
+        self._box = (subject,)  # a tuple, so that a ScriptModule is not registered as a submodule
+        self._plain = tuple(leaf for leaf in leaves if leaf.parameter)
+        self._slots = tuple(slots)
+        self.model = Replay(subject.module) if subject.kind == "torchscript" else subject.module
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Compute once."""
+        given = iter(tensors)
+        values = {leaf.name: _fixed(leaf) if is_constant(leaf) else next(given) for leaf in self._plain}
+        args, kwargs = self._box[0].arguments(self._plain, values)
+        state = {slot.path: next(given).clone() for slot in lifted(self._slots)}
+        result, after = (
+            self._replayed(args, kwargs, state) if isinstance(self.model, Replay) else self._called(args, kwargs, state)
+        )
+        outputs = [_tensor(value) for _, value in named_outputs(result)]
+        return (*outputs, *(_tensor(after[slot.path]) for slot in lifted(self._slots)))
+
+    def _replayed(self, args: Any, kwargs: Any, state: dict[tuple[str, ...], Any]) -> tuple[Any, dict[Any, Any]]:
+        constants = {slot.path: slot.constant for slot in self._slots if slot.constant is not None}
+        memory = Memory(state, constants)
+        return self.model.replay(args, kwargs, memory), memory.values
+
+    def _called(self, args: Any, kwargs: Any, state: dict[tuple[str, ...], Any]) -> tuple[Any, dict[Any, Any]]:
+        """Call an eager module with the state in place, and leave it as it was found."""
+        before = {slot.path: read(self.model, slot.path) for slot in self._slots}
+        constants = {slot.path: slot.constant for slot in self._slots if slot.constant is not None}
+        try:
+            for path, value in {**constants, **state}.items():
+                write(self.model, path, value)
+            result = self.model(*args, **kwargs)
+            return result, {path: read(self.model, path) for path in state}
+        finally:
+            for path, value in before.items():
+                write(self.model, path, value)
+
+
+def _fixed(leaf: Leaf) -> bool | int | float:
+    assert leaf.value_range is not None
+    low = leaf.value_range[0]
+    return bool(low) if leaf.dtype == "bool" else int(low) if leaf.dtype.startswith("int") else low
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value
+    kind = (
+        torch.bool
+        if isinstance(value, bool)
+        else torch.int64
+        if isinstance(value, int | torch.SymInt)
+        else torch.float32
+    )
+    return torch.scalar_tensor(value, dtype=kind)

@@ -1,0 +1,135 @@
+"""Fused inference kernels that a trace under ``no_grad`` holds, written out in the operators they fuse.
+
+Semantics: aten/src/ATen/native/transformers/transformer.cpp and attention.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from convertkit.errors import Unsupported
+
+_SOURCE_MASK, _PADDING_MASK, _MERGED_MASK = 0, 1, 2
+
+
+def encoder_layer(
+    src: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    mask: Tensor | None = None,
+    mask_type: int | None = None,
+) -> Tensor:
+    """``aten::_transformer_encoder_layer_fwd``: attention and feed-forward, each with a residual and a norm."""
+
+    def attend(x: Tensor) -> Tensor:
+        q, k, v = _projected(x, x, x, qkv_weight, qkv_bias)
+        return functional.linear(_attended(q, k, v, num_heads, mask, mask_type), proj_weight, proj_bias)
+
+    def feed_forward(x: Tensor) -> Tensor:
+        hidden = functional.linear(x, ffn_weight_1, ffn_bias_1)
+        active = functional.gelu(hidden) if use_gelu else functional.relu(hidden)
+        return functional.linear(active, ffn_weight_2, ffn_bias_2)
+
+    def norm_1(x: Tensor) -> Tensor:
+        return functional.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
+
+    def norm_2(x: Tensor) -> Tensor:
+        return functional.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
+
+    if norm_first:
+        x = src + attend(norm_1(src))
+        return x + feed_forward(norm_2(x))
+    x = norm_1(src + attend(src))
+    return norm_2(x + feed_forward(x))
+
+
+def multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    mask: Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """``aten::_native_multi_head_attention``, batch first; the weights only where they are asked for."""
+    q, k, v = _projected(query, key, value, qkv_weight, qkv_bias)
+    out = functional.linear(_attended(q, k, v, num_head, mask, mask_type), proj_weight, proj_bias)
+    if not need_weights:
+        return out, None
+    scores = _heads(q, num_head) @ _heads(k, num_head).transpose(-2, -1) / (embed_dim // num_head) ** 0.5
+    allowed = _allowed(mask, mask_type)
+    if allowed is not None:
+        scores = scores.masked_fill(torch.logical_not(allowed), float("-inf"))
+    weights = torch.softmax(scores, -1)
+    return out, weights.mean(1) if average_attn_weights else weights
+
+
+def _projected(
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    if query is key and key is value:
+        q, k, v = functional.linear(query, weight, bias).chunk(3, -1)
+        return q, k, v
+    weights, biases = weight.chunk(3), bias.chunk(3)
+    q, k, v = (functional.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+    return q, k, v
+
+
+def _heads(x: Tensor, count: int) -> Tensor:
+    batch, length, width = x.shape
+    return x.reshape(batch, length, count, width // count).transpose(1, 2)
+
+
+def _attended(q: Tensor, k: Tensor, v: Tensor, heads: int, mask: Tensor | None, mask_type: int | None) -> Tensor:
+    mixed = functional.scaled_dot_product_attention(
+        _heads(q, heads), _heads(k, heads), _heads(v, heads), _allowed(mask, mask_type)
+    )
+    return mixed.transpose(1, 2).reshape(q.shape)
+
+
+def _allowed(mask: Tensor | None, mask_type: int | None) -> Tensor | None:
+    """Where attention may look; the kernels' masks say where it may not, as bool or as 0 and -inf."""
+    if mask is None:
+        return None
+    allowed = torch.logical_not(mask.to(torch.bool))
+    if mask_type == _PADDING_MASK:
+        return allowed[:, None, None, :]
+    if mask_type in (_SOURCE_MASK, _MERGED_MASK):
+        return allowed
+    raise Unsupported(f"an attention mask of type {mask_type}")
+
+
+FUSED: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "aten::_transformer_encoder_layer_fwd": encoder_layer,
+        "aten::_native_multi_head_attention": multi_head_attention,
+    }
+)
