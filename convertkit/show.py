@@ -6,16 +6,17 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from convertkit.job import Result
-from convertkit.parity import ParityReport, TensorDiff
-from convertkit.pipeline import StepRecord
+if TYPE_CHECKING:
+    from convertkit.job import Result
+    from convertkit.parity import ParityReport, TensorDiff
+    from convertkit.pipeline import StepRecord
 
 T = TypeVar("T")
 
