@@ -26,8 +26,8 @@ lint: $(VENV)/.ready-all  ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.ready-all  ## run the benchmarks, one after the other
-	@for script in $(sort $(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: $(VENV)/.ready-all  ## time the command's start-up (the other scripts of bench/ say how they are called)
+	$(BIN)/python bench/startup.py
 
 docs: $(VENV)/.ready-all  ## write the generated pages of docs/ and check every link
 	$(BIN)/python docs/generate.py
