@@ -18,29 +18,33 @@ class Choice:
         self._edges: list[list[int]] = [[], []]
         self._heads: list[int] = []
         self._room: list[int] = []
+        self._alone: list[list[int]] = []
 
     def node(self) -> int:
         """A new node without costs."""
         self._edges.append([])
-        return len(self._edges) - 3
+        self._alone.append([0, 0])
+        return len(self._alone) - 1
 
     def pays(self, node: int, source: int, channels_last: int) -> None:
-        """Add what the node costs in each world."""
-        self._edge(0, node + 2, channels_last)
-        self._edge(node + 2, 1, source)
+        """Add what the node costs in each world; only the difference counts, so a cost may be negative."""
+        self._alone[node][0] += source
+        self._alone[node][1] += channels_last
 
     def must(self, node: int) -> None:
         """The node is in the channels-last world."""
-        self._edge(0, node + 2, 0)
-        self._edge(node + 2, 1, _FOREVER)
+        self.pays(node, _FOREVER, 0)
 
     def differs(self, first: int, second: int, source_then_last: int, last_then_source: int) -> None:
         """What it costs that ``first`` is in the source's world and ``second`` is not, and the other way."""
-        self._edge(second + 2, first + 2, source_then_last)
-        self._edge(first + 2, second + 2, last_then_source)
+        self._edge(first + 2, second + 2, source_then_last)
+        self._edge(second + 2, first + 2, last_then_source)
 
     def worlds(self) -> list[int]:
         """The best world of each node: 0 the source's, 1 channels-last; ties stay in the source's."""
+        for node, (source, channels_last) in enumerate(self._alone):
+            self._edge(0, node + 2, max(channels_last - source, 0))
+            self._edge(node + 2, 1, max(source - channels_last, 0))
         while self._augmented():
             pass
         reached = self._levels()
