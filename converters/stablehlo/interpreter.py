@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convertkit.converters.stablehlo.builder import Builder
-from convertkit.converters.stablehlo.mlir import is_complex, location
+from convertkit.converters.stablehlo.mlir import is_complex, location, text
 from convertkit.converters.stablehlo.registry import Entry, Handlers
 from convertkit.converters.stablehlo.tensor import Complex, Operand
 from convertkit.errors import Unsupported
@@ -68,6 +68,8 @@ class Interpreter:
         operands = [self._env[value] for value in op.operation.operands]
         place = location(op.operation)
         outer, b.origin = b.origin, place
+        if name == "func.call":
+            return self._block(b, self.function(text(op.attributes["callee"])), operands, vectorized=vectorized)
         try:
             entry = self._entry(op, name, vectorized=vectorized)
             return self._call(entry, b, op, operands)

@@ -9,12 +9,35 @@ from convertkit.converters.stablehlo.ops.convert import conversions
 from convertkit.converters.stablehlo.ops.convolution import convolutions
 from convertkit.converters.stablehlo.ops.custom import custom
 from convertkit.converters.stablehlo.ops.dot import products
+from convertkit.converters.stablehlo.ops.fourier import fourier
 from convertkit.converters.stablehlo.ops.gather import gathers
+from convertkit.converters.stablehlo.ops.linear import linear
 from convertkit.converters.stablehlo.ops.movement import movement
+from convertkit.converters.stablehlo.ops.random import random
 from convertkit.converters.stablehlo.ops.reduce import reductions
 from convertkit.converters.stablehlo.ops.scatter import scatters
 from convertkit.converters.stablehlo.ops.sort import sorting
 from convertkit.converters.stablehlo.ops.unary import unary
 from convertkit.converters.stablehlo.ops.window import windows
 
-HANDLERS = arithmetic | basics | bitwise | conversions | custom | movement | reductions | unary | control | products | gathers | scatters | sorting | windows | convolutions | complexes
+HANDLERS = (
+    arithmetic
+    | basics
+    | bitwise
+    | conversions
+    | custom
+    | movement
+    | reductions
+    | unary
+    | control
+    | products
+    | gathers
+    | scatters
+    | sorting
+    | windows
+    | convolutions
+    | complexes
+    | fourier
+    | linear
+    | random
+)

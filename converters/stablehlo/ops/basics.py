@@ -1,8 +1,7 @@
-"""Constants, calls and operators that only tie values together."""
+"""Constants, composites and operators that only tie values together."""
 
 from __future__ import annotations
 
-from jaxlib.mlir.dialects import func
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
@@ -21,16 +20,6 @@ def constant(b: Builder, op: hlo.ConstantOp) -> Operand:
 @basics.complex
 def complex_constant(b: Builder, op: hlo.ConstantOp) -> Operand:
     return constant_of(op)
-
-
-@basics.translates
-def call(b: Builder, op: func.CallOp, *operands: Operand) -> tuple[Operand, ...]:
-    return b.regions.inline(b, b.regions.function(text(op.attributes["callee"])), operands)
-
-
-@basics.complex
-def complex_call(b: Builder, op: func.CallOp, *operands: Operand) -> tuple[Operand, ...]:
-    return b.regions.inline(b, b.regions.function(text(op.attributes["callee"])), operands)
 
 
 @basics.translates

@@ -250,5 +250,3 @@ def logistic(b: Builder, op: hlo.LogisticOp, x: Complex) -> Complex:
 @complexes.complex
 def is_finite(b: Builder, op: hlo.IsFiniteOp, x: Complex) -> Tensor:
     return b.logical_and(b.equal(b.sub(x.re, x.re), 0.0), b.equal(b.sub(x.im, x.im), 0.0))
-
-

@@ -63,7 +63,9 @@ def _attributes(op: hlo.ConvolutionOp, rank: int) -> Convolution:
 def _convolved(b: Builder, op: hlo.ConvolutionOp, x: Tensor, kernel: Tensor) -> Tensor:
     numbers = hlo.ConvDimensionNumbers(op.dimension_numbers)
     how = _attributes(op, len(numbers.input_spatial_dimensions))
-    x = b.transpose(x, [numbers.input_batch_dimension, numbers.input_feature_dimension, *numbers.input_spatial_dimensions])
+    x = b.transpose(
+        x, [numbers.input_batch_dimension, numbers.input_feature_dimension, *numbers.input_spatial_dimensions]
+    )
     order = [numbers.kernel_output_feature_dimension, numbers.kernel_input_feature_dimension]
     kernel = b.transpose(kernel, [*order, *numbers.kernel_spatial_dimensions])
     result = convolved(b, x, kernel, how, dtype_of(op.result.type))

@@ -6,6 +6,7 @@ exactly; every other body runs as a balanced tree, whose order StableHLO leaves 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from convertkit.converters.stablehlo.mlir import ints
 from convertkit.converters.stablehlo.ops.regions import Expression, expressions, reducer_of
 from convertkit.converters.stablehlo.reductions import Reducer
 from convertkit.converters.stablehlo.registry import Handlers
-from convertkit.converters.stablehlo.tensor import BOOL, Complex, Operand, Tensor, highest, is_float, lowest
+from convertkit.converters.stablehlo.tensor import BF16, BOOL, F16, Complex, Operand, Tensor, highest, is_float, lowest
 from convertkit.errors import Unsupported
 
 reductions = Handlers()
@@ -51,8 +52,31 @@ def reduced(b: Builder, kind: Reducer, x: Tensor, axes: Sequence[int], start: Te
     if any(x.shape[axis] == 0 for axis in axes):
         shape = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
         return b.broadcast_in_dim(start, shape, [])
+    count = math.prod(x.shape[axis] or 0 for axis in axes)
+    if x.dtype in (F16, BF16) and kind in ("add", "multiply") and 1 < count <= SEQUENTIAL:
+        return sequential(b, kind, _merged_last(b, x, axes), start)
     result = b.reduce(kind, x, axes)
     return result if start.scalar == identity(kind, x) else combined(b, kind, result, start)
+
+
+SEQUENTIAL = 64
+"""Up to this many 16-bit floats are summed one after the other, each sum rounded as XLA does on CPU."""
+
+
+def sequential(b: Builder, kind: Reducer, x: Tensor, start: Tensor) -> Tensor:
+    """Combine the elements of the last axis from first to last, rounding each time."""
+    axis, total = x.rank - 1, start
+    for place in range(x.shape[axis] or 0):
+        total = combined(b, kind, total, b.gather(x, place, axis))
+    return total
+
+
+def _merged_last(b: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
+    kept = [axis for axis in range(x.rank) if axis not in axes]
+    moved = b.transpose(x, [*kept, *sorted(axes)])
+    sizes = b.sizes([*(b.size(x, axis) for axis in kept), -1])
+    count = math.prod(x.shape[axis] or 0 for axis in axes)
+    return b.reshape(moved, (*(x.shape[axis] for axis in kept), count), sizes)
 
 
 def identity(kind: Reducer, x: Tensor) -> float | int | bool | None:

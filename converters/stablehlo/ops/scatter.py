@@ -130,7 +130,10 @@ class _Plan:
         self._rest = [axis for axis in range(x.rank) if axis not in self._addressed]
         inner = [axis for axis in kept if axis in addressing.addressed]
         batches = [axis for axis in range(update.rank) if axis not in window_dims]
-        self._order = [*batches, *(window_dims[kept.index(axis)] for axis in [*inner, *(a for a in self._rest if a in kept)])]
+        self._order = [
+            *batches,
+            *(window_dims[kept.index(axis)] for axis in [*inner, *(a for a in self._rest if a in kept)]),
+        ]
         self._rows, self._may_drop = self._address(addressing, starts, batch, len(inner))
         self.writes_once = self._rows.const is not None and len(np.unique(self._rows.const)) == self._rows.const.size
 

@@ -186,5 +186,3 @@ def evaluated(b: Builder, block: Any, expression: Expression, operands: Sequence
 
 def _whole(b: Builder, x: Tensor, like: Operand) -> Tensor:
     return b.full(x if x.shape == like.shape else b.broadcast_in_dim(x, like.shape, range(x.rank)))
-
-

@@ -17,7 +17,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import ints
 from convertkit.converters.stablehlo.ops.movement import padded
-from convertkit.converters.stablehlo.ops.reduce import combined, identity, tree
+from convertkit.converters.stablehlo.ops.reduce import SEQUENTIAL, combined, identity, sequential, tree
 from convertkit.converters.stablehlo.ops.regions import expressions, reducer_of
 from convertkit.converters.stablehlo.reductions import Reducer
 from convertkit.converters.stablehlo.registry import Handlers
@@ -27,6 +27,7 @@ from convertkit.converters.stablehlo.tensor import (
     F16,
     F32,
     I64,
+    U8,
     Complex,
     Operand,
     Tensor,
@@ -100,6 +101,9 @@ def complex_reduce_window(b: Builder, op: hlo.ReduceWindowOp, *operands: Operand
 
 def windowed(b: Builder, kind: Reducer, x: Tensor, start: Tensor, window: Window) -> Tensor:
     """A window reduction with an ONNX reducer; the start value joins every window once."""
+    if x.dtype in (F16, BF16) and kind in ("add", "multiply") and math.prod(window.size) <= SEQUENTIAL:
+        neutral = b.like(x, identity(kind, x) or 0)
+        return sequential(b, kind, patches(b, _padded(b, x, neutral, window), window), start)
     scanned = _scan(b, kind, x, window)
     if scanned is None and start.scalar == identity(kind, x):
         scanned = _pool(b, kind, x, window)
@@ -249,7 +253,9 @@ def _any_reducer(
 
 def _windows(b: Builder, x: Operand, start: Operand, window: Window) -> Operand:
     if isinstance(x, Complex) and isinstance(start, Complex):
-        parts = [patches(b, _padded(b, part, first, window), window) for part, first in ((x.re, start.re), (x.im, start.im))]
+        parts = [
+            patches(b, _padded(b, part, first, window), window) for part, first in ((x.re, start.re), (x.im, start.im))
+        ]
         return Complex(parts[0], parts[1])
     assert isinstance(x, Tensor)
     assert isinstance(start, Tensor)
@@ -262,10 +268,17 @@ def _windows(b: Builder, x: Operand, start: Operand, window: Window) -> Operand:
 @windows.translates
 def select_and_scatter(b: Builder, op: hlo.SelectAndScatterOp, x: Tensor, source: Tensor, start: Tensor) -> Tensor:
     """Add each source element to where its window's chosen element is (the gradient of pooling)."""
+    combine = reducer_of(op.regions[1].blocks[0])
+    if x.dtype == BOOL and combine in ("add", "or", "maximum"):
+        return b.cast(_routed(b, op, b.cast(x, U8), b.cast(source, U8), b.cast(start, U8), "max"), BOOL)
+    if combine != "add":
+        raise Unsupported("select_and_scatter that combines with anything but addition")
+    return _routed(b, op, x, source, start, "add")
+
+
+def _routed(b: Builder, op: Any, x: Tensor, source: Tensor, start: Tensor, how: str) -> Tensor:
     window = window_of(op, x.rank)
     chosen, greatest = _selection(op.regions[0].blocks[0])
-    if reducer_of(op.regions[1].blocks[0]) != "add":
-        raise Unsupported("select_and_scatter that combines with anything but addition")
     sizes = static(x.shape)
     total = math.prod(sizes)
     numbers = constant(np.arange(total, dtype=np.int64).reshape(sizes))
@@ -280,9 +293,9 @@ def select_and_scatter(b: Builder, op: hlo.SelectAndScatterOp, x: Tensor, source
     rows = b.reshape(b.take_along(b.full(places), best, last), (math.prod(static(source.shape)),))
     grown = b.broadcast_in_dim(b.like(x, 0), (total + 1,), [])
     flat = b.reshape(source, (math.prod(static(source.shape)),))
-    summed = b.op("ScatterElements", [grown, rows, flat], (total + 1,), x.dtype, {"axis": 0, "reduction": "add"})
+    summed = b.op("ScatterElements", [grown, rows, flat], (total + 1,), x.dtype, {"axis": 0, "reduction": how})
     result = b.reshape(b.take(summed, 0, 0, total), sizes)
-    return result if start.scalar == 0 else b.add(result, start)
+    return result if start.scalar == 0 else b.add(result, start) if how == "add" else b.maximum(result, start)
 
 
 def _negated_lowest(x: Tensor) -> float | int:
@@ -299,5 +312,3 @@ def _selection(block: Any) -> tuple[str, bool]:
     if direction not in ("GE", "GT", "LE", "LT"):
         raise Unsupported(f"a selection by {direction}")
     return ("first" if direction.endswith("E") else "last"), direction.startswith("G")
-
-

@@ -166,7 +166,9 @@ def expectations(main, checks, expected):
             wanted.append(expected[list(owner.results).index(value)])
         else:
             constant = constant_of(owner.opview)
-            wanted.append(np.asarray(constant.const))
+            parts = [constant.re, constant.im] if hasattr(constant, "re") else [constant]
+            arrays = [np.asarray(part.const) for part in parts]
+            wanted.append(np.stack(arrays, -1) if len(arrays) == 2 else arrays[0])
     return wanted
 
 

@@ -1,0 +1,68 @@
+"""``fft``: one ONNX ``DFT`` per transformed axis, complex numbers as a last axis of two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxlib.mlir.dialects import stablehlo as hlo
+
+from convertkit.converters.stablehlo.builder import Builder
+from convertkit.converters.stablehlo.mlir import dtype_of, ints, is_complex, shape_of, text
+from convertkit.converters.stablehlo.ops.dot import zeros
+from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.tensor import Complex, Operand, Tensor, constant, static
+
+fourier = Handlers()
+
+
+@fourier.complex
+def fft(b: Builder, op: hlo.FftOp, x: Operand) -> Operand:
+    kind, lengths = text(op.fft_type), ints(op.fft_length)
+    first = x.rank - len(lengths)
+    axes = list(range(first, x.rank))
+    if 0 in static(x.shape):
+        return _nothing(op)
+    if kind == "RFFT":
+        assert isinstance(x, Tensor)
+        whole = transformed(b, Complex(x, zeros(x)), axes, inverse=False)
+        kept = lengths[-1] // 2 + 1
+        return Complex(b.take(whole.re, x.rank - 1, 0, kept), b.take(whole.im, x.rank - 1, 0, kept))
+    assert isinstance(x, Complex)
+    if kind == "IRFFT":
+        return _real_inverse(b, x, axes, lengths)
+    return transformed(b, x, axes, inverse=kind == "IFFT")
+
+
+def _nothing(op: hlo.FftOp) -> Operand:
+    kind = op.result.type
+    empty = constant(np.zeros(static(shape_of(kind)), dtype_of(kind).numpy()))
+    return Complex(empty, empty) if is_complex(kind) else empty
+
+
+def _real_inverse(b: Builder, x: Complex, axes: Sequence[int], lengths: Sequence[int]) -> Tensor:
+    """The missing half of the last axis is the conjugate of the half that is there."""
+    outer = transformed(b, x, axes[:-1], inverse=True)
+    last, length = axes[-1], lengths[-1]
+    count = length // 2 + 1
+    have = [b.take(part, last, 0, count) for part in (outer.re, outer.im)]
+    # The imaginary parts of the mean and of the Nyquist frequency do not count.
+    mirrored = [b.reverse(b.take(part, last, 1, (length + 1) // 2), [last]) for part in have]
+    re = b.concat([have[0], mirrored[0]], last)
+    im = b.concat([have[1], b.neg(mirrored[1])], last)
+    silent = np.ones(length, re.dtype.numpy())
+    silent[0] = 0
+    if length % 2 == 0:
+        silent[length // 2] = 0
+    im = b.where(constant(silent.astype(bool)), im, 0.0)
+    return transformed(b, Complex(re, im), [last], inverse=True).re
+
+
+def transformed(b: Builder, x: Complex, axes: Sequence[int], *, inverse: bool) -> Complex:
+    """The discrete Fourier transform along each axis; the inverse is scaled by the length."""
+    rank = x.rank
+    stacked = b.concat([b.unsqueeze(b.full(part), [rank]) for part in (x.re, x.im)], rank)
+    for axis in axes:
+        attributes = {"axis": axis, "inverse": int(inverse), "onesided": 0}
+        stacked = b.op("DFT", [stacked], stacked.shape, stacked.dtype, attributes)
+    return Complex(b.gather(stacked, 0, rank), b.gather(stacked, 1, rank))
