@@ -101,6 +101,8 @@ def _another(op: str, name: str, value: np.ndarray, rng: np.random.Generator) ->
         return rng.random(value.shape) < 0.5
     if value.dtype.kind in "iu":
         return value if op in _DISTINCT else rng.choice(value.reshape(-1), value.shape)
+    if op == "OneHot":  # its float input is an index
+        return rng.choice(value.reshape(-1), value.shape)
     drawn = rng.choice(value.reshape(-1), (2, *value.shape))
     if not np.isfinite(value).all():
         return drawn[0]

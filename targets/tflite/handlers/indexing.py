@@ -13,7 +13,7 @@ import numpy as np
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.handlers.elementary import as_accepted, constant_of, float_only, like, nonnegative
+from convertkit.targets.tflite.handlers.elementary import as_accepted, constant_ints, constant_of, float_only, like, nonnegative
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 indexing = Registry()
@@ -156,7 +156,7 @@ def max_unpool(
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
 ) -> Tensor:
-    """Values at the flat places that MaxPool gave, zero elsewhere; ``sizes`` only grows the result."""
+    """Values at the flat places that MaxPool gave, zero elsewhere; ``sizes`` adds zeros behind each axis."""
     float_only(x, "MaxUnpool")
     rank = len(kernel_shape)
     steps, sides = strides or (1,) * rank, pads or (0,) * (2 * rank)
@@ -164,9 +164,9 @@ def max_unpool(
         (size - 1) * step + kernel - sides[axis] - sides[axis + rank]
         for axis, (size, step, kernel) in enumerate(zip(x.shape[2:], steps, kernel_shape, strict=True))
     ]
-    shape = (*x.shape[:2], *inner)
-    if sizes is not None:
-        shape = tuple(int(size) for size in constant_of(sizes, "the output shape"))
+    shape = (*static_shape(x, "MaxUnpool")[:2], *inner)
     places = b.reshape(b.cast(indices, "int32"), (x.size, 1))
     flat = b.scatter_nd(places, b.reshape(x, (x.size,)), b.ints((math.prod(shape),)), (math.prod(shape),))
-    return b.reshape(flat, shape)
+    wanted = shape if sizes is None else constant_ints(sizes, "the output shape")
+    grown = [(0, target - size) for target, size in zip(wanted, shape, strict=True)]
+    return b.pad(b.reshape(flat, shape), grown)

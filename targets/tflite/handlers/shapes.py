@@ -24,6 +24,31 @@ def shape(b: Builder, x: Tensor, *, end: int | None = None, start: int = 0) -> T
     return b.slice(sizes, (first,), (max(last - first, 0),))
 
 
+@shapes.lowers("Constant", since=(13, 19, 21, 23, 24, 25))
+def constant(
+    b: Builder,
+    *,
+    sparse_value: object = None,
+    value: Array | None = None,
+    value_float: float | None = None,
+    value_floats: tuple[float, ...] | None = None,
+    value_int: int | None = None,
+    value_ints: tuple[int, ...] | None = None,
+    value_string: str | None = None,
+    value_strings: tuple[str, ...] | None = None,
+) -> Tensor:
+    """A constant that is an output of its graph, or stands in a body; others are initializers."""
+    if value is not None:
+        return b.constant(value)
+    floats = value_float if value_float is not None else value_floats
+    if floats is not None:
+        return b.constant(np.array(floats, np.float32))
+    ints = value_int if value_int is not None else value_ints
+    if ints is not None:
+        return b.constant(np.array(ints, np.int64))
+    raise Unsupported("a constant of strings, or a sparse one")
+
+
 @shapes.lowers("Size", since=(13, 19, 21, 23, 24, 25))
 def size(b: Builder, x: Tensor) -> Tensor:
     if x.is_static:

@@ -72,7 +72,17 @@ def _body(node: ir.Node, opset: int) -> onnx.FunctionProto | None:
     if not text:
         return None
     function.ParseFromString(text)
+    _complete_outputs(function, len(node.outputs))
     return function
+
+
+def _complete_outputs(function: onnx.FunctionProto, wanted: int) -> None:
+    """A body made for a node leaves out what the node does not ask for, yet declares it: stand-ins are never read."""
+    del function.output[wanted:]
+    made = {name for node in function.node for name in node.output}
+    for name in function.output:
+        if name not in made:
+            function.node.append(onnx.helper.make_node("Identity", [function.input[0]], [name]))
 
 
 def _fill_defaults(node: ir.Node, schema: defs.OpSchema) -> None:
