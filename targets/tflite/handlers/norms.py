@@ -28,7 +28,9 @@ def layer_normalization(
     centred = b.sub(x, mean)
     variance = b.mean(b.mul(centred, centred), axes, keep_dims=True)
     inverse = b.rsqrt(b.add(variance, b.constant(np.array(epsilon, np.float32))))
-    y = b.mul(b.mul(centred, inverse), scale)
+    y = b.mul(centred, inverse)
+    if scale.constant is None or not (scale.constant == 1).all():
+        y = b.mul(y, scale)
     return (y if bias is None else b.add(y, bias)), mean, inverse
 
 

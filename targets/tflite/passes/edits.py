@@ -81,3 +81,11 @@ def is_weight(value: ir.Value | None) -> bool:
     if node is None or (node.domain, node.op_type) not in (("convertkit.tflite", "Dequantize"), ("", "Cast")):
         return False
     return node.inputs[0] is not None and node.inputs[0].const_value is not None
+
+
+def drop_identities(model: ir.Model) -> None:
+    """Remove Identity nodes, in place; one between an input and an output stays."""
+    for node in list(model.graph):
+        source = node.inputs[0] if node.inputs else None
+        if node.op_type == "Identity" and node.domain == "" and source is not None and can_drop(node, source):
+            drop(node, source)

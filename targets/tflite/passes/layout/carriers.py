@@ -367,6 +367,7 @@ CARRIERS: Mapping[tuple[str, str], Carrier] = {
     **{("", name): Elementwise() for name in _ELEMENTWISE.split()},
     **{("", name): Elementwise((0,)) for name in _FIRST_ONLY.split()},
     **{("", name): Reduce() for name in _REDUCES.split()},
+    ("convertkit.tflite", "Gelu"): Elementwise(),
     ("convertkit.tflite", "Quantize"): Elementwise((0,)),
     ("convertkit.tflite", "Dequantize"): Elementwise((0,)),
     ("", "Softmax"): AlongAxis(prefers_last=True),
