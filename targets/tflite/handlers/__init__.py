@@ -10,15 +10,17 @@ from convertkit.targets.tflite.handlers.activations import activations
 from convertkit.targets.tflite.handlers.comparisons import comparisons
 from convertkit.targets.tflite.handlers.convolutions import convolutions
 from convertkit.targets.tflite.handlers.elementwise import elementwise
+from convertkit.targets.tflite.handlers.fused import fused
 from convertkit.targets.tflite.handlers.indexing import indexing
 from convertkit.targets.tflite.handlers.integers import integers
 from convertkit.targets.tflite.handlers.matmul import matmul
 from convertkit.targets.tflite.handlers.moves import moves
-from convertkit.targets.tflite.handlers.padding import padding
 from convertkit.targets.tflite.handlers.norms import norms
+from convertkit.targets.tflite.handlers.padding import padding
 from convertkit.targets.tflite.handlers.pooling import pooling
 from convertkit.targets.tflite.handlers.quantize import quantize
 from convertkit.targets.tflite.handlers.reductions import reductions
+from convertkit.targets.tflite.handlers.resize import resize
 from convertkit.targets.tflite.handlers.scatter import scatter
 from convertkit.targets.tflite.handlers.shapes import shapes
 from convertkit.targets.tflite.handlers.trigonometry import trigonometry
@@ -33,6 +35,7 @@ TFLITE: Registry = reduce(
         integers,
         matmul,
         moves,
+        fused,
         norms,
         pooling,
         quantize,
@@ -41,6 +44,7 @@ TFLITE: Registry = reduce(
         padding,
         scatter,
         shapes,
+        resize,
         trigonometry,
     ),
 )

@@ -1,0 +1,198 @@
+"""Resize: the builtin kernels where they compute exactly ONNX's formula, else gathers and constant matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.handlers.elementary import constant_of, float_only, like
+from convertkit.targets.tflite.handlers.indexing import gathered
+from convertkit.targets.tflite.handlers.interpolation import Axis, Method, matrix, nearest, outside
+from convertkit.targets.tflite.marks import NHWC
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
+
+resize = Registry()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The four inputs and attributes that say how large the result is."""
+
+    roi: Tensor | None
+    scales: Tensor | None
+    sizes: Tensor | None
+    axes: tuple[int, ...] | None
+    policy: str
+
+
+@resize.lowers("Resize", since=(18, 19))
+def resize_any(
+    b: Builder,
+    x: Tensor,
+    roi: Tensor | None = None,
+    scales: Tensor | None = None,
+    sizes: Tensor | None = None,
+    *,
+    antialias: int = 0,
+    axes: tuple[int, ...] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> Tensor:
+    """Axes in the source's order: what is no image."""
+    method = Method(
+        coordinate_transformation_mode, mode, nearest_mode, cubic_coeff_a, bool(antialias), bool(exclude_outside)
+    )
+    target = Target(roi, scales, sizes, axes, keep_aspect_ratio_policy)
+    return resized(b, x, tuple(range(x.rank)), target, method, extrapolation_value)
+
+
+@resize.lowers_custom("Resize", domain=NHWC)
+def resize_image(
+    b: Builder,
+    x: Tensor,
+    roi: Tensor | None = None,
+    scales: Tensor | None = None,
+    sizes: Tensor | None = None,
+    *,
+    antialias: int = 0,
+    axes: tuple[int, ...] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> Tensor:
+    """Channels-last images; scales, sizes and axes speak of the source's order."""
+    method = Method(
+        coordinate_transformation_mode, mode, nearest_mode, cubic_coeff_a, bool(antialias), bool(exclude_outside)
+    )
+    target = Target(roi, scales, sizes, axes, keep_aspect_ratio_policy)
+    places = (0, x.rank - 1, *range(1, x.rank - 1))
+    return resized(b, x, places, target, method, extrapolation_value)
+
+
+def resized(
+    b: Builder, x: Tensor, places: Sequence[int], target: Target, method: Method, extrapolation: float
+) -> Tensor:
+    """``places[i]`` is the axis of ``x`` that ONNX calls axis i."""
+    axes = {places[axis]: spec for axis, spec in wanted_axes(x, places, target, method).items()}
+    if (builtin := _builtin(b, x, axes, method)) is not None:
+        return builtin
+    if method.mode not in ("nearest", "linear", "cubic"):
+        raise Unsupported(f"mode {method.mode}")
+    result = x
+    for place, axis in axes.items():
+        if method.mode == "nearest":
+            result = gathered(b, result, b.constant(nearest(axis, method)), place)
+        else:
+            float_only(x, f"Resize with mode {method.mode}")
+            result = along(b, result, place, matrix(axis, method))
+    return _extrapolated(b, result, axes, method.coordinates, extrapolation)
+
+
+def wanted_axes(x: Tensor, places: Sequence[int], target: Target, method: Method) -> dict[int, Axis]:
+    """Each ONNX axis that changes, with its size and scale."""
+    named = tuple(axis % x.rank for axis in target.axes) if target.axes is not None else tuple(range(x.rank))
+    before = [x.shape[places[axis]] for axis in named]
+    if target.sizes is not None:
+        after = [int(size) for size in constant_of(target.sizes, "the sizes")]
+        if DYNAMIC in before:
+            before = [size if size != DYNAMIC else wanted for size, wanted in zip(before, after, strict=True)]
+        scales = _kept_ratio(before, after, target.policy)
+        if target.policy != "stretch":
+            after = [math.floor(scale * size + 0.5) for scale, size in zip(scales, before, strict=True)]
+    else:
+        scales = [float(scale) for scale in constant_of(target.scales, "the scales")]
+        after = [DYNAMIC if size == DYNAMIC else math.floor(size * scale) for size, scale in zip(before, scales)]
+    boxes = _boxes(target.roi, len(named)) if method.coordinates == "tf_crop_and_resize" else [(0.0, 1.0)] * len(named)
+    specs = {
+        axis: Axis(size, wanted, scale, *box)
+        for axis, size, wanted, scale, box in zip(named, before, after, scales, boxes, strict=True)
+        if wanted != size or scale != 1 or box != (0.0, 1.0)
+    }
+    if any(DYNAMIC in (spec.size, spec.wanted) for spec in specs.values()):
+        raise Unsupported("a resized axis whose size is only known at run time")
+    return specs
+
+
+def _kept_ratio(before: list[int], after: list[int], policy: str) -> list[float]:
+    ratios = [wanted / size for size, wanted in zip(before, after, strict=True)]
+    if policy == "stretch":
+        return ratios
+    return [min(ratios) if policy == "not_larger" else max(ratios)] * len(ratios)
+
+
+def _boxes(roi: Tensor | None, count: int) -> list[tuple[float, float]]:
+    values = constant_of(roi, "the roi").astype(np.float64)
+    return [(float(values[axis]), float(values[axis + count])) for axis in range(count)]
+
+
+def _builtin(b: Builder, x: Tensor, axes: dict[int, Axis], method: Method) -> Tensor | None:
+    """RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR over the two middle axes of four, where they do the same."""
+    if x.rank != 4 or not set(axes) <= {1, 2} or not axes or not (x.dtype == "float32" or x.is_quantized):
+        return None
+    height, width = (axes.get(place, Axis(x.shape[place], x.shape[place], 1.0)) for place in (1, 2))
+    if any(axis.scale != axis.wanted / axis.size or DYNAMIC in (axis.size, axis.wanted) for axis in (height, width)):
+        return None
+    out, size = (height.wanted, width.wanted), b.ints((height.wanted, width.wanted))
+    corners = method.coordinates == "align_corners"
+    half = method.coordinates == "half_pixel"
+    if method.mode == "linear" and not (method.antialias and min(height.scale, width.scale) < 1):
+        if corners or half or method.coordinates == "asymmetric":
+            return b.resize_bilinear(x, size, out, align_corners=corners, half_pixel_centers=half)
+        return None
+    whole = all(axis.wanted % axis.size == 0 for axis in (height, width))
+    if method.mode == "nearest" and whole and _is_floor(method):
+        return b.resize_nearest_neighbor(x, size, out, align_corners=False, half_pixel_centers=False)
+    return None
+
+
+def _is_floor(method: Method) -> bool:
+    """Whether each pixel is repeated: for whole scales all these take ``floor(out / scale)``."""
+    if method.coordinates == "asymmetric":
+        return method.nearest == "floor"
+    return method.coordinates in ("half_pixel", "half_pixel_symmetric") and method.nearest in (
+        "round_prefer_floor",
+        "round_prefer_ceil",
+    )
+
+
+def along(b: Builder, x: Tensor, place: int, weights: np.ndarray) -> Tensor:  # type: ignore[type-arg]
+    """``weights`` (out, size) times one axis of ``x``."""
+    rest = x.shape[place + 1 :]
+    shape = (*x.shape[:place], weights.shape[0], *rest)
+    if place == x.rank - 1:
+        return b.fully_connected(x, b.constant(weights), None)
+    after = math.prod(rest)
+    flat = b.reshape(x, (-1 if DYNAMIC in x.shape[:place] else math.prod(x.shape[:place]), x.shape[place], after))
+    if after == 1:
+        product = b.fully_connected(b.reshape(flat, (flat.shape[0], flat.shape[1])), b.constant(weights), None)
+    else:
+        turned = b.fully_connected(b.transpose(flat, (0, 2, 1)), b.constant(weights), None)
+        product = b.transpose(turned, (0, 2, 1))
+    return b.reshape(product, shape)
+
+
+def _extrapolated(b: Builder, x: Tensor, axes: dict[int, Axis], coordinates: str, value: float) -> Tensor:
+    masks = []
+    for place, axis in axes.items():
+        view = [1] * x.rank
+        view[place] = axis.wanted
+        masks.append(outside(axis, coordinates).reshape(view))
+    if not any(mask.any() for mask in masks):
+        return x
+    mask = np.logical_or.reduce(np.broadcast_arrays(*masks))
+    return b.select(b.constant(mask), like(b, x, value), x)
