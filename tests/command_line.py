@@ -6,6 +6,7 @@ import contextlib
 import io
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,3 +74,21 @@ def check_refusal(said: Said, code: int, *words: str) -> None:
     for word in words:
         if word not in said.complaint:
             pytest.fail(f"{word!r} is not said\n{story}")
+
+
+def refused(place: Path, code: int, words: Sequence[str], source: object, *arguments: object, run=here) -> None:
+    """Export into ``place``, which must stay as it is."""
+    before = everything_below(place)
+    said = run("export", source, "-o", place / "out", *arguments)
+    check_refusal(said, code, *words)
+    assert everything_below(place) == before
+
+
+class Trap:
+    """Unpickling this creates a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return open, (str(self.path), "w")
