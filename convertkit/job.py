@@ -18,6 +18,7 @@ from convertkit.feeds import load_feeds
 from convertkit.latency import Latency, compare_latency
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.parity import Recording, record
+from convertkit.parity.conditioning import settled
 from convertkit.parity.feeds import proof_feeds
 from convertkit.pipeline import Pipeline, Road, StepRecord
 from convertkit.progress import Progress, Silent
@@ -89,6 +90,7 @@ class _Run:
         self._calibration = _feeds(options.calib, inputs, options.calib_samples, label=False)
         self._evaluation = _feeds(options.eval, inputs, None, label=True)
         self._feeds = proof_feeds(self._frozen, self._calibration, options.seed)
+        self._notes: list[str] = []
         self._source_recording: Recording | None = None
         self._predictions: tuple[Any, Any] | None = None
         self._hub: Road | None = None
@@ -107,7 +109,6 @@ class _Run:
             road = pipeline.run(
                 hub.artifact,
                 lambda: (self._recorded_source(), hub.recording),
-                self._feeds,
                 self._workdir / target.name,
                 self._reporter(target.name),
                 hub.bound,
@@ -131,7 +132,7 @@ class _Run:
             place = self._workdir / f"{target.name}-float32" / str(index)
             place.mkdir(parents=True)
             float32 = stage.run(float32, place)
-        return compare_latency(artifact, float32, self._feeds[0])
+        return compare_latency(artifact, float32, self._recorded_source().feeds[0])
 
     def _to_onnx(self, target: str) -> Road:
         if self._hub is None:
@@ -141,7 +142,6 @@ class _Run:
             self._hub = Pipeline(stages, progress=self._progress).run(
                 self._source.artifact,
                 lambda: (self._recorded_source(), self._recorded_source()),
-                self._feeds,
                 self._workdir / "onnx",
                 self._reporter(target),
             )
@@ -152,8 +152,11 @@ class _Run:
             artifact = self._source.artifact
             try:
                 with self._source.runner() as runner:
-                    title = f"{artifact.format} (source)"
-                    self._source_recording = record(title, artifact, runner, self._feeds)
+                    feeds = self._feeds
+                    if self._calibration is None:
+                        feeds, weak = settled(runner, artifact, feeds)
+                        self._notes += weak
+                    self._source_recording = record(f"{artifact.format} (source)", artifact, runner, feeds)
             except (ToolError, WorkerError) as error:
                 if self._calibration is not None:
                     raise
@@ -205,7 +208,7 @@ class _Run:
             steps,
             evaluation,
             latency,
-            (*self._source.notes, *(self._calibration.warnings if self._calibration else ())),
+            (*self._source.notes, *(self._calibration.warnings if self._calibration else ()), *self._notes),
             str(failure or ""),
         )
         if failure is None or self._options.keep_failed:

@@ -93,7 +93,6 @@ class Pipeline:
         self,
         start: Artifact,
         recordings: Callable[[], tuple[Recording, Recording]],
-        feeds: Sequence[Feed],
         workdir: Path,
         on_step: OnStep | None = None,
         bound: Bound = Bound(),
@@ -101,7 +100,7 @@ class Pipeline:
         """Run every stage from ``start`` on.
 
         ``recordings`` returns what the source, to which all artifacts answer, and ``start`` itself gave
-        for ``feeds``.  It is called after the first stage has run: a framework that has computed once
+        for the feeds of the proof.  It is called after the first stage has run: a framework that has computed once
         may not be forked any more.  ``bound`` is what the steps before ``start`` allow.  Stops at the
         first step whose parity fails.
         """
@@ -120,7 +119,7 @@ class Pipeline:
             begun = time.perf_counter()
             if source is None or previous is None:
                 source, previous = recordings()
-            current = self._recorded(stage, artifact, feeds)
+            current = self._recorded(stage, artifact, source.feeds)
             bound = bound.after(stage.tolerance)
             step = StepRecord(
                 stage.name,

@@ -72,7 +72,7 @@ def run(source, *stages, gated=False, workdir=None):
             recorded = record("onnx (source)", source, runner, feeds)
         return recorded, recorded
 
-    return Pipeline(stages, gated=gated).run(source, recordings, feeds, workdir or source.path.parent / "work")
+    return Pipeline(stages, gated=gated).run(source, recordings, workdir or source.path.parent / "work")
 
 
 def test_an_honest_stage_passes_and_is_measured(source):

@@ -16,10 +16,11 @@ from convertkit.stage import Feed, Outputs, Runner, Tolerance
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What an artifact returned for each feed, in order; ``title`` names it in reports."""
+    """What an artifact returned for each of ``feeds``, in order; ``title`` names it in reports."""
 
     title: str
     artifact: Artifact
+    feeds: tuple[Feed, ...]
     outputs: tuple[Outputs, ...]
 
 
@@ -27,6 +28,7 @@ def record(title: str, artifact: Artifact, runner: Runner, feeds: Iterable[Feed]
     """Run every feed.  State that a feed leaves out goes from call to call, starting at the initial state."""
     state = initial_state(artifact)
     outputs = []
+    feeds = tuple(feeds)
     for feed in feeds:
         answer = runner.run({**state, **feed})
         state = {
@@ -35,7 +37,7 @@ def record(title: str, artifact: Artifact, runner: Runner, feeds: Iterable[Feed]
             if name.startswith(NEXT_STATE_PREFIX)
         } or state
         outputs.append(answer)
-    return Recording(title, artifact, tuple(outputs))
+    return Recording(title, artifact, feeds, tuple(outputs))
 
 
 def initial_state(artifact: Artifact) -> Mapping[str, Array]:

@@ -1,0 +1,42 @@
+"""Chaotic feeds are made quieter, sane ones and stateful models are left alone."""
+
+import numpy as np
+
+from convertkit.artifact import Artifact, TensorSpec
+from convertkit.parity.conditioning import settled
+
+RNG = np.random.default_rng(2)
+FEEDS = tuple({"x": RNG.standard_normal((1, 8)).astype(np.float32) + 1} for _ in range(3))
+
+
+class Chaotic:
+    """exp(x^k) loses all precision for large inputs and is tame for small ones."""
+
+    def run(self, feed):
+        return {"y": np.sin(np.exp(feed["x"].astype(np.float64) * 6)).astype(np.float32)}
+
+
+class Tame:
+    def run(self, feed):
+        return {"y": feed["x"] * 3}
+
+
+def artifact(*names):
+    return Artifact(None, "onnx", tuple(TensorSpec(name, (1, 8), "float32") for name in names), (), "")
+
+
+def test_tame_models_keep_their_feeds():
+    feeds, notes = settled(Tame(), artifact("x"), FEEDS)
+    assert all(kept is given for kept, given in zip(feeds, FEEDS, strict=True))
+    assert notes == ()
+
+
+def test_chaotic_feeds_become_quieter_and_it_is_said():
+    feeds, notes = settled(Chaotic(), artifact("x"), FEEDS)
+    assert all(np.abs(kept["x"]).max() < np.abs(given["x"]).max() for kept, given in zip(feeds, FEEDS, strict=True))
+    assert "made quieter" in notes[0]
+
+
+def test_stateful_models_keep_their_feeds():
+    feeds, _ = settled(Chaotic(), artifact("x", "state.h"), FEEDS)
+    assert feeds == FEEDS
