@@ -11,6 +11,7 @@ from convertkit.targets.tflite.handlers.comparisons import comparisons
 from convertkit.targets.tflite.handlers.convolutions import convolutions
 from convertkit.targets.tflite.handlers.elementwise import elementwise
 from convertkit.targets.tflite.handlers.fused import fused
+from convertkit.targets.tflite.handlers.grids import grids
 from convertkit.targets.tflite.handlers.indexing import indexing
 from convertkit.targets.tflite.handlers.integers import integers
 from convertkit.targets.tflite.handlers.matmul import matmul
@@ -45,6 +46,7 @@ TFLITE: Registry = reduce(
         scatter,
         shapes,
         resize,
+        grids,
         trigonometry,
     ),
 )

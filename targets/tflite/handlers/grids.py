@@ -1,0 +1,219 @@
+"""GridSample, RoiAlign and DeformConv: images read at places that the model computes."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.handlers.elementary import constant_of, float_only, like
+from convertkit.targets.tflite.handlers.indexing import static_shape
+from convertkit.targets.tflite.handlers.sampling import (
+    TAPS,
+    Border,
+    Tap,
+    clamped,
+    flattened,
+    image_starts,
+    linear_taps,
+    sampled,
+    weighted_pixels,
+)
+from convertkit.targets.tflite.handlers.shapes import cut
+from convertkit.targets.tflite.marks import NHWC
+from convertkit.targets.tflite.tensor import Tensor
+
+grids = Registry()
+
+
+@grids.lowers_custom("GridSample", domain=NHWC)
+def grid_sample(
+    b: Builder, x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
+) -> Tensor:
+    """``grid`` (N, …, axes) holds places in [-1, 1], the last axis of the image first."""
+    float_only(x, "GridSample")
+    if mode not in TAPS:
+        raise Unsupported(f"mode {mode}")
+    images, *sizes, channels = static_shape(x, "GridSample")
+    shape = static_shape(grid, "GridSample")[:-1]
+    points = b.reshape(grid, (images, math.prod(shape[1:]), len(sizes)))
+    taps = []
+    for axis, size in enumerate(sizes):
+        border = Border(size, padding_mode, bool(align_corners))
+        taps.append(TAPS[mode](b, _unnormalized(b, _column(b, points, len(sizes) - 1 - axis), border), border))
+    starts = image_starts(b, images, math.prod(sizes), 2)
+    return b.reshape(sampled(b, flattened(b, x), starts, sizes, taps), (*shape, channels))
+
+
+def _unnormalized(b: Builder, where: Tensor, border: Border) -> Tensor:
+    """[-1, 1] as coordinates: the ends are the outer pixels' centres, or the borders."""
+    half = (border.size - 1) / 2 if border.align_corners else border.size / 2
+    shifted = b.mul(b.add(where, like(b, where, 1)), like(b, where, half))
+    return shifted if border.align_corners else b.sub(shifted, like(b, where, 0.5))
+
+
+def _column(b: Builder, points: Tensor, column: int) -> Tensor:
+    """One of the last axis's elements, without that axis."""
+    part = cut(b, points, [slice(None)] * (points.rank - 1) + [slice(column, column + 1)])
+    return b.reshape(part, points.shape[:-1])
+
+
+@grids.lowers("RoiAlign", since=(16, 22))
+def roi_align(
+    b: Builder,
+    x: Tensor,
+    rois: Tensor,
+    batch_indices: Tensor,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Tensor:
+    """A fixed number of samples in each bin; the maximum is taken over weighted pixels, as ONNX defines it."""
+    float_only(x, "RoiAlign")
+    if sampling_ratio <= 0:
+        raise Unsupported("sampling_ratio 0: the number of samples would depend on the boxes at run time")
+    _, channels, *sizes = static_shape(x, "RoiAlign")
+    count = static_shape(rois, "RoiAlign")[0]
+    half_pixel = coordinate_transformation_mode == "half_pixel"
+    scaled = b.sub(b.mul(rois, like(b, rois, spatial_scale)), like(b, rois, 0.5 if half_pixel else 0.0))
+    bins = (output_height, output_width)
+    taps = []
+    for axis, size in enumerate(sizes):
+        begin, end = _column(b, scaled, 1 - axis), _column(b, scaled, 3 - axis)
+        places = _bin_places(b, begin, end, bins[axis], sampling_ratio, half_pixel)
+        view = (count, places.shape[1], 1) if axis == 0 else (count, 1, places.shape[1])
+        taps.append([_viewed(b, tap, view) for tap in _roi_taps(b, places, size)])
+    starts = b.mul(b.reshape(b.cast(batch_indices, "int32"), (count, 1, 1)), b.ints([math.prod(sizes)]))
+    rows = flattened(b, b.transpose(x, (0, 2, 3, 1)))
+    pixels = weighted_pixels(b, rows, starts, sizes, taps)
+    joined = functools.reduce(b.maximum if mode == "max" else b.add, pixels)
+    split = b.reshape(joined, (count * output_height, sampling_ratio, output_width, sampling_ratio * channels))
+    across = b.reduce_max(split, (1,), keep_dims=False) if mode == "max" else b.mean(split, (1,), keep_dims=False)
+    cells = b.reshape(across, (count * output_height * output_width, sampling_ratio, channels))
+    values = b.reduce_max(cells, (1,), keep_dims=False) if mode == "max" else b.mean(cells, (1,), keep_dims=False)
+    result = b.reshape(values, (count, output_height * output_width, channels))
+    return b.reshape(b.transpose(result, (0, 2, 1)), (count, channels, *bins))
+
+
+def _bin_places(b: Builder, begin: Tensor, end: Tensor, bins: int, ratio: int, half_pixel: bool) -> Tensor:
+    """Coordinates (boxes, bins · ratio) of the samples along one axis."""
+    length = b.sub(end, begin)
+    if not half_pixel:
+        length = b.maximum(length, like(b, length, 1))
+    inner = (np.arange(bins * ratio) + 0.5) / (ratio * bins)
+    steps = b.constant(inner.astype(np.float32)[None])
+    return b.add(b.expand_dims(begin, 1), b.mul(b.expand_dims(length, 1), steps))
+
+
+def _roi_taps(b: Builder, where: Tensor, size: int) -> list[Tap]:
+    """Two neighbours clamped to the image; a sample further out than one pixel counts nothing."""
+    zero = like(b, where, 0)
+    present = b.logical_and(b.greater_equal(where, like(b, where, -1)), b.less_equal(where, like(b, where, size)))
+    taps = linear_taps(b, where, Border(size, "border", True))
+    weights = [tap.weight for tap in taps]
+    assert weights[0] is not None
+    assert weights[1] is not None
+    return [Tap(tap.place, b.select(present, weight, zero)) for tap, weight in zip(taps, weights, strict=True)]  # type: ignore[arg-type]
+
+
+def _viewed(b: Builder, tap: Tap, shape: tuple[int, ...]) -> Tap:
+    return Tap(b.reshape(tap.place, shape), None if tap.weight is None else b.reshape(tap.weight, shape))
+
+
+@grids.lowers("DeformConv", since=(19, 22))
+def deform_conv(
+    b: Builder,
+    x: Tensor,
+    w: Tensor,
+    offset: Tensor,
+    bias: Tensor | None = None,
+    mask: Tensor | None = None,
+    *,
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    offset_group: int = 1,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Tensor:
+    """Pixels sampled for each kernel element, side by side, times the weights."""
+    float_only(x, "DeformConv")
+    if x.rank != 4:
+        raise Unsupported(f"a deformable convolution over {x.rank - 2} spatial axes")
+    weights = constant_of(w, "the weights")
+    images, channels = static_shape(x, "DeformConv")[:2]
+    kernel = weights.shape[2:]
+    base = _kernel_places(kernel, offset.shape[2:], strides or (1, 1), dilations or (1, 1), pads or (0, 0, 0, 0))
+    points, taps_count = math.prod(offset.shape[2:]), math.prod(kernel)
+    shifts = b.reshape(offset, (images * offset_group, taps_count, 2, points))
+    gates = None if mask is None else b.reshape(mask, (images * offset_group, taps_count, points, 1))
+    # Each group of channels with its own offsets is an image of its own.
+    parts = b.reshape(x, (images * offset_group, channels // offset_group, *x.shape[2:]))
+    rows = flattened(b, b.transpose(parts, (0, 2, 3, 1)))
+    taps = []
+    for axis, size in enumerate(x.shape[2:]):
+        shift = b.reshape(cut(b, shifts, [slice(None), slice(None), slice(axis, axis + 1), slice(None)]),
+                          (images * offset_group, taps_count, points))  # fmt: skip
+        where = b.add(shift, b.constant(base[axis]))
+        # Far outside there are only zeros; nearer numbers stay exact.
+        taps.append(linear_taps(b, clamped(b, where, -2, size + 1), Border(size, "zeros", True)))
+    starts = image_starts(b, images * offset_group, math.prod(x.shape[2:]), 3)
+    columns = sampled(b, rows, starts, x.shape[2:], taps)
+    columns = columns if gates is None else b.mul(columns, gates)
+    product = _products(b, columns, weights, images, offset_group, group, points)
+    result = b.reshape(product, (images, points, weights.shape[0]))
+    if bias is not None:
+        result = b.add(result, bias)
+    return b.reshape(b.transpose(result, (0, 2, 1)), (images, weights.shape[0], *offset.shape[2:]))
+
+
+def _kernel_places(
+    kernel: tuple[int, ...],
+    out: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    pads: tuple[int, ...],
+) -> list[np.ndarray]:  # type: ignore[type-arg]
+    """For each axis where kernel elements lie without offsets: float32 (1, kernel elements, points)."""
+    places = []
+    for axis in range(2):
+        inside = np.arange(kernel[axis]) * dilations[axis]
+        corner = np.arange(out[axis]) * strides[axis] - pads[axis]
+        view_in, view_out = [1, 1, 1, 1], [1, 1, 1, 1]
+        view_in[axis], view_out[axis + 2] = kernel[axis], out[axis]
+        grid = np.broadcast_to(inside.reshape(view_in) + corner.reshape(view_out), (*kernel, *out))
+        places.append(grid.reshape(1, math.prod(kernel), math.prod(out)).astype(np.float32))
+    return places
+
+
+def _products(
+    b: Builder,
+    columns: Tensor,
+    weights: np.ndarray,  # type: ignore[type-arg]
+    images: int,
+    offset_group: int,
+    group: int,
+    points: int,
+) -> Tensor:
+    """Columns (images · offset groups, kernel, points, channels) times weights (O, I, kernel…), group by group."""
+    taps, per_offset = columns.shape[1], columns.shape[3]
+    split = b.reshape(columns, (images, offset_group, taps, points * per_offset))
+    moved = b.reshape(b.transpose(split, (0, 2, 1, 3)), (images * taps, offset_group, points, per_offset))
+    rows = b.reshape(b.transpose(moved, (0, 2, 1, 3)), (images, taps, points, offset_group * per_offset))
+    rows = b.transpose(rows, (0, 2, 1, 3))
+    outs, ins = weights.shape[0] // group, weights.shape[1]
+    results = []
+    for number in range(group):
+        part = cut(b, rows, [slice(None)] * 3 + [slice(number * ins, (number + 1) * ins)])
+        kernel = weights[number * outs : (number + 1) * outs].reshape(outs, ins, taps).transpose(0, 2, 1)
+        flat = b.reshape(part, (images * points, taps * ins))
+        results.append(b.fully_connected(flat, b.constant(np.ascontiguousarray(kernel).reshape(outs, -1)), None))
+    return b.concatenation(results, 1)
