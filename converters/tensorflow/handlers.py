@@ -1,0 +1,129 @@
+"""Operators that tf2onnx lacks, registered with it.
+
+Imports tf2onnx, and with it TensorFlow, therefore only ever imported in a worker process.
+Each class decomposes one operator into ONNX; the name of its method is the first opset it holds for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tf2onnx.handler import tf_op
+
+
+def _dtype(ctx: Any, node: Any) -> Any:
+    from tf2onnx.utils import map_onnx_to_numpy_type
+
+    return map_onnx_to_numpy_type(ctx.get_dtype(node.input[0]))
+
+
+def _replace(ctx: Any, node: Any, last: str, inputs: list[str]) -> None:
+    """End the decomposition of ``node``: its outputs now come from one ``last`` node."""
+    shapes, dtypes = node.output_shapes, node.output_dtypes
+    ctx.remove_node(node.name)
+    ctx.make_node(last, inputs, name=node.name, outputs=node.output, shapes=shapes, dtypes=dtypes)
+
+
+def _constant(ctx: Any, node: Any, value: float) -> str:
+    name: str = ctx.make_const(f"{node.name}_c{value:g}", np.array(value, _dtype(ctx, node))).output[0]
+    return name
+
+
+def _where_nonzero(ctx: Any, node: Any, test: str, value: str) -> None:
+    """``value`` where ``test`` is not zero, else zero."""
+    zero = _constant(ctx, node, 0)
+    is_zero = ctx.make_node("Equal", [test, zero]).output[0]
+    _replace(ctx, node, "Where", [is_zero, zero, value])
+
+
+@tf_op("Erfc")
+class Erfc:
+    """1 - erf(x), in which exact GELU is written."""
+
+    @classmethod
+    def version_9(cls, ctx: Any, node: Any, **_: Any) -> None:
+        one = _constant(ctx, node, 1)
+        _replace(ctx, node, "Sub", [one, ctx.make_node("Erf", [node.input[0]]).output[0]])
+
+
+@tf_op("Expm1")
+class Expm1:
+    @classmethod
+    def version_9(cls, ctx: Any, node: Any, **_: Any) -> None:
+        exp = ctx.make_node("Exp", [node.input[0]]).output[0]
+        _replace(ctx, node, "Sub", [exp, _constant(ctx, node, 1)])
+
+
+@tf_op("Log1p")
+class Log1p:
+    @classmethod
+    def version_9(cls, ctx: Any, node: Any, **_: Any) -> None:
+        plus = ctx.make_node("Add", [node.input[0], _constant(ctx, node, 1)]).output[0]
+        _replace(ctx, node, "Log", [plus])
+
+
+@tf_op("Inv")
+class Inv:
+    @classmethod
+    def version_9(cls, ctx: Any, node: Any, **_: Any) -> None:
+        _replace(ctx, node, "Reciprocal", [node.input[0]])
+
+
+@tf_op("AccumulateNV2")
+class AccumulateN:
+    @classmethod
+    def version_9(cls, ctx: Any, node: Any, **_: Any) -> None:
+        _replace(ctx, node, "Sum", list(node.input))
+
+
+@tf_op("MulNoNan")
+class MulNoNan:
+    """x * y, zero where y is, even for infinite x."""
+
+    @classmethod
+    def version_11(cls, ctx: Any, node: Any, **_: Any) -> None:
+        x, y = node.input
+        _where_nonzero(ctx, node, y, ctx.make_node("Mul", [x, y]).output[0])
+
+
+@tf_op("Xlogy")
+class Xlogy:
+    """x * log(y), zero where x is."""
+
+    @classmethod
+    def version_11(cls, ctx: Any, node: Any, **_: Any) -> None:
+        x, y = node.input
+        _where_nonzero(ctx, node, x, ctx.make_node("Mul", [x, ctx.make_node("Log", [y]).output[0]]).output[0])
+
+
+@tf_op("Xdivy")
+class Xdivy:
+    """x / y, zero where x is."""
+
+    @classmethod
+    def version_11(cls, ctx: Any, node: Any, **_: Any) -> None:
+        x, y = node.input
+        _where_nonzero(ctx, node, x, ctx.make_node("Div", [x, y]).output[0])
+
+
+@tf_op("L2Loss")
+class L2Loss:
+    """Half the sum of squares."""
+
+    @classmethod
+    def version_9(cls, ctx: Any, node: Any, **_: Any) -> None:
+        total = ctx.make_node("ReduceSumSquare", [node.input[0]], attr={"keepdims": 0}).output[0]
+        _replace(ctx, node, "Mul", [total, _constant(ctx, node, 0.5)])
+
+
+@tf_op("TruncateMod")
+class TruncateMod:
+    """The remainder with the sign of the dividend."""
+
+    @classmethod
+    def version_10(cls, ctx: Any, node: Any, **_: Any) -> None:
+        shapes, dtypes = node.output_shapes, node.output_dtypes
+        inputs, outputs = list(node.input), node.output
+        ctx.remove_node(node.name)
+        ctx.make_node("Mod", inputs, attr={"fmod": 1}, outputs=outputs, shapes=shapes, dtypes=dtypes)

@@ -1,0 +1,174 @@
+"""Load SavedModels with the TensorFlow 2 or 1 loader, and frozen graphs.
+
+Imports TensorFlow, therefore only ever imported in a worker process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+from convertkit.artifact import Array
+from convertkit.errors import SourceError, UsageError
+
+Values = Mapping[str, Array]
+Frozen = tuple[Any, list[str], list[str]]
+"""A GraphDef, the names of its input tensors and those of its output tensors."""
+
+_LOAD_ERRORS = (
+    tf.errors.OpError, ValueError, TypeError, AttributeError, KeyError, IndexError, RuntimeError, OSError,
+    AssertionError, NotImplementedError, UnicodeDecodeError, OverflowError,
+)  # fmt: skip
+"""What TensorFlow raises for files that it cannot load; it promises no type of its own."""
+
+_NO_OUTPUT = frozenset({"Const", "NoOp", "Placeholder", "PlaceholderWithDefault", "Assert", "Print", "PrintV2"})
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An input or output: public name, the key or tensor it goes by here, shape (None where free), NumPy dtype."""
+
+    name: str
+    key: str
+    shape: list[int | None]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A callable signature; ``path`` is empty for frozen files.
+
+    ``call`` speaks keys.  ``freeze`` gives the frozen graph and its tensors, in the order of
+    ``inputs`` and ``outputs``.
+    """
+
+    inputs: tuple[End, ...]
+    outputs: tuple[End, ...]
+    call: Callable[[Values], Values]
+    freeze: Callable[[], Frozen]
+    loader: str
+    path: str = ""
+    signature: str = ""
+    tags: tuple[str, ...] = ()
+
+
+def load_saved_model(path: Path, signature: str, tags: Sequence[str]) -> Loaded:
+    """The signature, by the TensorFlow 2 loader or, where that fails, by TensorFlow 1's."""
+    try:
+        return _by_tensorflow_2(path, signature, tags)
+    except _LOAD_ERRORS as error:
+        reason = _sentence(error)
+    try:
+        return _by_tensorflow_1(path, signature, tags)
+    except _LOAD_ERRORS as error:
+        raise SourceError(f"{path}: TensorFlow does not load it: {reason}; as TF1: {_sentence(error)}") from error
+
+
+def _by_tensorflow_2(path: Path, key: str, tags: Sequence[str]) -> Loaded:
+    model = tf.saved_model.load(str(path), tags=list(tags))
+    function = model.signatures[key]
+    specs = function.structured_input_signature[1]
+    # Nested structures are flattened in the order of their keys, so that is the order of the graph's placeholders.
+    inputs = tuple(_end(name, specs[name], name) for name in sorted(specs))
+    outputs = _outputs(inputs, [(name, x, name) for name, x in sorted(function.structured_outputs.items())])
+
+    def call(feed: Values) -> Values:
+        assert model is not None, "the variables live as long as the model"
+        results = function(**{name: tf.constant(value) for name, value in feed.items()})
+        return {name: value.numpy() for name, value in results.items()}
+
+    def freeze() -> Frozen:
+        frozen = convert_variables_to_constants_v2(function, lower_control_flow=False, aggressive_inlining=True)
+        ends = [[x.name for x in each] for each in (frozen.inputs, frozen.outputs)]
+        return frozen.graph.as_graph_def(add_shapes=True), *ends
+
+    return Loaded(inputs, outputs, call, freeze, "TensorFlow 2", str(path), key, tuple(tags))
+
+
+def _by_tensorflow_1(path: Path, key: str, tags: Sequence[str]) -> Loaded:
+    graph = tf.Graph()
+    with graph.as_default():
+        session = tf.compat.v1.Session(graph=graph)
+        meta = tf.compat.v1.saved_model.load(session, list(tags), str(path))
+    found = meta.signature_def[key]
+    inputs = tuple(_end(name, graph.get_tensor_by_name(x.name), x.name) for name, x in sorted(found.inputs.items()))
+    results = [(name, graph.get_tensor_by_name(x.name), x.name) for name, x in sorted(found.outputs.items())]
+    outputs = _outputs(inputs, results)
+
+    def freeze() -> Frozen:
+        nodes = [each.key.partition(":")[0] for each in outputs]
+        frozen = tf.compat.v1.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), nodes)
+        return frozen, [each.key for each in inputs], [each.key for each in outputs]
+
+    call = _session_call(session, outputs)
+    return Loaded(inputs, outputs, call, freeze, "TensorFlow 1", str(path), key, tuple(tags))
+
+
+def load_graph_def(path: Path, input_names: Sequence[str], output_names: Sequence[str]) -> Loaded:
+    """A frozen graph; placeholders are its inputs and what nothing reads its outputs, unless given."""
+    definition = tf.compat.v1.GraphDef()
+    graph = tf.Graph()
+    try:
+        definition.ParseFromString(path.read_bytes())
+        with graph.as_default():
+            tf.import_graph_def(definition, name="")
+        placeholders = [op.name for op in graph.get_operations() if op.type == "Placeholder"]
+        inputs = tuple(_end(*_tensor(graph, name)) for name in input_names or placeholders)
+        outputs = _outputs(inputs, [_tensor(graph, name) for name in output_names or _unread(graph)])
+    except _LOAD_ERRORS as error:
+        raise SourceError(f"{path}: TensorFlow does not load this graph: {_sentence(error)}") from error
+    if not outputs:
+        raise UsageError(f"{path}: every node is read by another; name the outputs: --signature name1,name2")
+    session = tf.compat.v1.Session(graph=graph)
+
+    def freeze() -> Frozen:
+        return definition, [each.key for each in inputs], [each.key for each in outputs]
+
+    return Loaded(inputs, outputs, _session_call(session, outputs), freeze, "frozen graph")
+
+
+def _tensor(graph: Any, name: str) -> tuple[str, Any, str]:
+    """A tensor of the graph; a node's name means its first output."""
+    place = name if ":" in name else f"{name}:0"
+    return name.removesuffix(":0"), graph.get_tensor_by_name(place), place
+
+
+def _outputs(inputs: Sequence[End], found: Sequence[tuple[str, Any, str]]) -> tuple[End, ...]:
+    """Outputs, told apart from inputs of the same name."""
+    taken = {each.name for each in inputs}
+    return tuple(_end(f"{name}_out" if name in taken else name, tensor, key) for name, tensor, key in found)
+
+
+def _unread(graph: Any) -> list[str]:
+    """Nodes that compute something nobody reads, by control edges neither."""
+    read = {x.op.name for op in graph.get_operations() for x in op.inputs}
+    read |= {before.name for op in graph.get_operations() for before in op.control_inputs}
+    return [
+        op.name for op in graph.get_operations() if op.outputs and op.name not in read and op.type not in _NO_OUTPUT
+    ]
+
+
+def _session_call(session: Any, outputs: Sequence[End]) -> Callable[[Values], Values]:
+    def call(feed: Values) -> Values:
+        values: Values = session.run({each.key: each.key for each in outputs}, dict(feed))
+        return values
+
+    return call
+
+
+def _end(name: str, tensor: Any, key: str) -> End:
+    if tensor.shape.rank is None:
+        raise UsageError(
+            f"the rank of {name!r} is unknown\n  try   exporting the model with an input signature of known rank"
+        )
+    return End(name, key, tensor.shape.as_list(), tf.as_dtype(tensor.dtype).as_numpy_dtype.__name__)
+
+
+def _sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

@@ -1,0 +1,178 @@
+"""The two roads from TensorFlow to ONNX; neither is believed before its result has been run.
+
+Imports TensorFlow, therefore only ever imported in a worker process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import tensorflow as tf
+import tf2onnx
+
+from convertkit.artifact import Array
+from convertkit.converters.tensorflow import handlers as _registered  # noqa: F401 - tf2onnx keeps the registry
+from convertkit.converters.tensorflow.loading import Loaded
+from convertkit.errors import ToolError, Unsupported
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
+
+OPSET = 18
+_RELATIVE = 1e-4
+"""What a route may depart by on random feeds; the pipeline's own proof is stricter."""
+
+_TOOL_ERRORS = (
+    tf.errors.OpError, ValueError, TypeError, AttributeError, KeyError, IndexError, RuntimeError,
+    AssertionError, NotImplementedError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a route is given: the model, sizes or names of input dimensions, feeds and what they give."""
+
+    loaded: Loaded
+    shapes: Mapping[str, Sequence[int | str]]
+    feeds: Sequence[Mapping[str, Array]]
+    expected: Sequence[Mapping[str, Array]]
+    to: Path
+    made_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A named road; ``convert`` writes ONNX to the job's path or raises."""
+
+    name: str
+    make: Callable[[Job], ir.Model]
+
+    def convert(self, job: Job) -> None:
+        model = canonicalize(self.make(job))
+        artifact = save_model(model, job.to, job.made_by)
+        load_model(job.to)
+        with OnnxRunner(artifact) as runner:
+            for feed, expected in zip(job.feeds, job.expected, strict=True):
+                _compare(runner.run(feed), expected)
+
+
+def _compare(got: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
+    for name, reference in expected.items():
+        if got[name].shape != reference.shape:
+            raise ToolError(f"output {name!r} has the shape {got[name].shape}, the model's is {reference.shape}")
+        if not reference.size:
+            continue
+        difference = np.abs(got[name].astype(np.float64) - reference.astype(np.float64)).max()
+        allowed = _RELATIVE * max(float(np.abs(reference.astype(np.float64)).max()), 1e-6)
+        if not difference <= (allowed if np.issubdtype(reference.dtype, np.floating) else 0):
+            raise ToolError(f"output {name!r} departs by {difference:.3g}")
+
+
+def _by_tf2onnx(job: Job) -> ir.Model:
+    definition, inputs, outputs = job.loaded.freeze()
+    with _quiet():
+        try:
+            proto, _ = tf2onnx.convert.from_graph_def(definition, input_names=inputs, output_names=outputs, opset=OPSET)
+        except _TOOL_ERRORS as error:
+            raise ToolError(f"tf2onnx fails: {_sentence(error)}") from error
+    _refuse_unknown(proto)
+    model: ir.Model = ir.from_proto(proto)
+    _rename(model, job, inputs, outputs)
+    return model
+
+
+def _refuse_unknown(proto: onnx.ModelProto) -> None:
+    """tf2onnx leaves what it does not know in the graph and reports success."""
+    found = set()
+    graphs = [proto.graph]
+    while graphs:
+        graph = graphs.pop()
+        for node in graph.node:
+            if node.domain not in ("", "ai.onnx", "ai.onnx.ml") or not onnx.defs.has(node.op_type, OPSET, node.domain):
+                found.add(node.op_type)
+            graphs += [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
+    if found:
+        raise Unsupported(f"tf2onnx has no form of {', '.join(sorted(found))}")
+
+
+def _rename(model: ir.Model, job: Job, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Give inputs and outputs their public names and order; inputs that nothing reads come back."""
+    graph = model.graph
+    held = {value.name: value for value in graph.inputs}
+    made = {value.name: value for value in graph.outputs}
+    public = {end.name for end in (*job.loaded.inputs, *job.loaded.outputs)}
+    for value in _values(graph):
+        if value.name in public:
+            value.name = f"{value.name}/inner"
+    ordered = []
+    for end, tensor in zip(job.loaded.inputs, inputs, strict=True):
+        kind = ir.TensorType(ir.DataType.from_numpy(np.dtype(end.dtype)))
+        value = held[tensor] if tensor in held else ir.Value(type=kind)
+        value.name, value.shape = end.name, ir.Shape(job.shapes[end.name])
+        ordered.append(value)
+    graph.inputs.clear()
+    graph.inputs.extend(ordered)
+    results: list[ir.Value] = []
+    for end, tensor in zip(job.loaded.outputs, outputs, strict=True):
+        node = ir.node("Identity", [made[tensor]])
+        graph.append(node)
+        node.outputs[0].name, node.outputs[0].type = end.name, made[tensor].type
+        results.append(node.outputs[0])
+    graph.outputs.clear()
+    graph.outputs.extend(results)
+
+
+def _values(graph: ir.Graph) -> list[ir.Value]:
+    return [*graph.inputs, *graph.initializers.values(), *(value for node in graph for value in node.outputs)]
+
+
+def _by_stablehlo(job: Job) -> ir.Model:
+    """TensorFlow's own bridge knows fixed sizes only, so every dimension must have one."""
+    loaded = job.loaded
+    if not loaded.path:
+        raise Unsupported("the StableHLO bridge reads SavedModels, not frozen graphs")
+    sizes = [job.shapes[end.name] for end in loaded.inputs]
+    if any(isinstance(size, str) for shape in sizes for size in shape):
+        raise Unsupported("the StableHLO bridge needs fixed sizes: --input name:1,…")
+    from tensorflow.compiler.mlir.tensorflow_to_stablehlo.python import pywrap_tensorflow_to_stablehlo as bridge
+
+    text = ":".join(",".join(str(size) for size in shape) for shape in sizes)
+    with _quiet():
+        try:
+            module = bridge.savedmodel_to_stablehlo(loaded.path, [loaded.signature], list(loaded.tags), text)
+        except _TOOL_ERRORS as error:
+            raise ToolError(f"TensorFlow's StableHLO bridge fails: {_sentence(error)}") from error
+    from convertkit.converters.stablehlo.importer import to_onnx
+
+    names = [end.name for end in loaded.inputs]
+    model: ir.Model = to_onnx(module, input_names=names, output_names=[end.name for end in loaded.outputs])
+    return model
+
+
+ROUTES = (Route("tf2onnx", _by_tf2onnx), Route("StableHLO", _by_stablehlo))
+"""In the order in which they are tried."""
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """tf2onnx logs errors that we report ourselves."""
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

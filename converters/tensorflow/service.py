@@ -1,0 +1,93 @@
+"""What runs in the worker: TensorFlow, imported once, loads, executes, freezes and converts a model.
+
+Imports TensorFlow, therefore only ever imported in a worker process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from convertkit.artifact import Array
+from convertkit.converters.tensorflow import routes
+from convertkit.converters.tensorflow.loading import Loaded, load_graph_def, load_saved_model
+from convertkit.errors import ConvertKitError, SourceError, Unsupported
+from convertkit.worker import Reply
+
+_RUN_ERRORS = (tf.errors.OpError, ValueError, TypeError, RuntimeError, KeyError)
+
+
+class TensorFlowService:
+    """One loaded signature."""
+
+    def __init__(self) -> None:
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        self._loaded: Loaded | None = None
+
+    def open_saved_model(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """Load a SavedModel's signature; gives inputs and outputs as [name, shape, dtype]."""
+        self._loaded = load_saved_model(Path(params["path"]), params["signature"], params["tags"])
+        return self._described()
+
+    def open_graph_def(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """Load a frozen graph; ``inputs`` and ``outputs`` are empty where they are to be found."""
+        self._loaded = load_graph_def(Path(params["path"]), params["inputs"], params["outputs"])
+        return self._described()
+
+    def run(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """All outputs for one feed."""
+        return Reply(arrays=self._outputs(arrays))
+
+    def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """Write canonical ONNX to ``to`` by the first route whose result computes the same; gives its name.
+
+        ``shapes`` has a name where a dimension stays free; ``feeds`` arrays are ``<index>/<input>``.
+        """
+        loaded = self._opened()
+        count = params["feeds"]
+        feeds = [{e.name: arrays[f"{index}/{e.name}"] for e in loaded.inputs} for index in range(count)]
+        expected = [self._outputs(feed) for feed in feeds]
+        job = routes.Job(loaded, params["shapes"], feeds, expected, Path(params["to"]), params["made_by"])
+        refusals = []
+        for route in routes.ROUTES:
+            try:
+                route.convert(job)
+            except ConvertKitError as error:
+                refusals.append((route.name, error))
+                continue
+            return Reply({"route": route.name, "refused": [f"{name}: {error}" for name, error in refusals]})
+        raise _combined(refusals)
+
+    def _opened(self) -> Loaded:
+        if self._loaded is None:
+            raise SourceError("no model is loaded")
+        return self._loaded
+
+    def _outputs(self, feed: dict[str, Array]) -> dict[str, Array]:
+        loaded = self._opened()
+        try:
+            values = loaded.call({each.key: feed[each.name] for each in loaded.inputs})
+        except _RUN_ERRORS as error:
+            raise SourceError(f"TensorFlow fails on the model: {sentence(error)}") from error
+        return {each.name: np.asarray(values[each.key]) for each in loaded.outputs}
+
+    def _described(self) -> Reply:
+        loaded = self._opened()
+        ends = {"inputs": loaded.inputs, "outputs": loaded.outputs}
+        value: dict[str, Any] = {key: [[e.name, e.shape, e.dtype] for e in each] for key, each in ends.items()}
+        return Reply({**value, "loader": loaded.loader})
+
+
+def sentence(error: Exception) -> str:
+    """The first line of a TensorFlow message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
+def _combined(refusals: list[tuple[str, ConvertKitError]]) -> ConvertKitError:
+    """All routes' reasons as one refusal."""
+    told = "; ".join(f"{name}: {str(error).splitlines()[0]}" for name, error in refusals)
+    return Unsupported(f"no road from this model to ONNX computes the same: {told}")

@@ -1,0 +1,191 @@
+"""Opened SavedModels and frozen graphs: read here, then handed to TensorFlow in a worker."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from convertkit.artifact import Array, Artifact, TensorSpec, sha256_of
+from convertkit.converters.tensorflow import safety
+from convertkit.converters.tensorflow.graph import SavedModel, Signature, read_graph_def, read_saved_model
+from convertkit.errors import MissingFramework, Unsupported, UsageError
+from convertkit.onnx.inputs import with_input_options
+from convertkit.onnx.load import load_model
+from convertkit.onnx.specs import interface
+from convertkit.recipe import ExportOptions
+from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Stage, Tolerance
+from convertkit.worker import Worker
+
+_SERVICE = "convertkit.converters.tensorflow.service:TensorFlowService"
+_ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+_ROUTE_FEEDS = 2
+_ROUTE_SEED = 20_011
+"""Feeds that choose the route differ from those that prove it."""
+
+
+def open_saved_model(folder: Path, options: ExportOptions) -> TensorFlowSource:
+    """Read the graph, refuse what may not run, then load the signature."""
+    saved = read_saved_model(folder)
+    signature = chosen(folder, saved, options.signature)
+    tensors = [end.tensor for end in signature.outputs]
+    passed = safety.refuse_dangerous(folder, saved.graph, tensors, "pyfunc" in options.trust)
+    safety.refuse_inexpressible(signature, saved.graph.behind(iter(tensors)))
+    params = {"path": str(folder), "signature": signature.key, "tags": saved.tags}
+    return TensorFlowSource(folder, "savedmodel", "open_saved_model", params, options, _trusted(passed))
+
+
+def open_graph_def(path: Path, options: ExportOptions) -> TensorFlowSource:
+    """A frozen graph: ``--input`` may name its inputs, ``--signature`` its outputs."""
+    graph = read_graph_def(path)
+    passed = safety.refuse_dangerous(path, graph, list(graph.nodes), "pyfunc" in options.trust)
+    outputs = [name.strip() for name in (options.signature or "").split(",") if name.strip()]
+    inputs = [option.name for option in options.inputs]
+    for name in (*inputs, *outputs):
+        if name.partition(":")[0] not in graph.nodes:
+            raise UsageError(f"{path}: the graph has no node {name!r}")
+    params = {"path": str(path), "inputs": inputs, "outputs": outputs}
+    return TensorFlowSource(path, "graphdef", "open_graph_def", params, options, _trusted(passed))
+
+
+def chosen(folder: Path, saved: SavedModel, wanted: str | None) -> Signature:
+    """The signature to convert; ``UsageError`` with all of them where the choice is unclear."""
+    found = {each.key: each for each in saved.signatures}
+    listed = "\n".join(f"  {_told(each)}" for each in saved.signatures)
+    if not found:
+        raise Unsupported(
+            f"{folder} has no signatures",
+            ways_out=("saving it with signatures=model.call.get_concrete_function(...)",),
+        )
+    if wanted is not None and wanted not in found:
+        raise UsageError(f"--signature {wanted}: {folder} has no such signature; it has:\n{listed}")
+    if wanted is None and len(found) > 1:
+        raise UsageError(f"{folder} has several signatures; choose one with --signature:\n{listed}")
+    return found[wanted] if wanted is not None else saved.signatures[0]
+
+
+def _told(signature: Signature) -> str:
+    ends = [", ".join(f"{e.key}: {e.dtype}" for e in each) for each in (signature.inputs, signature.outputs)]
+    return f"{signature.key}  ({ends[0]}) → ({ends[1]})"
+
+
+def _trusted(passed: Sequence[str]) -> tuple[str, ...]:
+    return (f"operators that reach beyond the model were trusted: {', '.join(passed)}",) if passed else ()
+
+
+class TensorFlowSource:
+    """A model held by TensorFlow in a worker."""
+
+    def __init__(
+        self,
+        path: Path,
+        kind: str,
+        method: str,
+        params: Mapping[str, Any],
+        options: ExportOptions,
+        notes: tuple[str, ...],
+    ) -> None:
+        for name in ("tensorflow", "tf2onnx"):
+            if importlib.util.find_spec(name) is None:
+                raise MissingFramework(name, "tensorflow")
+        self._worker = Worker(_SERVICE, timeout_s=options.timeout_s, env=_ENVIRONMENT)
+        opened = self._worker.call(method, params).value
+        inputs = tuple(_spec(*each) for each in opened["inputs"])
+        outputs = tuple(_spec(*each) for each in opened["outputs"])
+        specs = with_input_options(inputs, options.inputs)
+        self.artifact = Artifact(path, kind, specs, outputs, sha256_of(path))
+        older = ("read by TensorFlow 1's loader",) if opened["loader"] == "TensorFlow 1" else ()
+        self._notes = [*notes, *older]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know; the route that was taken comes in when it has been."""
+        return tuple(self._notes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._worker.__exit__(kind, error, trace)
+
+    def runner(self) -> Runner:
+        return TensorFlowRunner(self._worker, self.artifact)
+
+    def stage(self) -> Stage:
+        return TensorFlowStage(self._worker, self.artifact.format, self._notes)
+
+
+class TensorFlowRunner:
+    """The model itself; the worker outlives the runner, because the stage uses it too."""
+
+    def __init__(self, worker: Worker, artifact: Artifact) -> None:
+        self._worker = worker
+        self._artifact = artifact
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for one feed, in the artifact's order."""
+        arrays = {spec.name: np.ascontiguousarray(feed[spec.name]) for spec in self._artifact.inputs}
+        values = self._worker.call("run", {}, arrays).arrays
+        return {spec.name: values[spec.name] for spec in self._artifact.outputs}
+
+
+class TensorFlowStage:
+    """TensorFlow → canonical ONNX by the first of two routes whose result computes the same."""
+
+    name = "tensorflow-to-onnx"
+    version = "1"
+    produces = "onnx"
+    tolerance: Tolerance = FLOAT32
+
+    def __init__(self, worker: Worker, accepts: str, notes: list[str]) -> None:
+        self._worker = worker
+        self._notes = notes
+        self._route = ""
+        self.accepts = frozenset({accepts})
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"route": self._route}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        path = workdir / "model.onnx"
+        made_by = f"{self.name} {self.version}"
+        shapes = {spec.name: list(spec.shape) for spec in source.inputs}
+        rng = np.random.default_rng(_ROUTE_SEED)
+        feeds = {f"{i}/{spec.name}": _random(spec, rng) for i in range(_ROUTE_FEEDS) for spec in source.inputs}
+        params = {"to": str(path), "made_by": made_by, "shapes": shapes, "feeds": _ROUTE_FEEDS}
+        reply = self._worker.call("convert", params, feeds).value
+        self._route = reply["route"]
+        self._notes += [f"route {self._route}; not taken: {reason}" for reason in reply["refused"]]
+        inputs, outputs = interface(load_model(path))
+        return Artifact(path, "onnx", inputs, outputs, sha256_of(path), made_by)
+
+
+def _random(spec: TensorSpec, rng: np.random.Generator) -> Array:
+    """A small value for choosing a route; free dimensions get the size 2."""
+    shape = [size if isinstance(size, int) else 2 for size in spec.shape]
+    kind = np.dtype(spec.dtype)
+    low, high = spec.value_range or (0.0, 1.0 if kind.kind == "f" else 2.0)
+    if kind.kind == "f":
+        return (low + (high - low) * rng.random(shape)).astype(kind)
+    return rng.integers(int(low), max(int(high), int(low) + 1), shape).astype(kind)
+
+
+def _spec(name: str, shape: Sequence[int | None], dtype: str) -> TensorSpec:
+    """A tensor of the signature; a free first dimension is the batch."""
+    dims = tuple(size if size is not None else f"{name}_{axis}" if axis else "batch" for axis, size in enumerate(shape))
+    return TensorSpec(name, dims, dtype)
