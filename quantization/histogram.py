@@ -103,6 +103,7 @@ class Statistics:
     def merge(self, other: Statistics) -> None:
         """Take another tensor's statistics, where both share one range."""
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
-        self.mean_low, self.mean_high = min(self.mean_low, other.mean_low), max(self.mean_high, other.mean_high)
+        if other.samples:
+            self.mean_low, self.mean_high = min(self.mean_low, other.mean_low), max(self.mean_high, other.mean_high)
         self.samples = max(self.samples, other.samples)
         self.histogram.merge(other.histogram)

@@ -1,26 +1,41 @@
-"""From a float model and calibration feeds to the QDQ model, step by step."""
+"""From a float model and calibration feeds to the QDQ model, step by step.
+
+Ranges are measured on one part of the data; everything that is chosen (calibration methods, tuned
+weights, corrected biases, nodes that stay float) is chosen on the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
+import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
+from convertkit.quantization.blocks import BlockedWeight
+from convertkit.quantization.choose_ranges import choose_methods
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.islands import choose_integer
+from convertkit.quantization.loop import Loop
 from convertkit.quantization.observe import observe
 from convertkit.quantization.opset import INT16_OPSET, at_least
-from convertkit.quantization.place import Placement, place
-from convertkit.quantization.prepare import drop_unused, prepare
-from convertkit.quantization.ranges import Range, span
+from convertkit.quantization.patches import has_rows, moments
+from convertkit.quantization.plan import Plan, Ranges, apply, placed
+from convertkit.quantization.prepare import prepare
+from convertkit.quantization.report import describe
+from convertkit.quantization.split import split
+from convertkit.quantization.trial import Trials
+from convertkit.quantization.tune import Tuned, bias_shift, tune_all
 from convertkit.quantization.units import Unit, find_units, quantizable_values
-from convertkit.quantization.write import write
+from convertkit.quantization.write import default_weight, input_scale
 from convertkit.recipe import ExportOptions
-from convertkit.stage import FeedSource
+from convertkit.stage import Feed, FeedSource
+
+_SINGLE_TENSOR_TRIALS = 12
 
 
 class Integers:
@@ -36,48 +51,77 @@ class Integers:
         progress: Progress,
     ) -> None:
         self._model = at_least(model, INT16_OPSET) if profile.activation == "int16" else model
-        self._profile, self._options, self._feeds = profile, options, feeds
+        self._profile, self._options = profile, options
+        self._measured, self._held_out = split(feeds)
         self._state, self._progress = state, progress
-        self._statistics: Mapping[str, Statistics] = {}
+        self._diagnosis: Mapping[str, object] = {}
 
     def quantized(self) -> ir.Model:
         """The QDQ model."""
         prepare(self._model)
         units = find_units(self._model.graph, self._profile)
-        self._statistics = self._observed(units)
+        statistics = self._observed(units, self._measured)
         integer = choose_integer(units, self._profile, insist=self._options.full_integer)
         self._refuse_float(units, integer)
-        placement = self._placed(units, integer)
-        write(self._model, units, placement, self._profile)
-        drop_unused(self._model.graph)
+        method = self._options.calib_method
+        plan = Plan(frozenset(unit.name for unit in integer), "mse" if method == "auto" else method)
+        ranges = Ranges(statistics, self._profile)
+        trials = Trials(self._model, ranges, self._held_out, self._state)
+        groups = placed(units, plan, ranges).groups
+        if method == "auto":
+            self._progress.status("choosing ranges")
+            plan = choose_methods(plan, trials, groups, ranges, _SINGLE_TENSOR_TRIALS)
+        plan, tuned = self._tuned(units, plan, trials, ranges)
+        outcome = Loop(units, ranges, self._options, trials, self._progress).run(plan)
+        # What was chosen stays; the ranges may now take all of the data into account.
+        for name, seen in self._observed(units, self._held_out).items():
+            statistics[name].merge(seen)
+        placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile))
+        self._diagnosis = describe(units, placement, statistics, outcome, tuned)
         return self._model
 
     def diagnosis(self) -> Mapping[str, object]:
-        """What the report shows."""
-        return {}
+        """What the report shows; see ``report.describe``."""
+        return self._diagnosis
 
-    def _observed(self, units: tuple[Unit, ...]) -> Mapping[str, Statistics]:
+    def _observed(self, units: tuple[Unit, ...], feeds: Collection[Feed]) -> dict[str, Statistics]:
         names = [str(value.name) for value in quantizable_values(units)]
-        feeds = self._progress.track(self._feeds, len(self._feeds), "calibrating")
-        return observe(self._model, names, feeds, self._state)
+        tracked = self._progress.track(feeds, len(feeds), "calibrating")
+        return observe(self._model, names, tracked, self._state)
 
-    def _placed(self, units: tuple[Unit, ...], integer: frozenset[Unit]) -> Placement:
-        return place(units, integer, self._profile, self._statistics, self._pick)
-
-    def _pick(self, names: tuple[str, ...], statistics: Statistics) -> Range:
-        method = self._options.calib_method
-        chosen = "mse" if method == "auto" else method
-        return span(statistics, chosen, self._profile.activation, self._profile.symmetric)
+    def _tuned(
+        self, units: tuple[Unit, ...], plan: Plan, trials: Trials, ranges: Ranges
+    ) -> tuple[Plan, Mapping[str, Tuned]]:
+        """The plan with tuned weights, corrected biases, both or neither: what scores best."""
+        placement = placed(units, plan, ranges)
+        chosen = [unit for unit in units if unit in placement.integer and has_rows(unit)]
+        if not chosen:
+            return plan, {}
+        self._progress.status("tuning weights")
+        rng = np.random.default_rng(self._options.seed)
+        found = moments(self._model, chosen, self._held_out, self._state, rng)
+        nearest = {unit.name: default_weight(unit, self._profile, input_scale(unit, placement)) for unit in chosen}
+        tuned = tune_all(chosen, nearest, found, self._profile.weight_range)
+        weights = {name: each.weight for name, each in tuned.items() if not isinstance(each.weight, BlockedWeight)}
+        base = trials.score(plan)
+        better: list[tuple[float, Plan]] = []
+        for integers in ({}, weights):
+            used = {unit.name: integers.get(unit.name, nearest[unit.name]) for unit in chosen}
+            shifts = {u.name: bias_shift(u, used[u.name], found[u.name]) for u in chosen if u.bias is not None}
+            for variant in (replace(plan, tuned=integers), replace(plan, tuned=integers, shifts=shifts)):
+                if (level := trials.score(variant)).beats(base):
+                    better.append((level.snr_db, variant))
+        best = max(better, key=lambda item: item[0])[1] if better else plan
+        return best, tuned if best.tuned else {}
 
     def _refuse_float(self, units: tuple[Unit, ...], integer: frozenset[Unit]) -> None:
         if not self._options.full_integer:
             return
         for unit in units:
             if unit not in integer and any(value.dtype == ir.DataType.FLOAT for value in unit.node.outputs):
-                subject = f"{unit.name} ({unit.node.op_type})"
                 raise Unsupported(
                     f"{self._profile.name} has no integer kernel for it",
-                    subject=subject,
+                    subject=f"{unit.name} ({unit.node.op_type})",
                     location=unit.node.metadata_props.get("pkg.torch.onnx.stack_trace", ""),
                     ways_out=("--int8 without --full-integer",),
                 )

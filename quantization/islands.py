@@ -45,6 +45,13 @@ def choose_integer(
     return frozenset(unit for unit in cut.near(_INTEGER) if isinstance(unit, Unit))
 
 
+def total_cost(units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit]) -> float:
+    """Nanoseconds of the whole graph by the cost table, conversions at the boundaries included."""
+    own = sum(unit_cost(unit, profile)[0 if unit in integer else 1] for unit in units)
+    crossed = [cost for one, other, cost in _boundaries(units, profile) if (one in integer) != (other in integer)]
+    return own + sum(crossed)
+
+
 def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
     """Nanoseconds in integers and in float; a symbolic dimension counts as 1."""
     cost = profile.cost(unit.kinds) or _UNKNOWN

@@ -17,8 +17,8 @@ from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.ranges import Affine, Range, affine
 from convertkit.quantization.units import Unit, constant
 
-Pick = Callable[[tuple[str, ...], Statistics], Range]
-"""From the names of the values that share parameters, and their joint statistics, to their range."""
+Pick = Callable[[tuple[str, ...], Callable[[], Statistics]], Range]
+"""From the names of the values that share parameters, and a way to their joint statistics, to their range."""
 
 Edge = tuple[Unit, int]
 """One data input of one unit."""
@@ -68,6 +68,14 @@ def _parameters(
     fixed = groups.fixed_of(members[0])
     if fixed is not None:
         return Affine(fixed.scale, fixed.zero_point, profile.activation)
+
+    def joint() -> Statistics:
+        return _joint(members, groups, statistics)
+
+    return affine(pick(tuple(str(value.name) for value in members), joint), profile.activation, profile.symmetric)
+
+
+def _joint(members: tuple[ir.Value, ...], groups: _Groups, statistics: Mapping[str, Statistics]) -> Statistics:
     joint = Statistics()
     for value in groups.sources(members):
         joint.merge(deepcopy(statistics[str(value.name)]))
@@ -76,7 +84,7 @@ def _parameters(
         joint.add(float(array.min()), float(array.max()), array)
     if joint.samples == 0:
         joint.low = joint.high = 0.0
-    return affine(pick(tuple(str(value.name) for value in members), joint), profile.activation, profile.symmetric)
+    return joint
 
 
 class _Groups:

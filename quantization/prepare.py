@@ -24,6 +24,8 @@ def prepare(model: ir.Model) -> None:
             _fold_batch_norm(model.graph, node)
         elif node.op_type == "Add":
             _fold_bias(model.graph, node)
+        elif node.op_type in ("Conv", "MaxPool", "AveragePool"):
+            _explicit_pads(node)
         elif node.op_type == "Gemm":
             _plain_gemm(model.graph, node)
 
@@ -148,6 +150,29 @@ def _scale_and_shift(graph: ir.Graph, conv: ir.Node, factor: Array, shift: Array
     folded = add_constant(graph, f"{name}_bias", (bias * factor + shift).astype(np.float32))
     conv.resize_inputs(3)
     conv.replace_input_with(2, folded)
+
+
+def _explicit_pads(node: ir.Node) -> None:
+    """``auto_pad`` as numbers, where the sizes are known; source: ONNX operators, Conv-11, ``auto_pad``."""
+    way = node.attributes.get_string("auto_pad", "NOTSET")
+    value, output = node.inputs[0], node.outputs[0]
+    if way not in ("SAME_UPPER", "SAME_LOWER") or value is None or value.shape is None or output.shape is None:
+        return
+    sizes, made = tuple(value.shape)[2:], tuple(output.shape)[2:]
+    weight = node.inputs[1] if node.op_type == "Conv" else None
+    kernel = node.attributes.get_ints("kernel_shape") or (constant(weight).shape[2:] if weight is not None else ())
+    ones = (1,) * len(kernel)
+    strides, dilations = node.attributes.get_ints("strides", ones), node.attributes.get_ints("dilations", ones)
+    before, after = [], []
+    for size, out, width, stride, dilation in zip(sizes, made, kernel, strides, dilations, strict=True):
+        if not isinstance(size, int) or not isinstance(out, int):
+            return
+        total = max((out - 1) * stride + (width - 1) * dilation + 1 - size, 0)
+        small, large = total // 2, total - total // 2
+        before.append(small if way == "SAME_UPPER" else large)
+        after.append(large if way == "SAME_UPPER" else small)
+    node.attributes.pop("auto_pad")
+    node.attributes["pads"] = ir.AttrInt64s("pads", [*before, *after])
 
 
 def _plain_gemm(graph: ir.Graph, node: ir.Node) -> None:

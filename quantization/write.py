@@ -133,15 +133,15 @@ class Writer:
         assert unit.weight is not None
         assert unit.rule is not None
         index, source = unit.weight
-        input_scale = _input_scale(unit, placement)
+        scale = input_scale(unit, placement)
         bias = None if unit.bias is None else constant(_value(*unit.bias))
-        weight = tuned or default_weight(unit, self._profile, input_scale)
+        weight = tuned or default_weight(unit, self._profile, scale)
         unit.node.replace_input_with(index, self.weight(source, weight, unit.node))
         if unit.bias is None or bias is None or self._profile.bias == "float32":
             return
         node, place = unit.bias
         # The scale of an int64 bias is float32 too; ONNX has no int64 DequantizeLinear, int32 holds any sane bias.
-        integers, scales = quantize_bias(bias, input_scale, weight.scales, "int32")
+        integers, scales = quantize_bias(bias, scale, weight.scales, "int32")
         axis = 0 if scales.size > 1 else None
         name = str(_value(node, place).name)
         node.replace_input_with(place, self._dequantized(name, integers, scales, axis, node, zero=False))
@@ -231,7 +231,8 @@ def default_weight(unit: Unit, profile: QuantProfile, input_scale: float) -> Qua
     return quantize_weight(array, axis, profile.weight_range, scales)
 
 
-def _input_scale(unit: Unit, placement: Placement) -> float:
+def input_scale(unit: Unit, placement: Placement) -> float:
+    """The scale at which the unit reads its first activation."""
     index = min(unit.data)
     parameters = placement.edges.get((unit, index)) or placement.values[unit.data[index]]
     return parameters.scale

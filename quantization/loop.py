@@ -1,0 +1,121 @@
+"""The closed loop: nodes go back to float until the loss is acceptable, the cheapest first.
+
+Each suspect is tried once alone; then they return to float in the order of what they win per
+nanosecond that they cost, and the shortest prefix that is good enough is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from convertkit.progress import Progress
+from convertkit.quantization.islands import total_cost, unit_work
+from convertkit.quantization.plan import Plan, Ranges, placed
+from convertkit.quantization.ranges import snr_db
+from convertkit.quantization.trial import Score, Trials
+from convertkit.quantization.units import Unit
+from convertkit.recipe import ExportOptions
+
+_SUSPECTS = 24
+_GOOD_DB = 20.0
+"""Without ``--max-drop``: the level below which a step warns is worth repairing …"""
+_DEARER = 1.10
+"""… as long as the whole model gets at most this factor slower by the cost table."""
+_LEAST_GAIN_DB = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One plan of the trade-off: how many units are float, what it costs (ns) and what it scores."""
+
+    float_units: int
+    cost_ns: float
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The plan that was kept, the nodes that went back to float with the reason, and the way there."""
+
+    plan: Plan
+    score: Score
+    kept: Mapping[str, str]
+    curve: tuple[Point, ...]
+
+
+class Loop:
+    """Searches the cheapest mix of integer and float units that is good enough."""
+
+    def __init__(
+        self,
+        units: tuple[Unit, ...],
+        ranges: Ranges,
+        options: ExportOptions,
+        trials: Trials,
+        progress: Progress,
+    ) -> None:
+        self._units, self._ranges, self._options = units, ranges, options
+        self._trials, self._progress = trials, progress
+
+    def run(self, plan: Plan) -> Outcome:
+        """The plan itself where it is good enough already."""
+        score = self._trials.score(plan)
+        start = self._cost(plan)
+        curve = [Point(0, start, score)]
+        if self._good(score) or self._options.full_integer:
+            return Outcome(plan, score, {}, tuple(curve))
+        gains = self._gains(plan, score)
+        kept: dict[str, str] = {}
+        current, reached = plan, score
+        for name, gain in gains:
+            changed = replace(current, integer=current.integer - {name})
+            cost = self._cost(changed)
+            if self._options.max_drop is None and cost > start * _DEARER:
+                continue
+            better = self._trials.score(changed)
+            if not better.beats(reached) and better.drop >= reached.drop:
+                continue
+            kept[name] = f"float wins {gain:.1f} dB alone, {better.snr_db - reached.snr_db:.1f} dB here"
+            current, reached = changed, better
+            curve.append(Point(len(kept), cost, better))
+            if self._good(reached):
+                break
+        return Outcome(current, reached, kept, tuple(curve))
+
+    def _good(self, score: Score) -> bool:
+        if self._options.max_drop is None:
+            return score.worst_db >= _GOOD_DB
+        return score.drop <= self._options.max_drop / 2 and score.worst_db >= _GOOD_DB / 2
+
+    def _gains(self, plan: Plan, score: Score) -> list[tuple[str, float]]:
+        """Suspects and what each wins in dB when it alone is float, by gain per added time."""
+        base = self._cost(plan)
+        found = []
+        suspects = self._suspects(plan)
+        for name in self._progress.track(suspects, len(suspects), "finding sensitive nodes"):
+            changed = replace(plan, integer=plan.integer - {name})
+            gain = self._trials.score(changed).snr_db - score.snr_db
+            added = max(self._cost(changed) - base, base * 1e-3)
+            if gain > _LEAST_GAIN_DB:
+                found.append((gain / added, name, gain))
+        return [(name, gain) for _, name, gain in sorted(found, key=lambda item: (-item[0], item[1]))]
+
+    def _suspects(self, plan: Plan) -> list[str]:
+        """Integer units with the noisiest tensors; moves of data follow their neighbours."""
+        placement = placed(self._units, plan, self._ranges)
+        levels = []
+        for unit in self._units:
+            if unit not in placement.integer:
+                continue
+            values = [value for value in (*unit.data.values(), *unit.outputs) if value in placement.values]
+            noise = [snr_db(self._ranges.statistics[str(v.name)].histogram, placement.values[v]) for v in values]
+            levels.append((min(noise, default=0.0), unit.name))
+        return [name for _, name in sorted(levels)[:_SUSPECTS]]
+
+    def _cost(self, plan: Plan) -> float:
+        integer = frozenset(unit for unit in self._units if unit.name in plan.integer)
+        profile = self._ranges.profile
+        if not profile.costs:
+            return float(sum(unit_work(unit) * (1 if unit in integer else 2) for unit in self._units))
+        return total_cost(self._units, profile, integer)

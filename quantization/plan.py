@@ -1,0 +1,83 @@
+"""One way to quantize a model, as a value: it can be tried, compared and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.profile import QuantProfile
+from convertkit.quantization.histogram import Statistics
+from convertkit.quantization.place import Placement, place
+from convertkit.quantization.prepare import add_constant, drop_unused
+from convertkit.quantization.ranges import Range, span
+from convertkit.quantization.units import Unit, constant, find_units
+from convertkit.quantization.weights import QuantizedWeight
+from convertkit.quantization.write import write
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that was decided, by names, so that it fits every copy of the model.
+
+    ``integer`` are names of units.  ``method`` picks ranges, except for the groups whose first value
+    is in ``methods``.  ``tuned`` are integers of weights and ``shifts`` what is added to the bias per
+    output channel, by unit.
+    """
+
+    integer: frozenset[str]
+    method: str
+    methods: Mapping[str, str] = field(default_factory=dict)
+    tuned: Mapping[str, QuantizedWeight] = field(default_factory=dict)
+    shifts: Mapping[str, Array] = field(default_factory=dict)
+
+    def method_of(self, names: tuple[str, ...]) -> str:
+        """The method of one group of values that share parameters."""
+        return next((self.methods[name] for name in names if name in self.methods), self.method)
+
+
+class Ranges:
+    """Ranges of groups of values, each searched once."""
+
+    def __init__(self, statistics: Mapping[str, Statistics], profile: QuantProfile) -> None:
+        self.statistics, self.profile = statistics, profile
+        self._known: dict[tuple[tuple[str, ...], str], Range] = {}
+
+    def of(self, names: tuple[str, ...], joint: Callable[[], Statistics], plan: Plan) -> Range:
+        """The range that the plan's method picks for the group."""
+        key = names, plan.method_of(names)
+        if key not in self._known:
+            self._known[key] = span(joint(), key[1], self.profile.activation, self.profile.symmetric)
+        return self._known[key]
+
+
+def placed(units: tuple[Unit, ...], plan: Plan, ranges: Ranges) -> Placement:
+    """The plan's parameters for one copy of the model."""
+    integer = frozenset(unit for unit in units if unit.name in plan.integer)
+    pick = partial(ranges.of, plan=plan)
+    return place(units, integer, ranges.profile, ranges.statistics, pick)
+
+
+def apply(model: ir.Model, plan: Plan, ranges: Ranges) -> Placement:
+    """Quantize ``model`` in place."""
+    units = find_units(model.graph, ranges.profile)
+    placement = placed(units, plan, ranges)
+    for unit in units:
+        if unit.name in plan.shifts and unit.bias is not None and unit in placement.integer:
+            shift_bias(model.graph, unit, plan.shifts[unit.name])
+    write(model, units, placement, ranges.profile, plan.tuned)
+    drop_unused(model.graph)
+    return placement
+
+
+def shift_bias(graph: ir.Graph, unit: Unit, shift: Array) -> None:
+    """Add ``shift`` (one value per output channel) to the unit's float bias."""
+    assert unit.bias is not None
+    node, index = unit.bias
+    source = node.inputs[index]
+    assert source is not None
+    shifted = add_constant(graph, f"{source.name}_shifted", (constant(source) + shift).astype("float32"))
+    node.replace_input_with(index, shifted)

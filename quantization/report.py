@@ -1,0 +1,98 @@
+"""What a quantization tells about itself: JSON-able, for ``report.json`` and ``report.html``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from convertkit.quantization.histogram import Statistics
+from convertkit.quantization.loop import Outcome
+from convertkit.quantization.place import Placement
+from convertkit.quantization.ranges import Affine, snr_db
+from convertkit.quantization.tune import Tuned
+from convertkit.quantization.units import Unit
+
+_BARS = 64
+_WORST = 10
+
+
+def describe(
+    units: tuple[Unit, ...],
+    placement: Placement,
+    statistics: Mapping[str, Statistics],
+    outcome: Outcome,
+    tuned: Mapping[str, Tuned],
+) -> Mapping[str, object]:
+    """The diagnosis of one quantization.
+
+    ``tensors``: name, node and location, measured and quantized range, scale, zero point, dtype,
+    method, SNR in dB, histogram (64 bars over the measured range).  ``worst``: the ten names with the
+    least SNR.  ``curve``: points of the trade-off.  ``float``: nodes that stay float and why.
+    ``layers``: tuned weights, with the layer's SNR before and after.
+    """
+    makers = {str(value.name): unit for unit in units for value in unit.outputs}
+    tensors = [
+        _tensor(str(value.name), parameters, statistics.get(str(value.name)), makers.get(str(value.name)), outcome)
+        for value, parameters in placement.values.items()
+    ]
+    ranked = sorted((float(str(item["snr_db"])), str(item["name"])) for item in tensors if item["snr_db"] is not None)
+    islands = {unit.name: "no integer kernel, or integers are slower here"
+               for unit in units if unit not in placement.integer and unit.rule is not None}  # fmt: skip
+    return {
+        "method": outcome.plan.method,
+        "held_out": _score(outcome.score.snr_db, outcome.score.worst_db, outcome.score.drop),
+        "tensors": tensors,
+        "worst": [name for _, name in ranked[:_WORST]],
+        "curve": [
+            {
+                "float_nodes": point.float_units,
+                "cost_ns": point.cost_ns,
+                **_score(point.score.snr_db, point.score.worst_db, point.score.drop),
+            }
+            for point in outcome.curve
+        ],
+        "float": {**islands, **outcome.kept},
+        "layers": [
+            {"name": name, "way": each.way, "snr_db_before": each.nearest_db, "snr_db_after": each.best_db}
+            for name, each in tuned.items()
+        ],
+        "bias_corrected": sorted(outcome.plan.shifts),
+    }
+
+
+def _score(snr: float, worst: float, drop: float) -> dict[str, object]:
+    return {"snr_db": snr, "worst_output_db": worst, "expected_drop": drop}
+
+
+def _tensor(
+    name: str, parameters: Affine, statistics: Statistics | None, maker: Unit | None, outcome: Outcome
+) -> dict[str, object]:
+    seen = statistics is not None and statistics.samples > 0
+    level = snr_db(statistics.histogram, parameters) if statistics is not None and seen else None
+    location = "" if maker is None else maker.node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
+    return {
+        "name": name,
+        "node": "" if maker is None else maker.name,
+        "location": location.strip().splitlines()[-1] if location.strip() else "",
+        "range": [statistics.low, statistics.high] if statistics is not None and seen else None,
+        "quantized_range": list(parameters.range),
+        "scale": parameters.scale,
+        "zero_point": parameters.zero_point,
+        "dtype": parameters.dtype,
+        "method": outcome.plan.methods.get(name, outcome.plan.method),
+        "snr_db": None if level is None or not np.isfinite(level) else level,
+        "histogram": _bars(statistics) if statistics is not None and seen else [],
+    }
+
+
+def _bars(statistics: Statistics) -> list[int]:
+    histogram = statistics.histogram
+    places = np.flatnonzero(histogram.counts)
+    low, high = min(statistics.low, 0.0), max(statistics.high, 0.0)
+    if low == high:
+        return [histogram.total]
+    centres = np.append(histogram.centres[places], 0.0)
+    counts = np.append(histogram.counts[places], histogram.zeros)
+    bars = np.clip((centres - low) / (high - low) * _BARS, 0, _BARS - 1).astype(int)
+    return [int(count) for count in np.bincount(bars, counts, _BARS)]

@@ -1,0 +1,142 @@
+"""Trying a plan: what the quantized model computes on samples that calibration has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import NEXT_STATE_PREFIX, Array
+from convertkit.quantization.observe import open_session, run_all
+from convertkit.quantization.plan import Plan, Ranges, apply
+from convertkit.stage import Feed
+
+_BEST_DB = 80.0
+"""Beyond this an output counts as exact."""
+_SQUASHES = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
+_SIGNIFICANT = 2.0
+_LEAST_GAIN_DB = 0.05
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Score:
+    """What a plan loses: SNR in dB, and the expected drop of top-1 accuracy in points.
+
+    ``levels_db`` is the SNR of each feed, averaged over outputs; of an output behind a softmax or
+    sigmoid the SNR is taken before it, where errors are not squashed.  ``worst_db`` is the SNR of the
+    worst output over all feeds.
+
+    The drop is expected in this sense: where the quantized model prefers another class, the float
+    model's own probabilities say what that costs.  It needs no labels and does not punish flips
+    between classes that the float model holds for equally likely.
+    """
+
+    levels_db: Array
+    worst_db: float
+    drop: float
+
+    @property
+    def snr_db(self) -> float:
+        """Mean level."""
+        return float(self.levels_db.mean())
+
+    def beats(self, other: Score) -> bool:
+        """Whether this is better by more than chance: feed by feed, at twice the standard error."""
+        gains = self.levels_db - other.levels_db
+        error = float(gains.std()) / max(np.sqrt(gains.size - 1), 1.0)
+        return bool(gains.mean() > max(_LEAST_GAIN_DB, _SIGNIFICANT * error))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output for every feed: as it leaves, and as it is before a squashing operator."""
+
+    name: str
+    values: Sequence[Array]
+    before: Sequence[Array]
+
+
+class Trials:
+    """Measures plans for one prepared float model on held-out feeds."""
+
+    def __init__(self, model: ir.Model, ranges: Ranges, feeds: Sequence[Feed], state: Mapping[str, Array]) -> None:
+        self._model, self._ranges, self._feeds, self._state = model, ranges, feeds, state
+        outputs = [value for value in model.graph.outputs if value.dtype in (ir.DataType.FLOAT, None)]
+        self._squashes = {str(value.name): _squash(value) for value in outputs}
+        self._reference = self._run(model)
+        self.count = 0
+
+    def score(self, plan: Plan) -> Score:
+        """Quantize a copy by ``plan`` and compare it with the float model."""
+        copy = self._model.clone()
+        apply(copy, plan, self._ranges)
+        self.count += 1
+        return compare(self._reference, self._run(copy))
+
+    def _run(self, model: ir.Model) -> tuple[Output, ...]:
+        copy = model.clone()
+        nodes = {node.name: node for node in copy.graph}
+        before = {name: nodes[squash].inputs[0] for name, squash in self._squashes.items() if squash}
+        inner = [value for value in before.values() if value is not None and not value.is_graph_output()]
+        copy.graph.outputs.extend(dict.fromkeys(inner))
+        places = {name: name if before.get(name) is None else _name(before[name]) for name in self._squashes}
+        wanted = list(dict.fromkeys((*places, *places.values())))
+        answers = list(run_all(open_session(copy), wanted, self._feeds, self._state))
+        return tuple(
+            Output(name, [answer[name] for answer in answers], [answer[place] for answer in answers])
+            for name, place in places.items()
+        )
+
+
+def _name(value: ir.Value | None) -> str:
+    return "" if value is None else str(value.name)
+
+
+def _squash(output: ir.Value) -> str:
+    """The name of the softmax or sigmoid that makes an output, empty where there is none."""
+    node = output.producer()
+    return str(node.name) if node is not None and node.op_type in _SQUASHES else ""
+
+
+def compare(reference: Sequence[Output], outputs: Sequence[Output]) -> Score:
+    """Score of outputs against the float model's."""
+    both = tuple(zip(reference, outputs, strict=True))
+    levels = [[snr_db([a], [b]) for a, b in zip(one.before, other.before, strict=True)] for one, other in both]
+    worst = min(snr_db(one.before, other.before) for one, other in both)
+    drops = [expected_drop(one.values, other.values) for one, other in both if _has_classes(one)]
+    return Score(np.mean(levels, axis=0), worst, max(drops, default=0.0))
+
+
+def _has_classes(output: Output) -> bool:
+    first = output.values[0]
+    return not output.name.startswith(NEXT_STATE_PREFIX) and first.ndim >= 2 and first.shape[-1] > 1
+
+
+def snr_db(expected: Sequence[Array], got: Sequence[Array]) -> float:
+    """Signal to noise ratio over all feeds, in dB, at most 80."""
+    signal = sum(float(np.square(array, dtype=np.float64).sum()) for array in expected)
+    noise = sum(float(np.square(a.astype(np.float64) - b).sum()) for a, b in zip(expected, got, strict=True))
+    if not np.isfinite(noise):
+        return -_BEST_DB
+    if noise <= signal * 10 ** (-_BEST_DB / 10):
+        return _BEST_DB
+    return float(10 * np.log10(max(signal, 1e-30) / noise))
+
+
+def expected_drop(expected: Sequence[Array], got: Sequence[Array]) -> float:
+    """Points of top-1 accuracy that the float model itself expects to be lost."""
+    losses = []
+    for reference, output in zip(expected, got, strict=True):
+        belief = _probabilities(reference.reshape(-1, reference.shape[-1]).astype(np.float64))
+        chosen = output.reshape(belief.shape).argmax(-1)
+        losses.append(belief.max(-1) - belief[np.arange(len(belief)), chosen])
+    return 100.0 * float(np.concatenate(losses).mean())
+
+
+def _probabilities(scores: Array) -> Array:
+    if scores.min() >= 0 and np.allclose(scores.sum(-1), 1.0, atol=1e-3):
+        return scores
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))

@@ -1,0 +1,71 @@
+"""Better integers for weights, layer by layer, and the bias that makes up for what remains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convertkit.artifact import Array
+from convertkit.quantization.blocks import BlockedWeight
+from convertkit.quantization.patches import Moments, from_rows, weight_rows
+from convertkit.quantization.rounding import compensated, descended, layer_snr_db
+from convertkit.quantization.units import Unit
+from convertkit.quantization.weights import QuantizedWeight, along
+
+Weight = QuantizedWeight | BlockedWeight
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The integers of one unit: how they were found, and the layer's SNR in dB before and after."""
+
+    weight: Weight
+    way: str
+    nearest_db: float
+    best_db: float
+
+
+def tune(unit: Unit, nearest: Weight, moments: Moments, limits: tuple[int, int]) -> Tuned:
+    """The best of rounding to nearest, error compensation and descent, by the layer's error on the data."""
+    rows = weight_rows(unit).astype(np.float64)
+    scales = weight_rows(unit, _full_scales(nearest)).astype(np.float64)
+    plain = weight_rows(unit, nearest.integers).astype(np.float64)
+    ways = {"nearest": plain}
+    ways["compensated"] = compensated(rows, scales, moments, limits)
+    ways["descended"] = descended(rows, plain, scales, moments, limits)
+    ways["compensated and descended"] = descended(rows, ways["compensated"], scales, moments, limits)
+    levels = {way: layer_snr_db(rows, integers * scales, moments) for way, integers in ways.items()}
+    best = max(levels, key=lambda way: levels[way])
+    integers = from_rows(unit, ways[best]).astype(np.int8)
+    return Tuned(_with_integers(nearest, integers), best, levels["nearest"], levels[best])
+
+
+def bias_shift(unit: Unit, weight: Weight, moments: Moments) -> Array:
+    """What to add to the bias so that the layer's mean output stays: ``-(Wq - W) E[x]`` per output channel."""
+    change = weight_rows(unit, weight.real()).astype(np.float64) - weight_rows(unit)
+    return np.asarray(-np.einsum("gij,gj->gi", change, moments.mean).ravel().astype(np.float32))
+
+
+def tune_all(
+    units: Sequence[Unit], nearest: Mapping[str, Weight], moments: Mapping[str, Moments], limits: tuple[int, int]
+) -> dict[str, Tuned]:
+    """:func:`tune` for every unit whose inputs were measured."""
+    return {
+        unit.name: tune(unit, nearest[unit.name], moments[unit.name], limits)
+        for unit in units
+        if unit.name in moments and unit.name in nearest
+    }
+
+
+def _full_scales(weight: Weight) -> Array:
+    if isinstance(weight, BlockedWeight):
+        return np.repeat(weight.scales, weight.block, weight.axis)
+    return np.broadcast_to(along(weight.scales, weight.axis, weight.integers.ndim), weight.integers.shape)
+
+
+def _with_integers(weight: Weight, integers: Array) -> Weight:
+    if isinstance(weight, BlockedWeight):
+        return BlockedWeight(integers, weight.scales, weight.axis, weight.block)
+    return QuantizedWeight(integers, weight.scales, weight.axis)
