@@ -145,23 +145,39 @@ def bars(histogram: Mapping[str, Any]) -> Bars | None:
     return Bars(_PLOT_WIDTH, _PLOT_HEIGHT, tuple(placed), edges[0], edges[-1])
 
 
-def curve(points: Sequence[Mapping[str, Any]]) -> Curve | None:
-    """A trade-off curve of at least two finite points, else None."""
-    finite = [point for point in points if math.isfinite(number(point["x"])) and math.isfinite(number(point["y"]))]
-    if len(finite) < 2:
+def values(tensor: Mapping[str, Any]) -> Bars | None:
+    """The histogram of a quantized tensor, whose bars have equal width over its range, zero included."""
+    if tensor["range"] is None or not tensor["histogram"]:
         return None
-    x_bounds = _bounds([number(point["x"]) for point in finite])
-    y_bounds = _bounds([number(point["y"]) for point in finite])
+    low, high = min(number(tensor["range"][0]), 0.0), max(number(tensor["range"][1]), 0.0)
+    count = len(tensor["histogram"])
+    edges = [low + (high - low) * index / count for index in range(count + 1)]
+    return bars({"edges": edges, "counts": tensor["histogram"]})
+
+
+def curve(diagnosis: Mapping[str, Any]) -> Curve | None:
+    """The trade-off of a search: cost to the right, SNR upwards; None with less than two finite points."""
+    points = [point for point in diagnosis.get("curve", ()) if all(map(math.isfinite, _place(point)))]
+    if len(points) < 2:
+        return None
+    x_bounds = _bounds([_place(point)[0] for point in points])
+    y_bounds = _bounds([_place(point)[1] for point in points])
+    held_out = diagnosis.get("held_out", {})
     placed = tuple(
         Point(
-            _CURVE_WIDTH * _share(number(point["x"]), x_bounds),
-            _CURVE_HEIGHT * (1 - _share(number(point["y"]), y_bounds)),
-            str(point.get("label", "")),
-            bool(point.get("chosen", False)),
+            _CURVE_WIDTH * _share(_place(point)[0], x_bounds),
+            _CURVE_HEIGHT * (1 - _share(_place(point)[1], y_bounds)),
+            f"{point['float_nodes']} nodes in float: {_place(point)[1]:.1f} dB",
+            chosen=bool(held_out) and all(point.get(key) == value for key, value in held_out.items()),
         )
-        for point in finite
+        for point in points
     )
     return Curve(_CURVE_WIDTH, _CURVE_HEIGHT, placed, x_bounds, y_bounds)
+
+
+def _place(point: Mapping[str, Any]) -> tuple[float, float]:
+    """Cost in microseconds and SNR in dB."""
+    return number(point["cost_ns"]) / 1000, number(point["snr_db"])
 
 
 def number(value: float | str) -> float:

@@ -85,5 +85,11 @@ def percent(share: float | str | None) -> str:
 
 def _diagnosis(step: Mapping[str, Any]) -> dict[str, Any]:
     found = step["diagnosis"]
-    tensors = sorted(found.get("tensors", ()), key=lambda tensor: charts.number(tensor["snr_db"]))
-    return {"stage": step["stage"], "worst": tensors[:_WORST], "curve": charts.curve(found.get("curve", ()))}
+    noisy = [tensor for tensor in found.get("tensors", ()) if tensor["snr_db"] is not None]
+    worst = sorted(noisy, key=lambda tensor: charts.number(tensor["snr_db"]))[:_WORST]
+    return {
+        "stage": step["stage"],
+        "worst": [(tensor, charts.values(tensor)) for tensor in worst],
+        "curve": charts.curve(found),
+        "float": found.get("float", {}),
+    }

@@ -68,12 +68,28 @@ def step(stage, artifact_format, **changes):
 def report():
     quantized = {"tolerance": {"lossy": True}}
     diagnosis = {
+        "method": "auto",
+        "held_out": {"snr_db": 57.0, "expected_drop": 0.1},
         "tensors": [
-            {"name": f"relu_{i}", "operator": "Conv", "snr_db": 30.0 - i, "low": 0.0, "high": 6.0, "scale": 0.02}
+            {
+                "name": f"relu_{i}",
+                "node": "Conv",
+                "location": "model.py:12",
+                "range": [0.0, 6.0],
+                "quantized_range": [0.0, 6.0],
+                "scale": 0.02,
+                "zero_point": -128,
+                "snr_db": 30.0 - i,
+                "histogram": [4, 0, 2, 1],
+            }
             for i in range(14)
         ],
-        "curve": [{"x": i / 4, "y": 60.0 - i, "label": f"{i} of 4", "chosen": i == 3} for i in range(5)],
+        "curve": [
+            {"float_nodes": i, "cost_ns": 9000.0 + 10 * i, "snr_db": 54.0 + i, "expected_drop": 0.1} for i in range(5)
+        ],
+        "float": {"softmax_1": "integers are slower here"},
     }
+    diagnosis["tensors"].append({**diagnosis["tensors"][0], "name": "unseen", "range": None, "snr_db": None})
     both = {
         "versus_previous": parity(tensor("logits", snr_db=34.0), **quantized),
         "versus_source": parity(tensor("logits", snr_db=34.0), **quantized),
@@ -120,6 +136,8 @@ def test_page_tells_everything(report):
     assert "relu_13" in page
     assert "relu_3<" not in page, "only the ten worst tensors are listed"
     assert "<polyline" in page
+    assert "integers are slower here" in page
+    assert "model.py:12" in page
 
 
 def test_page_needs_no_network(report):
@@ -181,7 +199,7 @@ def test_numbers_that_json_cannot_write(report, value):
     odd = copy.deepcopy(report)
     for name in ("max_abs", "relative", "snr_db", "cosine"):
         odd["steps"][0]["parity"]["versus_source"]["tensors"][0][name] = value
-    odd["steps"][1]["diagnosis"]["curve"][0]["y"] = value
+    odd["steps"][1]["diagnosis"]["curve"][0]["snr_db"] = value
     jsonschema.validate(odd, schema())
     assert render(odd)
 
@@ -202,10 +220,20 @@ def test_bars_fill_the_plot():
     assert charts.bars({"edges": [-1.0, 1.0], "counts": [0]}) is None
 
 
+def candidate(float_nodes, cost_ns, snr_db):
+    return {"float_nodes": float_nodes, "cost_ns": cost_ns, "snr_db": snr_db}
+
+
 def test_curve_needs_two_finite_points():
-    assert charts.curve([{"x": 0.0, "y": 1.0}, {"x": 1.0, "y": "inf"}]) is None
-    flat = charts.curve([{"x": 0.0, "y": 1.0}, {"x": 1.0, "y": 1.0}])
+    assert charts.curve({}) is None
+    assert charts.curve({"curve": [candidate(0, 1.0, 1.0), candidate(1, 2.0, "inf")]}) is None
+    flat = charts.curve({"curve": [candidate(0, 1.0, 1.0), candidate(1, 2.0, 1.0)], "held_out": {"snr_db": 1.0}})
     assert flat.line == f"0.0,{flat.height / 2:.1f} {flat.width:.1f},{flat.height / 2:.1f}"
+
+
+def test_chosen_candidate_is_the_one_that_was_kept(report):
+    curve = charts.curve(report["steps"][1]["diagnosis"])
+    assert [point.chosen for point in curve.points] == [False, False, False, True, False]
 
 
 @pytest.mark.parametrize(
