@@ -115,11 +115,22 @@ def export(recipe: str | None, as_json: bool, **flags: Any) -> None:
     if "source" not in values:
         raise click.UsageError("name a SOURCE model")
     options = options_from(values)
+    _quiet_libraries(options.verbose)
     from convertkit.job import export_all
 
     with Story(verbose=options.verbose) as story:
         results = export_all(options, story, story.step)
     _print_results(results, as_json)
+
+
+def _quiet_libraries(verbose: bool) -> None:
+    """What libraries log and warn about is ours to judge, not the user's to read, except with ``--verbose``."""
+    import logging
+    import warnings
+
+    logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL)
+    if not verbose:
+        warnings.simplefilter("ignore")
 
 
 def _print_results(results: tuple[Result, ...], as_json: bool) -> None:

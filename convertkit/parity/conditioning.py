@@ -23,7 +23,7 @@ def settled(runner: Runner, artifact: Artifact, feeds: Sequence[Feed]) -> tuple[
     """``feeds`` with ill-conditioned ones made quieter, and a note where that was needed.
 
     A feed is ill-conditioned where nudging its floats by one unit in the last place moves an output by
-    more than a third of what a float32 step may depart.  Stateful models keep their feeds: each
+    more than a float32 step may depart.  Stateful models keep their feeds: each
     call's state depends on the calls before it.
     """
     if any(spec.is_state for spec in artifact.inputs):
@@ -40,7 +40,7 @@ def settled(runner: Runner, artifact: Artifact, feeds: Sequence[Feed]) -> tuple[
 
 
 def _settled(runner: Runner, feed: Feed) -> Feed:
-    limit = (FLOAT32.relative or 0.0) / 3
+    limit = FLOAT32.relative or 0.0
     candidate = feed
     for _ in range(_ATTEMPTS):
         if _sensitivity(runner.run(candidate), runner.run(_nudged(candidate))) <= limit:
