@@ -16,6 +16,7 @@ from convertkit.targets.tflite.handlers import TFLITE
 from convertkit.targets.tflite.lowering import Lowering
 from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.passes import Options, prepare
+from convertkit.targets.tflite.passes.constants import fold_constants
 from convertkit.targets.tflite.passes.functions import expand_functions
 from convertkit.targets.tflite.tensor import Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
@@ -55,6 +56,7 @@ class Compiled:
 def compile_model(model: ir.Model, options: Options) -> Compiled:
     """Compile canonical ONNX (float or QDQ); ``Unsupported`` names the first node that cannot be expressed."""
     specs_in, specs_out = interface(model)
+    fold_constants(model)
     expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1)))
     interface_change = prepare(model, options)
     program = Program()

@@ -64,20 +64,27 @@ class Lowering:
     def subgraph(
         self, graph: ir.Graph, name: str, inputs: Sequence[Tensor], captured: Mapping[ir.Value, Tensor]
     ) -> int:
-        """Lower ``graph`` with the given subgraph inputs bound to its own inputs, then to ``captured`` values.
-
-        ``inputs`` are fresh tensors of the new subgraph, one for each input of ``graph``; the
-        tensors in ``captured`` are fresh too and come behind them.
-        """
+        """Lower ``graph`` into a subgraph whose inputs are ``inputs``, then ``captured``: fresh tensors all."""
         index = self.program.new_subgraph(name)
         subgraph = self.program.subgraphs[index]
-        scope = Scope(Builder(self.program, subgraph))
-        scope.builder.prefix = name
+        builder = Builder(self.program, subgraph)
         subgraph.inputs = [*inputs, *captured.values()]
-        scope.values = {**dict(zip(graph.inputs, inputs, strict=True)), **captured}
-        self._nodes(graph, scope)
-        subgraph.outputs = [self.value(value, scope) for value in graph.outputs]
+        scope = Scope(builder, {**dict(zip(graph.inputs, inputs, strict=True)), **captured})
+        results = self.inlined(graph, scope)
+        builder.prefix = name
+        outputs: list[Tensor] = []
+        for tensor in results:
+            own = tensor.constant is None and tensor not in subgraph.inputs and tensor not in outputs
+            outputs.append(tensor if own else copied(builder, tensor))
+        subgraph.outputs = outputs
         return index
+
+    def inlined(self, graph: ir.Graph, scope: Scope) -> tuple[Tensor, ...]:
+        """Lower the nodes of an inner graph into ``scope`` and return its results."""
+        prefix, origin_before, results = scope.builder.prefix, scope.builder.origin, scope.builder.results
+        self._nodes(graph, scope)
+        scope.builder.prefix, scope.builder.origin, scope.builder.results = prefix, origin_before, results
+        return tuple(self.value(value, scope) for value in graph.outputs)
 
     def value(self, value: ir.Value, scope: Scope) -> Tensor:
         """The tensor of an ONNX value; initializers become constants when they are first used."""
@@ -182,6 +189,25 @@ def _signature(handler: Callable[..., object]) -> tuple[int | None, frozenset[st
         return None, keywords, "lowering" in keywords
     required = [p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty]
     return len(required), keywords, "lowering" in keywords
+
+
+def captured_values(graphs: Sequence[ir.Graph], lowering: Lowering, scope: Scope) -> list[ir.Value]:
+    """Computed values that inner graphs take from the graphs around them, each once, in order of use."""
+    found: dict[ir.Value, None] = {}
+    for graph in graphs:
+        inside: set[ir.Value] = set(graph.inputs)
+        for node in graph.all_nodes():
+            inside.update(node.outputs)
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.GRAPH:
+                    inside.update(attribute.as_graph().inputs)
+        used = [value for node in graph.all_nodes() for value in node.inputs]
+        used += [value for inner in (graph, *graph.subgraphs()) for value in inner.outputs]
+        for value in used:
+            outer = value is not None and value not in inside and value.const_value is None
+            if value is not None and outer and lowering.value(value, scope).constant is None:
+                found[value] = None
+    return list(found)
 
 
 def attributes_of(node: ir.Node) -> dict[str, object]:

@@ -8,6 +8,7 @@ from operator import or_
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.handlers.activations import activations
 from convertkit.targets.tflite.handlers.comparisons import comparisons
+from convertkit.targets.tflite.handlers.control import control
 from convertkit.targets.tflite.handlers.convolutions import convolutions
 from convertkit.targets.tflite.handlers.elementwise import elementwise
 from convertkit.targets.tflite.handlers.fused import fused
@@ -36,6 +37,7 @@ TFLITE: Registry = reduce(
         integers,
         matmul,
         moves,
+        control,
         fused,
         norms,
         pooling,

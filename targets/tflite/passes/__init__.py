@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from convertkit.recipe import Layout
+from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.passes.affine import fold_factors_behind, fold_norms_ahead
 from convertkit.targets.tflite.passes.edits import drop_identities
 from convertkit.targets.tflite.passes.flatten import absorb_flatten
@@ -14,6 +15,7 @@ from convertkit.targets.tflite.passes.fold import fold_quantized
 from convertkit.targets.tflite.passes.fuse import fold_batch_norm, fuse_activations, fuse_bias
 from convertkit.targets.tflite.passes.hybrid import fold_hybrid
 from convertkit.targets.tflite.passes.layout import channels_last_layout
+from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.passes.patterns import fuse_gelu, fuse_transposed_products
 from convertkit.targets.tflite.passes.qdq import mark_quantization
 
@@ -36,18 +38,28 @@ class InterfaceChange:
 
 
 def prepare(model: ir.Model, options: Options) -> InterfaceChange:
-    """Bring ``model`` into the form that is lowered, in place."""
-    mark_quantization(model)  # before everything: unsigned bytes become signed ones, parameters leave the graph
-    fuse_gelu(model)
-    fold_batch_norm(model)  # before biases: it leaves one
-    fuse_bias(model)
-    fuse_activations(model)
-    fold_norms_ahead(model)  # after biases: dense layers have theirs
-    fuse_transposed_products(model)
-    perms = channels_last_layout(model, options.input_layout)
-    drop_identities(model)  # transposes that vanished
-    fold_factors_behind(model)  # after layout: a transpose may have stood between
-    absorb_flatten(model)  # after layout, which leaves a transpose in front of a flatten
-    fold_quantized(model, full_integer=options.full_integer)  # after layout: islands are not cut by transposes
-    fold_hybrid(model)  # what is left with integer weights has float activations
+    """Bring ``model`` and the bodies in it into the form that is lowered, in place."""
+    perms = _prepare_graph(Part(model.graph), options, options.input_layout)
+    for body in list(model.graph.subgraphs()):
+        _prepare_graph(Part(body), options, "nchw")  # what enters and leaves a body is as the source has it
+    for node in model.graph.all_nodes():
+        if node.domain == "" and node.op_type in ("If", "Loop", "Scan"):
+            node.domain = OWN
     return InterfaceChange(perms)
+
+
+def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tuple[int, ...]]:
+    mark_quantization(part)  # before everything: unsigned bytes become signed ones, parameters leave the graph
+    fuse_gelu(part)
+    fold_batch_norm(part)  # before biases: it leaves one
+    fuse_bias(part)
+    fuse_activations(part)
+    fold_norms_ahead(part)  # after biases: dense layers have theirs
+    fuse_transposed_products(part)
+    perms = channels_last_layout(part, layout)
+    drop_identities(part)  # transposes that vanished
+    fold_factors_behind(part)  # after layout: a transpose may have stood between
+    absorb_flatten(part)  # after layout, which leaves a transpose in front of a flatten
+    fold_quantized(part, full_integer=options.full_integer)  # after layout: islands are not cut by transposes
+    fold_hybrid(part)  # what is left with integer weights has float activations
+    return perms

@@ -12,13 +12,14 @@ import onnx_ir as ir
 from convertkit.targets.tflite.builder.core import NONE
 from convertkit.targets.tflite.marks import NHWC, OWN, activation_of
 from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, new_constant, only_user
+from convertkit.targets.tflite.passes.part import Part
 
 _LARGEST_COPY_BYTES = 32 << 20
 
 
-def fold_factors_behind(model: ir.Model) -> None:
+def fold_factors_behind(part: Part) -> None:
     """A constant factor for each output channel behind Conv or a dense layer goes into weights and bias."""
-    for node in list(model.graph):
+    for node in list(part.graph):
         if node.op_type != "Mul" or node.domain != "":
             continue
         for place in (0, 1):
@@ -26,7 +27,7 @@ def fold_factors_behind(model: ir.Model) -> None:
             layer = None if value is None else value.producer()
             if value is None or layer is None or factor is None or only_user(value) is not node:
                 continue
-            if activation_of(layer) == NONE and can_drop(node, value) and _scaled(model.graph, layer, factor):
+            if activation_of(layer) == NONE and can_drop(node, value) and _scaled(part.graph, layer, factor):
                 drop(node, value)
                 break
 
@@ -63,9 +64,9 @@ def _columns(layer: ir.Node, weight: np.ndarray, factor: np.ndarray) -> tuple[np
     return (factor.reshape(-1), shape) if fits else None
 
 
-def fold_norms_ahead(model: ir.Model) -> None:
+def fold_norms_ahead(part: Part) -> None:
     """Scale and bias of a LayerNormalization that only feeds dense layers go into those."""
-    for node in list(model.graph):
+    for node in list(part.graph):
         if node.op_type != "LayerNormalization" or node.domain != "" or node.outputs[0].is_graph_output():
             continue
         axis = node.attributes.get("axis")
@@ -79,8 +80,8 @@ def fold_norms_ahead(model: ir.Model) -> None:
         fits = scale is not None and scale.dtype == np.float32 and (given is None or bias is not None)
         if fits and scale is not None and users and all(_is_dense(user, node.outputs[0]) for user in users):
             for user in users:
-                _premultiplied(model.graph, user, scale, bias)
-            node.replace_input_with(1, new_constant(model.graph, f"{node.name}/ones", np.ones_like(scale)))
+                _premultiplied(part.graph, user, scale, bias)
+            node.replace_input_with(1, new_constant(part.graph, f"{node.name}/ones", np.ones_like(scale)))
             if given is not None:
                 node.replace_input_with(2, None)
 

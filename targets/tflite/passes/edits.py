@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.targets.tflite.passes.part import Part
+
 
 def new_constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     """A new initializer, under ``name`` or one like it."""
@@ -83,9 +85,9 @@ def is_weight(value: ir.Value | None) -> bool:
     return node.inputs[0] is not None and node.inputs[0].const_value is not None
 
 
-def drop_identities(model: ir.Model) -> None:
+def drop_identities(part: Part) -> None:
     """Remove Identity nodes, in place; one between an input and an output stays."""
-    for node in list(model.graph):
+    for node in list(part.graph):
         source = node.inputs[0] if node.inputs else None
         if node.op_type == "Identity" and node.domain == "" and source is not None and can_drop(node, source):
             drop(node, source)

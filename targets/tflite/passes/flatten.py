@@ -15,26 +15,42 @@ import onnx_ir as ir
 
 from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.edits import constant, is_weight, new_constant, only_user
+from convertkit.targets.tflite.passes.part import Part
 
 _DENSE = frozenset({("", "Gemm"), ("", "MatMul"), (OWN, "Dense")})
 _UNARY = frozenset(
-    {("", name) for name in "Relu Clip Sigmoid Tanh LeakyRelu Identity Elu HardSwish Gelu Cast Dropout".split()}
+    {
+        ("", name)
+        for name in [
+            "Relu",
+            "Clip",
+            "Sigmoid",
+            "Tanh",
+            "LeakyRelu",
+            "Identity",
+            "Elu",
+            "HardSwish",
+            "Gelu",
+            "Cast",
+            "Dropout",
+        ]
+    }
     | {(OWN, "Quantize"), (OWN, "Dequantize")}
 )
 
 
-def absorb_flatten(model: ir.Model) -> None:
+def absorb_flatten(part: Part) -> None:
     """Remove such transposes in place."""
-    for node in list(model.graph):
+    for node in list(part.graph):
         if node.op_type == "Transpose" and node.domain == "":
             order = _order(node)
             user = only_user(node.outputs[0])
             layers = None if order is None or user is None else _layers(user.outputs[0], len(order))
             if layers and order is not None and user is not None:
                 for layer in layers:
-                    _reorder(model.graph, layer, order)
+                    _reorder(part.graph, layer, order)
                 user.replace_input_with(0, node.inputs[0])
-                model.graph.remove(node, safe=True)
+                part.graph.remove(node, safe=True)
 
 
 def _order(node: ir.Node) -> np.ndarray | None:

@@ -18,6 +18,7 @@ import onnx_ir as ir
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, insert_before
+from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 
 Rule = Callable[["Island"], bool]
@@ -52,15 +53,15 @@ class Island:
         return None if value is None else quantization_of(value)
 
 
-def fold_quantized(model: ir.Model, *, full_integer: bool) -> None:
+def fold_quantized(part: Part, *, full_integer: bool) -> None:
     """Fold every operator that has an exact integer kernel, in place."""
     rules = INTEGER | SLOW if full_integer else INTEGER
-    for node in list(model.graph):
+    for node in list(part.graph):
         rule = rules.get((node.domain, node.op_type))
         island = None if rule is None or KEEP_FLOAT in node.metadata_props else _island(node)
         if rule is not None and island is not None and rule(island):
             _fold(island)
-    _drop_unused(model.graph)
+    _drop_unused(part.graph)
 
 
 def _island(node: ir.Node) -> Island | None:

@@ -6,30 +6,31 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.targets.tflite.builder.core import NONE, RELU, RELU6, RELU_N1_TO_1
-from convertkit.targets.tflite.marks import NHWC, OWN, activation_of, set_activation
+from convertkit.targets.tflite.marks import OWN, activation_of, set_activation
 from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, is_weight, new_constant, only_user
+from convertkit.targets.tflite.passes.part import Part
 
 _CLAMPS = {(0.0, None): RELU, (0.0, np.inf): RELU, (0.0, 6.0): RELU6, (-1.0, 1.0): RELU_N1_TO_1}
 _FUSABLE = frozenset(
-    {("", name) for name in "Add Sub Mul Div Gemm MatMul Conv ConvTranspose MaxPool AveragePool".split()}
+    {
+        ("", name)
+        for name in ["Add", "Sub", "Mul", "Div", "Gemm", "MatMul", "Conv", "ConvTranspose", "MaxPool", "AveragePool"]
+    }
     | {(OWN, "Dense")}
 )
 
 
-def fold_batch_norm(model: ir.Model) -> None:
+def fold_batch_norm(part: Part) -> None:
     """BatchNormalization with constant statistics: into a Conv in front of it, else a Mul and an Add.
 
     before:  x → Conv(w, b) → BatchNormalization → y
     after:   x → Conv(w * f, (b - mean) * f + beta) → y
     """
-    for node in list(model.graph):
-        if (
-            node.op_type == "BatchNormalization"
-            and node.domain == ""
-            and node.outputs[0].uses()
-            or (node.op_type == "BatchNormalization" and node.outputs[0].is_graph_output())
+    for node in list(part.graph):
+        if (node.op_type == "BatchNormalization" and node.domain == "" and node.outputs[0].uses()) or (
+            node.op_type == "BatchNormalization" and node.outputs[0].is_graph_output()
         ):
-            _fold_batch_norm(model.graph, node)
+            _fold_batch_norm(part.graph, node)
 
 
 def _fold_batch_norm(graph: ir.Graph, node: ir.Node) -> None:
@@ -89,12 +90,12 @@ def _as_affine(graph: ir.Graph, node: ir.Node, source: ir.Value, factor: np.ndar
     node.replace_input_with(1, shift)
 
 
-def fuse_bias(model: ir.Model) -> None:
+def fuse_bias(part: Part) -> None:
     """A constant added to each channel behind Conv, or to each column behind MatMul, becomes the bias.
 
     The constant may stand behind a Dequantize: an integer bias stays one.
     """
-    for node in list(model.graph):
+    for node in list(part.graph):
         if node.op_type != "Add" or node.domain != "":
             continue
         for place in (0, 1):
@@ -102,7 +103,7 @@ def fuse_bias(model: ir.Model) -> None:
             producer = None if value is None else value.producer()
             if producer is None or value is None or offset is None or only_user(value) is not node:
                 continue
-            if is_weight(offset) and can_drop(node, value) and _takes_bias(model.graph, producer, offset):
+            if is_weight(offset) and can_drop(node, value) and _takes_bias(part.graph, producer, offset):
                 drop(node, value)
                 break
 
@@ -140,9 +141,9 @@ def _as_vector(graph: ir.Graph, node: ir.Node, offset: ir.Value) -> ir.Value | N
     return None if array is None else new_constant(graph, f"{node.name}/bias", array.reshape(-1))
 
 
-def fuse_activations(model: ir.Model) -> None:
+def fuse_activations(part: Part) -> None:
     """Relu, and Clip to [0, 6] or [-1, 1], behind an operator whose kernel clamps for free."""
-    for node in list(model.graph):
+    for node in list(part.graph):
         activation = _activation(node)
         value = node.inputs[0] if node.inputs else None
         producer = None if value is None else value.producer()

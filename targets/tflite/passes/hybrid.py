@@ -14,13 +14,14 @@ import onnx_ir as ir
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.tflite.marks import OWN, quantization_of
 from convertkit.targets.tflite.passes.edits import constant
+from convertkit.targets.tflite.passes.part import Part
 
 _DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
 
 
-def fold_hybrid(model: ir.Model) -> None:
+def fold_hybrid(part: Part) -> None:
     """Feed integer weights straight to matrix products with float activations, in place."""
-    for node in model.graph:
+    for node in part.graph:
         if (node.domain, node.op_type) not in _DENSE or KEEP_FLOAT in node.metadata_props:
             continue
         first, weight = node.inputs[0], node.inputs[1]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import onnx_ir as ir
 
 from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.passes.edits import constant, drop, only_user
+from convertkit.targets.tflite.passes.part import Part
 
 _CLOSE = 1e-6
 
 
-def fuse_gelu(model: ir.Model) -> None:
+def fuse_gelu(part: Part) -> None:
     """Recognise GELU, exact and with tanh, in the forms that exporters write.
 
     before:  x → Mul(1/√2) → Erf → Add(1) → Mul(x) → Mul(0.5)   (any order of the factors)
     after:   x → Gelu
     """
-    for node in list(model.graph):
+    for node in list(part.graph):
         if node.domain != "" or node.op_type not in ("Erf", "Tanh"):
             continue
         x = _erf_input(node) if node.op_type == "Erf" else _tanh_input(node)
@@ -30,7 +30,7 @@ def fuse_gelu(model: ir.Model) -> None:
         made.name, result = f"{last.name}/gelu", made.outputs[0]
         made.metadata_props.update(last.metadata_props)
         result.name, result.shape, result.dtype = f"{last.outputs[0].name}/gelu", last.outputs[0].shape, x.dtype
-        model.graph.insert_after(last, made)
+        part.graph.insert_after(last, made)
         drop(last, result)
 
 
@@ -117,7 +117,7 @@ def _is(value: ir.Value | None, number: float) -> bool:
     return array is not None and array.size == 1 and abs(float(array.reshape(-1)[0]) - number) <= _CLOSE * abs(number)
 
 
-def fuse_transposed_products(model: ir.Model) -> None:
+def fuse_transposed_products(part: Part) -> None:
     """MatMul of a tensor whose last two axes were just swapped: BATCH_MATMUL reads it either way.
 
     before:  k → Transpose(0,1,3,2) → MatMul(q, ·)
@@ -125,13 +125,13 @@ def fuse_transposed_products(model: ir.Model) -> None:
 
     A Transpose that moves other axes too keeps those; a swap between two reshapes counts as one.
     """
-    for node in list(model.graph):
+    for node in list(part.graph):
         if node.op_type == "Transpose" and node.domain == "":
-            _through_reshapes(model.graph, node)
-    for node in list(model.graph):
+            _through_reshapes(part.graph, node)
+    for node in list(part.graph):
         if node.op_type != "MatMul" or node.domain != "" or any(constant(value) is not None for value in node.inputs):
             continue
-        flags = [_swapped(model.graph, node, place) for place in (0, 1)]
+        flags = [_swapped(part.graph, node, place) for place in (0, 1)]
         if any(flags):
             node.op_type, node.domain = "BatchMatMul", OWN
             node.attributes["adj_x"] = ir.AttrInt64("adj_x", int(flags[0]))

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.edits import constant, insert_before, new_constant
+from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 
 _HALF = 128
@@ -22,12 +23,26 @@ _INTEGERS = {
     ir.DataType.INT16: "int16",
     ir.DataType.INT32: "int32",
 }
-_MOVES = frozenset("Reshape Transpose Flatten Squeeze Unsqueeze Identity MaxPool Concat Slice Split Gather".split())
+_MOVES = frozenset(
+    [
+        "Reshape",
+        "Transpose",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Identity",
+        "MaxPool",
+        "Concat",
+        "Slice",
+        "Split",
+        "Gather",
+    ]
+)
 
 
-def mark_quantization(model: ir.Model) -> None:
+def mark_quantization(part: Part) -> None:
     """Rewrite every Q and DQ with constant, unblocked parameters, in place; others stay for decomposition."""
-    graph = model.graph
+    graph = part.graph
     for node in list(graph):
         if node.op_type == "QuantizeLinear" and node.domain == "":
             _quantize(node)
@@ -77,7 +92,7 @@ def _params(node: ir.Node, kind: ir.DataType | None) -> QuantParams | None:
     scale = constant(node.inputs[1])
     given = node.inputs[2] if len(node.inputs) > 2 else None
     points = constant(given)
-    if scale is None or (given is not None and points is None) or "block_size" in node.attributes and scale.ndim > 1:
+    if scale is None or (given is not None and points is None) or ("block_size" in node.attributes and scale.ndim > 1):
         return None
     if scale.ndim > 1 or scale.dtype != np.float32:
         return None

@@ -22,10 +22,24 @@ from convertkit.targets.tflite.passes.layout.cut import Choice
 from convertkit.targets.tflite.passes.layout.perms import Perm, channels_last, identity, is_identity
 from convertkit.targets.tflite.passes.layout.plan import Plan, elements, rank_of, stays
 from convertkit.targets.tflite.passes.layout.rewrite import Rewriter
+from convertkit.targets.tflite.passes.part import Part
 
 SPATIAL = frozenset(
-    """AveragePool Conv ConvTranspose DepthToSpace GlobalAveragePool GlobalLpPool GlobalMaxPool
-    GridSample LRN LpPool MaxPool Resize SpaceToDepth""".split()
+    [
+        "AveragePool",
+        "Conv",
+        "ConvTranspose",
+        "DepthToSpace",
+        "GlobalAveragePool",
+        "GlobalLpPool",
+        "GlobalMaxPool",
+        "GridSample",
+        "LRN",
+        "LpPool",
+        "MaxPool",
+        "Resize",
+        "SpaceToDepth",
+    ]
 )
 """Operators whose handlers are in the channels-last domain; input 0 and output 0 are images."""
 
@@ -43,9 +57,9 @@ class _Places:
     offers: dict[ir.Value, tuple[Perm, Perm]] = field(default_factory=dict)
 
 
-def channels_last_layout(model: ir.Model, input_layout: Layout) -> dict[str, Perm]:
-    """Move ``model`` to channels-last in place; returns how its inputs and outputs are stored where changed."""
-    graph = model.graph
+def channels_last_layout(part: Part, input_layout: Layout) -> dict[str, Perm]:
+    """Move a graph to channels-last in place; returns how its inputs and outputs are stored where changed."""
+    graph = part.graph
     changed = _stored_inputs(graph, input_layout)
     places = _Places()
     for value in graph.inputs:

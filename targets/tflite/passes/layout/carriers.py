@@ -49,7 +49,7 @@ class Elementwise:
         perm = plan.outputs[0]
         for place in range(len(node.inputs)) if self.data is None else self.data:
             value = node.inputs[place]
-            if value is None or place in plan.inputs or elements(value) == 1 and rank_of(value) != len(perm):
+            if value is None or place in plan.inputs or (elements(value) == 1 and rank_of(value) != len(perm)):
                 continue
             node.replace_input_with(place, _lifted(node, value, perm))
 
@@ -97,7 +97,7 @@ class AlongAxis:
             return None
         axis = attribute(node, "axis", self.default) % len(perm)
         cost = 2 * elements(node.outputs[0]) if self.prefers_last and perm[-1] != axis else 0
-        return Plan(dict.fromkeys(places, perm), {place: perm for place in range(len(node.outputs))}, cost)
+        return Plan(dict.fromkeys(places, perm), dict.fromkeys(range(len(node.outputs)), perm), cost)
 
     def rewrite(self, node: ir.Node, plan: Plan) -> None:
         perm = plan.outputs[0]

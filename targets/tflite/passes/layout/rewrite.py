@@ -112,7 +112,13 @@ class Rewriter:
 
     def _dequantized(self, value: ir.Value, moves: Perm) -> ir.Value | None:
         node = value.producer()
-        if node is None or node.domain != OWN or node.op_type != "Dequantize" or node.inputs[0] is None:
+        if (
+            node is None
+            or node.graph is not self._graph
+            or node.domain != OWN
+            or node.op_type != "Dequantize"
+            or node.inputs[0] is None
+        ):
             return None
         integers = self._constant(node.inputs[0], moves)
         if integers is None:
@@ -131,7 +137,7 @@ class Rewriter:
         result.dtype = value.dtype
         if value.shape is not None:
             result.shape = ir.Shape([value.shape[axis] for axis in moves])
-        if producer is None:
+        if producer is None or producer.graph is not self._graph:
             first = next(iter(self._graph), None)
             if first is None:
                 self._graph.append(made)

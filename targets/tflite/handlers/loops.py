@@ -1,0 +1,183 @@
+"""The WHILE behind Loop and Scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.errors import Unsupported
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.builder.core import numpy_dtype
+from convertkit.targets.tflite.lowering import Lowering, Scope, captured_values, copied
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
+
+_FOREVER = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """When a loop ends: after ``limit`` turns (None: never by count) and once the condition is false."""
+
+    limit: Tensor | None
+    condition: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Lowers one loop body and the WHILE around it; ``scanned`` gives the body one row of each per turn."""
+
+    b: Builder
+    lowering: Lowering
+    scope: Scope
+    node: ir.Node
+    body: ir.Graph
+    scanned: tuple[Tensor, ...] = ()
+
+    def run(self, counted: Counted, initial: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The carried values after the last turn, then what each turn returned, stacked."""
+        b = self.b
+        limit = counted.limit
+        turns = None if limit is None or limit.constant is None else int(limit.constant.item())
+        collected = self._collected(len(initial))
+        if collected and turns is None:
+            raise Unsupported("a loop that collects outputs over a number of turns known at run time only")
+        outside = captured_values([self.body], self.lowering, self.scope)
+        stop = b.constant(np.array(_FOREVER, np.int32)) if limit is None else self._scalar(b.cast(limit, "int32"))
+        start = counted.condition if counted.condition is not None else b.constant(np.array(True))
+        stacks = [self._empty(value, turns or 0) for value in collected]
+        state = [
+            b.constant(np.array(0, np.int32)),
+            stop,
+            self._scalar(start),
+            *initial,
+            *stacks,
+            *self.scanned,
+            *(self.lowering.value(value, self.scope) for value in outside),
+        ]
+        inner = self._inner(state, len(initial))
+        check = self._condition([Tensor(t.name, t.shape, t.dtype) for t in inner])
+        run = self._turn(inner, len(initial), len(stacks), outside)
+        results = b.while_(check, run, [self._computed(tensor) for tensor in state], inner)
+        carried = results[3 : 3 + len(initial) + len(stacks)]
+        return self._cut(carried, results[0], len(initial), turns, counted)
+
+    def _cut(
+        self, carried: tuple[Tensor, ...], count: Tensor, first: int, turns: int | None, counted: Counted
+    ) -> tuple[Tensor, ...]:
+        """Collected outputs end where the loop did."""
+        if len(carried) == first or (counted.condition is None and not self._may_stop()):
+            return carried
+        b, cut = self.b, []
+        for stack in carried[first:]:
+            rest = [b.ints([size]) for size in stack.shape[1:]]
+            size = b.concatenation([b.reshape(count, (1,)), *rest], 0)
+            cut.append(b.slice_at(stack, b.ints([0] * stack.rank), size, (DYNAMIC, *stack.shape[1:])))
+        return (*carried[:first], *cut)
+
+    def _may_stop(self) -> bool:
+        """Whether the body may return a false condition (a Scan's body returns none)."""
+        if self.scanned or self.node.op_type == "Scan":
+            return False
+        value = self.body.outputs[0]
+        producer = value.producer()
+        while producer is not None and producer.op_type == "Identity" and producer.inputs[0] is not None:
+            value = producer.inputs[0]
+            producer = value.producer()
+        if value.const_value is not None:
+            return not bool(value.const_value.numpy().item())
+        return value is not self.body.inputs[1]
+
+    def _collected(self, carried: int) -> list[ir.Value]:
+        first = carried if self.node.op_type == "Scan" else 1 + carried
+        return list(self.body.outputs)[first:]
+
+    def _empty(self, value: ir.Value, turns: int) -> Tensor:
+        from convertkit.targets.tflite.lowering import dtype_name, shape_of
+
+        if value.shape is None or value.dtype is None or DYNAMIC in shape_of(value):
+            raise Unsupported(f"a loop that collects {value.name}, whose shape is not known")
+        kind = numpy_dtype(dtype_name(value.dtype))
+        return self.b.constant(np.zeros((turns, *shape_of(value)), kind))
+
+    def _inner(self, state: Sequence[Tensor], carried: int) -> list[Tensor]:
+        """The body's inputs: sizes that change from turn to turn are dynamic."""
+        inner = [Tensor(f"{self.node.name}/{tensor.name}", tensor.shape, tensor.dtype) for tensor in state]
+        first = 0 if self.node.op_type == "Scan" else 1
+        for place in range(carried):
+            result = self.body.outputs[first + place]
+            if result.shape is not None:
+                sizes = tuple(size if isinstance(size, int) else DYNAMIC for size in result.shape)
+                old = inner[3 + place]
+                inner[3 + place] = Tensor(old.name, carried_shape(old.shape, sizes), old.dtype)
+        return inner
+
+    def _condition(self, inner: list[Tensor]) -> int:
+        index = self.lowering.program.new_subgraph(f"{self.node.name}/condition")
+        subgraph = self.lowering.program.subgraphs[index]
+        subgraph.inputs = inner
+        b = Builder(self.lowering.program, subgraph)
+        b.prefix, b.origin = subgraph.name, self.b.origin
+        subgraph.outputs = [b.logical_and(b.less(inner[0], inner[1]), inner[2])]
+        return index
+
+    def _turn(self, inner: list[Tensor], carried: int, stacks: int, outside: Sequence[ir.Value]) -> int:
+        """One turn: the body, the counter, and the rows that it collects."""
+        index = self.lowering.program.new_subgraph(f"{self.node.name}/body")
+        subgraph = self.lowering.program.subgraphs[index]
+        subgraph.inputs = inner
+        b = Builder(self.lowering.program, subgraph)
+        b.prefix, b.origin = subgraph.name, self.b.origin
+        values = inner[3 : 3 + carried]
+        collected = inner[3 + carried : 3 + carried + stacks]
+        scanned = inner[3 + carried + stacks : 3 + carried + stacks + len(self.scanned)]
+        captured = inner[3 + carried + stacks + len(self.scanned) :]
+        if self.node.op_type == "Scan":
+            arguments = [*values, *(b.gather(tensor, inner[0], 0) for tensor in scanned)]
+        else:
+            arguments = [b.cast(inner[0], "int64"), inner[2], *values]
+        scope = Scope(
+            b, {**dict(zip(self.body.inputs, arguments, strict=True)), **dict(zip(outside, captured, strict=True))}
+        )
+        results = list(self.lowering.inlined(self.body, scope))
+        going = inner[2] if self.node.op_type == "Scan" else self._scalar_in(b, results.pop(0))
+        b.prefix = subgraph.name
+        rows = [_written(b, stack, row, inner[0]) for stack, row in zip(collected, results[carried:], strict=True)]
+        count = b.add(inner[0], b.constant(np.array(1, np.int32)))
+        outputs = [count, inner[1], going, *results[:carried], *rows, *scanned, *captured]
+        subgraph.outputs = _distinct(b, outputs, inner)
+        return index
+
+    def _scalar(self, x: Tensor) -> Tensor:
+        return self._scalar_in(self.b, x)
+
+    def _scalar_in(self, b: Builder, x: Tensor) -> Tensor:
+        return x if x.rank == 0 else b.reshape(x, ())
+
+    def _computed(self, tensor: Tensor) -> Tensor:
+        """WHILE moves its inputs: a constant is copied first."""
+        return copied(self.b, tensor) if tensor.constant is not None else tensor
+
+
+def carried_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    """The sizes that both have, dynamic where they differ."""
+    if len(first) != len(second):
+        raise Unsupported(f"a value of rank {len(first)} that becomes one of rank {len(second)}")
+    return tuple(a if a == b else DYNAMIC for a, b in zip(first, second, strict=True))
+
+
+def _written(b: Builder, stack: Tensor, row: Tensor, index: Tensor) -> Tensor:
+    """``stack`` with ``row`` at ``index`` of its first axis."""
+    places = [b.reshape(index, (1,)), *(b.ints([0]) for _ in stack.shape[1:])]
+    return b.dynamic_update_slice(stack, b.expand_dims(row, 0), b.concatenation(places, 0))
+
+
+def _distinct(b: Builder, outputs: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
+    """Outputs that are tensors of their own, except an input that comes out where it went in."""
+    seen: list[Tensor] = []
+    for place, tensor in enumerate(outputs):
+        own = tensor is inputs[place] or (tensor not in inputs and tensor not in seen and tensor.constant is None)
+        seen.append(tensor if own else copied(b, tensor))
+    return seen
