@@ -53,12 +53,17 @@ def describe(
             for point in outcome.curve
         ],
         "float": {**islands, **outcome.kept},
-        "layers": [
-            {"name": name, "way": each.way, "snr_db_before": each.nearest_db, "snr_db_after": each.best_db}
-            for name, each in tuned.items()
-        ],
+        "layers": layers(tuned),
         "bias_corrected": sorted(outcome.plan.shifts),
     }
+
+
+def layers(tuned: Mapping[str, Tuned]) -> list[dict[str, object]]:
+    """Tuned weights: how they were found, and the SNR of the layer's output before and after, in dB."""
+    return [
+        {"name": name, "way": each.way, "snr_db_before": each.nearest_db, "snr_db_after": each.best_db}
+        for name, each in tuned.items()
+    ]
 
 
 def _score(snr: float, worst: float, drop: float) -> dict[str, object]:

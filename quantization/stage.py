@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from convertkit.artifact import Artifact
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array, Artifact
 from convertkit.errors import UsageError
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
@@ -19,9 +22,13 @@ from convertkit.quantization.half import compute_half, store_half
 from convertkit.quantization.integers import Integers
 from convertkit.quantization.observe import observe
 from convertkit.quantization.opset import INT4_OPSET, at_least
+from convertkit.quantization.patches import has_rows, moments
 from convertkit.quantization.prepare import prepare
-from convertkit.quantization.units import find_units, is_float
-from convertkit.quantization.weight_only import quantize_weights
+from convertkit.quantization.report import layers
+from convertkit.quantization.split import split
+from convertkit.quantization.tune import Tuned, tune_all
+from convertkit.quantization.units import Unit, find_units, is_float
+from convertkit.quantization.weight_only import is_candidate, nearest, quantize_weights
 from convertkit.recipe import ExportOptions
 from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Stage, Tolerance
 
@@ -70,6 +77,7 @@ class QuantizeWeights:
 
     profile: QuantProfile
     calibration: FeedSource | None = None
+    seed: int = 0
     progress: Progress = field(default_factory=Silent)
     diagnosis: Mapping[str, object] | None = None
     name: str = "quantize-weights"
@@ -89,8 +97,22 @@ class QuantizeWeights:
             if self.profile.weight == "int4":
                 model = at_least(model, INT4_OPSET)
             prepare(model)
-            quantize_weights(model, find_units(model.graph, self.profile), self.profile)
+            units = find_units(model.graph, self.profile)
+            tuned = self._tuned(model, units, initial_state(source))
+            quantize_weights(model, units, self.profile, {name: each.weight for name, each in tuned.items()})
+            self.diagnosis = {"layers": layers(tuned)}
         return save_model(model, workdir / _FILE, f"{self.name} {self.version}", source.initial_state)
+
+    def _tuned(self, model: ir.Model, units: tuple[Unit, ...], state: Mapping[str, Array]) -> Mapping[str, Tuned]:
+        """Corrected int4 weights.  At 8 bits rounding to nearest is good enough for float activations."""
+        chosen = [unit for unit in units if is_candidate(unit) and has_rows(unit)]
+        if self.calibration is None or self.profile.weight != "int4" or not chosen:
+            return {}
+        self.progress.status("tuning weights")
+        feeds = split(self.calibration)[1]
+        found = moments(model, chosen, feeds, state, np.random.default_rng(self.seed))
+        rounded = {unit.name: nearest(unit, self.profile) for unit in chosen}
+        return tune_all(chosen, rounded, found, self.profile.weight_range)
 
 
 @dataclass(slots=True)
@@ -132,7 +154,7 @@ def build(context: BuildContext) -> Stage:
     if options.precision == "fp16":
         return HalfPrecision(profile, context.calibration, options.seed, context.progress)
     if profile.weight_only:
-        return QuantizeWeights(profile, context.calibration, context.progress)
+        return QuantizeWeights(profile, context.calibration, options.seed, context.progress)
     if context.calibration is None:
         raise UsageError(f"--{options.precision} measures activation ranges and needs data: --calib PATH")
     return QuantizeIntegers(options, profile, context.calibration, context.progress)
