@@ -82,9 +82,10 @@ def _is_item(name: str, parameter: str) -> bool:
 
 
 def _given(parameter: Parameter, option: Mapping[str, Any], known: ExampleArray | None) -> Leaf:
-    shape: tuple[Dim, ...] | None = None if option["shape"] is None else tuple(option["shape"])
+    shape: tuple[Dim, ...] = tuple(option["shape"] or ())
     scalar = parameter.type in _SCALARS
-    if shape is None:
+    given = bool(shape)
+    if not given:  # NAME::DTYPE[LOW,HIGH) adds to what is known
         shape = known.shape if known is not None else ()
     dtype = option["dtype"] or (known.dtype if known else _SCALARS.get(parameter.type, "float32"))
     if known is not None and len(shape) != len(known.shape):
@@ -100,7 +101,7 @@ def _given(parameter: Parameter, option: Mapping[str, Any], known: ExampleArray 
         str(dtype),
         value_range=value_range,
         scalar=scalar and not shape,
-        given=True,
+        given=given,
     )
 
 

@@ -117,6 +117,8 @@ class Ladder:
 
         Raises ``ParityError`` where roads led to ONNX and none of it matches, ``Unsupported`` where none led there.
         """
+        if self._model.kind == "pt2":
+            self._prepare()  # reading a program needs most of what exporting it needs
         reply = self._worker.call("describe", self._model.params(), isolated=True)
         described = reply.value
         self._slots = described["slots"]
@@ -133,7 +135,23 @@ class Ladder:
             accepted = self._first_match(_Interface(fixed, outputs, ({},), (*notes, note)))
         if accepted is None:
             raise defeat(self._attempts)
+        if self._model.kind == "torchscript" and self._model.factory is not None:
+            self._compare_with_twin(accepted, described["sizes"])
         return accepted
+
+    def _compare_with_twin(self, accepted: Accepted, sizes: Sequence[Mapping[str, int]]) -> None:
+        """Hold an archive against the module that it was made from: a trace may have kept one path of several."""
+        feeds = tuple(check_feeds(accepted.leaves, sizes, self._seed))
+        artifact = settle_interface(accepted.path, accepted.leaves, accepted.outputs)
+        own, twins = (self._references(accepted.leaves, feeds, kind) for kind in ("torchscript", "torchscript-twin"))
+        archive = Recording("the archive", artifact, feeds, tuple(own))
+        twin = Recording("its module", artifact, feeds, tuple(twins))
+        if failures := compare_recordings(twin, archive, FLOAT32).failures:
+            raise ParityError(
+                f"{Path(self._model.source).name} departs from {self._model.factory} on varied inputs: {failures[0]}; "
+                "a trace keeps one path of Python branches and loops that depend on data\n"
+                "  try   torch.jit.script(model), torch.cond or torch.while_loop"
+            )
 
     def _first_match(self, wanted: _Interface) -> Accepted | None:
         feeds = list(check_feeds(wanted.leaves, wanted.sizes, self._seed))
@@ -176,18 +194,23 @@ class Ladder:
             "target": str(place / "model.onnx"),
         }
         try:
-            if route not in _LIGHT and not self._prepared:
-                self._worker.call("prepare")
-                self._prepared = True
+            if route not in _LIGHT:
+                self._prepare()
             state = initial_arrays(self._initial_state)
             reply: dict[str, Any] = self._worker.call("attempt", params, {**feed, **state}, isolated=True).value
         except WorkerError as error:
             return {"failed": str(error)}
         return reply
 
-    def _references(self, leaves: Sequence[Leaf], feeds: Sequence[Feed]) -> list[Outputs]:
+    def _prepare(self) -> None:
+        if not self._prepared:
+            self._worker.call("prepare")
+            self._prepared = True
+
+    def _references(self, leaves: Sequence[Leaf], feeds: Sequence[Feed], kind: str = "") -> list[Outputs]:
         arrays = {f"{place}/{name}": value for place, feed in enumerate(feeds) for name, value in feed.items()}
         params = {**self._model.params(), "leaves": to_json(leaves), "slots": self._slots, "count": len(feeds)}
+        params["kind"] = kind or self._model.kind
         found = self._worker.call("reference", params, arrays, isolated=True).arrays
         results: list[Outputs] = [{} for _ in feeds]
         for key, value in found.items():
@@ -202,7 +225,7 @@ class Ladder:
             artifact = replace(artifact, initial_state=self._initial_state)
             with OnnxRunner(artifact) as runner:
                 recording = record("onnx", artifact, runner, feeds)
-            reference = Recording("the model", artifact, tuple(references))
+            reference = replace(recording, title="the model", outputs=tuple(references))
             return "; ".join(compare_recordings(reference, recording, FLOAT32).failures)
         except ConvertKitError as error:
             return str(error)

@@ -29,6 +29,8 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
     warnings.simplefilter("ignore")
     if kind == "torchscript":
         return _scripted(_torchscript(path))
+    if kind == "torchscript-twin":
+        return _eager(_twin(path, str(factory)))
     if kind == "pt2":
         return _exported(path)
     if kind == "torch-factory":
@@ -50,6 +52,13 @@ def _torchscript(path: str) -> Any:
         return torch.jit.load(path, map_location="cpu").eval()
     except (RuntimeError, ValueError, NotImplementedError) as error:
         raise SourceError(f"{Path(path).name}: torch cannot read this TorchScript archive: {brief(error)}") from error
+
+
+def _twin(path: str, factory: str) -> torch.nn.Module:
+    """The module that an archive was made from, with the archive's weights."""
+    module = _made(factory)
+    _fill(module, dict(_torchscript(path).state_dict()), Path(path).name, factory)
+    return module
 
 
 def _scripted(module: Any) -> Subject:
