@@ -20,12 +20,15 @@ from convertkit.targets.tflite.handlers.moves import moves
 from convertkit.targets.tflite.handlers.norms import norms
 from convertkit.targets.tflite.handlers.padding import padding
 from convertkit.targets.tflite.handlers.pooling import pooling
+from convertkit.targets.tflite.handlers.quantization import quantization
 from convertkit.targets.tflite.handlers.quantize import quantize
+from convertkit.targets.tflite.handlers.recurrent import recurrent
 from convertkit.targets.tflite.handlers.reductions import reductions
 from convertkit.targets.tflite.handlers.resize import resize
 from convertkit.targets.tflite.handlers.scatter import scatter
 from convertkit.targets.tflite.handlers.shapes import shapes
 from convertkit.targets.tflite.handlers.trigonometry import trigonometry
+from convertkit.targets.tflite.handlers.windows import windows
 
 TFLITE: Registry = reduce(
     or_,
@@ -40,6 +43,7 @@ TFLITE: Registry = reduce(
         control,
         fused,
         norms,
+        recurrent,
         pooling,
         quantize,
         reductions,
@@ -49,6 +53,8 @@ TFLITE: Registry = reduce(
         shapes,
         resize,
         grids,
+        quantization,
+        windows,
         trigonometry,
     ),
 )

@@ -7,7 +7,8 @@ import numpy as np
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.handlers.window import Window, window
+from convertkit.targets.tflite.handlers.window import Window, grown, window
+from convertkit.targets.tflite.handlers.windows import averaged, largest, largest_with_places
 from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
@@ -26,8 +27,14 @@ def max_pool(
     pads: tuple[int, ...] | None = None,
     storage_order: int = 0,
     strides: tuple[int, ...] | None = None,
-) -> Tensor:
+) -> Tensor | tuple[Tensor, Tensor]:
     """MAX_POOL_2D; other pads than SAME are written as the lowest value in front."""
+    win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, auto_pad)
+    win = grown(win, x.shape[1:-1]) if ceil_mode else win
+    if len(b.results) > 1:
+        return largest_with_places(b, x, win, column_major=bool(storage_order))
+    if x.rank > 4 or any(step != 1 for step in win.dilations):
+        return largest(b, x, win)
     if x.rank == 3:
         image = max_pool(
             b, b.expand_dims(x, 1), kernel_shape=(1, *kernel_shape), auto_pad=auto_pad, ceil_mode=ceil_mode,
@@ -35,12 +42,6 @@ def max_pool(
             strides=None if strides is None else (1, *strides),
         )  # fmt: skip
         return b.squeeze(image, (1,))
-    if x.rank != 4:
-        raise Unsupported(f"a pool over {x.rank - 2} spatial axes")
-    win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, auto_pad)
-    win = grown(win, x.shape[1:-1]) if ceil_mode else win
-    if any(step != 1 for step in win.dilations):
-        raise Unsupported("a dilated pool: TFLite's windows have no holes")
     padding = win.padding(x.shape[1:-1])
     if padding is None:
         x = b.pad(x, ((0, 0), *win.pads, (0, 0)), _lowest(b, x))
@@ -62,6 +63,10 @@ def average_pool(
     strides: tuple[int, ...] | None = None,
 ) -> Tensor:
     """AVERAGE_POOL_2D where the kernel counts as ONNX does; a window over the whole image is a MEAN."""
+    win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, auto_pad)
+    if x.rank > 4 or any(step != 1 for step in win.dilations):
+        counted = win.pads if count_include_pad else ((0, 0),) * len(win.pads)
+        return averaged(b, x, grown(win, x.shape[1:-1]) if ceil_mode else win, counted)
     if x.rank == 3:
         image = average_pool(
             b, b.expand_dims(x, 1), kernel_shape=(1, *kernel_shape), auto_pad=auto_pad, ceil_mode=ceil_mode,
@@ -69,11 +74,6 @@ def average_pool(
             pads=_lifted(pads), strides=None if strides is None else (1, *strides),
         )  # fmt: skip
         return b.squeeze(image, (1,))
-    if x.rank != 4:
-        raise Unsupported(f"a pool over {x.rank - 2} spatial axes")
-    win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, auto_pad)
-    if any(step != 1 for step in win.dilations):
-        raise Unsupported("a dilated pool: TFLite's windows have no holes")
     if ceil_mode:
         win = grown(win, x.shape[1:-1])
     padded = any(before or after for before, after in win.pads)
@@ -87,26 +87,6 @@ def average_pool(
     if count_include_pad and not ceil_mode:
         return y
     return _recounted(b, y, x, win, pads if count_include_pad else None)
-
-
-def grown(win: Window, sizes: tuple[int, ...]) -> Window:
-    """The window with the padding at the end that ``ceil_mode`` implies.
-
-    A last window that would start in the padding is dropped (ONNX operators, MaxPool-22, shape inference).
-    """
-    pads = []
-    for size, kernel, stride, dilation, (before, after) in zip(
-        sizes, win.kernel, win.strides, win.dilations, win.pads, strict=True
-    ):
-        if size == DYNAMIC:
-            raise Unsupported("ceil_mode over an axis whose size is only known at run time")
-        reach = (kernel - 1) * dilation + 1
-        count = -(-(size + before + after - reach) // stride) + 1
-        if (count - 1) * stride >= size + before:
-            count -= 1
-        pads.append((before, (count - 1) * stride + reach - size - before))
-    clipped = tuple((before, max(after, 0)) for before, after in pads)
-    return Window(win.kernel, win.strides, win.dilations, clipped)
 
 
 def _recounted(b: Builder, y: Tensor, x: Tensor, win: Window, counted: tuple[int, ...] | None) -> Tensor:

@@ -51,6 +51,26 @@ def window(
     return Window(kernel, strides, dilations, resolved)
 
 
+def grown(win: Window, sizes: tuple[int, ...]) -> Window:
+    """The window with the padding at the end that ``ceil_mode`` implies.
+
+    A last window that would start in the padding is dropped (ONNX operators, MaxPool-22, shape inference).
+    """
+    pads = []
+    for size, kernel, stride, dilation, (before, after) in zip(
+        sizes, win.kernel, win.strides, win.dilations, win.pads, strict=True
+    ):
+        if size == DYNAMIC:
+            raise Unsupported("ceil_mode over an axis whose size is only known at run time")
+        reach = (kernel - 1) * dilation + 1
+        count = -(-(size + before + after - reach) // stride) + 1
+        if (count - 1) * stride >= size + before:
+            count -= 1
+        pads.append((before, (count - 1) * stride + reach - size - before))
+    clipped = tuple((before, max(after, 0)) for before, after in pads)
+    return Window(win.kernel, win.strides, win.dilations, clipped)
+
+
 def same(size: int, kernel: int, stride: int, dilation: int, *, lower: bool = False) -> tuple[int, int]:
     """Padding of one axis for ``auto_pad=SAME_*``: output size is ceil(size / stride), the odd element after.
 

@@ -10,6 +10,7 @@ import onnx_ir.passes.common as common
 from onnx import defs
 
 from convertkit.onnx.canonical import simplify
+from convertkit.targets.tflite.passes.decompositions import own_body
 
 _DOMAIN = "convertkit.expanded"
 _MAX_DEPTH = 8
@@ -53,7 +54,9 @@ def _marked(model: ir.Model, handled: Callable[[ir.Node], bool]) -> list[ir.Func
 
 
 def _body(node: ir.Node, opset: int) -> onnx.FunctionProto | None:
-    """The newest body of the operator that the opset allows, made for this node's types where that matters."""
+    """Our own body, or the newest of ONNX's that the opset allows, made for this node's types where that matters."""
+    if (own := own_body(node)) is not None:
+        return own
     try:
         schema = defs.get_schema(node.op_type, opset)
     except defs.SchemaError:

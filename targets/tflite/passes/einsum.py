@@ -1,0 +1,149 @@
+"""Einsum as transposes, matrix products and sums.
+
+Operands are folded from the left.  In each step the letters of both are sorted into batch (kept, in
+both), contracted (in both, needed no more), and rows or columns (in one); a letter that only one operand
+has and nobody needs is summed first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from convertkit.artifact import Array
+from convertkit.errors import Unsupported
+
+
+class Writer(Protocol):
+    """Where nodes go; see ``decompositions.Nodes``."""
+
+    inputs: list[str]
+
+    def op(self, kind: str, inputs: Sequence[str], attributes: dict[str, object] | None = None) -> str: ...
+
+    def constant(self, value: Array) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value whose axes have letters."""
+
+    name: str
+    letters: str
+    shape: tuple[int, ...]
+
+    def size(self, letter: str) -> int:
+        """The size of a lettered axis."""
+        return self.shape[self.letters.index(letter)]
+
+
+def einsum_nodes(equation: str, shapes: Sequence[tuple[int, ...]], b: Writer) -> str:
+    """Write the nodes for ``equation`` and return the result's name."""
+    terms, result = _parsed(equation, [len(shape) for shape in shapes])
+    operands = [
+        _without_repeats(b, Operand(name, letters, shape))
+        for name, letters, shape in zip(b.inputs, terms, shapes, strict=True)
+    ]
+    current = operands[0]
+    for place, operand in enumerate(operands[1:], 1):
+        needed = set(result).union(*(rest.letters for rest in operands[place + 1 :]))
+        current = _product(b, current, operand, needed)
+    current = _summed(b, current, set(result))
+    return _ordered(b, current, result).name
+
+
+def _parsed(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """Terms and result as one letter for each axis; an ellipsis becomes capital letters that are free."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    free = [chr(code) for code in range(ord("A"), ord("Z") + 1) if chr(code) not in equation]
+    free += [chr(code) for code in range(0x100, 0x180)]
+    widths = [rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks)]
+    letters = "".join(free[: max(widths, default=0)])
+    spelled = [term.replace("...", letters[len(letters) - width :]) for term, width in zip(terms, widths, strict=True)]
+    if not arrow:
+        joined = "".join(spelled)
+        right = "..." + "".join(sorted(c for c in set(joined) if joined.count(c) == 1 and c not in letters))
+    return spelled, right.replace("...", letters)
+
+
+def _without_repeats(b: Writer, x: Operand) -> Operand:
+    """The diagonal of axes that share a letter: a mask, then sums over the extra axes."""
+    for letter in x.letters:
+        while x.letters.count(letter) > 1:
+            first, second = x.letters.index(letter), x.letters.rindex(letter)
+            view = [1] * len(x.shape)
+            view[first] = view[second] = x.shape[first]
+            mask = b.constant(np.eye(x.shape[first], dtype=np.float32).reshape(view))
+            masked = Operand(b.op("Mul", [x.name, mask]), x.letters, x.shape)
+            x = _sum_axes(b, masked, (second,))
+    return x
+
+
+def _summed(b: Writer, x: Operand, needed: set[str]) -> Operand:
+    axes = tuple(axis for axis, letter in enumerate(x.letters) if letter not in needed)
+    return _sum_axes(b, x, axes) if axes else x
+
+
+def _sum_axes(b: Writer, x: Operand, axes: tuple[int, ...]) -> Operand:
+    name = b.op("ReduceSum", [x.name, b.constant(np.array(axes, np.int64))], {"keepdims": 0})
+    keep = [axis for axis in range(len(x.shape)) if axis not in axes]
+    return Operand(name, "".join(x.letters[axis] for axis in keep), tuple(x.shape[axis] for axis in keep))
+
+
+def _product(b: Writer, x: Operand, y: Operand, needed: set[str]) -> Operand:
+    """The product of two operands, with letters that nobody needs any more summed."""
+    x = _summed(b, x, needed | set(y.letters))
+    y = _summed(b, y, needed | set(x.letters))
+    both = [letter for letter in x.letters if letter in y.letters]
+    if any(x.size(letter) != y.size(letter) for letter in both):
+        return _broadcast_product(b, x, y, needed)
+    batch = [letter for letter in both if letter in needed]
+    inner = [letter for letter in both if letter not in needed]
+    rows = [letter for letter in x.letters if letter not in y.letters]
+    columns = [letter for letter in y.letters if letter not in x.letters]
+    sizes = {**dict(zip(x.letters, x.shape)), **dict(zip(y.letters, y.shape))}
+    left = _grouped(b, x, (batch, rows, inner), sizes)
+    right = _grouped(b, y, (batch, inner, columns), sizes)
+    letters = "".join([*batch, *rows, *columns])
+    shape = tuple(sizes[letter] for letter in letters)
+    product = b.op("MatMul", [left, right])
+    return Operand(_reshaped(b, product, shape), letters, shape)
+
+
+def _broadcast_product(b: Writer, x: Operand, y: Operand, needed: set[str]) -> Operand:
+    """Axes of size one that meet larger ones (in an ellipsis): an elementwise product, then sums."""
+    letters = x.letters + "".join(letter for letter in y.letters if letter not in x.letters)
+    views, shapes = [], []
+    for operand in (x, y):
+        order = "".join(letter for letter in letters if letter in operand.letters)
+        shape = tuple(operand.size(letter) if letter in operand.letters else 1 for letter in letters)
+        views.append(_reshaped(b, _ordered(b, operand, order).name, shape))
+        shapes.append(shape)
+    product = Operand(b.op("Mul", views), letters, tuple(np.broadcast_shapes(*shapes)))
+    return _summed(b, product, needed)
+
+
+def _grouped(b: Writer, x: Operand, groups: tuple[list[str], ...], sizes: dict[str, int]) -> str:
+    """``x`` with each group of letters as one axis."""
+    ordered = _ordered(b, x, "".join(letter for group in groups for letter in group))
+    shape = tuple(math.prod(sizes[letter] for letter in group) for group in groups)
+    return _reshaped(b, ordered.name, shape)
+
+
+def _ordered(b: Writer, x: Operand, letters: str) -> Operand:
+    if x.letters == letters:
+        return x
+    if sorted(x.letters) != sorted(letters):
+        raise Unsupported(f"an Einsum whose result has letters {letters!r} that its operands lack")
+    perm = [x.letters.index(letter) for letter in letters]
+    name = b.op("Transpose", [x.name], {"perm": perm})
+    return Operand(name, letters, tuple(x.shape[axis] for axis in perm))
+
+
+def _reshaped(b: Writer, name: str, shape: tuple[int, ...]) -> str:
+    return b.op("Reshape", [name, b.constant(np.array(shape, np.int64))])
