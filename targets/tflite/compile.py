@@ -16,9 +16,9 @@ from convertkit.targets.tflite.handlers import TFLITE
 from convertkit.targets.tflite.lowering import Lowering
 from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.passes import Options, prepare
-from convertkit.targets.tflite.passes.constants import fold_constants
+from convertkit.targets.tflite.passes.constants import fix_inputs, fold_constants
 from convertkit.targets.tflite.passes.functions import expand_functions
-from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
 
 METADATA = "convertkit"
@@ -53,9 +53,14 @@ class Compiled:
         }
 
 
-def compile_model(model: ir.Model, options: Options) -> Compiled:
-    """Compile canonical ONNX (float or QDQ); ``Unsupported`` names the first node that cannot be expressed."""
+def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | None = None) -> Compiled:
+    """Compile canonical ONNX (float or QDQ); ``Unsupported`` names the first node that cannot be expressed.
+
+    ``fixed`` are integer inputs that by the user's word have one value only: the model is compiled
+    for it, and keeps the input.
+    """
     specs_in, specs_out = interface(model)
+    fix_inputs(model, fixed or {})
     fold_constants(model)
     expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1)))
     interface_change = prepare(model, options)
@@ -85,7 +90,9 @@ def _is_handled(opset: int) -> Callable[[ir.Node], bool]:
 
 
 def _spec(source: TensorSpec, tensor: Tensor, perm: tuple[int, ...]) -> TensorSpec:
-    shape = tuple(source.shape[axis] for axis in perm) if perm else source.shape
+    order = perm or range(len(source.shape))
+    names = [source.shape[axis] for axis in order]
+    shape = tuple(name if size == DYNAMIC else size for name, size in zip(names, tensor.shape, strict=True))
     params = tensor.quantization
     quantization = None if params is None else Quantization(params.scale[0], params.zero_point[0])
     return replace(source, shape=shape, dtype=tensor.dtype, perm=perm, quantization=quantization)

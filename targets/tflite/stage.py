@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from convertkit.artifact import Artifact, sha256_of
+from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.errors import MissingFramework
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, Tolerance
@@ -60,9 +60,8 @@ class CompileTflite:
 
         model = load_model(source.path)
         chosen = self._options
-        compiled = compile_model(
-            model, Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype)
-        )
+        passes = Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype)
+        compiled = compile_model(model, passes, dict(_only_values(source.inputs)))
         by_kind = {"float": FLOAT32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
         self._tolerance = by_kind[compiled.program.arithmetic]
         path = workdir / "model.tflite"
@@ -76,3 +75,10 @@ class CompileTflite:
             f"{self.name} {self.version}",
             source.initial_state,
         )
+
+
+def _only_values(inputs: tuple[TensorSpec, ...]) -> Iterator[tuple[str, int]]:
+    """Integer inputs whose declared range holds one number."""
+    for spec in inputs:
+        if spec.value_range is not None and "int" in spec.dtype and spec.value_range[1] - spec.value_range[0] == 1:
+            yield spec.name, int(spec.value_range[0])

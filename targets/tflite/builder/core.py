@@ -97,10 +97,16 @@ class BuilderCore:
         if activation == NONE:
             return x
         operation = self._producers.get(x)
+        while operation is not None and operation.code == "RESHAPE" and self._used_once(operation.inputs[0]):
+            operation = self._producers.get(operation.inputs[0]) if operation.inputs[0] is not None else None
         if operation is not None and operation.options.get(_FUSED) == NONE:
             operation.options = {**operation.options, _FUSED: activation}
             return x
         return self.emit(_ACTIVATION_CODES[activation], (x,), x.shape, x.dtype, quantization=x.quantization)
+
+    def _used_once(self, x: Tensor | None) -> bool:
+        uses = [operation for operation in self.subgraph.operations if x in operation.inputs]
+        return len(uses) == 1 and x not in self.program.names
 
     def stored_weight(self, x: Tensor) -> Tensor | None:
         """The constant behind a DEQUANTIZE: integers or float16 that runtimes widen when they load the model."""

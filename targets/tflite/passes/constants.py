@@ -6,6 +6,8 @@ shapes there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -38,6 +40,15 @@ def fold_constants(model: ir.Model) -> None:
         common.RemoveUnusedNodesPass()(model)
         common.ShapeInferencePass()(model)
         infer_bodies(model.graph, dict(model.graph.opset_imports), model.ir_version)
+
+
+def fix_inputs(model: ir.Model, fixed: Mapping[str, int]) -> None:
+    """Let every use of an input with one known value see that value, in place; the input stays."""
+    for value in model.graph.inputs:
+        if value.name in fixed and value.dtype is not None and not value.is_graph_output():
+            sizes = [size for size in value.shape or () if isinstance(size, int)]
+            array = np.full(sizes, fixed[value.name], value.dtype.numpy())
+            value.replace_all_uses_with(new_constant(model.graph, f"{value.name}/fixed", array))
 
 
 def _fold_graph(graph: ir.Graph, opset: int) -> bool:
