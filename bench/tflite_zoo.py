@@ -119,6 +119,7 @@ class Zoo:
         """One interleaved latency run; every artifact has passed its probe."""
         runners = ours | {label: path for label, path in others.items() if self.probed(name, label, path)}
         if not ours:
+            self.results.pop(f"{name}.race.{kind}", None)
             return
         data = self.zoo / f"{name}.eval.npz"
         result = measured("latency", self.seconds, len(ours), data, *runners.values())

@@ -11,6 +11,7 @@ import numpy as np
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.handlers.depthwise import is_wide, wide_depthwise
 from convertkit.targets.tflite.handlers.window import Pads, Window, window
 from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.tensor import DYNAMIC, QuantParams, Tensor
@@ -47,6 +48,8 @@ def conv(
         padding = "VALID"
     strides_2, dilations_2 = _pair(win.strides), _pair(win.dilations)
     if group == x.shape[-1] and w.shape[1] == 1 and group > 1:
+        if padding == "SAME" and w.shape[0] == group and is_wide(x, w, strides_2, dilations_2):
+            return wide_depthwise(b, x, w, bias)
         kernel = b.transpose(w, (1, 2, 3, 0))
         return b.depthwise_conv_2d(x, kernel, bias, padding=padding, strides=strides_2, dilations=dilations_2)
     kernel = b.transpose(w, (0, 2, 3, 1))
