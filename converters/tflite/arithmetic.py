@@ -38,12 +38,12 @@ def add_n(b: Builder, *xs: Tensor) -> Tensor:
     return b.map("Sum", xs)
 
 
-@arithmetic.reads("MAXIMUM")
+@arithmetic.reads("MAXIMUM", moves=True)
 def maximum(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     return b.map("Max", [x, y])
 
 
-@arithmetic.reads("MINIMUM")
+@arithmetic.reads("MINIMUM", moves=True)
 def minimum(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     return b.map("Min", [x, y])
 

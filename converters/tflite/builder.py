@@ -8,7 +8,7 @@ QDQ and cancel there, so a chain of convolutions stays channels-first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import ml_dtypes
@@ -23,6 +23,9 @@ Attribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str] 
 Attributes = Mapping[str, Attribute]
 _NONE: Attributes = {}
 FREE = -1
+GENERATED = "value_"
+"""Values of names that start so were named by the builder, not by the file."""
+
 QUANTIZED = frozenset({"int8", "uint8", "int16", "uint16", "int4", "uint4", "int2"})
 """Integer types that hold real values where a tensor has scales; int32 ones are biases."""
 
@@ -78,18 +81,23 @@ Inline = Callable[["Builder", int, tuple[Tensor, ...]], tuple[Tensor, ...]]
 class Builder:
     """Collects nodes of one ONNX graph; ``operator`` and ``results`` describe what is being translated."""
 
-    def __init__(self, inline: Inline, constants: dict[str, ir.Value]) -> None:
+    def __init__(self, inline: Inline, constants: dict[str, ir.Value], numbers: Iterator[int]) -> None:
         self.nodes: list[ir.Node] = []
         self.results: tuple[TensorInfo, ...] = ()
         self.tensors: tuple[TensorInfo, ...] = ()
         self.operator: Operator | None = None
         self.inline = inline
         self.constants = constants
+        self._numbers = numbers
         self._made: dict[Hashable, tuple[Tensor, ...]] = {}
 
     def nested(self) -> Builder:
         """A builder for a subgraph of this graph."""
-        return Builder(self.inline, self.constants)
+        return Builder(self.inline, self.constants, self._numbers)
+
+    def name(self) -> str:
+        """A name that no other value has, in this graph and those around it."""
+        return f"{GENERATED}{next(self._numbers)}"
 
     def op(
         self, name: str, inputs: Sequence[Tensor | None], attributes: Attributes = _NONE, *, dtype: str = ""
@@ -107,6 +115,8 @@ class Builder:
             return self._made[key]
         values = [None if x is None else x.value for x in inputs]
         node = ir.node(name, values, attributes={k: _attribute(v) for k, v in attributes.items()}, num_outputs=count)
+        for value in node.outputs:
+            value.name = self.name()
         self.nodes.append(node)
         kind = dtype or next(x.dtype for x in inputs if x is not None)
         self._made[key] = tuple(Tensor(value, None, kind) for value in node.outputs)

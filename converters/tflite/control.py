@@ -22,6 +22,7 @@ def _results(b: Builder, xs: tuple[Tensor, ...]) -> list[ir.Value]:
 def _fresh(b: Builder, x: Tensor) -> ir.Value:
     node = ir.node("Identity", [x.value])
     b.nodes.append(node)
+    node.outputs[0].name = b.name()
     node.outputs[0].dtype = onnx_dtype(x.dtype)
     return node.outputs[0]
 
@@ -47,9 +48,11 @@ def while_(b: Builder, *xs: Tensor, cond_subgraph_index: int, body_subgraph_inde
     """The condition is asked once before the loop and again at the end of each turn."""
     begin = _condition(b, cond_subgraph_index, xs)
     inner = b.nested()
-    turn = ir.Value(name=None, type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
-    still = ir.Value(name=None, type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
-    carried = tuple(Tensor(ir.Value(name=None, type=ir.TensorType(onnx_dtype(x.dtype))), x.shape, x.dtype) for x in xs)
+    turn = ir.Value(name=b.name(), type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
+    still = ir.Value(name=b.name(), type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
+    carried = tuple(
+        Tensor(ir.Value(name=b.name(), type=ir.TensorType(onnx_dtype(x.dtype))), x.shape, x.dtype) for x in xs
+    )
     results = b.inline(inner, body_subgraph_index, carried)
     _counted(len(results), len(xs), body_subgraph_index)
     again = _condition(inner, cond_subgraph_index, results)

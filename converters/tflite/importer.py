@@ -6,6 +6,7 @@ exactly that scale and zero point; between them stand DequantizeLinear → opera
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -22,8 +23,16 @@ from convertkit.converters.tflite import (
     reductions,
     shapes,
 )
-from convertkit.converters.tflite.builder import FREE, QUANTIZED, Builder, Tensor, named_dims, onnx_dtype
-from convertkit.converters.tflite.model import ABSENT, Operator, Signature, Subgraph, TensorInfo, TFLiteModel
+from convertkit.converters.tflite.builder import FREE, GENERATED, QUANTIZED, Builder, Tensor, named_dims, onnx_dtype
+from convertkit.converters.tflite.model import (
+    ABSENT,
+    Operator,
+    Quantization,
+    Signature,
+    Subgraph,
+    TensorInfo,
+    TFLiteModel,
+)
 from convertkit.converters.tflite.registry import Entry, visible
 from convertkit.errors import SourceError, Unsupported
 
@@ -55,7 +64,7 @@ def to_onnx(model: TFLiteModel, signature: Signature) -> ir.Model:
     """The graph that ``signature`` names, its public names as input and output names."""
     graph = model.subgraphs[signature.subgraph]
     importer = _Importer(model)
-    builder = Builder(importer.inline, {})
+    builder = Builder(importer.inline, {}, itertools.count())
     names = {index: name for name, index in signature.inputs}
     inputs = tuple(_input(graph.tensors[index], names[index]) for index in graph.inputs)
     results = dict(zip(graph.outputs, importer.translate(builder, graph, inputs), strict=True))
@@ -108,7 +117,7 @@ class _Importer:
     def __init__(self, model: TFLiteModel) -> None:
         self._model = model
         self._depth = 0
-        self._names: set[str] = {name for each in model.signatures for name, _ in (*each.inputs, *each.outputs)}
+        self._names = {"", *(name for each in model.signatures for name, _ in (*each.inputs, *each.outputs))}
 
     def inline(self, builder: Builder, index: int, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The operators of subgraph ``index`` on ``inputs``, in the builder's graph."""
@@ -133,14 +142,15 @@ class _Importer:
             builder.operator = op
             builder.tensors = graph.tensors
             builder.results = tuple(graph.tensors[index] for index in op.outputs)
-            results = self._operator(builder, graph, op, known)
+            results, integers = self._operator(builder, graph, op, known)
             for index, info, result in zip(op.outputs, builder.results, results, strict=True):
-                known[index] = self._as_declared(builder, info, result)
+                known[index] = self._as_declared(builder, info, result, integers)
         return tuple(_required(_read(builder, graph, index, known), "an output") for index in graph.outputs)
 
     def _operator(
         self, builder: Builder, graph: Subgraph, op: Operator, known: dict[int, Tensor]
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[tuple[Tensor, ...], Quantization | None]:
+        """What the handler gives, and the parameters by which to round it where the output's do not count."""
         subject = f"{builder.results[0].name if builder.results else 'an operator'} ({op.builtin})"
         entry = HANDLERS.find(op.builtin)
         try:
@@ -149,7 +159,8 @@ class _Importer:
             if op.options_name not in ("", entry.options) and visible(entry.options):
                 raise SourceError(f"{subject} carries {op.options_name}, expected {entry.options}")
             stored = [_read(builder, graph, index, known) for index in op.inputs]
-            inputs = [_for_handler(builder, entry, x) for x in _counted(entry, subject, stored)]
+            integers = _moved_parameters(entry, stored)
+            inputs = [_for_handler(builder, entry, x, integers) for x in _counted(entry, subject, stored)]
             results = entry.handler(builder, *inputs, **_options(entry, op))
         except Unsupported as error:
             raise error.located(subject) from None
@@ -158,19 +169,20 @@ class _Importer:
         given = results if isinstance(results, tuple) else (results,)
         if len(given) < len(op.outputs):
             raise SourceError(f"{subject} has {len(op.outputs)} outputs, expected {len(given)}")
-        return given[: len(op.outputs)]
+        return given[: len(op.outputs)], integers
 
-    def _as_declared(self, builder: Builder, info: TensorInfo, result: Tensor) -> Tensor:
+    def _as_declared(self, builder: Builder, info: TensorInfo, result: Tensor, integers: Quantization | None) -> Tensor:
         """``result`` as the file stores this tensor: quantized, in the declared element type, named."""
         if info.quantization is not None and info.dtype in QUANTIZED and result.dtype == "float32":
-            result = builder.quantize(result, info.quantization, info.dtype)
+            result = builder.quantize(result, integers or info.quantization, info.dtype)
         if result.dtype != info.dtype:
             if "float" in result.dtype or "float" in info.dtype:
                 raise SourceError(f"{info.name!r} is declared {info.dtype}, its operator gives {result.dtype}")
             result = builder.cast(result, info.dtype)
-        if result.value.name is None and info.name and info.name not in self._names:
+        value = result.value
+        if value.producer() is not None and info.name not in self._names and (value.name or "").startswith(GENERATED):
             self._names.add(info.name)
-            result.value.name = info.name
+            value.name = info.name or value.name
         return replace(
             result, shape=info.shape if result.const is None else result.shape, quantization=info.quantization
         )
@@ -208,10 +220,16 @@ def _counted(entry: Entry, subject: str, inputs: list[Tensor | None]) -> list[Te
     return inputs
 
 
-def _for_handler(builder: Builder, entry: Entry, x: Tensor | None) -> Tensor | None:
+def _moved_parameters(entry: Entry, inputs: list[Tensor | None]) -> Quantization | None:
+    """The parameters that all tensors of a kernel share that moves integers without a look at scales."""
+    found = [x.quantization for x in inputs if x is not None and x.quantization is not None and x.dtype in QUANTIZED]
+    return found[0] if entry.moves and found else None
+
+
+def _for_handler(builder: Builder, entry: Entry, x: Tensor | None, integers: Quantization | None) -> Tensor | None:
     if x is None or entry.stored or x.quantization is None or x.dtype not in QUANTIZED:
         return x
-    return builder.dequantize(x, x.quantization)
+    return builder.dequantize(x, integers or x.quantization)
 
 
 def _options(entry: Entry, op: Operator) -> dict[str, object]:

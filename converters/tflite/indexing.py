@@ -11,7 +11,7 @@ from convertkit.errors import Unsupported
 indexing = Registry()
 
 
-@indexing.reads("GATHER", "GatherOptions")
+@indexing.reads("GATHER", "GatherOptions", moves=True)
 def gather(b: Builder, x: Tensor, places: Tensor, *, axis: int, batch_dims: int) -> Tensor:
     axis, batch = axis % x.rank, batch_dims % (places.rank + 1) if batch_dims < 0 else batch_dims
     if not batch:
@@ -22,7 +22,7 @@ def gather(b: Builder, x: Tensor, places: Tensor, *, axis: int, batch_dims: int)
     return b.op("GatherND", [x, each], {"batch_dims": batch})
 
 
-@indexing.reads("GATHER_ND")
+@indexing.reads("GATHER_ND", moves=True)
 def gather_nd(b: Builder, x: Tensor, places: Tensor) -> Tensor:
     return b.op("GatherND", [x, b.cast(places, "int64")])
 
@@ -32,14 +32,14 @@ def embedding_lookup(b: Builder, places: Tensor, table: Tensor) -> Tensor:
     return b.op("Gather", [table, places], {"axis": 0})
 
 
-@indexing.reads("SCATTER_ND")
+@indexing.reads("SCATTER_ND", moves=True)
 def scatter_nd(b: Builder, places: Tensor, updates: Tensor, shape: Tensor) -> Tensor:
     """Into zeros; what falls on one place is added up."""
     zeros = b.op("Expand", [b.scalar(0, updates), b.cast(shape, "int64")])
     return b.op("ScatterND", [zeros, b.cast(places, "int64"), updates], {"reduction": "add"})
 
 
-@indexing.reads("DYNAMIC_UPDATE_SLICE")
+@indexing.reads("DYNAMIC_UPDATE_SLICE", moves=True)
 def dynamic_update_slice(b: Builder, x: Tensor, update: Tensor, start: Tensor) -> Tensor:
     """The start is moved so that the update fits, as XLA does; then each axis is scattered into."""
     if FREE in x.dims or FREE in update.dims:
@@ -69,7 +69,7 @@ def one_hot(b: Builder, places: Tensor, depth: Tensor, on: Tensor, off: Tensor, 
     return b.op("OneHot", [inside, b.op("Reshape", [size, b.constant([1])]), values], {"axis": axis}, dtype=on.dtype)
 
 
-@indexing.reads("SELECT")
+@indexing.reads("SELECT", moves=True)
 def select(b: Builder, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """A condition of rank 1 chooses whole rows."""
     if condition.rank == 1 and x.rank > 1:
@@ -77,7 +77,7 @@ def select(b: Builder, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return b.map("Where", [condition, x, y], dtype=x.dtype)
 
 
-@indexing.reads("SELECT_V2")
+@indexing.reads("SELECT_V2", moves=True)
 def select_v2(b: Builder, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return b.map("Where", [condition, x, y], dtype=x.dtype)
 

@@ -15,7 +15,7 @@ def _pool(b: Builder, name: str, x: Tensor, padding: int, kernel: tuple[int, int
     return b.transpose(b.op(name, [b.transpose(x, TO_NCHW)], attributes), TO_NHWC)
 
 
-@pooling.reads("AVERAGE_POOL_2D", "Pool2DOptions")
+@pooling.reads("AVERAGE_POOL_2D", "Pool2DOptions", moves=True)
 def average_pool_2d(
     b: Builder,
     x: Tensor,
@@ -32,7 +32,7 @@ def average_pool_2d(
     return fused(b, y, fused_activation_function)
 
 
-@pooling.reads("MAX_POOL_2D", "Pool2DOptions")
+@pooling.reads("MAX_POOL_2D", "Pool2DOptions", moves=True)
 def max_pool_2d(
     b: Builder,
     x: Tensor,

@@ -77,7 +77,7 @@ def arg_min(b: Builder, x: Tensor, axis: Tensor, *, output_type: int) -> Tensor:
     return b.op("ArgMin", [x], {"axis": axis.integers[0], "keepdims": 0}, dtype="int64")
 
 
-@reductions.reads("TOPK_V2")
+@reductions.reads("TOPK_V2", moves=True)
 def top_k(b: Builder, x: Tensor, k: Tensor) -> tuple[Tensor, ...]:
     """Of the last axis, largest first, the lower index first among equals."""
     count = b.op("Reshape", [b.cast(k, "int64"), b.constant([1])])

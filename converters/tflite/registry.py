@@ -25,7 +25,9 @@ class Entry:
     """A handler and how to call it.
 
     ``required`` and ``accepted`` count inputs (``accepted`` None: any number).  ``stored`` handlers
-    get and give tensors as the file stores them, integers not dequantized.
+    get and give tensors as the file stores them, integers not dequantized.  ``moves`` says that the
+    kernel copies or compares integers and never looks at scales: where those of its inputs and outputs
+    differ, it is the integers that stay.
     """
 
     handler: Handler
@@ -33,6 +35,7 @@ class Entry:
     required: int
     accepted: int | None
     stored: bool
+    moves: bool
 
 
 class Registry:
@@ -41,7 +44,7 @@ class Registry:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
 
-    def reads(self, builtin: str, options: str = "", *, stored: bool = False) -> Callable[[H], H]:
+    def reads(self, builtin: str, options: str = "", *, stored: bool = False, moves: bool = False) -> Callable[[H], H]:
         """Register the decorated function for ``builtin``, whose options are the table ``options``.
 
         Raises ``TypeError`` where signature and table disagree.
@@ -50,7 +53,7 @@ class Registry:
         def register(handler: H) -> H:
             _check(handler, builtin, options)
             required, accepted = _arity(handler)
-            self._add(builtin, Entry(handler, options, required, accepted, stored))
+            self._add(builtin, Entry(handler, options, required, accepted, stored, moves))
             return handler
 
         return register

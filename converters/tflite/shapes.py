@@ -20,7 +20,7 @@ _shapes = Registry()
 _REFLECT, _SYMMETRIC = 0, 1
 
 
-@_shapes.reads("RESHAPE", "ReshapeOptions")
+@_shapes.reads("RESHAPE", "ReshapeOptions", moves=True)
 def reshape(b: Builder, x: Tensor, shape: Tensor | None = None, *, new_shape: tuple[int, ...]) -> Tensor:
     """The input wins over the option; 0 is a size of zero, not ONNX's copy."""
     if shape is None:
@@ -34,17 +34,17 @@ def _reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
     return b.op("Reshape", [x, b.constant(shape)], {"allowzero": 1} if 0 in shape else {})
 
 
-@_shapes.reads("SQUEEZE", "SqueezeOptions")
+@_shapes.reads("SQUEEZE", "SqueezeOptions", moves=True)
 def squeeze(b: Builder, x: Tensor, *, squeeze_dims: tuple[int, ...]) -> Tensor:
     return b.op("Squeeze", [x, b.constant(squeeze_dims)] if squeeze_dims else [x])
 
 
-@_shapes.reads("EXPAND_DIMS")
+@_shapes.reads("EXPAND_DIMS", moves=True)
 def expand_dims(b: Builder, x: Tensor, axis: Tensor) -> Tensor:
     return b.op("Unsqueeze", [x, b.constant(axis.integers)])
 
 
-@_shapes.reads("TRANSPOSE")
+@_shapes.reads("TRANSPOSE", moves=True)
 def transpose(b: Builder, x: Tensor, perm: Tensor) -> Tensor:
     if sorted(perm.integers) != list(range(x.rank)):
         raise SourceError(f"permutation {perm.integers} of {x.rank} axes")
@@ -64,13 +64,13 @@ def concatenation(b: Builder, *xs: Tensor, axis: int, fused_activation_function:
     return fused(b, y, fused_activation_function)
 
 
-@_shapes.reads("PACK", "PackOptions")
+@_shapes.reads("PACK", "PackOptions", moves=True)
 def pack(b: Builder, *xs: Tensor, values_count: int, axis: int) -> Tensor:
     grown = [b.op("Unsqueeze", [x, b.constant([axis])]) for x in xs]
     return b.op("Concat", grown, {"axis": axis})
 
 
-@_shapes.reads("UNPACK", "UnpackOptions")
+@_shapes.reads("UNPACK", "UnpackOptions", moves=True)
 def unpack(b: Builder, x: Tensor, *, num: int, axis: int) -> tuple[Tensor, ...]:
     if num != len(b.results):
         raise SourceError(f"num={num} and {len(b.results)} outputs")
@@ -78,7 +78,7 @@ def unpack(b: Builder, x: Tensor, *, num: int, axis: int) -> tuple[Tensor, ...]:
     return tuple(b.op("Squeeze", [part, b.constant([axis])]) for part in parts)
 
 
-@_shapes.reads("SPLIT", "SplitOptions")
+@_shapes.reads("SPLIT", "SplitOptions", moves=True)
 def split(b: Builder, axis: Tensor, x: Tensor, *, num_splits: int) -> tuple[Tensor, ...]:
     place = axis.integers[0] % x.rank
     if num_splits != len(b.results) or (x.dims[place] != FREE and x.dims[place] % num_splits):
@@ -86,7 +86,7 @@ def split(b: Builder, axis: Tensor, x: Tensor, *, num_splits: int) -> tuple[Tens
     return b.ops("Split", [x], {"axis": place, "num_outputs": num_splits}, num_splits)
 
 
-@_shapes.reads("SPLIT_V", "SplitVOptions")
+@_shapes.reads("SPLIT_V", "SplitVOptions", moves=True)
 def split_v(b: Builder, x: Tensor, sizes: Tensor, axis: Tensor, *, num_splits: int) -> tuple[Tensor, ...]:
     place, parts = axis.integers[0] % x.rank, list(sizes.integers)
     if len(parts) != len(b.results):
@@ -128,7 +128,7 @@ def _pairs(paddings: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return paddings.integers[0::2], paddings.integers[1::2]
 
 
-@_shapes.reads("MIRROR_PAD", "MirrorPadOptions")
+@_shapes.reads("MIRROR_PAD", "MirrorPadOptions", moves=True)
 def mirror_pad(b: Builder, x: Tensor, paddings: Tensor, *, mode: int) -> Tensor:
     """ONNX reflects without the edge only; with it, each axis is gathered from mirrored places."""
     before, after = _pairs(paddings)
@@ -145,12 +145,12 @@ def mirror_pad(b: Builder, x: Tensor, paddings: Tensor, *, mode: int) -> Tensor:
     return x
 
 
-@_shapes.reads("TILE")
+@_shapes.reads("TILE", moves=True)
 def tile(b: Builder, x: Tensor, repeats: Tensor) -> Tensor:
     return b.op("Tile", [x, b.cast(repeats, "int64")])
 
 
-@_shapes.reads("BROADCAST_TO")
+@_shapes.reads("BROADCAST_TO", moves=True)
 def broadcast_to(b: Builder, x: Tensor, shape: Tensor) -> Tensor:
     return b.op("Expand", [x, b.cast(shape, "int64")])
 
@@ -172,7 +172,7 @@ def rank(b: Builder, x: Tensor) -> Tensor:
     return b.constant(np.asarray(x.rank, np.int64))
 
 
-@_shapes.reads("FILL")
+@_shapes.reads("FILL", moves=True)
 def fill(b: Builder, dims: Tensor, value: Tensor) -> Tensor:
     return b.op("Expand", [value, b.cast(dims, "int64")])
 
@@ -182,18 +182,18 @@ def arange(b: Builder, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
     return b.op("Range", [start, limit, delta])
 
 
-@_shapes.reads("SPACE_TO_DEPTH", "SpaceToDepthOptions")
+@_shapes.reads("SPACE_TO_DEPTH", "SpaceToDepthOptions", moves=True)
 def space_to_depth(b: Builder, x: Tensor, *, block_size: int) -> Tensor:
     return b.transpose(b.op("SpaceToDepth", [b.transpose(x, TO_NCHW)], {"blocksize": block_size}), TO_NHWC)
 
 
-@_shapes.reads("DEPTH_TO_SPACE", "DepthToSpaceOptions")
+@_shapes.reads("DEPTH_TO_SPACE", "DepthToSpaceOptions", moves=True)
 def depth_to_space(b: Builder, x: Tensor, *, block_size: int) -> Tensor:
     attributes: Attributes = {"blocksize": block_size, "mode": "DCR"}
     return b.transpose(b.op("DepthToSpace", [b.transpose(x, TO_NCHW)], attributes), TO_NHWC)
 
 
-@_shapes.reads("SPACE_TO_BATCH_ND")
+@_shapes.reads("SPACE_TO_BATCH_ND", moves=True)
 def space_to_batch_nd(b: Builder, x: Tensor, block_shape: Tensor, paddings: Tensor) -> Tensor:
     """[N, h*b, …, C] → [b*N, h, …, C], blocks before the batch."""
     blocks, (before, after) = block_shape.integers, _pairs(paddings)
@@ -212,7 +212,7 @@ def space_to_batch_nd(b: Builder, x: Tensor, block_shape: Tensor, paddings: Tens
     return b.op("Reshape", [swapped, b.constant((FREE, *split[0::2], *tail))])
 
 
-@_shapes.reads("BATCH_TO_SPACE_ND")
+@_shapes.reads("BATCH_TO_SPACE_ND", moves=True)
 def batch_to_space_nd(b: Builder, x: Tensor, block_shape: Tensor, crops: Tensor) -> Tensor:
     """The inverse of SPACE_TO_BATCH_ND; ``crops`` undo its padding."""
     blocks, (before, after) = block_shape.integers, _pairs(crops)
@@ -237,13 +237,13 @@ def _places(align_corners: bool, half_pixel_centers: bool) -> str:
     return "align_corners" if align_corners else "half_pixel" if half_pixel_centers else "asymmetric"
 
 
-@_shapes.reads("RESIZE_BILINEAR", "ResizeBilinearOptions")
+@_shapes.reads("RESIZE_BILINEAR", "ResizeBilinearOptions", moves=True)
 def resize_bilinear(b: Builder, x: Tensor, size: Tensor, *, align_corners: bool, half_pixel_centers: bool) -> Tensor:
     places = _places(align_corners, half_pixel_centers)
     return _resize(b, x, size, {"mode": "linear", "coordinate_transformation_mode": places})
 
 
-@_shapes.reads("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions")
+@_shapes.reads("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", moves=True)
 def resize_nearest(b: Builder, x: Tensor, size: Tensor, *, align_corners: bool, half_pixel_centers: bool) -> Tensor:
     """TFLite floors ``(i + 0.5) * scale``, which is ``round_prefer_ceil`` of ONNX's coordinate."""
     places = _places(align_corners, half_pixel_centers)

@@ -20,7 +20,7 @@ _END = np.iinfo(np.int64).max
 _START = np.iinfo(np.int64).min
 
 
-@slices.reads("SLICE")
+@slices.reads("SLICE", moves=True)
 def slice_(b: Builder, x: Tensor, begin: Tensor, size: Tensor) -> Tensor:
     """``size`` -1 goes to the end of the axis."""
     start, count = b.cast(begin, "int64"), b.cast(size, "int64")
@@ -33,14 +33,14 @@ def slice_(b: Builder, x: Tensor, begin: Tensor, size: Tensor) -> Tensor:
     return b.op("Slice", [x, start, ends_at, axes])
 
 
-@slices.reads("REVERSE_V2")
+@slices.reads("REVERSE_V2", moves=True)
 def reverse_v2(b: Builder, x: Tensor, axes: Tensor) -> Tensor:
     count = len(axes.integers)
     bounds = [b.constant([each] * count) for each in (-1, _START, -1)]
     return b.op("Slice", [x, bounds[0], bounds[1], b.constant(axes.integers), bounds[2]])
 
 
-@slices.reads("REVERSE_SEQUENCE", "ReverseSequenceOptions")
+@slices.reads("REVERSE_SEQUENCE", "ReverseSequenceOptions", moves=True)
 def reverse_sequence(b: Builder, x: Tensor, lengths: Tensor, *, seq_dim: int, batch_dim: int) -> Tensor:
     """ONNX reverses along one of the first two axes by lengths along the other."""
     rest = [axis for axis in range(x.rank) if axis not in (seq_dim, batch_dim)]
@@ -91,7 +91,7 @@ def _spread(rank: int, count: int, ellipsis: int, new_axis: int, shrink: int) ->
     return _Axes(tuple(axes), tuple(places), tuple(shrunk), tuple(new))
 
 
-@slices.reads("STRIDED_SLICE", "StridedSliceOptions")
+@slices.reads("STRIDED_SLICE", "StridedSliceOptions", moves=True)
 def strided_slice(
     b: Builder,
     x: Tensor,

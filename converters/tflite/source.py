@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import onnx_ir as ir
+
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.converters.tflite.builder import QUANTIZED, named_dims
 from convertkit.converters.tflite.importer import to_onnx
@@ -101,7 +103,11 @@ class TFLiteStage:
         model = to_onnx(self._model, self._signature)
         if self._sizes:
             freeze_dims(model, self._sizes)
-        return save_model(canonicalize(model), workdir / "model.onnx", f"{self.name} {self.version}")
+        canonical = canonicalize(model)
+        for value, spec in zip(canonical.graph.outputs, source.outputs, strict=True):
+            if value.shape is None:  # inference does not see through every loop; the file says it
+                value.shape = ir.Shape(spec.shape)
+        return save_model(canonical, workdir / "model.onnx", f"{self.name} {self.version}")
 
 
 def chosen(model: TFLiteModel, wanted: str | None) -> Signature:
