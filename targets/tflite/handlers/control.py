@@ -15,6 +15,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.loops import Counted, Loop, carried_shape
+from convertkit.targets.tflite.handlers.unrolled import MAX_TURNS, unrolled
 from convertkit.targets.tflite.lowering import Lowering, Scope, captured_values
 from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
@@ -70,8 +71,11 @@ def scan(b: Builder, *inputs: Tensor, lowering: Lowering, scope: Scope, node: ir
     turns = turned[0].shape[0]
     if turns == DYNAMIC:
         raise Unsupported("a Scan over an axis whose size is only known at run time")
-    limit = b.constant(np.array(turns, np.int64))
-    results = Loop(b, lowering, scope, node, body, tuple(turned)).run(Counted(limit, None), states)
+    if turns <= MAX_TURNS:
+        results = unrolled(b, lowering, scope, body, states, turned)
+    else:
+        limit = b.constant(np.array(turns, np.int64))
+        results = Loop(b, lowering, scope, node, body, tuple(turned)).run(Counted(limit, None), states)
     collected = len(results) - len(states)
     out_axes = _integers(node, "scan_output_axes", collected)
     out_backwards = _integers(node, "scan_output_directions", collected)

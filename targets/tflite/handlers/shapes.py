@@ -124,6 +124,8 @@ def slice_(
     steps: Tensor | None = None,
 ) -> Tensor:
     """SLICE for steps of one, else STRIDED_SLICE."""
+    if starts.constant is None or ends.constant is None:
+        return _slice_at_run_time(b, x, starts, ends, axes, steps)
     firsts, lasts = constant_ints(starts, "the start"), constant_ints(ends, "the end")
     places = tuple(range(len(firsts))) if axes is None else constant_ints(axes, "the axes")
     strides = (1,) * len(firsts) if steps is None else constant_ints(steps, "the steps")
@@ -131,6 +133,39 @@ def slice_(
     for axis, first, last, stride in zip(places, firsts, lasts, strides, strict=True):
         cuts[axis % x.rank] = slice(first, _open_end(last, stride), stride)
     return cut(b, x, cuts)
+
+
+def _slice_at_run_time(
+    b: Builder, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None, steps: Tensor | None
+) -> Tensor:
+    """Computed bounds: the kernel counts from the end and clamps as ONNX does, for positive steps."""
+    count = starts.shape[0]
+    places = tuple(range(count)) if axes is None else constant_ints(axes, "the axes")
+    strides = (1,) * count if steps is None else constant_ints(steps, "the steps")
+    if any(stride < 0 for stride in strides) or x.rank > _MAX_SLICED_RANK:
+        raise Unsupported("a computed start or end with a negative step, or of more than five axes")
+    bounds = []
+    for bound in (starts, ends):
+        # Ends beyond int32 mean all there is.
+        limited = b.minimum(bound, b.constant(np.array(2**31 - 1, bound.dtype)))
+        bounds.append(b.cast(b.maximum(limited, b.constant(np.array(-(2**31) + 1, bound.dtype))), "int32"))
+    firsts: list[int | Tensor] = [0] * x.rank
+    lasts: list[int | Tensor] = [0] * x.rank
+    steps_all, shape = [1] * x.rank, list(x.shape)
+    for number, axis in enumerate(places):
+        firsts[axis], lasts[axis] = (b.slice(bound, (number,), (1,)) for bound in bounds)
+        steps_all[axis], shape[axis] = strides[number], DYNAMIC
+    untouched = sum(1 << axis for axis, first in enumerate(firsts) if isinstance(first, int))
+    options = {
+        "begin_mask": untouched,
+        "end_mask": untouched,
+        "ellipsis_mask": 0,
+        "new_axis_mask": 0,
+        "shrink_axis_mask": 0,
+        "offset": False,
+    }
+    inputs = (x, b.sizes(firsts), b.sizes(lasts), b.ints(steps_all))
+    return b.emit("STRIDED_SLICE", inputs, tuple(shape), x.dtype, options)
 
 
 def _open_end(last: int, stride: int) -> int | None:
