@@ -102,6 +102,8 @@ def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
     opset = model.graph.opset_imports.get("", MIN_OPSET)
     if MIN_OPSET <= opset <= max_opset:
         return model
+    if opset < 9 and any(node.op_type == "Scan" and node.domain == "" for node in model.graph.all_nodes()):
+        raise Unsupported("Scan of opset 8 runs over a batch axis, which no later opset has; export with opset 9 or later")
     target = MIN_OPSET if opset < MIN_OPSET else max_opset
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     large = _detached(model)
