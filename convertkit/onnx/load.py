@@ -27,7 +27,10 @@ def load_model(path: Path) -> ir.Model:
     Raises ``SourceError`` where the file is missing, broken or hostile.
     """
     proto = load_proto(path)
-    model: ir.Model = ir.from_proto(proto)
+    try:
+        model: ir.Model = ir.from_proto(proto)
+    except ir.serde.SerdeError as error:
+        raise SourceError(f"{path} is invalid ONNX: {_sentence(_root(error))}") from error
     ir.external_data.set_base_dir(model.graph, path.parent)
     return model
 
@@ -52,7 +55,14 @@ def load_proto(path: Path) -> onnx.ModelProto:
     return proto
 
 
-def _sentence(error: Exception) -> str:
+def _root(error: BaseException) -> BaseException:
+    """The first cause; onnx_ir wraps it once for each level of the model."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _sentence(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines)[:300] or type(error).__name__
 
@@ -67,6 +77,8 @@ class _Checker:
     def graph(self, graph: onnx.GraphProto, outer: frozenset[str], depth: int) -> None:
         if depth > _MAX_NESTING:
             raise SourceError(f"{self._path}: subgraphs nested deeper than {_MAX_NESTING}")
+        if not all(isinstance(text, str) for text in _texts(graph)):  # protobuf hands out bytes for such fields
+            raise SourceError(f"{self._path} is invalid ONNX: a name in it is not UTF-8")
         for tensor in _tensors(graph):
             self._tensor(tensor)
         for value in graph.input:
@@ -125,6 +137,15 @@ class _Checker:
             raise SourceError(f"{self._path}: tensor {tensor.name!r} has a malformed external offset") from error
         if offset < 0 or length != _size_bytes(tensor) or offset + length > file.stat().st_size:
             raise SourceError(f"{self._path}: tensor {tensor.name!r} does not fit into {location!r}")
+
+
+def _texts(graph: onnx.GraphProto) -> Iterator[object]:
+    yield from (graph.name, graph.doc_string)
+    for named in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        yield from (named.name, named.doc_string)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, node.doc_string, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
