@@ -47,7 +47,7 @@ def observe(
             if values.size == 0:
                 continue
             low, high = float(answer[probe.low]), float(answer[probe.high])
-            if not np.isfinite([low, high]).all():
+            if not np.isfinite([low, high]).all() or not np.isfinite(values).all():
                 fault = "the data is outside the model's domain"
                 raise FeedError(f"calibration drives tensor {probe.name!r} to NaN or infinity: {fault}")
             found[probe.name].add(low, high, values)
@@ -63,6 +63,9 @@ def run_all(
     outputs = list(dict.fromkeys((*wanted, *states)))
     state = dict(initial_state)
     for feed in feeds:
+        if not outputs:  # ONNX Runtime takes an empty list for all outputs
+            yield {}
+            continue
         try:
             values = session.run(outputs, {k: v for k, v in {**state, **feed}.items() if k in inputs})
         except (ort.capi.onnxruntime_pybind11_state.RuntimeException, RuntimeError, ValueError) as error:

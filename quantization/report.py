@@ -38,7 +38,7 @@ def describe(
     ]
     ranked = sorted((float(str(item["snr_db"])), str(item["name"])) for item in tensors if item["snr_db"] is not None)
     islands = {unit.name: "no integer kernel, or integers are slower here"
-               for unit in units if unit not in placement.integer and unit.rule is not None}  # fmt: skip
+               for unit in units if unit.name not in outcome.plan.integer and unit.rule is not None}  # fmt: skip
     return {
         "method": outcome.plan.method,
         "held_out": _score(outcome.score.snr_db, outcome.score.worst_db, outcome.score.drop),

@@ -15,6 +15,8 @@ from convertkit.stage import Feed
 
 _BEST_DB = 80.0
 """Beyond this an output counts as exact."""
+_SILENT = 1e-9
+"""A slice with less than this share of the loudest slice's power is noise itself."""
 _SQUASHES = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
 _SIGNIFICANT = 2.0
 _LEAST_GAIN_DB = 0.05
@@ -103,8 +105,9 @@ def _squash(output: ir.Value) -> str:
 def compare(reference: Sequence[Output], outputs: Sequence[Output]) -> Score:
     """Score of outputs against the float model's."""
     both = tuple(zip(reference, outputs, strict=True))
-    levels = [[snr_db([a], [b]) for a, b in zip(one.before, other.before, strict=True)] for one, other in both]
-    worst = min(snr_db(one.before, other.before) for one, other in both)
+    noise = [noise_shares(one.before, other.before) for one, other in both]
+    levels = [_decibels(each) for each in noise]
+    worst = min(float(_decibels(each.mean(keepdims=True))[0]) for each in noise)
     drops = [expected_drop(one.values, other.values) for one, other in both if _has_classes(one)]
     return Score(np.mean(levels, axis=0), worst, max(drops, default=0.0))
 
@@ -114,15 +117,35 @@ def _has_classes(output: Output) -> bool:
     return not output.name.startswith(NEXT_STATE_PREFIX) and first.ndim >= 2 and first.shape[-1] > 1
 
 
-def snr_db(expected: Sequence[Array], got: Sequence[Array]) -> float:
-    """Signal to noise ratio over all feeds, in dB, at most 80."""
-    signal = sum(float(np.square(array, dtype=np.float64).sum()) for array in expected)
-    noise = sum(float(np.square(a.astype(np.float64) - b).sum()) for a, b in zip(expected, got, strict=True))
-    if not np.isfinite(noise):
-        return -_BEST_DB
-    if noise <= signal * 10 ** (-_BEST_DB / 10):
-        return _BEST_DB
-    return float(10 * np.log10(max(signal, 1e-30) / noise))
+def noise_shares(expected: Sequence[Array], got: Sequence[Array]) -> Array:
+    """For each feed, noise power over signal power, averaged over slices of the output.
+
+    Slices are taken along the second axis and along the last one, each against its own signal over
+    all feeds, and the worse axis counts: scores beside boxes a thousand times larger weigh the same.
+    """
+    errors = [np.square(a.astype(np.float64) - b) for a, b in zip(expected, got, strict=True)]
+    axes = {1, errors[0].ndim - 1} if errors[0].ndim > 1 else {0}
+    ragged = {axis for axis in axes if len({error.shape[axis] for error in errors}) > 1}
+    chosen: list[int | None] = [*sorted(axes - ragged)] or [None]
+    return np.asarray(np.max([_sliced(expected, errors, axis) for axis in chosen], axis=0))
+
+
+def _sliced(expected: Sequence[Array], errors: Sequence[Array], axis: int | None) -> Array:
+    def power(array: Array) -> Array:
+        others = tuple(place for place in range(array.ndim) if place != axis)
+        return np.asarray(array.mean(axis=others)).reshape(-1)
+
+    signal = np.mean([power(np.square(array, dtype=np.float64)) for array in expected], axis=0)
+    used = signal > signal.max(initial=0.0) * _SILENT
+    if not used.any():
+        return np.array([float(error.mean()) for error in errors])
+    # A slice that is lost is lost: beyond its own power, noise does not count.
+    shares = [np.minimum(np.nan_to_num(power(error)[used] / signal[used], nan=1.0), 1.0) for error in errors]
+    return np.array([float(each.mean()) for each in shares])
+
+
+def _decibels(shares: Array) -> Array:
+    return -10 * np.log10(np.maximum(shares, 10 ** (-_BEST_DB / 10)))
 
 
 def expected_drop(expected: Sequence[Array], got: Sequence[Array]) -> float:

@@ -68,7 +68,7 @@ class Writer:
     def __init__(self, graph: ir.Graph, profile: QuantProfile) -> None:
         self._graph = graph
         self._profile = profile
-        self._names = {str(value.name) for node in graph for value in node.outputs}
+        self._names = {str(node.name) for node in graph} | {str(value.name) for node in graph for value in node.outputs}
 
     def integer_unit(self, unit: Unit, placement: Placement, tuned: QuantizedWeight | None) -> None:
         """Quantize the unit's constants and the inputs that it alone wants at other parameters."""
@@ -108,11 +108,15 @@ class Writer:
         name = str(value.name)
         scale = add_constant(self._graph, f"{name}_scale", np.array(parameters.scale, np.float32))
         zero = add_constant(self._graph, f"{name}_zero_point", np.array(parameters.zero_point, parameters.dtype))
-        quantize = ir.Node("", "QuantizeLinear", [value, scale, zero], num_outputs=1, name=f"{name}_quantize")
+        quantize = ir.Node(
+            "", "QuantizeLinear", [value, scale, zero], num_outputs=1, name=self._unique(f"{name}_quantize")
+        )
         quantized = quantize.outputs[0]
         quantized.name, quantized.shape = self._unique(f"{name}_quantized"), value.shape
         quantized.dtype = ir.DataType.from_numpy(np.dtype(parameters.dtype))
-        dequantize = ir.Node("", "DequantizeLinear", [quantized, scale, zero], num_outputs=1, name=f"{name}_dequantize")
+        dequantize = ir.Node(
+            "", "DequantizeLinear", [quantized, scale, zero], num_outputs=1, name=self._unique(f"{name}_dequantize")
+        )
         real = dequantize.outputs[0]
         real.name, real.shape, real.dtype = self._unique(f"{name}_dequantized"), value.shape, ir.DataType.FLOAT
         self._insert((quantize, dequantize), value.producer(), before)
@@ -187,7 +191,9 @@ class Writer:
             inputs.append(add_constant(self._graph, f"{name}_zero_point", zeros))
         attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
         attributes += [ir.AttrInt64("block_size", block)] if block else []
-        node = ir.Node("", "DequantizeLinear", inputs, attributes, num_outputs=1, name=f"{name}_dequantize")
+        node = ir.Node(
+            "", "DequantizeLinear", inputs, attributes, num_outputs=1, name=self._unique(f"{name}_dequantize")
+        )
         real = node.outputs[0]
         real.name, real.shape, real.dtype = (
             self._unique(f"{name}_dequantized"),

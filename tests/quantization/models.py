@@ -1,0 +1,94 @@
+"""Small float models with weights that are not trained and data that is not noise alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import TensorProto, helper, numpy_helper
+
+from convertkit.artifact import Array, Artifact
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.save import save_model
+
+
+def model_of(
+    nodes: list[onnx.NodeProto],
+    constants: dict[str, Array],
+    inputs: dict[str, list[int | str]],
+    outputs: dict[str, list[int | str]],
+    opset: int = 18,
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def artifact_of(proto: onnx.ModelProto, folder: Path) -> Artifact:
+    return save_model(canonicalize(ir.from_proto(proto)), folder / "float.onnx", "test")
+
+
+def small_cnn(seed: int = 0, classes: int = 5) -> onnx.ModelProto:
+    """Conv, Relu, depthwise, MaxPool, residual Add, mean, Gemm: 12 × 12 images, 3 channels."""
+    rng = np.random.default_rng(seed)
+    c = {
+        "w1": rng.normal(0, 0.3, (16, 3, 3, 3)),
+        "b1": rng.normal(0, 0.2, 16),
+        "w2": rng.normal(0, 0.5, (16, 1, 3, 3)),
+        "b2": rng.normal(0, 0.2, 16),
+        "w3": rng.normal(0, 0.3, (16, 16, 1, 1)),
+        "b3": rng.normal(0, 0.2, 16),
+        "w4": rng.normal(0, 0.4, (classes, 16)),
+        "b4": rng.normal(0, 0.2, classes),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], "conv1", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c1"], ["r1"], "relu1"),
+        helper.make_node("MaxPool", ["r1"], ["p1"], "pool1", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["p1", "w2", "b2"], ["c2"], "depthwise", pads=[1, 1, 1, 1], group=16),
+        helper.make_node("Relu", ["c2"], ["r2"], "relu2"),
+        helper.make_node("Conv", ["r2", "w3", "b3"], ["c3"], "pointwise"),
+        helper.make_node("Add", ["c3", "p1"], ["s"], "residual"),
+        helper.make_node("GlobalAveragePool", ["s"], ["g"], "mean"),
+        helper.make_node("Flatten", ["g"], ["f"], "flatten"),
+        helper.make_node("Gemm", ["f", "w4", "b4"], ["y"], "head", transB=1),
+    ]
+    constants = {name: value.astype(np.float32) for name, value in c.items()}
+    return model_of(nodes, constants, {"x": ["N", 3, 12, 12]}, {"y": ["N", classes]})
+
+
+def images(count: int, seed: int = 1) -> Array:
+    """Smooth blobs with noise: neighbouring pixels agree, as in photographs."""
+    rng = np.random.default_rng(seed)
+    coarse = rng.normal(0, 1, (count, 3, 4, 4)).repeat(3, 2).repeat(3, 3)
+    return (coarse + rng.normal(0, 0.2, coarse.shape)).astype(np.float32)
+
+
+def detector(seed: int = 0) -> onnx.ModelProto:
+    """Boxes in pixels beside scores of a softmax through one Concat: the head that breaks naive int8."""
+    rng = np.random.default_rng(seed)
+    c = {
+        "w1": rng.normal(0, 0.3, (24, 3, 3, 3)),
+        "b1": rng.normal(0, 0.2, 24),
+        "wb": rng.normal(0, 80, (4, 24, 1, 1)),
+        "bb": rng.normal(0, 100, 4),
+        "ws": rng.normal(0, 1.2, (6, 24, 1, 1)),
+        "bs": rng.normal(0, 0.3, 6),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], "stem", pads=[1, 1, 1, 1], strides=[2, 2]),
+        helper.make_node("Relu", ["c1"], ["r1"], "stem_relu"),
+        helper.make_node("Conv", ["r1", "wb", "bb"], ["boxes"], "boxes"),
+        helper.make_node("Conv", ["r1", "ws", "bs"], ["logits"], "scores"),
+        helper.make_node("Sigmoid", ["logits"], ["scores"], "sigmoid"),
+        helper.make_node("Concat", ["boxes", "scores"], ["y"], "join", axis=1),
+    ]
+    constants = {name: value.astype(np.float32) for name, value in c.items()}
+    return model_of(nodes, constants, {"x": [1, 3, 12, 12]}, {"y": [1, 10, 6, 6]})

@@ -1,0 +1,164 @@
+"""Every technique has its own measured gain, and the loop repairs what plain int8 breaks."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from models import artifact_of, detector, images, model_of, small_cnn
+from onnx import helper
+
+from convertkit.onnx.canonical import canonicalize
+from convertkit.quantization.patches import Moments, has_rows, moments, weight_rows
+from convertkit.quantization.prepare import prepare
+from convertkit.quantization.rounding import compensated, descended, layer_snr_db
+from convertkit.quantization.tune import bias_shift
+from convertkit.quantization.units import find_units
+from convertkit.quantization.weights import quantize_weight
+from convertkit.recipe import ExportOptions
+from convertkit.targets.tflite.profile import profile
+
+DATA = images(48)
+
+
+def correlated(columns: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    mixed = rng.normal(0, 1, (2000, columns // 4)) @ rng.normal(0, 1, (columns // 4, columns))
+    return mixed + 0.3 * rng.normal(0, 1, (2000, columns)) + 0.5
+
+
+def moments_of(data: np.ndarray) -> Moments:
+    return Moments((data.T @ data / len(data))[None], data.mean(0)[None])
+
+
+def rounding_problem() -> tuple[np.ndarray, np.ndarray, Moments, np.ndarray]:
+    rows = np.random.default_rng(3).normal(0, 0.2, (1, 10, 32))
+    scales = np.abs(rows).max(-1, keepdims=True) / 7
+    return rows, scales, moments_of(correlated(32)), np.clip(np.rint(rows / scales), -7, 7)
+
+
+def test_error_compensation_gains() -> None:
+    rows, scales, found, nearest = rounding_problem()
+    integers = compensated(rows, scales, found, (-7, 7))
+    assert np.abs(integers).max() <= 7
+    assert layer_snr_db(rows, integers * scales, found) > 4 + layer_snr_db(rows, nearest * scales, found)
+
+
+def test_descent_gains_and_never_loses() -> None:
+    rows, scales, found, nearest = rounding_problem()
+    integers = descended(rows, nearest, scales, found, (-7, 7))
+    assert np.abs(integers - nearest).max() <= 3
+    assert layer_snr_db(rows, integers * scales, found) > 3 + layer_snr_db(rows, nearest * scales, found)
+
+
+def test_moments_are_those_of_the_convolution(tmp_path) -> None:
+    model = canonicalize(ir.from_proto(small_cnn()))
+    prepare(model)
+    units = [unit for unit in find_units(model.graph, profile(ExportOptions("x", precision="int8"))) if has_rows(unit)]
+    assert [unit.node.name for unit in units] == ["conv1", "depthwise", "pointwise", "head"]
+    feeds = [{"x": x[None]} for x in DATA]
+    found = moments(model, units, feeds, {}, np.random.default_rng(0))
+    means = _mean_outputs(tmp_path, [unit.node.outputs[0].name for unit in units])
+    for unit in units:
+        rows = weight_rows(unit)
+        bias = model.graph.initializers[unit.node.inputs[2].name].const_value.numpy()
+        ours = np.einsum("gij,gj->gi", rows, found[unit.name].mean).ravel() + bias
+        np.testing.assert_allclose(ours, means[unit.node.outputs[0].name], atol=0.15)
+
+
+def _mean_outputs(folder, names: list[str]) -> dict[str, np.ndarray]:
+    from convertkit.onnx.runner import OnnxRunner
+
+    proto = small_cnn()
+    del proto.graph.output[:]
+    proto.graph.output.extend(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names)
+    onnx.save(proto, folder / "all.onnx")
+    from dataclasses import replace
+
+    from convertkit.artifact import TensorSpec
+
+    artifact = artifact_of(small_cnn(), folder)
+    every = replace(artifact, path=folder / "all.onnx", outputs=tuple(TensorSpec(n, (), "float32") for n in names))
+    with OnnxRunner(every) as runner:
+        answers = [runner.run({"x": x[None]}) for x in DATA]
+    return {
+        n: np.mean([a[n].reshape(a[n].shape[0], a[n].shape[1], -1).mean((0, 2)) for a in answers], axis=0)
+        for n in names
+    }
+
+
+def test_bias_correction_restores_the_mean() -> None:
+    model = canonicalize(ir.from_proto(small_cnn()))
+    prepare(model)
+    unit = next(
+        u for u in find_units(model.graph, profile(ExportOptions("x", precision="int8"))) if u.node.name == "head"
+    )
+    weight = model.graph.initializers["w4"].const_value.numpy()
+    coarse = quantize_weight(weight, 0, (-2, 2))
+    data = np.abs(np.random.default_rng(0).normal(1, 1, (500, 16)))
+    shift = bias_shift(unit, coarse, moments_of(data))
+    before = (data @ (coarse.real() - weight).T).mean(0)
+    assert np.abs(before).max() > 0.05
+    np.testing.assert_allclose(before + shift, 0, atol=1e-5)
+
+
+def test_int4_weights_gain_from_calibration(quantized) -> None:
+    plain = quantized(small_cnn(), None, "w4").snr_db(images(40, 5))
+    tuned = quantized(small_cnn(), DATA, "w4").snr_db(images(40, 5))
+    assert tuned > plain + 1
+
+
+def test_every_method_works_and_auto_is_not_worse_than_the_worst(quantized) -> None:
+    test = images(40, 5)
+    levels = {
+        method: quantized(small_cnn(), DATA, calib_method=method).snr_db(test)
+        for method in ("minmax", "moving-average", "percentile", "mse", "auto")
+    }
+    assert min(levels.values()) > 15
+    assert levels["auto"] > max(levels.values()) - 2
+
+
+def test_the_loop_finds_what_breaks_a_detector(quantized) -> None:
+    test = images(60, 9)
+
+    def agreement(result) -> float:
+        before, after = result.outputs(test)
+        margin = np.sort(before[:, 4:], axis=1)
+        clear = (margin[:, -1] - margin[:, -2]) > 0.02
+        same = before[:, 4:].argmax(1) == after[:, 4:].argmax(1)
+        return 100 * float(same[clear].mean())
+
+    naive = agreement(quantized(detector(), DATA, full_integer=True))
+    repaired = quantized(detector(), DATA)
+    assert naive < 80
+    assert agreement(repaired) >= 99
+    assert repaired.stage.diagnosis["float"].keys() == {"join"}
+    curve = repaired.stage.diagnosis["curve"]
+    assert curve[-1]["snr_db"] > curve[0]["snr_db"] + 10
+    assert curve[-1]["cost_ns"] < 1.1 * curve[0]["cost_ns"]
+
+
+def test_diagnosis_is_json(quantized) -> None:
+    import json
+
+    diagnosis = json.loads(json.dumps(quantized(small_cnn(), DATA).stage.diagnosis))
+    assert set(diagnosis) >= {"method", "tensors", "worst", "curve", "float", "layers"}
+    first = diagnosis["tensors"][0]
+    assert len(first["histogram"]) == 64
+    assert first["range"][0] <= 0 <= first["range"][1]
+    assert len(diagnosis["worst"]) <= 10
+
+
+def test_max_drop_is_searched_on_calibration_data(quantized) -> None:
+    result = quantized(small_cnn(), DATA, max_drop=1.0)
+    assert result.stage.diagnosis["held_out"]["expected_drop"] <= 0.5
+
+
+def test_activations_outside_the_models_domain_are_an_error(quantized) -> None:
+    from convertkit.errors import FeedError
+
+    model = model_of([helper.make_node("Log", ["x"], ["l"], "log"), helper.make_node("Add", ["l", "x"], ["y"], "add")],
+                     {}, {"x": [1, 3, 12, 12]}, {"y": [1, 3, 12, 12]})  # fmt: skip
+    with pytest.raises(FeedError, match="NaN or infinity"):
+        quantized(model, DATA)

@@ -1,0 +1,121 @@
+"""Weight-only integers, float16, and models that arrive quantized."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from models import artifact_of, images, model_of, small_cnn
+from onnx import helper
+
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
+from convertkit.quantization.existing import is_quantized, to_qdq
+
+DATA = images(24)
+
+
+@pytest.mark.parametrize(("precision", "least_db"), [("w8", 35), ("w4", 12), ("fp16", 55)])
+@pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
+def test_weight_forms_need_no_data(quantized, precision: str, target: str, least_db: float) -> None:
+    result = quantized(small_cnn(), None, precision, target)
+    onnx.checker.check_model(str(result.after.path), full_check=True)
+    assert "QuantizeLinear" not in {node.op_type for node in result.graph.node}
+    assert result.snr_db(DATA) > least_db
+
+
+def test_matrices_are_int4_in_blocks_for_onnxruntime(quantized) -> None:
+    rng = np.random.default_rng(0)
+    model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"], "fc")],
+                     {"w": rng.normal(0, 1, (64, 48)).astype("f4")}, {"x": ["N", 64]}, {"y": ["N", 48]})  # fmt: skip
+    result = quantized(model, None, "w4", "onnxruntime")
+    (dequantize,) = [node for node in result.graph.node if node.op_type == "DequantizeLinear"]
+    assert helper.get_node_attr_value(dequantize, "block_size") == 32
+    assert {each.data_type for each in result.graph.initializer} == {onnx.TensorProto.INT4, onnx.TensorProto.FLOAT}
+    assert result.snr_db(rng.normal(0, 1, (30, 64)).astype("f4")) > 17
+
+
+def test_float16_leaves_what_would_overflow(quantized) -> None:
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], "fc"),
+        helper.make_node("Mul", ["m", "big"], ["b"], "blow_up"),
+        helper.make_node("Mul", ["b", "small"], ["y"], "back"),
+    ]
+    constants = {
+        "w": rng.normal(0, 1, (16, 16)).astype("f4"),
+        "big": np.float32(30000.0),
+        "small": np.float32(1 / 30000),
+    }
+    model = model_of(nodes, constants, {"x": ["N", 16]}, {"y": ["N", 16]})
+    data = rng.normal(0, 2, (20, 16)).astype("f4")
+    result = quantized(model, data, "fp16", "onnxruntime")
+    assert set(result.stage.diagnosis["float32"]) == {"blow_up", "back"}
+    assert result.snr_db(data) > 50
+
+
+def test_qdq_passes_through_untouched(quantized) -> None:
+    once = quantized(small_cnn(), DATA)
+    before = onnx.load(once.after.path)
+    again = quantized(once.after, DATA)
+    assert onnx.load(again.after.path).graph == before.graph
+
+
+def test_qlinear_operators_become_qdq(tmp_path) -> None:
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.rest = iter([{"x": x[None]} for x in DATA])
+
+        def get_next(self) -> object:
+            return next(self.rest, None)
+
+    source = artifact_of(small_cnn(), tmp_path)
+    path = tmp_path / "qlinear.onnx"
+    quantize_static(str(source.path), str(path), Reader(), quant_format=QuantFormat.QOperator, per_channel=True)
+    model = canonicalize(load_model(path))
+    before = save_model(model, tmp_path / "before.onnx", "test")
+    assert is_quantized(model)
+    to_qdq(model)
+    assert not any("QLinear" in node.op_type or node.op_type == "QGemm" for node in model.graph)
+    after = save_model(model, tmp_path / "after.onnx", "test")
+    with OnnxRunner(before) as one, OnnxRunner(after) as other:
+        for x in DATA:
+            a, b = one.run({"x": x[None]})["y"], other.run({"x": x[None]})["y"]
+            assert np.abs(a - b).max() <= 3.01 * (after.outputs[0].lsb or 0)
+
+
+def test_batch_norm_and_odd_gemms_are_folded(tmp_path) -> None:
+    from convertkit.quantization.prepare import prepare
+
+    rng = np.random.default_rng(0)
+    constants = {
+        "w": rng.normal(0, 1, (4, 3, 3, 3)), "s": rng.uniform(0.5, 2, 4), "b": rng.normal(0, 1, 4),
+        "m": rng.normal(0, 1, 4), "v": rng.uniform(0.5, 2, 4), "g": rng.normal(0, 1, (4, 6)),
+        "h": rng.normal(0, 1, (1, 6)), "shift": rng.normal(0, 1, (1, 4, 1, 1)),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv", auto_pad="SAME_UPPER", strides=[2, 2]),
+        helper.make_node("BatchNormalization", ["c", "s", "b", "m", "v"], ["n"], "norm"),
+        helper.make_node("Add", ["n", "shift"], ["a"], "shift"),
+        helper.make_node("MaxPool", ["a"], ["p"], "pool", kernel_shape=[2, 2]),
+        helper.make_node("Relu", ["p"], ["r"], "relu"),
+        helper.make_node("GlobalAveragePool", ["r"], ["q"], "mean"),
+        helper.make_node("Flatten", ["q"], ["f"], "flat"),
+        helper.make_node("Gemm", ["f", "g", "h"], ["y"], "gemm", alpha=0.5, beta=2.0),
+    ]
+    proto = model_of(nodes, {k: v.astype("f4") for k, v in constants.items()}, {"x": [1, 3, 12, 12]}, {"y": [1, 6]})
+    before = artifact_of(proto, tmp_path)
+    model = load_model(before.path)
+    prepare(model)
+    after = save_model(model, tmp_path / "prepared.onnx", "test")
+    kinds = [node.op_type for node in ir.load(after.path).graph]
+    assert kinds[:3] == ["Conv", "Relu", "MaxPool"]
+    assert "BatchNormalization" not in kinds
+    with OnnxRunner(before) as one, OnnxRunner(after) as other:
+        for x in DATA[:5]:
+            np.testing.assert_allclose(one.run({"x": x[None]})["y"], other.run({"x": x[None]})["y"], atol=1e-4)
