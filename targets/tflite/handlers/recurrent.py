@@ -1,8 +1,7 @@
-"""LSTM, GRU and RNN, step by step.
+"""LSTM, GRU and RNN: input products for all steps at once, then the steps one after the other.
 
-LiteRT's fused LSTM keeps its state from call to call while ONNX's starts afresh, so it is not used.
-The input's share of the gates is one large product over all steps; short sequences are unrolled, long
-ones and those of unknown length run in a WHILE.
+Inside, sequences are (time, batch, features).  Each call starts from the given state (LiteRT's fused LSTM
+would go on from the last call's).  Source of the equations: ONNX operators, LSTM-22, GRU-22, RNN-22.
 """
 
 from __future__ import annotations
@@ -12,39 +11,49 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.handlers.cells import Activation, Cell, Gru, Lstm, Rnn, activation
-from convertkit.targets.tflite.handlers.timeloop import unrolled, while_loop
-from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
+from convertkit.targets.tflite.handlers.elementary import constant_of, float_only, like
+from convertkit.targets.tflite.handlers.gates import Activation, activations_of, clipped
+from convertkit.targets.tflite.handlers.indexing import static_shape
+from convertkit.targets.tflite.handlers.shapes import cut
+from convertkit.targets.tflite.handlers.steps import Step, run_steps
+from convertkit.targets.tflite.tensor import Tensor
 
 recurrent = Registry()
 
-_UNROLLED_STEPS = 128
-
-MakeCell = Callable[["Direction"], Cell]
-
 
 @dataclass(frozen=True, slots=True)
-class Direction:
-    """The weights of one direction and its activations."""
+class Cell:
+    """What the three operators have in common for one direction."""
 
-    recurrent: Tensor
-    input_bias: Tensor | None
-    recurrent_bias: Tensor | None
-    peepholes: Tensor | None
+    w: Array
+    r: Array
+    bias_w: Array
+    bias_r: Array
     activations: tuple[Activation, ...]
+    clip: float | None
+
+    def gates(self, count: int) -> list[tuple[Array, Array]]:
+        """The recurrent weights and biases of each gate."""
+        return list(zip(np.split(self.r, count), np.split(self.bias_r, count), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """The attributes and inputs that the three operators share."""
+class Source:
+    """The inputs of a recurrent operator in our own order."""
 
+    x: Tensor
+    lengths: Tensor | None
+    states: tuple[Tensor | None, ...]
     direction: str
     layout: int
-    lengths: Tensor | None
-    initial: tuple[Tensor | None, ...]
+    hidden: int
+
+
+MakeStep = Callable[[int, Cell], Step]
 
 
 @recurrent.lowers("LSTM", since=(14, 22))
@@ -54,10 +63,10 @@ def lstm(
     w: Tensor,
     r: Tensor,
     bias: Tensor | None = None,
-    lengths: Tensor | None = None,
+    sequence_lens: Tensor | None = None,
     initial_h: Tensor | None = None,
     initial_c: Tensor | None = None,
-    peepholes: Tensor | None = None,
+    p: Tensor | None = None,
     *,
     activation_alpha: tuple[float, ...] | None = None,
     activation_beta: tuple[float, ...] | None = None,
@@ -68,14 +77,38 @@ def lstm(
     input_forget: int = 0,
     layout: int = 0,
 ) -> tuple[Tensor, ...]:
-    functions = _activations(direction, activations, ("Sigmoid", "Tanh", "Tanh"), activation_alpha, activation_beta)
-    directions = _directions(b, r, bias, peepholes, functions, 4)
-    cells = [
-        Lstm(r.shape[2], each.recurrent, each.activations, clip, each.peepholes, bool(input_forget))
-        for each in directions
-    ]
-    biases = [_sum(b, each.input_bias, each.recurrent_bias) for each in directions]
-    return _run(b, x, w, biases, cells, Layer(direction, layout, lengths, (initial_h, initial_c)))
+    """Gates in the order input, output, forget, cell."""
+    functions = activations_of(activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh", "Tanh"), direction)
+    hidden = constant_of(r, "the recurrent weights").shape[2]
+    peepholes = None if p is None else constant_of(p, "the peepholes")
+
+    def step(number: int, cell: Cell) -> Step:
+        peeps = None if peepholes is None else np.split(peepholes[number], 3)
+        return lambda b, xs, state: _lstm_step(b, cell, xs, state, peeps, bool(input_forget))
+
+    source = Source(x, sequence_lens, (initial_h, initial_c), direction, layout, hidden)
+    return _run(b, source, _cells(w, r, bias, 4, functions, clip), step)
+
+
+def _lstm_step(
+    b: Builder, cell: Cell, xs: Tensor, state: Sequence[Tensor], peeps: list[Array] | None, coupled: bool
+) -> tuple[Tensor, ...]:
+    h, c = state
+    f, g, out = cell.activations
+    total = b.add(xs, _dense(b, h, cell.r, None))
+    size = cell.r.shape[1]
+    i_in, o_in, f_in, c_in = (cut(b, total, [slice(None), slice(gate * size, (gate + 1) * size)]) for gate in range(4))
+    if peeps is not None:
+        i_in = b.add(i_in, b.mul(c, b.constant(peeps[0])))
+        f_in = b.add(f_in, b.mul(c, b.constant(peeps[2])))
+    i = f(b, clipped(b, i_in, cell.clip))
+    forget = b.sub(like(b, i, 1), i) if coupled else f(b, clipped(b, f_in, cell.clip))
+    candidate = g(b, clipped(b, c_in, cell.clip))
+    c_new = b.add(b.mul(forget, c), b.mul(i, candidate))
+    if peeps is not None:
+        o_in = b.add(o_in, b.mul(c_new, b.constant(peeps[1])))
+    o = f(b, clipped(b, o_in, cell.clip))
+    return b.mul(o, out(b, c_new)), c_new
 
 
 @recurrent.lowers("GRU", since=(14, 22))
@@ -85,7 +118,7 @@ def gru(
     w: Tensor,
     r: Tensor,
     bias: Tensor | None = None,
-    lengths: Tensor | None = None,
+    sequence_lens: Tensor | None = None,
     initial_h: Tensor | None = None,
     *,
     activation_alpha: tuple[float, ...] | None = None,
@@ -97,18 +130,28 @@ def gru(
     layout: int = 0,
     linear_before_reset: int = 0,
 ) -> tuple[Tensor, ...]:
-    functions = _activations(direction, activations, ("Sigmoid", "Tanh"), activation_alpha, activation_beta)
-    directions = _directions(b, r, bias, None, functions, 3)
-    hidden, after = r.shape[2], bool(linear_before_reset)
-    cells, biases = [], []
-    for each in directions:
-        gates, apart = each.recurrent_bias, None
-        if after and gates is not None:
-            apart = b.slice(gates, (2 * hidden,), (hidden,))
-            gates = b.concatenation([b.slice(gates, (0,), (2 * hidden,)), b.constant(np.zeros(hidden, np.float32))], 0)
-        cells.append(Gru(hidden, each.recurrent, each.activations, clip, apart, after))
-        biases.append(_sum(b, each.input_bias, gates))
-    return _run(b, x, w, biases, cells, Layer(direction, layout, lengths, (initial_h,)))
+    """Gates in the order update, reset, hidden."""
+    functions = activations_of(activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh"), direction)
+    hidden = constant_of(r, "the recurrent weights").shape[2]
+
+    def step(_: int, cell: Cell) -> Step:
+        return lambda b, xs, state: _gru_step(b, cell, xs, state, bool(linear_before_reset))
+
+    cells = _cells(w, r, bias, 3, functions, clip, split_last=bool(linear_before_reset))
+    return _run(b, Source(x, sequence_lens, (initial_h,), direction, layout, hidden), cells, step)
+
+
+def _gru_step(b: Builder, cell: Cell, xs: Tensor, state: Sequence[Tensor], linear: bool) -> tuple[Tensor, ...]:
+    (h,) = state
+    f, g = cell.activations
+    size = cell.r.shape[1]
+    z_x, r_x, h_x = (cut(b, xs, [slice(None), slice(gate * size, (gate + 1) * size)]) for gate in range(3))
+    (r_z, _), (r_r, _), (r_h, b_h) = cell.gates(3)
+    z = f(b, clipped(b, b.add(z_x, _dense(b, h, r_z, None)), cell.clip))
+    reset = f(b, clipped(b, b.add(r_x, _dense(b, h, r_r, None)), cell.clip))
+    inner = b.mul(reset, _dense(b, h, r_h, b_h)) if linear else _dense(b, b.mul(reset, h), r_h, None)
+    candidate = g(b, clipped(b, b.add(h_x, inner), cell.clip))
+    return (b.add(b.mul(b.sub(like(b, z, 1), z), candidate), b.mul(z, h)),)
 
 
 @recurrent.lowers("RNN", since=(14, 22))
@@ -118,7 +161,7 @@ def rnn(
     w: Tensor,
     r: Tensor,
     bias: Tensor | None = None,
-    lengths: Tensor | None = None,
+    sequence_lens: Tensor | None = None,
     initial_h: Tensor | None = None,
     *,
     activation_alpha: tuple[float, ...] | None = None,
@@ -129,121 +172,95 @@ def rnn(
     hidden_size: int | None = None,
     layout: int = 0,
 ) -> tuple[Tensor, ...]:
-    functions = _activations(direction, activations, ("Tanh",), activation_alpha, activation_beta)
-    directions = _directions(b, r, bias, None, functions, 1)
-    cells = [Rnn(r.shape[2], each.recurrent, each.activations, clip) for each in directions]
-    biases = [_sum(b, each.input_bias, each.recurrent_bias) for each in directions]
-    return _run(b, x, w, biases, cells, Layer(direction, layout, lengths, (initial_h,)))
+    count = 2 if direction == "bidirectional" else 1
+    functions = activations_of(activations[:count], activation_alpha, activation_beta, ("Tanh",), direction)
+    hidden = constant_of(r, "the recurrent weights").shape[2]
+
+    def step(_: int, cell: Cell) -> Step:
+        def one(b: Builder, xs: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, ...]:
+            total = b.add(xs, _dense(b, state[0], cell.r, None))
+            return (cell.activations[0](b, clipped(b, total, cell.clip)),)
+
+        return one
+
+    source = Source(x, sequence_lens, (initial_h,), direction, layout, hidden)
+    return _run(b, source, _cells(w, r, bias, 1, functions, clip), step)
 
 
-def _run(
-    b: Builder, x: Tensor, w: Tensor, biases: Sequence[Tensor | None], cells: Sequence[Cell], layer: Layer
-) -> tuple[Tensor, ...]:
-    """All directions over the whole sequence: Y and the last states, in the layer's layout."""
-    if x.dtype != "float32":
-        raise Unsupported(f"{x.dtype} sequences")
-    if layer.layout:
-        x = b.transpose(x, (1, 0, 2))
-    weights = b.split_constant(w, 0, len(cells))
-    outputs, lasts = [], []
-    for place, (cell, bias) in enumerate(zip(cells, biases, strict=True)):
-        backwards = layer.direction == "reverse" or place == 1
-        gates, inside = w.shape[1], w.shape[2]
-        projected = b.fully_connected(x, b.reshape(weights[place], (gates, inside)), bias)
-        state = tuple(_start(b, each, place, layer.layout) for each in layer.initial)
-        y, last = _over_time(b, cell, projected, state, layer.lengths, backwards)
-        outputs.append(y)
-        lasts.append(last)
-    finals = [b.pack([last[part] for last in lasts], 0) for part in range(len(layer.initial))]
-    y = b.pack(outputs, 1)
-    if layer.layout:
-        y = b.transpose(y, (2, 0, 1, 3))
-        finals = [b.transpose(each, (1, 0, 2)) for each in finals]
-    return (y, *finals)
+def _cells(
+    w: Tensor,
+    r: Tensor,
+    bias: Tensor | None,
+    gates: int,
+    functions: Sequence[tuple[Activation, ...]],
+    clip: float | None,
+    *,
+    split_last: bool = False,
+) -> list[Cell]:
+    """One cell for each direction; recurrent biases join the input's, but the last gate's where it is apart."""
+    weights, recurrence = constant_of(w, "the weights"), constant_of(r, "the recurrent weights")
+    hidden = recurrence.shape[2]
+    both = np.zeros((len(weights), 2 * gates * hidden), np.float32)
+    if bias is not None:
+        both = constant_of(bias, "the bias").astype(np.float32)
+    cells = []
+    for number in range(len(weights)):
+        bias_w, bias_r = (part.copy() for part in np.split(both[number], 2))
+        joined = (gates - 1) * hidden if split_last else gates * hidden
+        bias_w[:joined] += bias_r[:joined]
+        bias_r[:joined] = 0
+        cells.append(Cell(weights[number], recurrence[number], bias_w, bias_r, functions[number], clip))
+    return cells
 
 
-def _over_time(
-    b: Builder,
-    cell: Cell,
-    projected: Tensor,
-    state: tuple[Tensor | None, ...],
-    lengths: Tensor | None,
-    backwards: bool,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Outputs of every step, (time, batch, hidden), and the state after the last one."""
-    if backwards:
-        projected = _reversed(b, projected, lengths)
-    steps = projected.shape[0]
-    if steps != DYNAMIC and steps <= _UNROLLED_STEPS:
-        y, last = unrolled(b, cell, projected, state, lengths)
-    else:
-        y, last = while_loop(b, cell, projected, state, lengths)
-    return (_reversed(b, y, lengths) if backwards else y), last
+def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep) -> tuple[Tensor, ...]:
+    """All directions; the results are Y, Y_h and for LSTM Y_c, in the layout that the node asks for."""
+    float_only(source.x, "a recurrent operator")
+    x = b.transpose(source.x, (1, 0, 2)) if source.layout else source.x
+    steps, batch, _ = static_shape(x, "a recurrent operator")
+    names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+    if source.direction not in names:
+        raise Unsupported(f"direction {source.direction}")
+    sequences, finals = [], []
+    for number, backwards in enumerate(names[source.direction]):
+        states = tuple(_initial(b, state, number, batch, source) for state in source.states)
+        read = _turned(b, x, source.lengths) if backwards else x
+        inner = _input_products(b, read, cells[number])
+        outputs, last = run_steps(b, inner, states, source.lengths, make_step(number, cells[number]))
+        sequences.append(_turned(b, outputs, source.lengths) if backwards else outputs)
+        finals.append(last)
+    y = b.concatenation([b.reshape(part, (steps, 1, batch, source.hidden)) for part in sequences], 1)
+    lasts = [
+        b.concatenation([b.reshape(last[place], (1, batch, source.hidden)) for last in finals], 0)
+        for place in range(len(source.states))
+    ]
+    if source.layout:
+        y, lasts = b.transpose(y, (2, 0, 1, 3)), [b.transpose(last, (1, 0, 2)) for last in lasts]
+    return (y, *lasts)
 
 
-def _reversed(b: Builder, x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Each sequence backwards; what lies beyond its length stays."""
+def _initial(b: Builder, state: Tensor | None, number: int, batch: int, source: Source) -> Tensor:
+    """One direction's start state (batch, hidden); zeros where none is given."""
+    if state is None:
+        return b.constant(np.zeros((batch, source.hidden), np.float32))
+    by_direction = b.transpose(state, (1, 0, 2)) if source.layout else state
+    part = cut(b, by_direction, [slice(number, number + 1), slice(None), slice(None)])
+    return b.reshape(part, (batch, source.hidden))
+
+
+def _turned(b: Builder, x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Each sequence of (time, batch, features) backwards."""
     if lengths is None:
         return b.reverse(x, (0,))
     return b.reverse_sequence(x, b.cast(lengths, "int32"), seq_dim=0, batch_dim=1)
 
 
-def _start(b: Builder, initial: Tensor | None, place: int, layout: int) -> Tensor | None:
-    """One direction's start state, (batch, hidden); zeros count as none."""
-    if initial is None or (initial.constant is not None and not initial.constant.any()):
-        return None
-    if layout:
-        initial = b.transpose(initial, (1, 0, 2))
-    begin = (place, 0, 0)
-    part = b.slice(initial, begin, (1, *(DYNAMIC if size == DYNAMIC else size for size in initial.shape[1:])))
-    return b.squeeze(part, (0,))
+def _input_products(b: Builder, x: Tensor, cell: Cell) -> Tensor:
+    """``x @ w.T + bias`` for all steps."""
+    steps, batch, features = x.shape
+    rows = _dense(b, b.reshape(x, (steps * batch, features)), cell.w, cell.bias_w)
+    return b.reshape(rows, (steps, batch, cell.w.shape[0]))
 
 
-def _directions(
-    b: Builder,
-    r: Tensor,
-    bias: Tensor | None,
-    peepholes: Tensor | None,
-    functions: Sequence[tuple[Activation, ...]],
-    gates: int,
-) -> list[Direction]:
-    count, width, hidden = r.shape
-    result = []
-    for place, (weights, own) in enumerate(zip(b.split_constant(r, 0, count), functions, strict=True)):
-        biases: list[Tensor | None] = [None, None]
-        if bias is not None:
-            row = b.reshape(b.split_constant(bias, 0, count)[place], (2 * width,))
-            biases = [b.slice(row, (0,), (width,)), b.slice(row, (width,), (width,))]
-        p = None if peepholes is None else b.reshape(b.split_constant(peepholes, 0, count)[place], (3 * hidden,))
-        result.append(Direction(b.reshape(weights, (width, hidden)), biases[0], biases[1], p, own))
-    return result
-
-
-def _sum(b: Builder, first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    if first is None or second is None:
-        return first or second
-    if first.constant is not None and second.constant is not None:
-        return b.constant(first.constant + second.constant)
-    return b.add(first, second)
-
-
-def _activations(
-    direction: str,
-    names: tuple[str, ...] | None,
-    defaults: tuple[str, ...],
-    alphas: tuple[float, ...] | None,
-    betas: tuple[float, ...] | None,
-) -> list[tuple[Activation, ...]]:
-    """The functions of each direction; factors are given in order, for those that take them."""
-    count = 2 if direction == "bidirectional" else 1
-    names = (names or defaults * count)[: len(defaults) * count]
-    more_alphas, more_betas = list(alphas or ()), list(betas or ())
-    functions = []
-    for name in names:
-        takes_alpha = name.lower() in ("affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu")
-        takes_beta = name.lower() in ("affine", "scaledtanh", "hardsigmoid")
-        alpha = more_alphas.pop(0) if takes_alpha and more_alphas else None
-        beta = more_betas.pop(0) if takes_beta and more_betas else None
-        functions.append(activation(name, alpha, beta))
-    width = len(defaults)
-    return [tuple(functions[place * width : (place + 1) * width]) for place in range(count)]
+def _dense(b: Builder, x: Tensor, weight: Array, bias: Array | None) -> Tensor:
+    return b.fully_connected(x, b.constant(weight), b.constant(bias) if bias is not None and bias.any() else None)

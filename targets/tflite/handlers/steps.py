@@ -1,0 +1,105 @@
+"""Steps of a recurrence, written out or as a WHILE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.handlers.elementary import like
+from convertkit.targets.tflite.handlers.unrolled import row
+from convertkit.targets.tflite.tensor import Tensor
+
+Step = Callable[[Builder, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
+"""From one step's input products (batch, …) and the state to the next state, whose first part is the output."""
+
+MAX_STEPS = 32
+"""Longer sequences are a WHILE: the file would grow with every step."""
+
+
+def run_steps(
+    b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Outputs (time, batch, hidden) and the last states; behind a sequence's length outputs are zero."""
+    if inner.shape[0] > MAX_STEPS:
+        return _looped(b, inner, states, lengths, step)
+    state = tuple(states)
+    outputs = []
+    for time in range(inner.shape[0]):
+        output, state = _advanced(b, row(b, inner, time), state, _time(b, time), lengths, step)
+        outputs.append(output)
+    return b.pack(outputs, 0), state
+
+
+def _time(b: Builder, time: int) -> Tensor:
+    return b.constant(np.array(time, np.int32))
+
+
+def _advanced(
+    b: Builder, xs: Tensor, state: tuple[Tensor, ...], time: Tensor, lengths: Tensor | None, step: Step
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """One step; sequences that have ended keep their state and give zero."""
+    result = step(b, xs, state)
+    if lengths is None:
+        return result[0], result
+    running = b.less(b.broadcast_to(b.reshape(time, (1, 1)), (lengths.shape[0], 1)), _column(b, lengths))
+    kept = tuple(b.select(running, new, old) for new, old in zip(result, state, strict=True))
+    return b.select(running, result[0], like(b, result[0], 0)), kept
+
+
+def _column(b: Builder, lengths: Tensor) -> Tensor:
+    return b.reshape(b.cast(lengths, "int32"), (lengths.shape[0], 1))
+
+
+def _looped(
+    b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """A WHILE over the step number, the states, all outputs so far, and the input products."""
+    steps, batch = inner.shape[:2]
+    outputs = b.constant(np.zeros((steps, batch, states[0].shape[1]), np.float32))
+    initial = [_time(b, 0), *states, outputs, inner, *([] if lengths is None else [b.cast(lengths, "int32")])]
+    held = initial
+    condition, body = (_fresh_builder(b, name) for name in ("condition", "body"))
+    inputs = [_fresh(tensor) for tensor in held]
+    condition.builder.subgraph.inputs = inputs
+    condition.builder.subgraph.outputs = [condition.builder.less(inputs[0], _time(b, steps))]
+    _write_body(body.builder, [_fresh(tensor) for tensor in held], len(states), lengths is not None, step)
+    results = b.while_(condition.index, body.index, held, held)
+    return results[1 + len(states)], tuple(results[1 : 1 + len(states)])
+
+
+class _Inner:
+    """A subgraph under construction and its index."""
+
+    def __init__(self, builder: Builder, index: int) -> None:
+        self.builder = builder
+        self.index = index
+
+
+def _fresh_builder(b: Builder, name: str) -> _Inner:
+    index = b.program.new_subgraph(f"{b.prefix}/{name}")
+    builder = Builder(b.program, b.program.subgraphs[index])
+    builder.prefix, builder.origin = f"{b.prefix}/{name}", b.origin
+    return _Inner(builder, index)
+
+
+def _fresh(tensor: Tensor) -> Tensor:
+    return Tensor(tensor.name, tensor.shape, tensor.dtype)
+
+
+def _write_body(b: Builder, inputs: list[Tensor], states: int, with_lengths: bool, step: Step) -> None:
+    b.subgraph.inputs = inputs
+    time, state, outputs, inner = inputs[0], tuple(inputs[1 : 1 + states]), inputs[1 + states], inputs[2 + states]
+    lengths = inputs[3 + states] if with_lengths else None
+    xs = b.reshape(b.gather(inner, b.reshape(time, (1,)), 0), inner.shape[1:])
+    output, after = _advanced(b, xs, state, time, lengths, step)
+    start = b.concatenation([b.reshape(time, (1,)), b.ints([0, 0])], 0)
+    written = b.dynamic_update_slice(outputs, b.expand_dims(output, 0), start)
+    b.subgraph.outputs = [
+        b.add(time, like(b, time, 1)),
+        *after,
+        written,
+        inner,
+        *([] if lengths is None else [lengths]),
+    ]
