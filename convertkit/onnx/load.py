@@ -159,12 +159,15 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
             yield from attribute.tensors
 
 
-def _size_bytes(tensor: onnx.TensorProto) -> int:
+def _bits(tensor: onnx.TensorProto) -> int:
     try:
-        bits = round(ir.DataType(tensor.data_type).itemsize * 8)
-    except (ValueError, TypeError, KeyError) as error:
+        return int(ir.DataType(tensor.data_type).bitwidth)
+    except (ValueError, TypeError) as error:
         raise SourceError(f"tensor {tensor.name!r} has the unknown data type {tensor.data_type}") from error
-    return int(-(-math.prod(tensor.dims) * bits // 8))
+
+
+def _size_bytes(tensor: onnx.TensorProto) -> int:
+    return -(-math.prod(tensor.dims) * _bits(tensor) // 8)
 
 
 def _typed_count(tensor: onnx.TensorProto) -> tuple[int, int]:
@@ -177,11 +180,11 @@ def _typed_count(tensor: onnx.TensorProto) -> tuple[int, int]:
         len(tensor.uint64_data),
     )
     want = math.prod(tensor.dims)
-    kind = ir.DataType(tensor.data_type) if tensor.data_type in ir.DataType._value2member_map_ else None
-    if kind in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+    bits = _bits(tensor)
+    if tensor.data_type in (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128):
         want *= 2
-    elif kind is not None and kind.bitwidth < 8:
-        want = -(-want * kind.bitwidth // 8)
+    elif bits < 8:
+        want = -(-want * bits // 8)
     return max(counts), want
 
 
