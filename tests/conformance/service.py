@@ -50,12 +50,12 @@ def _judged(path: Path, artifact: Path, data: _Feed, rtol: float, atol: float) -
     feed, expected = _part(data, "in"), _part(data, "out")
     interpreter = litert.Interpreter(model_path=str(artifact), num_threads=1)
     interpreter.allocate_tensors()
-    verdict = compare(run(interpreter, feed, list(expected)), expected, rtol, atol, scaled=False)
+    verdict = compare(run(interpreter, feed, list(expected)), expected, rtol, atol)
     oracle = _oracle(path, feed, expected, rtol, atol)
     number = 0
     while not verdict.reason and oracle is not None and (more := _part(data, f"feed{number}")):
         wanted = oracle(more)
-        found = compare(run(interpreter, more, list(wanted)), wanted, rtol, atol, scaled=True)
+        found = compare(run(interpreter, more, list(wanted)), wanted, rtol, atol)
         reason = f"feed {number}: {found.reason}" if found.reason else ""
         verdict = Verdict(reason, max(verdict.worst, found.worst))
         number += 1
@@ -88,7 +88,7 @@ def _oracle(path: Path, feed: _Feed, expected: _Feed, rtol: float, atol: float):
         except Exception as error:  # noqa: BLE001 - an oracle that does not take the model is no oracle
             print(f"{path.stem}: {make.__name__}: {error}", file=sys.stderr)
             continue
-        if not compare(results, expected, rtol, atol, scaled=True).reason:
+        if not compare(results, expected, rtol, atol).reason:
             return run_model
     return None
 

@@ -27,6 +27,8 @@ from convertkit.targets.tflite.handlers.reductions import reductions
 from convertkit.targets.tflite.handlers.resize import resize
 from convertkit.targets.tflite.handlers.scatter import scatter
 from convertkit.targets.tflite.handlers.shapes import shapes
+from convertkit.targets.tflite.handlers.signal import signal
+from convertkit.targets.tflite.handlers.suppression import suppression
 from convertkit.targets.tflite.handlers.trigonometry import trigonometry
 from convertkit.targets.tflite.handlers.windows import windows
 
@@ -55,6 +57,8 @@ TFLITE: Registry = reduce(
         grids,
         quantization,
         windows,
+        signal,
+        suppression,
         trigonometry,
     ),
 )
