@@ -1,0 +1,167 @@
+"""Every quantized operator of a .tflite in isolation, fed ONNX Runtime's own integers: how many LSB apart?
+
+``tflite_exact.py QDQ.onnx MODEL.tflite FEEDS.npz [--samples N]``.  Tensors of both files carry the same names, so the
+piece of the TFLite graph between quantized tensors that ONNX knows can be cut out, run (with XNNPACK and
+with the reference kernels) on the integers that ONNX Runtime has there, and its result compared with the
+integers that ONNX Runtime computes behind it.  Graph optimisations of ONNX Runtime are off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import flatbuffers
+import numpy as np
+import onnx
+import onnxruntime
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from measure import feeds, fitted
+
+CODES = {value: key for key, value in vars(schema.BuiltinOperator).items() if not key.startswith("_")}
+KERNELS = {"xnnpack": OpResolverType.AUTO, "reference": OpResolverType.BUILTIN_REF}
+
+
+def integers(model_path: Path, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every integer activation of the QDQ graph, by name."""
+    model = onnx.load(model_path)
+    known = {output.name for output in model.graph.output}
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear" and node.output[0] not in known:
+            model.graph.output.append(onnx.ValueInfoProto(name=node.output[0]))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    names = [output.name for output in session.get_outputs()]
+    return dict(
+        zip(names, session.run(None, {k: feed[k] for k in (i.name for i in session.get_inputs())}), strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Operators from quantized tensors that ONNX knows to one that it knows."""
+
+    operators: tuple[int, ...]
+    inputs: tuple[int, ...]
+    output: int
+
+
+class Model:
+    """A .tflite as objects, and its pieces."""
+
+    def __init__(self, path: Path) -> None:
+        self.content = path.read_bytes()
+        self.flat = schema.ModelT.InitFromPackedBuf(self.content, 0)
+        self.graph = self.flat.subgraphs[0]
+        self.names = [tensor.name.decode() for tensor in self.graph.tensors]
+        self.makers = {out: i for i, op in enumerate(self.graph.operators) for out in op.outputs}
+
+    def code(self, operator: int) -> str:
+        code = self.flat.operatorCodes[self.graph.operators[operator].opcodeIndex]
+        return CODES[max(code.builtinCode, code.deprecatedBuiltinCode)]
+
+    def is_constant(self, tensor: int) -> bool:
+        return tensor not in self.makers and tensor not in self.graph.inputs
+
+    def pieces(self, known: set[str]) -> list[Piece]:
+        found = []
+        for operator in range(len(self.graph.operators)):
+            for out in self.graph.operators[operator].outputs:
+                if self.names[out] in known and self.graph.tensors[out].quantization is not None:
+                    piece = self._behind(operator, out, known)
+                    if piece is not None:
+                        found.append(piece)
+        return found
+
+    def _behind(self, operator: int, out: int, known: set[str]) -> Piece | None:
+        """The operators that make ``out`` from known integers; None where a float input of the graph is reached."""
+        operators, inputs, open_operators = set(), [], [operator]
+        while open_operators:
+            current = open_operators.pop()
+            if current in operators:
+                continue
+            operators.add(current)
+            for source in self.graph.operators[current].inputs:
+                if source < 0 or self.is_constant(source):
+                    continue
+                if self.names[source] in known:
+                    if source not in inputs:
+                        inputs.append(source)
+                elif source in self.makers:
+                    open_operators.append(self.makers[source])
+                else:
+                    return None
+        return Piece(tuple(sorted(operators)), tuple(inputs), out)
+
+    def cut(self, piece: Piece) -> bytes:
+        """A model of the piece alone."""
+        whole = schema.ModelT.InitFromPackedBuf(self.content, 0)
+        graph = whole.subgraphs[0]
+        graph.operators = [graph.operators[i] for i in piece.operators]
+        graph.inputs, graph.outputs = list(piece.inputs), [piece.output]
+        used = {t for op in graph.operators for t in (*op.inputs, *op.outputs) if t >= 0}
+        buffers = [schema.BufferT()]
+        for index, tensor in enumerate(graph.tensors):
+            buffer = whole.buffers[tensor.buffer]
+            tensor.buffer = 0
+            if index in used and buffer.data is not None and len(buffer.data):
+                buffers.append(buffer)
+                tensor.buffer = len(buffers) - 1
+        whole.buffers, whole.subgraphs = buffers, [graph]
+        whole.signatureDefs, whole.metadata = [], []
+        builder = flatbuffers.Builder(1 << 20)
+        builder.Finish(whole.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
+
+
+def run(content: bytes, arrays: list[np.ndarray], resolver: OpResolverType) -> np.ndarray:
+    interpreter = Interpreter(model_content=content, experimental_op_resolver_type=resolver, num_threads=1)
+    interpreter.allocate_tensors()
+    for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
+        signed = array.astype(np.int16) - 128 if array.dtype == np.uint8 and detail["dtype"] == np.int8 else array
+        turned = fitted(signed, tuple(detail["shape"]))
+        interpreter.set_tensor(detail["index"], np.ascontiguousarray(turned).astype(detail["dtype"]))
+    interpreter.invoke()
+    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("qdq", type=Path)
+    parser.add_argument("tflite", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--samples", type=int, default=1)
+    parser.add_argument("--all", action="store_true", help="list also what agrees within 1 LSB")
+    args = parser.parse_args()
+    model = Model(args.tflite)
+    worst: dict[str, collections.Counter] = {kernel: collections.Counter() for kernel in KERNELS}
+    for feed in feeds(args.data)[: args.samples]:
+        truth = integers(args.qdq, feed)
+        for piece in model.pieces(set(truth)):
+            content = model.cut(piece)
+            arrays = [truth[model.names[i]] for i in piece.inputs]
+            text, bad = [], False
+            for kernel, resolver in KERNELS.items():
+                found = run(content, arrays, resolver)
+                wanted = fitted(truth[model.names[piece.output]], found.shape).astype(np.int64)
+                wanted = wanted - 128 if truth[model.names[piece.output]].dtype == np.uint8 else wanted
+                distance = np.abs(found.astype(np.int64) - wanted)
+                worst[kernel][min(int(distance.max()), 9)] += 1
+                text.append(f"{kernel}: max {distance.max()} LSB, {100 * (distance > 0).mean():.3f} % differ")
+                bad = bad or distance.max() > 1
+            if bad or args.all:
+                codes = "+".join(model.code(i) for i in piece.operators)
+                print(f"{model.names[piece.output]:40} {codes:40} {'; '.join(text)}", flush=True)
+    for kernel, counter in worst.items():
+        print(f"{kernel}: {sum(counter.values())} pieces, by largest distance in LSB: {dict(sorted(counter.items()))}")
+    return int(any(distance > 1 for counter in worst.values() for distance in counter))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
