@@ -167,7 +167,7 @@ def _bits(tensor: onnx.TensorProto) -> int:
 
 
 def _size_bytes(tensor: onnx.TensorProto) -> int:
-    return -(-math.prod(tensor.dims) * _bits(tensor) // 8)
+    return int(-(-math.prod(tensor.dims) * _bits(tensor) // 8))
 
 
 def _typed_count(tensor: onnx.TensorProto) -> tuple[int, int]:

@@ -24,14 +24,14 @@ def dtype_name(dtype: ir.DataType) -> str:
 
 
 def _spec(value: ir.Value, role: str) -> TensorSpec:
-    if value.name is None or value.dtype is None:
+    if value.name is None or value.dtype in (None, ir.DataType.UNDEFINED):
         raise SourceError(f"{role} {value.name or '(unnamed)'} of the model has no element type")
     if not isinstance(value.type, ir.TensorType):
         raise Unsupported(f"{role} {value.name} is {value.type}; only tensors can cross an artifact's interface")
     dims: tuple[Dim, ...] = ()
     if value.shape is not None:
         dims = tuple(_dim(dim, value.name, axis) for axis, dim in enumerate(value.shape))
-    return TensorSpec(value.name, dims, dtype_name(value.dtype), lsb=_lsb(value))
+    return TensorSpec(value.name, dims, dtype_name(ir.DataType(value.dtype)), lsb=_lsb(value))
 
 
 _MOVES_DATA = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
