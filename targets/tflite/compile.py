@@ -93,6 +93,7 @@ def _spec(source: TensorSpec, tensor: Tensor, perm: tuple[int, ...]) -> TensorSp
     order = perm or range(len(source.shape))
     names = [source.shape[axis] for axis in order]
     shape = tuple(name if size == DYNAMIC else size for name, size in zip(names, tensor.shape, strict=True))
-    params = tensor.quantization
+    # A model whose own interface is integer keeps speaking integers; only --io-dtype puts them in place of floats.
+    params = tensor.quantization if tensor.dtype != source.dtype else None
     quantization = None if params is None else Quantization(params.scale[0], params.zero_point[0])
     return replace(source, shape=shape, dtype=tensor.dtype, perm=perm, quantization=quantization)
