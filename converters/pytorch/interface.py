@@ -7,8 +7,9 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from convertkit.artifact import Artifact, sha256_of
+from convertkit.artifact import Artifact, Dim, sha256_of
 from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.converters.pytorch.provenance import TRACE_KEY, python_trace, user_trace
 from convertkit.errors import ToolError
 from convertkit.onnx.load import load_model
 from convertkit.onnx.specs import interface
@@ -27,15 +28,47 @@ def settle_interface(path: Path, leaves: Sequence[Leaf], outputs: Sequence[str])
     inputs = [found.get(leaf.name) or _unread(leaf) for leaf in leaves]
     if len(graph.outputs) != len(outputs):
         raise ToolError(f"the exporter made {len(graph.outputs)} outputs, the model has {len(outputs)}")
+    renamed = _renamed_dims(inputs, leaves)
     for value, leaf in zip(inputs, leaves, strict=True):
         value.shape = ir.Shape(leaf.shape)
+    for value in [*graph.outputs, *(value for node in graph.all_nodes() for value in node.outputs)]:
+        if value.shape is not None:
+            value.shape = ir.Shape([renamed.get(_text(dim), dim) for dim in tuple(value.shape)])
     graph.inputs[:] = inputs
     for value, name in zip(graph.outputs, outputs, strict=True):
         value.name = name
+    _keep_user_traces(model)
     ir.external_data.load_to_model(model)
     ir.save(model, path)
     specs = interface(model)
     return Artifact(path, "onnx", *specs, sha256_of(path))
+
+
+def _renamed_dims(values: Sequence[ir.Value], leaves: Sequence[Leaf]) -> dict[str, Dim]:
+    """The exporter's names of free dimensions (``s77``) and what the leaves call them."""
+    pairs = [
+        (_text(ours), theirs)
+        for value, leaf in zip(values, leaves, strict=True)
+        if value.shape is not None and len(value.shape) == len(leaf.shape)
+        for ours, theirs in zip(tuple(value.shape), leaf.shape, strict=True)
+    ]
+    return {name: dim for name, dim in pairs if name and name != dim}
+
+
+def _text(dim: int | ir.SymbolicDim) -> str:
+    return "" if isinstance(dim, int) or dim.value is None else str(dim.value)
+
+
+def _keep_user_traces(model: ir.Model) -> None:
+    """Leave each node the user's own source lines and nothing else of what exporters note."""
+    for node in model.graph.all_nodes():
+        noted = node.metadata_props.get(TRACE_KEY, "") or python_trace(node.doc_string or "")
+        trace = user_trace(noted)
+        for key in [key for key in node.metadata_props if key.startswith("pkg.torch.onnx.")]:
+            del node.metadata_props[key]
+        node.doc_string = None
+        if trace:
+            node.metadata_props[TRACE_KEY] = trace
 
 
 def _unread(leaf: Leaf) -> ir.Value:

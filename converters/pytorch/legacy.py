@@ -31,7 +31,7 @@ def export(
             dynamic_axes=free,
             opset_version=OPSET,
             dynamo=False,
-            do_constant_folding=True,
+            verbose=True,  # without it the source lines are taken off; the print goes to the worker's log
         )
 
 

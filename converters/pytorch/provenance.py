@@ -28,9 +28,25 @@ def python_trace(source_range: str) -> str:
     )
 
 
+def user_trace(trace: str) -> str:
+    """The frames of a traceback that are the user's own, with file names in place of folders.
+
+    Folders would make the artifact depend on where the model's source lies.
+    """
+    return "".join(
+        f'  File "{file.rpartition("/")[2]}", line {line}, in {name}\n'
+        for file, line, name in _FRAME.findall(trace)
+        if not _is_foreign(file)
+    )
+
+
+def _is_foreign(file: str) -> bool:
+    return "/torch/" in file or "site-packages" in file or "converters/pytorch/" in file
+
+
 def user_line(trace: str) -> str:
     """The innermost line of a traceback that is not torch's own: ``model.py:41, in forward``; empty where none is."""
-    own = [frame for frame in _FRAME.findall(trace) if "/torch/" not in frame[0] and "site-packages" not in frame[0]]
+    own = [frame for frame in _FRAME.findall(trace) if not _is_foreign(frame[0])]
     if not own:
         return ""
     file, line, name = own[-1]
