@@ -72,8 +72,9 @@ class QuantProfile:
     ``activation`` is the NumPy dtype of activations, ``symmetric`` whether their zero point must
     be 0; weights are always symmetric with zero point 0, in ``weight_range`` (inclusive) of
     ``weight``.  ``operators`` holds the rules and ``costs`` the times by operator, or by operator and
-    variant (``Conv.depthwise``, ``Conv.pointwise``, ``Conv.3d``, ``MatMul.dynamic``); a variant
-    without an entry takes its operator's, except ``.3d`` and ``.dynamic``, which are other kernels.
+    variant (``Conv.depthwise``, ``Conv.pointwise``, ``Conv.3d``, ``Conv.depthwise_large``, ``MatMul.dynamic``); a
+    variant without an entry takes its operator's, except ``.3d``, ``.dynamic`` and ``.depthwise_large``,
+    which are other kernels.
     An operator without a rule stays float; one with a rule and no cost counts as equally fast.
     ``weight_only`` leaves activations in float.  ``half`` says what ``--fp16`` means: weights stored as
     float16 and cast in the graph, or everything computed in float16.  ``block`` is the number of weights along the

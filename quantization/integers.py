@@ -29,7 +29,7 @@ from convertkit.quantization.prepare import prepare
 from convertkit.quantization.report import describe
 from convertkit.quantization.split import split
 from convertkit.quantization.trial import Trials
-from convertkit.quantization.tune import Tuned, bias_shift, tune_all
+from convertkit.quantization.tune import Tuned, affordable, bias_shift, tune_all
 from convertkit.quantization.units import Unit, find_units, quantizable_values
 from convertkit.quantization.write import default_weight, input_scale
 from convertkit.recipe import ExportOptions
@@ -70,7 +70,7 @@ class Integers:
         groups = placed(units, plan, ranges).groups
         if method == "auto":
             self._progress.status("choosing ranges")
-            plan = choose_methods(plan, trials, groups, ranges, _SINGLE_TENSOR_TRIALS)
+            plan = choose_methods(plan, trials, groups, ranges, min(_SINGLE_TENSOR_TRIALS, trials.affordable // 3))
         plan, tuned = self._tuned(units, plan, trials, ranges)
         outcome = Loop(units, ranges, self._options, trials, self._progress).run(plan)
         # What was chosen stays; the ranges may now take all of the data into account.
@@ -94,7 +94,7 @@ class Integers:
     ) -> tuple[Plan, Mapping[str, Tuned]]:
         """The plan with tuned weights, corrected biases, both or neither: what scores best."""
         placement = placed(units, plan, ranges)
-        chosen = [unit for unit in units if unit in placement.integer and has_rows(unit)]
+        chosen = affordable([unit for unit in units if unit in placement.integer and has_rows(unit)])
         if not chosen:
             return plan, {}
         self._progress.status("tuning weights")

@@ -111,7 +111,7 @@ class Loop:
             values = [value for value in (*unit.data.values(), *unit.outputs) if value in placement.values]
             noise = [snr_db(self._ranges.statistics[str(v.name)].histogram, placement.values[v]) for v in values]
             levels.append((min(noise, default=0.0), unit.name))
-        return [name for _, name in sorted(levels)[:_SUSPECTS]]
+        return [name for _, name in sorted(levels)[: min(_SUSPECTS, self._trials.affordable)]]
 
     def _cost(self, plan: Plan) -> float:
         integer = frozenset(unit for unit in self._units if unit.name in plan.integer)

@@ -53,6 +53,10 @@ class Ranges:
             self._known[key] = span(joint(), key[1], self.profile.activation, self.profile.symmetric)
         return self._known[key]
 
+    def known(self, names: tuple[str, ...], method: str) -> Range | None:
+        """The range that a method picked before; None where it was not asked."""
+        return self._known.get((names, method))
+
 
 def placed(units: tuple[Unit, ...], plan: Plan, ranges: Ranges) -> Placement:
     """The plan's parameters for one copy of the model."""

@@ -15,7 +15,7 @@ Range = tuple[float, float]
 
 METHODS = ("minmax", "moving-average", "percentile", "entropy", "mse")
 _PERCENTILE = 99.99
-_SHRINKS = np.concatenate([np.linspace(1.0, 0.5, 26), np.linspace(0.48, 0.1, 14)])
+_SHRINKS = np.concatenate([np.linspace(1.0, 0.5, 16), np.linspace(0.45, 0.1, 6)])
 _ENTROPY_SHRINKS = np.linspace(1.0, 0.2, 17)
 
 

@@ -21,7 +21,7 @@ _MOVES_PER_ROW = 0.5
 
 def output_error(change: Array, moments: Moments) -> float:
     """``E[|D x|²]`` for a change of the weights, shape (groups, rows, columns)."""
-    return float(np.einsum("gij,gij->", np.matmul(change.astype(np.float64), moments.second), change))
+    return float(np.sum(np.matmul(change.astype(np.float32), moments.second.astype(np.float32)) * change))
 
 
 def layer_snr_db(rows: Array, rounded: Array, moments: Moments) -> float:
@@ -32,51 +32,46 @@ def layer_snr_db(rows: Array, rounded: Array, moments: Moments) -> float:
 
 def compensated(rows: Array, scales: Array, moments: Moments, limits: tuple[int, int]) -> Array:
     """Integers by error compensation; ``scales`` broadcasts against ``rows`` (groups, rows, columns)."""
-    return np.stack([_compensated(*parts, limits) for parts in zip(rows, scales, moments.second, strict=True)])
-
-
-def _compensated(rows: Array, scales: Array, second: Array, limits: tuple[int, int]) -> Array:
-    columns = rows.shape[1]
-    order = np.argsort(-np.diag(second), kind="stable")  # the loudest inputs first: nothing corrects the last ones
-    damped = _damped(second)[np.ix_(order, order)]
-    inverse = np.linalg.inv(damped)
-    upper = np.linalg.cholesky((inverse + inverse.T) / 2).T
-    rest, steps = rows[:, order].astype(np.float64), np.broadcast_to(scales, rows.shape)[:, order]
+    second = _damped(moments.second)
+    # The loudest inputs first: nothing corrects the last ones.
+    order = np.argsort(-np.diagonal(second, axis1=1, axis2=2), axis=1, kind="stable")
+    ordered = np.take_along_axis(np.take_along_axis(second, order[:, :, None], 1), order[:, None, :], 2)
+    inverse = np.linalg.inv(ordered)
+    upper = np.linalg.cholesky((inverse + inverse.transpose(0, 2, 1)) / 2).transpose(0, 2, 1)
+    rest = np.take_along_axis(rows.astype(np.float64), order[:, None, :], 2)
+    steps = np.take_along_axis(np.broadcast_to(scales, rows.shape), order[:, None, :], 2)
     integers = np.zeros(rows.shape)
-    for column in range(columns):
-        step = steps[:, column]
-        integers[:, column] = np.clip(np.rint(rest[:, column] / step), *limits)
-        error = (rest[:, column] - integers[:, column] * step) / upper[column, column]
-        rest[:, column:] -= np.outer(error, upper[column, column:])
-    return integers[:, np.argsort(order, kind="stable")]
+    for column in range(rows.shape[2]):
+        step = steps[:, :, column]
+        integers[:, :, column] = np.clip(np.rint(rest[:, :, column] / step), *limits)
+        error = (rest[:, :, column] - integers[:, :, column] * step) / upper[:, column, column, None]
+        rest[:, :, column:] -= error[:, :, None] * upper[:, None, column, column:]
+    return np.take_along_axis(integers, np.argsort(order, axis=1, kind="stable")[:, None, :], 2)
 
 
 def descended(rows: Array, start: Array, scales: Array, moments: Moments, limits: tuple[int, int]) -> Array:
     """Integers that no single step improves any more, or that have been moved often enough."""
-    parts = zip(rows, start, np.broadcast_to(scales, rows.shape), moments.second, strict=True)
-    return np.stack([_descended(*each, limits) for each in parts])
-
-
-def _descended(rows: Array, start: Array, scales: Array, second: Array, limits: tuple[int, int]) -> Array:
-    second = _damped(second)
-    integers, diagonal = start.astype(np.float64), np.diag(second)
-    gradient = (integers * scales - rows) @ second
-    every = np.arange(len(rows))
-    for _ in range(max(4, int(rows.shape[1] * _MOVES_PER_ROW))):
+    second, steps = _damped(moments.second), np.broadcast_to(scales, rows.shape)
+    integers, diagonal = start.astype(np.float64), np.diagonal(second, axis1=1, axis2=2)[:, None, :]
+    gradient = np.matmul(integers * steps - rows, second)
+    curvature = steps**2 * diagonal
+    tiny = -1e-12 * float(np.abs(diagonal).max())
+    for _ in range(max(4, int(rows.shape[2] * _MOVES_PER_ROW))):
         # Moving one weight by a step of ±s changes the error by ±2 s g + s² h.
         direction = np.where(gradient > 0, -1.0, 1.0)
-        direction[(integers + direction < limits[0]) | (integers + direction > limits[1])] = 0.0
-        change = 2 * direction * scales * gradient + (direction * scales) ** 2 * diagonal
-        best = np.where(direction == 0.0, np.inf, change).argmin(axis=1)
-        better = change[every, best] < -1e-12 * np.abs(diagonal).max()
-        if not better.any():
+        moved = integers + direction
+        change = np.where((moved < limits[0]) | (moved > limits[1]), np.inf, curvature - 2 * steps * np.abs(gradient))
+        best = change.argmin(axis=2)
+        group, row = np.nonzero(np.take_along_axis(change, best[:, :, None], 2)[:, :, 0] < tiny)
+        if group.size == 0:
             break
-        moved, place = every[better], best[better]
-        step = direction[moved, place] * scales[moved, place]
-        integers[moved, place] += direction[moved, place]
-        gradient[moved] += step[:, None] * second[place]
+        place = best[group, row]
+        step = direction[group, row, place] * steps[group, row, place]
+        integers[group, row, place] += direction[group, row, place]
+        gradient[group, row] += step[:, None] * second[group, place]
     return integers
 
 
 def _damped(second: Array) -> Array:
-    return second + np.eye(len(second)) * (_DAMPING * max(float(np.diag(second).mean()), 1e-12))
+    diagonal = np.maximum(np.diagonal(second, axis1=1, axis2=2).mean(axis=1), 1e-12)
+    return np.asarray(second + np.eye(second.shape[1]) * (_DAMPING * diagonal)[:, None, None], np.float64)

@@ -26,7 +26,7 @@ from convertkit.quantization.patches import has_rows, moments
 from convertkit.quantization.prepare import prepare
 from convertkit.quantization.report import layers
 from convertkit.quantization.split import split
-from convertkit.quantization.tune import Tuned, tune_all
+from convertkit.quantization.tune import Tuned, affordable, tune_all
 from convertkit.quantization.units import Unit, find_units, is_float
 from convertkit.quantization.weight_only import is_candidate, nearest, quantize_weights
 from convertkit.recipe import ExportOptions
@@ -105,7 +105,7 @@ class QuantizeWeights:
 
     def _tuned(self, model: ir.Model, units: tuple[Unit, ...], state: Mapping[str, Array]) -> Mapping[str, Tuned]:
         """Corrected int4 weights.  At 8 bits rounding to nearest is good enough for float activations."""
-        chosen = [unit for unit in units if is_candidate(unit) and has_rows(unit)]
+        chosen = affordable([unit for unit in units if is_candidate(unit) and has_rows(unit)])
         if self.calibration is None or self.profile.weight != "int4" or not chosen:
             return {}
         self.progress.status("tuning weights")

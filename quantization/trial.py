@@ -9,8 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import NEXT_STATE_PREFIX, Array
+from convertkit.quantization.islands import unit_work
 from convertkit.quantization.observe import open_session, run_all
 from convertkit.quantization.plan import Plan, Ranges, apply
+from convertkit.quantization.units import find_units
 from convertkit.stage import Feed
 
 _BEST_DB = 80.0
@@ -18,6 +20,8 @@ _BEST_DB = 80.0
 _SILENT = 1e-9
 """A slice with less than this share of the loudest slice's power is noise itself."""
 _SQUASHES = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
+_BUDGET = 4e10
+"""Multiply-adds that all trials of one search may cost."""
 _SIGNIFICANT = 2.0
 _LEAST_GAIN_DB = 0.05
 
@@ -61,20 +65,23 @@ class Output:
 
 
 class Trials:
-    """Measures plans for one prepared float model on held-out feeds."""
+    """Measures plans for one prepared float model on held-out feeds.
+
+    ``affordable`` is how many a search should try: fewer for large models.
+    """
 
     def __init__(self, model: ir.Model, ranges: Ranges, feeds: Sequence[Feed], state: Mapping[str, Array]) -> None:
         self._model, self._ranges, self._feeds, self._state = model, ranges, feeds, state
         outputs = [value for value in model.graph.outputs if value.dtype in (ir.DataType.FLOAT, None)]
         self._squashes = {str(value.name): _squash(value) for value in outputs}
         self._reference = self._run(model)
-        self.count = 0
+        work = sum(unit_work(unit) for unit in find_units(model.graph, ranges.profile)) * max(len(feeds), 1)
+        self.affordable = int(np.clip(_BUDGET / max(work, 1.0), 6, 36))
 
     def score(self, plan: Plan) -> Score:
         """Quantize a copy by ``plan`` and compare it with the float model."""
         copy = self._model.clone()
         apply(copy, plan, self._ranges)
-        self.count += 1
         return compare(self._reference, self._run(copy))
 
     def _run(self, model: ir.Model) -> tuple[Output, ...]:

@@ -14,6 +14,9 @@ from convertkit.quantization.rounding import compensated, descended, layer_snr_d
 from convertkit.quantization.units import Unit
 from convertkit.quantization.weights import QuantizedWeight, along
 
+_BUDGET = 1.5e10
+"""Multiply-adds that tuning may cost in all: a few seconds, whatever the model."""
+
 Weight = QuantizedWeight | BlockedWeight
 
 
@@ -28,14 +31,13 @@ class Tuned:
 
 
 def tune(unit: Unit, nearest: Weight, moments: Moments, limits: tuple[int, int]) -> Tuned:
-    """The best of rounding to nearest, error compensation and descent, by the layer's error on the data."""
+    """The best of rounding to nearest, error compensation and descent from there, by the layer's error on the data."""
     rows = weight_rows(unit).astype(np.float64)
     scales = weight_rows(unit, _full_scales(nearest)).astype(np.float64)
     plain = weight_rows(unit, nearest.integers).astype(np.float64)
     ways = {"nearest": plain}
     ways["compensated"] = compensated(rows, scales, moments, limits)
-    ways["descended"] = descended(rows, plain, scales, moments, limits)
-    ways["compensated and descended"] = descended(rows, ways["compensated"], scales, moments, limits)
+    ways["descended"] = descended(rows, ways["compensated"], scales, moments, limits)
     levels = {way: layer_snr_db(rows, integers * scales, moments) for way, integers in ways.items()}
     best = max(levels, key=lambda way: levels[way])
     integers = from_rows(unit, ways[best]).astype(np.int8)
@@ -46,6 +48,22 @@ def bias_shift(unit: Unit, weight: Weight, moments: Moments) -> Array:
     """What to add to the bias so that the layer's mean output stays: ``-(Wq - W) E[x]`` per output channel."""
     change = weight_rows(unit, weight.real()).astype(np.float64) - weight_rows(unit)
     return np.asarray(-np.einsum("gij,gj->gi", change, moments.mean).ravel().astype(np.float32))
+
+
+def affordable(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """Units that tuning can treat within its budget, the cheapest first; the order of the graph is kept."""
+    chosen, spent = set(), 0.0
+    for unit in sorted(units, key=lambda unit: (_work(unit), unit.name)):
+        spent += _work(unit)
+        if spent > _BUDGET:
+            break
+        chosen.add(unit)
+    return tuple(unit for unit in units if unit in chosen)
+
+
+def _work(unit: Unit) -> float:
+    groups, rows, columns = weight_rows(unit).shape
+    return float(groups * columns**2 * (columns + rows))
 
 
 def tune_all(

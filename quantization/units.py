@@ -6,6 +6,7 @@ nothing between them is ever quantized.  Units are what becomes integer or stays
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,7 +16,9 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.profile import OpRule, QuantProfile
 
-_OWN_KERNELS = (".3d", ".dynamic")
+_OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
+_FAST_TAPS = 25
+"""Depthwise kernels up to 5 × 5 are what mobile runtimes have fast code for."""
 _ABSORBS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "AveragePool", "MaxPool"})
 """Operators behind which a Relu or Clip disappears: into the range, or into the kernel's fused activation."""
 
@@ -145,7 +148,8 @@ def _variant(node: ir.Node) -> str:
         return ".3d"
     groups = node.attributes.get_int("group", 1)
     if groups > 1:
-        return ".depthwise" if shape[1] == 1 else ".grouped"
+        large = math.prod(shape[2:]) > _FAST_TAPS
+        return ".grouped" if shape[1] != 1 else ".depthwise_large" if large else ".depthwise"
     return ".pointwise" if all(size == 1 for size in shape[2:]) else ""
 
 

@@ -17,6 +17,7 @@ _MOVES = OpRule(data=(0,), same_scale=True)
 
 _WEIGHTED: Mapping[str, OpRule] = {
     "Conv": OpRule({1: 0}, bias=2, data=(0,)),
+    "Conv.depthwise_large": OpRule({1: 0}, bias=2, data=(0,)),
     "ConvTranspose": OpRule({1: 1}, bias=2, data=(0,)),
     "Gemm": OpRule({1: 0}, bias=2, data=(0,)),
     "MatMul": OpRule({1: -1}, data=(0,)),

@@ -26,6 +26,7 @@ _WEIGHTED = {
 
 _COMMON: Mapping[str, OpRule] = {
     **_WEIGHTED,
+    "Conv.depthwise_large": _WEIGHTED["Conv"],
     "MatMul.dynamic": OpRule(data=(0, 1)),
     "Add": _PLAIN,
     "Sub": _PLAIN,
