@@ -6,7 +6,21 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.converters.stablehlo.tape import Tape
-from convertkit.converters.stablehlo.tensor import BOOL, F32, F64, FLOATS, Tensor, splat
+from convertkit.converters.stablehlo.tensor import (
+    BOOL,
+    F32,
+    F64,
+    FLOATS,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    Tensor,
+    constant,
+    splat,
+)
 
 Number = float | int | bool
 
@@ -65,13 +79,42 @@ class Arithmetic(Tape):
         """The greater; NaN where either is NaN; logical or for bools."""
         if x.dtype == BOOL:
             return self.logical_or(*self._pair(x, y))
-        return self.elementwise("Max", *self._pair(x, y))
+        x, y = self._pair(x, y)
+        if x.dtype == I64 and not (self.fits_int32(x) and self.fits_int32(y)):
+            return self.where(self.greater(x, y), x, y)  # see kernels.table
+        return self.elementwise("Max", x, y)
 
     def minimum(self, x: Tensor, y: Tensor | Number) -> Tensor:
         """The lesser; NaN where either is NaN; logical and for bools."""
         if x.dtype == BOOL:
             return self.logical_and(*self._pair(x, y))
-        return self.elementwise("Min", *self._pair(x, y))
+        x, y = self._pair(x, y)
+        if x.dtype == I64 and not (self.fits_int32(x) and self.fits_int32(y)):
+            return self.where(self.less(x, y), x, y)
+        return self.elementwise("Min", x, y)
+
+    def fits_int32(self, x: Tensor) -> bool:
+        """Whether all values are known to lie in the range of int32, whatever the dtype."""
+        if not isinstance(x.core, ir.Value):
+            return bool(np.all((x.core >= -(2**31)) & (x.core < 2**31)))
+        node = x.core.producer()
+        if node is None:
+            return False
+        if node.op_type in ("Max", "Min", "Slice", "Gather", "Squeeze", "Unsqueeze", "Reshape", "Concat", "Expand"):
+            return all(self._narrow(value) for value in node.inputs[: 1 if node.op_type != "Concat" else None])
+        return self._narrow(x.core)
+
+    def _narrow(self, value: ir.Value | None) -> bool:
+        """Whether a value is a shape, an arg max or a cast from a type of at most 32 bits."""
+        if value is None:
+            return False
+        if value.const_value is not None:
+            return value.const_value.nbytes < 1 << 20 and self.fits_int32(constant(value.const_value.numpy()))
+        node = value.producer()
+        if node is not None and node.op_type == "Cast":
+            source = node.inputs[0]
+            return source is not None and source.dtype in (BOOL, I8, I16, I32, U8, U16)
+        return node is not None and node.op_type in ("Shape", "ArgMax", "ArgMin", "Size")
 
     # --- predicates -----------------------------------------------------------------------------
 

@@ -89,6 +89,11 @@ def table() -> Mapping[str, frozenset[str]]:
     """Dtype names by ONNX operator."""
     text = files(__package__).joinpath("kernels.json").read_text()
     kernels = {op: frozenset(types) for op, types in json.loads(text).items()}
+    # Vectorised int64 maximum compares wrongly where the upper halves are equal and bit 31 differs.
+    for op in ("Max", "Min", "ReduceMax", "ReduceMin"):
+        kernels[op] -= {"int64"}
+    # Integer sums and products go through double: only what stays below 2^53 is right.
+    kernels["ReduceProd"] -= {"int32", "int64"}
     # The kernel exists for these types and refuses reductions when it runs.
     kernels[REDUCING_SCATTER] = kernels["ScatterElements"] - {"bool", "float16", "bfloat16", "string"}
     return kernels
@@ -114,6 +119,8 @@ def detour(op: str, dtype: ir.DataType) -> Detour:
             return Detour(other)
     if dtype == U64 and op in ORDERED and has_kernel(op, I64):
         return Detour(I64, flipped=True)
+    if dtype == I64 and op in ("Max", "Min", "ReduceMax", "ReduceMin"):
+        return Detour(I64)  # values that fit 32 bits; ``Arithmetic`` and ``Reductions`` see to the others
     raise Unsupported(
         f"ONNX Runtime has no kernel of {op} for {_NAMES.get(dtype, dtype.name)} and no wider type holds it"
     )

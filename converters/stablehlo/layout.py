@@ -106,7 +106,9 @@ class Layout(Arithmetic):
     def take(self, x: Tensor, axis: int, start: int, stop: int = _END, step: int = 1) -> Tensor:
         """Slice one axis; the bounds may be negative as in Python."""
         size = x.shape[axis]
-        if size is None:
+        if size is None and (start, stop, step) == (-1, _END, 1):
+            length: int | None = 1
+        elif size is None:
             length = None if start < 0 or stop == _END or stop < 0 else -(-(stop - start) // step)
         else:
             length = len(range(*slice(start, None if stop in (_END, -_END) else stop, step).indices(size)))

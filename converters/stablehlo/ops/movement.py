@@ -180,7 +180,7 @@ def clamped_start(b: Builder, start: Tensor, whole: Size, size: Size) -> Tensor:
             return constant(np.clip(first.const, 0, whole - size))
     else:
         limit = b.sub(*(each if isinstance(each, Tensor) else int64s([each]) for each in (whole, size)))
-    return b.elementwise("Max", b.elementwise("Min", first, limit), int64s([0]))
+    return b.maximum(b.minimum(first, limit), int64s([0]))
 
 
 @movement.partwise

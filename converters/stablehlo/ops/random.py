@@ -33,11 +33,8 @@ def rng_bit_generator(b: Builder, op: hlo.RngBitGeneratorOp, state: Tensor) -> t
     shape, dtype = static(shape_of(op.results[1].type)), dtype_of(op.results[1].type)
     if state.dtype != U64:
         raise Unsupported(f"a random state of {state.dtype.name}; expected uint64")
-    if algorithm in ("THREE_FRY", "DEFAULT"):
-        if algorithm == "DEFAULT" and state.shape != (2,):
-            return philox(b, state, shape, dtype)
-        return threefry(b, state, shape, dtype)
-    return philox(b, state, shape, dtype)
+    # XLA's CPU and GPU backends take Philox by default.
+    return threefry(b, state, shape, dtype) if algorithm == "THREE_FRY" else philox(b, state, shape, dtype)
 
 
 def words(b: Builder, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,7 +90,7 @@ def threefry(b: Builder, state: Tensor, shape: Sequence[int], dtype: ir.DataType
 
 
 def _threefry_halves(b: Builder, key: Tensor, first: Tensor, shape: Sequence[int]) -> tuple[Tensor, int]:
-    """32-bit values: the first axis of even size is split, both words of a block one half apart."""
+    """32-bit values: both words of a block are neighbours along the first axis of even size."""
     axis = next((i for i, size in enumerate(shape) if size % 2 == 0), None)
     if axis is None:
         axis = int(np.argmax(shape)) if len(shape) else 0
@@ -103,8 +100,9 @@ def _threefry_halves(b: Builder, key: Tensor, first: Tensor, shape: Sequence[int
     half[axis] //= 2
     numbers = constant(np.arange(math.prod(half), dtype=np.uint64).reshape(half))
     x, y = threefry_rounds(b, words(b, key), words(b, b.add(first, numbers)))
-    values = b.concat([b.full(x), b.full(y)], axis)
-    return (b.take(values, axis, 0, shape[axis]) if len(shape) else values), math.prod(half)
+    pair = b.concat([b.unsqueeze(b.full(word), [axis + 1]) for word in (x, y)], axis + 1)
+    values = b.reshape(pair, tuple(padded))
+    return b.take(values, axis, 0, shape[axis] if len(shape) else 1), math.prod(half)
 
 
 def _unsigned(dtype: ir.DataType) -> ir.DataType:
@@ -128,9 +126,11 @@ def _product(b: Builder, x: Tensor, factor: int) -> tuple[Tensor, Tensor]:
 
 def philox(b: Builder, state: Tensor, shape: Sequence[int], dtype: ir.DataType) -> tuple[Tensor, Tensor]:
     """The state is [key, counter low, counter high]; each 128-bit counter gives 128 random bits."""
-    if state.shape != (3,):
-        raise Unsupported(f"a Philox state of shape {list(state.shape)}; expected [3]")
-    key, low, high = (b.gather(state, place) for place in range(3))
+    if state.shape not in ((2,), (3,)):
+        raise Unsupported(f"a Philox state of shape {list(state.shape)}; expected [2] or [3]")
+    parts_ = [b.gather(state, place) for place in range(state.shape[0] or 0)]
+    # A state of two words counts in 64 bits; XLA takes the key as the upper half of the counter.
+    key, low, high = parts_ if len(parts_) == 3 else (*parts_, parts_[0])
     total = math.prod(shape)
     per_block = 2 if bits(dtype) == 64 else 4
     blocks = -(-total // per_block)
@@ -144,4 +144,5 @@ def philox(b: Builder, state: Tensor, shape: Sequence[int], dtype: ir.DataType) 
     values = b.bitcast(b.reshape(values, tuple(shape)), dtype)
     next_low = b.add(low, blocks)
     next_high = b.add(high, b.cast(b.less(next_low, low), U64))
-    return b.concat([b.reshape(each, (1,)) for each in (key, next_low, next_high)], 0), values
+    following = (key, next_low, next_high)[: len(parts_)]
+    return b.concat([b.reshape(each, (1,)) for each in following], 0), values

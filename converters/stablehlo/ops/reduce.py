@@ -30,7 +30,7 @@ def reduce(b: Builder, op: hlo.ReduceOp, *operands: Tensor) -> Operand | tuple[O
     half = len(operands) // 2
     inputs, starts = operands[:half], operands[half:]
     kind = reducer_of(block)
-    if kind is not None and kind != "xor":
+    if kind is not None and has_reduction(kind, inputs[0]):
         return reduced(b, kind, inputs[0], axes, starts[0])
     found = arg_extreme(b, block, inputs, axes)
     return found if found is not None else tree(b, block, inputs, starts, axes)
@@ -57,6 +57,13 @@ def reduced(b: Builder, kind: Reducer, x: Tensor, axes: Sequence[int], start: Te
         return sequential(b, kind, _merged_last(b, x, axes), start)
     result = b.reduce(kind, x, axes)
     return result if start.scalar == identity(kind, x) else combined(b, kind, result, start)
+
+
+def has_reduction(kind: Reducer, x: Tensor) -> bool:
+    """Whether an ONNX reduction computes this exactly; bitwise logic and wrapping products have none."""
+    if kind == "xor" or (kind in ("and", "or") and x.dtype != BOOL):
+        return False
+    return kind != "multiply" or is_float(x.dtype) or x.dtype == BOOL
 
 
 SEQUENTIAL = 64
@@ -166,10 +173,25 @@ def tree(
     b: Builder, block: Any, inputs: Sequence[Operand], starts: Sequence[Operand], axes: Sequence[int]
 ) -> tuple[Operand, ...]:
     """Combine halves until one element is left along each axis, then the start value."""
+    if len(axes) == 1 and all(each.dtype in (F16, BF16) for each in inputs):
+        count = inputs[0].shape[axes[0]]
+        if count is not None and count <= SEQUENTIAL:
+            return _in_turn(b, block, inputs, starts, axes[0], count)
     values: tuple[Operand, ...] = tuple(inputs)
     for axis in sorted(axes, reverse=True):
         values = _halved(b, block, values, axis)
     return b.regions.vectorized(b, block, (*starts, *values))
+
+
+def _in_turn(
+    b: Builder, block: Any, inputs: Sequence[Operand], starts: Sequence[Operand], axis: int, count: int
+) -> tuple[Operand, ...]:
+    """One element after the other: 16-bit floats round each time, so that the order shows."""
+    so_far: tuple[Operand, ...] = tuple(starts)
+    for place in range(count):
+        here = [_dropped(b, part(b, value, axis, place, place + 1), axis) for value in inputs]
+        so_far = b.regions.vectorized(b, block, (*so_far, *here))
+    return so_far
 
 
 def _halved(b: Builder, block: Any, values: tuple[Operand, ...], axis: int) -> tuple[Operand, ...]:

@@ -11,7 +11,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.registry import Handlers
-from convertkit.converters.stablehlo.tensor import BOOL, F64, UNSIGNED, Tensor
+from convertkit.converters.stablehlo.tensor import BF16, BOOL, F16, F64, UNSIGNED, Tensor
 
 unary = Handlers()
 
@@ -34,7 +34,8 @@ def absolute(b: Builder, op: hlo.AbsOp, x: Tensor) -> Tensor:
 @unary.pointwise
 def sign(b: Builder, op: hlo.SignOp, x: Tensor) -> Tensor:
     """-1, 0 or 1; NaN stays NaN."""
-    return b.elementwise("Sign", x)
+    # ONNX Runtime's 16-bit kernels make NaN 0, the others keep it.
+    return b.elementwise("Sign", x) if x.dtype not in (F16, BF16) else in_single(b, x, lambda w: b.elementwise("Sign", w))
 
 
 @unary.pointwise

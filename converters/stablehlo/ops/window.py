@@ -17,7 +17,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import ints
 from convertkit.converters.stablehlo.ops.movement import padded
-from convertkit.converters.stablehlo.ops.reduce import SEQUENTIAL, combined, identity, sequential, tree
+from convertkit.converters.stablehlo.ops.reduce import SEQUENTIAL, combined, has_reduction, identity, sequential, tree
 from convertkit.converters.stablehlo.ops.regions import expressions, reducer_of
 from convertkit.converters.stablehlo.reductions import Reducer
 from convertkit.converters.stablehlo.registry import Handlers
@@ -84,7 +84,11 @@ def reduce_window(b: Builder, op: hlo.ReduceWindowOp, *operands: Tensor) -> Oper
     inputs, starts = operands[:half], operands[half:]
     window, block = window_of(op, inputs[0].rank), op.regions[0].blocks[0]
     kind = reducer_of(block) if half == 1 else None
-    if kind is None or kind == "xor":
+    scanned = _scan(b, kind, inputs[0], window) if kind in _SCANS else None
+    if kind is not None and scanned is not None:
+        neutral = starts[0].scalar == identity(kind, inputs[0])
+        return scanned if neutral else combined(b, kind, scanned, starts[0])
+    if kind is None or not has_reduction(kind, inputs[0]):
         return _any_reducer(b, block, inputs, starts, window)
     return windowed(b, kind, inputs[0], starts[0], window)
 
@@ -103,7 +107,8 @@ def windowed(b: Builder, kind: Reducer, x: Tensor, start: Tensor, window: Window
     """A window reduction with an ONNX reducer; the start value joins every window once."""
     if x.dtype in (F16, BF16) and kind in ("add", "multiply") and math.prod(window.size) <= SEQUENTIAL:
         neutral = b.like(x, identity(kind, x) or 0)
-        return sequential(b, kind, patches(b, _padded(b, x, neutral, window), window), start)
+        # XLA's CPU loop runs along the first window axis innermost.
+        return sequential(b, kind, patches(b, _padded(b, x, neutral, window), window, first_axis_fastest=True), start)
     scanned = _scan(b, kind, x, window)
     if scanned is None and start.scalar == identity(kind, x):
         scanned = _pool(b, kind, x, window)
@@ -122,10 +127,11 @@ def _scan(b: Builder, kind: Reducer, x: Tensor, window: Window) -> Tensor | None
     if not plain or size is None or window.size[axis] != size or pads not in ((size - 1, 0), (0, size - 1)):
         return None
     backward = pads[0] == 0
-    if kind == "add" and x.dtype != BOOL:
+    if kind == "add" and x.dtype not in (BOOL, F16, BF16):
         place = constant(np.array(axis, np.int64))
         return b.op("CumSum", [x, place], x.shape, x.dtype, {"reverse": int(backward)})
-    return _doubling(b, kind, x, axis, size, backward) if kind in _SCANS else None
+    rounds = kind == "multiply" and x.dtype in (F16, BF16)
+    return _doubling(b, kind, x, axis, size, backward) if kind in _SCANS and not rounds else None
 
 
 def _doubling(b: Builder, kind: Reducer, x: Tensor, axis: int, size: int, backward: bool) -> Tensor:
@@ -225,8 +231,8 @@ def _places(x: Tensor, window: Window, axis: int) -> Tensor:
     return constant((first + np.arange(window.size[axis])[None, :] * window.dilation[axis]).astype(np.int64))
 
 
-def patches(b: Builder, x: Tensor, window: Window) -> Tensor:
-    """All windows of a padded operand, flattened into a new last axis in row-major order."""
+def patches(b: Builder, x: Tensor, window: Window, *, first_axis_fastest: bool = False) -> Tensor:
+    """All windows of a padded operand, flattened into a new last axis in row-major order or its opposite."""
     axes, shape = window.axes, list(x.shape)
     for axis in reversed(axes):
         x = b.gather(x, _places(x, window, axis), axis)
@@ -239,7 +245,7 @@ def patches(b: Builder, x: Tensor, window: Window) -> Tensor:
         if axis in axes:
             inner.append(place)
             place += 1
-    x = b.transpose(x, [*outer, *inner])
+    x = b.transpose(x, [*outer, *(inner[::-1] if first_axis_fastest else inner)])
     return b.reshape(x, (*shape, math.prod(window.size[axis] for axis in axes)))
 
 
@@ -259,7 +265,7 @@ def _windows(b: Builder, x: Operand, start: Operand, window: Window) -> Operand:
         return Complex(parts[0], parts[1])
     assert isinstance(x, Tensor)
     assert isinstance(start, Tensor)
-    return patches(b, _padded(b, x, start, window), window)
+    return patches(b, _padded(b, x, start, window), window, first_axis_fastest=x.dtype in (F16, BF16))
 
 
 # --- select and scatter --------------------------------------------------------------------------

@@ -189,7 +189,7 @@ def executed(model, feeds):
     values = {}
     for name, array in feeds.items():
         if array.dtype == ml_dtypes.bfloat16:
-            raw = array.view(np.uint16)
+            raw = np.array(array, order="C").view(np.uint16)
             values[name] = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, onnx.TensorProto.BFLOAT16)
         else:
             values[name] = ort.OrtValue.ortvalue_from_numpy(array)
