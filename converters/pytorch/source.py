@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -50,6 +51,9 @@ class TorchSource:
         try:
             model = Model(source, found.kind, options.model, options.inputs)
             accepted = Ladder(worker, model, workdir, options.seed).climb()
+            if found.kind == "pickled-module":
+                trusted = f"--trust pickle: code stored in {Path(source).name} was executed"
+                accepted = replace(accepted, notes=(trusted, *accepted.notes))
             artifact = _artifact(source, found.kind, accepted)
         except BaseException:
             worker.__exit__(None, None, None)

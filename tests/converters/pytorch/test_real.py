@@ -12,13 +12,7 @@ import convertkit
 from convertkit import plugins
 from convertkit.parity.replay import initial_state
 
-HERE = Path(__file__).resolve().parent
 TARGETS = ("onnxruntime", "tflite")
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(HERE))
 
 
 def _stateful(runner, state, feed):

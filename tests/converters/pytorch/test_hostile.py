@@ -1,0 +1,154 @@
+"""Hostile files: whatever they hold, none of it runs, and each is one sentence."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import convertkit
+from convertkit.errors import ConvertKitError, SourceError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Payload:
+    """Unpickling this makes a file: the trace that code of the file ran."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self.mark}",)
+
+
+class Evaluated(Payload):
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return eval, (f"open({str(self.mark)!r}, 'w').close()",)
+
+
+class Exec(Payload):
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return exec, (f"open({str(self.mark)!r}, 'w').close()",)
+
+
+class Built(Payload):
+    """Through an object's state instead of its reduction."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (dict, (), None, None, iter([("x", Payload(self.mark))]))
+
+
+class Net(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+def _script() -> bytes:
+    buffer = io.BytesIO()
+    torch.jit.save(torch.jit.trace(Net(), torch.zeros(2, 3)), buffer)
+    return buffer.getvalue()
+
+
+def _with_entry(archive: bytes, entry: str, data: bytes) -> bytes:
+    """The archive with one entry replaced or added."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(out, "w") as new:
+        root = old.namelist()[0].partition("/")[0]
+        for name in old.namelist():
+            if name != f"{root}/{entry}":
+                new.writestr(name, old.read(name))
+        new.writestr(f"{root}/{entry}" if not entry.startswith(("/", "..")) else entry, data)
+    return out.getvalue()
+
+
+def _saved(value: object, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer, **options)
+    return buffer.getvalue()
+
+
+def _disguised(mark: Path) -> bytes:
+    """A reduction whose last two strings before STACK_GLOBAL look harmless."""
+    command = f"touch {mark}"
+    return (
+        b"\x80\x04\x8c\x05posix\x8c\x06system\x8c\x0bcollections0\x8c\x0bOrderedDict0\x93"
+        + b"\x8c"
+        + bytes([len(command)])
+        + command.encode()
+        + b"\x85R."
+    )
+
+
+def _bomb(mark: Path) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("m/data.pkl", pickle.dumps({}, 2))
+        archive.writestr("m/version", "3\n")
+        archive.writestr("m/data/0", bytes(256 << 20))
+    return out.getvalue()
+
+
+def _overlong(mark: Path) -> bytes:
+    """A pickle that says it holds a string of 4 GB."""
+    return _with_entry(_saved({}), "data.pkl", b"\x80\x02X\xff\xff\xff\xffabc.")
+
+
+CORPUS: dict[str, Callable[[Path], bytes]] = {
+    "bare": lambda mark: pickle.dumps(Payload(mark)),
+    "bare-protocol-2": lambda mark: pickle.dumps(Payload(mark), 2),
+    "bare-eval": lambda mark: pickle.dumps(Evaluated(mark)),
+    "zip": lambda mark: _saved(Payload(mark)),
+    "zip-in-state-dict": lambda mark: _saved({"w": torch.zeros(2), "x": Payload(mark)}),
+    "zip-nested": lambda mark: _saved({"model": {"a": [{"b": (Exec(mark),)}]}}),
+    "zip-built": lambda mark: _saved({"model": Built(mark)}),
+    "legacy": lambda mark: _saved(Payload(mark), _use_new_zipfile_serialization=False),
+    "legacy-in-state-dict": lambda mark: _saved(
+        {"w": torch.zeros(2), "x": Evaluated(mark)}, _use_new_zipfile_serialization=False
+    ),
+    "protocol-4": lambda mark: _saved({"x": Payload(mark)}, pickle_protocol=4),
+    "disguised-in-zip": lambda mark: _with_entry(_saved({}), "data.pkl", _disguised(mark)),
+    "disguised-bare": _disguised,
+    "torchscript-constants": lambda mark: _with_entry(_script(), "constants.pkl", pickle.dumps(Payload(mark), 2)),
+    "torchscript-data": lambda mark: _with_entry(_script(), "data.pkl", pickle.dumps(Payload(mark), 2)),
+    "torchscript-traced-inputs": lambda mark: _with_entry(
+        _script(), "traced_inputs.pkl", pickle.dumps(Payload(mark), 2)
+    ),
+    "torchscript-code": lambda mark: _with_entry(_script(), "code/__torch__.py", b"import os\nos.system('true')\n"),
+    "traversal": lambda mark: _with_entry(_script(), "../../outside.pkl", b""),
+    "absolute": lambda mark: _with_entry(_script(), "/tmp/outside.pkl", b""),
+    "bomb": _bomb,
+    "overlong-string": _overlong,
+    "pt2-with-pickle": lambda mark: _with_entry(
+        _with_entry(_saved({}), "archive_format", b"pt2"), "data.pkl", pickle.dumps(Payload(mark), 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_nothing_runs(name: str, tmp_path: Path) -> None:
+    mark, path = tmp_path / "executed", tmp_path / "model.pt"
+    path.write_bytes(CORPUS[name](mark))
+    with pytest.raises(ConvertKitError) as caught:
+        convertkit.export(path, "onnxruntime", output=tmp_path / "out", model="grid_models:MLP", timeout=120)
+    assert not mark.exists(), "code of the file was executed"
+    assert not (tmp_path / "out").exists()
+    assert "Traceback" not in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+def test_a_trusted_pickle_runs_and_says_so(tmp_path: Path) -> None:
+    import grid_models
+
+    torch.save(grid_models.MLP(), tmp_path / "module.pt")
+    with pytest.raises(SourceError, match="--trust pickle"):
+        convertkit.export(tmp_path / "module.pt", "onnxruntime", output=tmp_path / "out")
+    result = convertkit.export(tmp_path / "module.pt", "onnxruntime", output=tmp_path / "out", trust="pickle")
+    notes = " ".join(result.report["steps"][0].get("notes", []) + list(result.report.get("notes", [])))
+    assert "trust" in notes
