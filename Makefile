@@ -7,7 +7,7 @@ WORKERS ?= 2
 DIGITS := fixtures/digits
 
 help:
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
 
 venv: $(VENV)/.ready-all  ## set up .venv with every extra and the development tools
 
@@ -28,6 +28,12 @@ lint: $(VENV)/.ready-all  ## ruff and mypy --strict
 
 bench: $(VENV)/.ready-all  ## time the command's start-up (the other scripts of bench/ say how they are called)
 	$(BIN)/python bench/startup.py
+
+conformance: $(VENV)/.ready-all  ## run ONNX's operator cases through the TFLite target and write the page of docs/
+	$(BIN)/python tests/conformance/board.py --out docs/conformance-onnx.md
+
+conformance-stablehlo: $(VENV)/.ready-all  ## the same for StableHLO, on the programs of $$CONVERTKIT_CASES
+	$(BIN)/python tests/converters/stablehlo/conformance.py --write docs/conformance-stablehlo.md
 
 docs: $(VENV)/.ready-all  ## write the generated pages of docs/ and check every link
 	$(BIN)/python docs/generate.py
@@ -57,4 +63,4 @@ $(VENV)/.ready-all: $(VENV)/.ready-demo
 	$(PIP) --editable '.[all,dev]'
 	@touch $@
 
-.PHONY: help venv demo test nightly lint bench docs wheel fixtures clean
+.PHONY: help venv demo test nightly lint bench conformance conformance-stablehlo docs wheel fixtures clean
