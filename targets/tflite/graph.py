@@ -41,6 +41,8 @@ class Program:
 
     subgraphs: list[Subgraph] = field(default_factory=list)
     names: dict[Tensor, str] = field(default_factory=dict)
+    orders: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """By name, tensors whose axes are in another order than the source's."""
 
     def name_of(self, tensor: Tensor) -> str:
         """The name that goes into the file."""

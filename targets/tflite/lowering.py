@@ -20,7 +20,7 @@ from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import NONE, dtype_of
 from convertkit.targets.tflite.graph import Program, Subgraph
-from convertkit.targets.tflite.marks import activation_of, quantization_of
+from convertkit.targets.tflite.marks import activation_of, order_of, quantization_of
 from convertkit.targets.tflite.tensor import DYNAMIC, DType, QuantParams, Tensor
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Lowering:
             tensor = declared(value)
             scope.values[value] = tensor
             self.program.names[tensor] = tensor.name
+            if order_of(value):
+                self.program.orders[tensor.name] = order_of(value)
             subgraph.inputs.append(tensor)
         self._nodes(graph, scope)
         subgraph.outputs = self._outputs(graph.outputs, scope, subgraph)
@@ -130,6 +132,8 @@ class Lowering:
             scope.values[value] = tensor
             if tensor.constant is None:
                 self.program.names.setdefault(tensor, value.name)
+                if order_of(value):
+                    self.program.orders[value.name] = order_of(value)
 
     def _outputs(self, values: Sequence[ir.Value], scope: Scope, subgraph: Subgraph) -> list[Tensor]:
         """The graph's outputs: each a tensor of its own, computed, with exactly the output's name."""

@@ -18,6 +18,7 @@ OWN = "convertkit.tflite"
 
 _QUANTIZATION = "tflite.quantization"
 _ACTIVATION = "tflite.activation"
+_ORDER = "tflite.order"
 
 
 def quantization_of(value: ir.Value) -> QuantParams | None:
@@ -40,3 +41,13 @@ def activation_of(node: ir.Node) -> int:
 def set_activation(node: ir.Node, activation: int) -> None:
     """Clamp the node's first output."""
     node.meta[_ACTIVATION] = activation
+
+
+def order_of(value: ir.Value) -> tuple[int, ...]:
+    """How the value is stored: axis i is the source's axis ``order[i]``; empty where nothing moved."""
+    return tuple(value.meta.get(_ORDER, ()))
+
+
+def set_order(value: ir.Value, order: tuple[int, ...]) -> None:
+    """Say that the value is stored with its axes in another order than the source's."""
+    value.meta[_ORDER] = order

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
+from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_order, set_quantization
 from convertkit.targets.tflite.passes.layout.carriers import CARRIERS, Transpose, source_perm
 from convertkit.targets.tflite.passes.layout.perms import Perm, between, identity, is_identity
 from convertkit.targets.tflite.passes.layout.plan import Constants, Plan, constant_of, rank_of
@@ -153,5 +153,7 @@ def _moves(plan: Plan) -> bool:
 
 
 def _permute_shape(value: ir.Value, perm: Perm) -> None:
+    if not is_identity(perm):
+        set_order(value, perm)
     if value.shape is not None and not is_identity(perm):
         value.shape = ir.Shape([value.shape[axis] for axis in perm])
