@@ -32,7 +32,7 @@ bench: $(VENV)/.ready-all  ## time the command's start-up (the other scripts of 
 conformance: $(VENV)/.ready-all  ## run ONNX's operator cases through the TFLite target and write the page of docs/
 	$(BIN)/python tests/conformance/board.py --out docs/conformance-onnx.md
 
-conformance-stablehlo: $(VENV)/.ready-all  ## the same for StableHLO, on the programs of $$CONVERTKIT_CASES
+conformance-stablehlo: $(VENV)/.ready-all  ## the same for StableHLO, on the programs among the real cases
 	$(BIN)/python tests/converters/stablehlo/conformance.py --write docs/conformance-stablehlo.md
 
 docs: $(VENV)/.ready-all  ## write the generated pages of docs/ and check every link

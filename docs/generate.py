@@ -27,6 +27,16 @@ def command_line() -> str:
     return "\n".join(parts)
 
 
+def index() -> str:
+    """All pages by their titles, the general ones first."""
+    first = ["architecture.md", "add-an-operator.md", "add-a-converter.md", "add-a-target.md", "report.md"]
+    others = sorted(path.name for path in HERE.glob("*.md") if path.name not in ("index.md", *first))
+    titles = {
+        name: (HERE / name).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name in first + others
+    }
+    return "# Documentation\n\n" + "".join(f"- [{title}]({name})\n" for name, title in titles.items())
+
+
 def block(text: str) -> str:
     """Text as it is."""
     lines = "\n".join(line.rstrip() for line in text.splitlines())
@@ -44,7 +54,7 @@ def broken_links() -> list[str]:
     ]
 
 
-PAGES = {"command-line.md": command_line}
+PAGES = {"command-line.md": command_line, "index.md": index}
 
 
 def main() -> None:

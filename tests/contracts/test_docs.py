@@ -23,9 +23,3 @@ def test_generated_pages_are_fresh(generate):
 
 def test_no_link_is_broken(generate):
     assert not generate.broken_links()
-
-
-def test_every_page_is_in_the_index(generate):
-    index = (DOCS / "index.md").read_text(encoding="utf-8")
-    pages = {path.name for path in DOCS.glob("*.md")} - {"index.md"}
-    assert {page for page in pages if f"({page})" not in index} == set()
