@@ -34,7 +34,7 @@ def index() -> str:
     titles = {
         name: (HERE / name).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name in first + others
     }
-    return "# Documentation\n\n" + "".join(f"- [{title}]({name})\n" for name, title in titles.items())
+    return "# Documentation\n\n" + "".join(f"- [{head.lstrip('# ')}]({name})\n" for name, head in heads.items())
 
 
 def block(text: str) -> str:
