@@ -23,6 +23,7 @@ from convertkit.worker import Worker
 
 _SERVICE = "convertkit.converters.tensorflow.service:TensorFlowService"
 _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+DEFAULT = "serving_default"
 _ROUTE_FEEDS = 2
 _ROUTE_SEED = 20_011
 """Feeds that choose the route differ from those that prove it."""
@@ -63,9 +64,18 @@ def chosen(folder: Path, saved: SavedModel, wanted: str | None) -> Signature:
         )
     if wanted is not None and wanted not in found:
         raise UsageError(f"--signature {wanted}: {folder} has no such signature; it has:\n{listed}")
+    default = found.get(DEFAULT)
+    if wanted is None and default is not None and all(_alike(each, default) for each in saved.signatures):
+        return default
     if wanted is None and len(found) > 1:
         raise UsageError(f"{folder} has several signatures; choose one with --signature:\n{listed}")
     return found[wanted] if wanted is not None else saved.signatures[0]
+
+
+def _alike(one: Signature, other: Signature) -> bool:
+    """Whether two signatures take and give the same: Keras exports one function under two names."""
+    ends = [[(e.key, e.dtype, e.shape) for e in (*each.inputs, *each.outputs)] for each in (one, other)]
+    return ends[0] == ends[1]
 
 
 def _told(signature: Signature) -> str:

@@ -120,8 +120,8 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
 }
 
 
-def _samples(specs: list[tf.TensorSpec]) -> list[np.ndarray]:
-    rng = np.random.default_rng(1)
+def _samples(specs: list[tf.TensorSpec], seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
     made = []
     for spec in specs:
         shape = [size or 1 for size in spec.shape]
@@ -138,7 +138,7 @@ def write_tflite(function: tf.types.experimental.ConcreteFunction, stem: Path, k
         converter = tf.lite.TFLiteConverter.from_concrete_functions([function])
         if name == "int8":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
-            converter.representative_dataset = lambda: (_samples(specs) for _ in range(8))
+            converter.representative_dataset = lambda: (_samples(specs, seed) for seed in range(32))
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
             if all(spec.dtype == tf.float32 for spec in specs):
                 converter.inference_input_type = converter.inference_output_type = tf.int8
