@@ -31,15 +31,15 @@ def process(command: list[str], folder: Path) -> Record | None:
     return {"wall_s": wall, "cpu_s": cpu, "peak_rss": int(report.read_text().split()[-1]) * 1024}
 
 
-def stage(model: Path, folder: Path) -> float:
+def stage(model: Path, folder: Path) -> Record:
     """Seconds of the ONNX → TFLite stage, file to file, in a process that has its imports."""
     from convertkit.onnx.load import load_model
     from convertkit.targets.tflite.compile import compile_model
     from convertkit.targets.tflite.passes import Options
 
-    started = time.perf_counter()
+    started, before = time.perf_counter(), time.process_time()
     compile_model(load_model(model), Options()).write(folder / "m.tflite")
-    return time.perf_counter() - started
+    return {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - before}
 
 
 def best(records: list[Record | None]) -> Record | None:
@@ -77,7 +77,7 @@ def main() -> int:
         model = args.zoo.resolve() / f"{name}.onnx"
         record: dict[str, object] = {}
         with tempfile.TemporaryDirectory() as folder:
-            record["stage_s"] = round(min(stage(model, Path(folder)) for _ in range(args.rounds)), 3)
+            record["stage"] = best([stage(model, Path(folder)) for _ in range(args.rounds)])
         if not args.stage_only:
             record |= compared(model, args.onnx2tf, args.rounds)
         results[name] = record
