@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
+from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.tensor import DType, Tensor
@@ -53,7 +54,7 @@ def float_only(x: Tensor, what: str) -> None:
         raise Unsupported(f"{x.dtype} input: {what} is composed of float32 kernels")
 
 
-def constant_of(x: Tensor | None, what: str) -> np.ndarray:  # type: ignore[type-arg]
+def constant_of(x: Tensor | None, what: str) -> Array:
     """The value of a constant input; a refusal where it is computed at run time."""
     if x is None or x.constant is None:
         raise Unsupported(f"{what} is computed at run time; TFLite needs it as a constant")

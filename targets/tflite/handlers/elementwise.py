@@ -124,7 +124,12 @@ def clip(b: Builder, x: Tensor, low: Tensor | None = None, high: Tensor | None =
     """``RELU6`` for [0, 6] and its like, else ``MAXIMUM`` then ``MINIMUM``, the order the ONNX text gives."""
     if x.dtype == "float32":
         known = bounds(low, high)
-        fused = {(0.0, 6.0): b.relu6, (-1.0, 1.0): b.relu_n1_to_1, (0.0, None): b.relu}.get(known)
+        kernels: dict[tuple[float | None, float | None], Callable[[Tensor], Tensor]] = {
+            (0.0, 6.0): b.relu6,
+            (-1.0, 1.0): b.relu_n1_to_1,
+            (0.0, None): b.relu,
+        }
+        fused = kernels.get(known)
         if fused is not None:
             return fused(x)
     limited = x if low is None else computed(b, "MAXIMUM", b.maximum, x, low)

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
@@ -181,7 +182,7 @@ def _kernel_places(
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
     pads: tuple[int, ...],
-) -> list[np.ndarray]:  # type: ignore[type-arg]
+) -> list[Array]:
     """For each axis where kernel elements lie without offsets: float32 (1, kernel elements, points)."""
     places = []
     for axis in range(2):
@@ -197,7 +198,7 @@ def _kernel_places(
 def _products(
     b: Builder,
     columns: Tensor,
-    weights: np.ndarray,  # type: ignore[type-arg]
+    weights: Array,
     images: int,
     offset_group: int,
     group: int,

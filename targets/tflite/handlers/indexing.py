@@ -13,7 +13,14 @@ import numpy as np
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.handlers.elementary import as_accepted, constant_ints, constant_of, float_only, like, nonnegative
+from convertkit.targets.tflite.handlers.elementary import (
+    as_accepted,
+    constant_ints,
+    constant_of,
+    float_only,
+    like,
+    nonnegative,
+)
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 indexing = Registry()

@@ -8,7 +8,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import as_accepted, dtype_named, like
-from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.tensor import DType, Tensor
 
 integers = Registry()
 
@@ -95,7 +95,7 @@ def _bit(b: Builder, x: Tensor, place: int) -> Tensor:
 def _left(b: Builder, x: Tensor, amount: Tensor, bits: int) -> Tensor:
     """A product with a power of two from a table, which wraps around as the shift does."""
     table = np.array([1 << place for place in range(bits)], np.uint64)
-    dtype = "int64" if x.dtype in ("int64", "uint64", "uint32") else "int32"
+    dtype: DType = "int64" if x.dtype in ("int64", "uint64", "uint32") else "int32"
     powers = b.constant(table.astype(dtype))
     factor = b.gather(powers, amount, 0)
     return b.cast(b.mul(b.cast(x, dtype), factor), x.dtype)

@@ -103,11 +103,13 @@ def outside(axis: Axis, coordinates: str) -> Array:
 
 
 def _linear(distance: Array, _: float) -> Array:
-    return np.clip(1 - np.abs(distance), 0, 1)
+    weights: Array = np.clip(1 - np.abs(distance), 0, 1)
+    return weights
 
 
 def _cubic(distance: Array, a: float) -> Array:
     d = np.abs(distance)
     inner = (a + 2) * d**3 - (a + 3) * d**2 + 1
     outer = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
-    return np.where(d <= 1, inner, np.where(d < 2, outer, 0))
+    weights: Array = np.where(d <= 1, inner, np.where(d < 2, outer, 0))
+    return weights

@@ -41,6 +41,7 @@ def max_pool(
             dilations=None if dilations is None else (1, *dilations), pads=_lifted(pads),
             strides=None if strides is None else (1, *strides),
         )  # fmt: skip
+        assert isinstance(image, Tensor)  # a pair only where indices are asked for
         return b.squeeze(image, (1,))
     padding = win.padding(x.shape[1:-1])
     if padding is None:

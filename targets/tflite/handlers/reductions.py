@@ -247,7 +247,8 @@ def eye_like(b: Builder, x: Tensor, *, dtype: int | None = None, k: int = 0) -> 
     if not x.is_static:
         raise Unsupported("the shape is only known at run time")
     kind = helper.tensor_dtype_to_np_dtype(dtype) if dtype else np.dtype(x.dtype)
-    return b.constant(np.eye(*x.shape, k=k, dtype=kind))
+    rows, columns = x.shape
+    return b.constant(np.eye(rows, columns, k, dtype=kind))
 
 
 @reductions.lowers("ReverseSequence", since=(10, 28))

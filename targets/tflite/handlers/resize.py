@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
@@ -170,7 +171,7 @@ def _is_floor(method: Method) -> bool:
     )
 
 
-def along(b: Builder, x: Tensor, place: int, weights: np.ndarray) -> Tensor:  # type: ignore[type-arg]
+def along(b: Builder, x: Tensor, place: int, weights: Array) -> Tensor:
     """``weights`` (out, size) times one axis of ``x``."""
     rest = x.shape[place + 1 :]
     shape = (*x.shape[:place], weights.shape[0], *rest)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
@@ -134,7 +135,7 @@ def _block_places(
     dilations: tuple[int, ...] | None,
     pads: tuple[int, ...] | None,
     strides: tuple[int, ...] | None,
-) -> np.ndarray:  # type: ignore[type-arg]
+) -> Array:
     """For each element of each block the pixel it adds to, the pixel behind the last where it is padding."""
     rank = len(image)
     holes, sides, steps = dilations or (1,) * rank, pads or (0,) * (2 * rank), strides or (1,) * rank

@@ -37,7 +37,7 @@ def expand_functions(model: ir.Model, handled: Callable[[ir.Node], bool]) -> Non
 
 def _marked(model: ir.Model, handled: Callable[[ir.Node], bool]) -> list[ir.Function]:
     """Turn each node to expand into a call of a function of its own, and return these functions."""
-    functions = []
+    functions: list[ir.Function] = []
     for node in list(model.graph.all_nodes()):
         if node.domain != "" or handled(node):
             continue
@@ -112,4 +112,4 @@ def _type(value: ir.Value | None) -> bytes:
             dim = proto.tensor_type.shape.dim.add()
             if isinstance(size, int):
                 dim.dim_value = size
-    return proto.SerializeToString()
+    return bytes(proto.SerializeToString())
