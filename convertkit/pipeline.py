@@ -23,6 +23,8 @@ from convertkit.stage import Feed, Stage, Tolerance
 
 OnStep = Callable[["StepRecord"], None]
 
+_LEAST_SNR_DB = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
@@ -56,11 +58,31 @@ class Bound:
 
     relative: float = 0.0
     lossy: Tolerance | None = None
+    noise_db: float | None = None
+    """What the lossy step left of the source: the least SNR of its outputs."""
 
     def after(self, step: Tolerance) -> Bound:
         if step.lossy:
-            return Bound(self.relative, step)
-        return Bound(self.relative + (step.relative or 0.0), self.lossy)
+            return replace(self, lossy=step)
+        return replace(self, relative=self.relative + (step.relative or 0.0))
+
+    def measured(self, step: Tolerance, versus_source: ParityReport) -> Bound:
+        """The bound once a lossy step's noise is known."""
+        if not step.lossy or not versus_source.diffs:
+            return self
+        return replace(self, noise_db=min(diff.snr_db for diff in versus_source.diffs))
+
+    def eased(self, step: Tolerance) -> Tolerance:
+        """``step``, where a model amplifies single roundings as much as the quantization's own noise.
+
+        A deep network may turn roundings of at most 1 LSB in every operator into a lot at its end.
+        What a lowering adds must stay below what the quantization itself has cost, whatever that is.
+        """
+        noise = self.noise_db
+        if step.lossy or step.snr_db is None or noise is None or noise >= step.snr_db:
+            return step
+        reason = f"{step.reason}; no more noise than the quantization itself made"
+        return replace(step, snr_db=max(noise, _LEAST_SNR_DB), reason=reason)
 
     def tolerance(self, step: Tolerance) -> Tolerance:
         if self.lossy is not None:
@@ -130,10 +152,11 @@ class Pipeline:
                 peak,
                 artifact,
                 artifact.size_bytes,
-                compare_recordings(previous, current, self._gate(stage.tolerance)),
+                compare_recordings(previous, current, self._gate(bound.eased(stage.tolerance))),
                 compare_recordings(source, current, self._gate(bound.tolerance(stage.tolerance))),
                 getattr(stage, "diagnosis", None),
             )
+            bound = bound.measured(stage.tolerance, step.versus_source)
             steps.append(step)
             if on_step is not None:
                 on_step(step)

@@ -123,6 +123,24 @@ def test_after_a_lossy_step_the_source_is_held_by_its_tolerance(source):
     assert "allowed at least 3 dB" in str(broken.failure)
 
 
+def test_a_lowering_may_add_less_noise_than_the_quantization_made(source):
+    def noise(level):
+        return lambda weight: weight + level * np.random.default_rng(1).standard_normal(weight.shape)
+
+    kernels = dataclasses.replace(FLOAT32, relative=None, snr_db=20.0)
+    rough = Stage(noise(0.3), LOSSY, name="quantize")
+    road = run(source, rough, Stage(noise(0.2), kernels, name="lower"))
+    assert road.failure is None
+    bound = road.steps[1].versus_previous.tolerance.snr_db
+    assert bound == pytest.approx(road.steps[0].versus_source.diffs[0].snr_db)
+    assert bound < 20
+    worse = Stage(noise(1.0), kernels, name="lower")
+    assert run(source, rough, worse, workdir=source.path.parent / "second").failure is not None
+    fine = Stage(noise(1e-3), LOSSY, name="quantize")
+    still = Stage(noise(0.28), kernels, name="lower")
+    assert run(source, fine, still, workdir=source.path.parent / "third").failure is not None
+
+
 def test_a_gate_judges_lossy_steps_only(source):
     noise = Stage(lambda weight: RNG.standard_normal(weight.shape), LOSSY, name="quantize")
     assert run(source, noise, gated=True).failure is None
