@@ -31,9 +31,7 @@ def index() -> str:
     """All pages by their titles, the general ones first."""
     first = ["architecture.md", "add-an-operator.md", "add-a-converter.md", "add-a-target.md", "report.md"]
     others = sorted(path.name for path in HERE.glob("*.md") if path.name not in ("index.md", *first))
-    titles = {
-        name: (HERE / name).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name in first + others
-    }
+    heads = {name: (HERE / name).read_text(encoding="utf-8").partition("\n")[0] for name in first + others}
     return "# Documentation\n\n" + "".join(f"- [{head.lstrip('# ')}]({name})\n" for name, head in heads.items())
 
 
