@@ -23,4 +23,20 @@ class QuantizePass:
         return build(context)
 
 
+class PrunePass:
+    """Builds the pruning stage where ``--prune`` asks for it."""
+
+    name = "prune"
+    order = 100
+
+    def stage(self, context: BuildContext) -> Stage | None:
+        """The stage, or None where nothing is to be pruned."""
+        if context.options.prune is None and context.options.prune_channels is None:
+            return None
+        from convertkit.quantization.prune import build
+
+        return build(context)
+
+
+prune = PrunePass()
 quantize = QuantizePass()

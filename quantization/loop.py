@@ -108,8 +108,12 @@ class Loop:
         for unit in self._units:
             if unit not in placement.integer:
                 continue
-            values = [value for value in (*unit.data.values(), *unit.outputs) if value in placement.values]
-            noise = [snr_db(self._ranges.statistics[str(v.name)].histogram, placement.values[v]) for v in values]
+            tensors = [(value, placement.values[value]) for value in unit.outputs]
+            tensors += [
+                (value, placement.edges.get((unit, index)) or placement.values[value])
+                for index, value in unit.data.items()
+            ]
+            noise = [snr_db(self._ranges.statistics[str(v.name)].histogram, parameters) for v, parameters in tensors]
             levels.append((min(noise, default=0.0), unit.name))
         return [name for _, name in sorted(levels)[: min(_SUSPECTS, self._trials.affordable)]]
 

@@ -35,9 +35,7 @@ def compensated(rows: Array, scales: Array, moments: Moments, limits: tuple[int,
     second = _damped(moments.second)
     # The loudest inputs first: nothing corrects the last ones.
     order = np.argsort(-np.diagonal(second, axis1=1, axis2=2), axis=1, kind="stable")
-    ordered = np.take_along_axis(np.take_along_axis(second, order[:, :, None], 1), order[:, None, :], 2)
-    inverse = np.linalg.inv(ordered)
-    upper = np.linalg.cholesky((inverse + inverse.transpose(0, 2, 1)) / 2).transpose(0, 2, 1)
+    upper = ordered_inverse(moments.second, order)
     rest = np.take_along_axis(rows.astype(np.float64), order[:, None, :], 2)
     steps = np.take_along_axis(np.broadcast_to(scales, rows.shape), order[:, None, :], 2)
     integers = np.zeros(rows.shape)
@@ -47,6 +45,14 @@ def compensated(rows: Array, scales: Array, moments: Moments, limits: tuple[int,
         error = (rest[:, :, column] - integers[:, :, column] * step) / upper[:, column, column, None]
         rest[:, :, column:] -= error[:, :, None] * upper[:, None, column, column:]
     return np.take_along_axis(integers, np.argsort(order, axis=1, kind="stable")[:, None, :], 2)
+
+
+def ordered_inverse(second: Array, order: Array) -> Array:
+    """Upper Cholesky factor of H's inverse, its columns in ``order`` (groups, columns): what corrects what."""
+    damped = _damped(second)
+    ordered = np.take_along_axis(np.take_along_axis(damped, order[:, :, None], 1), order[:, None, :], 2)
+    inverse = np.linalg.inv(ordered)
+    return np.asarray(np.linalg.cholesky((inverse + inverse.transpose(0, 2, 1)) / 2).transpose(0, 2, 1))
 
 
 def descended(rows: Array, start: Array, scales: Array, moments: Moments, limits: tuple[int, int]) -> Array:
