@@ -11,11 +11,13 @@ from typing import Any
 
 import onnx_ir as ir
 from jaxlib.mlir import ir as mlir
+from jaxlib.mlir.dialects import stablehlo
 
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.interpreter import Interpreter
 from convertkit.converters.stablehlo.mlir import dtype_of, is_complex, shape_of
-from convertkit.converters.stablehlo.module import context, functions, prepare, read_module
+from convertkit.converters.stablehlo.module import PORTABLE, context, functions, prepare, read_module
+from convertkit.converters.stablehlo.naming import argument_names, result_names
 from convertkit.converters.stablehlo.ops import HANDLERS
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tensor import Complex, Operand, Tensor
@@ -59,6 +61,51 @@ def to_onnx(
         prepare(module)
         names = Names(input_names or (), output_names or (), dims or {}, output_dims or {})
         return convert_function(module, entry_point(module), names)
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output; a complex one counts its parts as a last axis of size 2."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: str
+    is_complex: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What goes into and comes out of a module's entry point."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+def interface_of(source: bytes | str, input_names: Sequence[str] = ()) -> Interface:
+    """The interface of the function that :func:`to_onnx` would convert, under the names it carries."""
+    with context() as ctx, mlir.Location.unknown(ctx):
+        module = read_module(ctx, source)
+        function = entry_point(module)
+        kind = mlir.FunctionType(mlir.TypeAttr(function.attributes["function_type"]).value)
+        names = input_names or argument_names(module, function)
+        results = result_names(function, len(kind.results))
+        inputs = tuple(_port(name, each) for name, each in zip(names, kind.inputs, strict=True))
+        return Interface(inputs, tuple(_port(name, each) for name, each in zip(results, kind.results, strict=True)))
+
+
+def _port(name: str, kind: Any) -> Port:
+    has_parts = is_complex(kind)
+    shape = tuple(f"{name}_{axis}" if size is None else size for axis, size in enumerate(shape_of(kind)))
+    return Port(name, (*shape, 2) if has_parts else shape, dtype_of(kind).numpy().name, has_parts)
+
+
+def portable(source: bytes | str) -> bytes:
+    """The module as a portable artifact of this StableHLO version."""
+    with context() as ctx, mlir.Location.unknown(ctx):
+        if isinstance(source, bytes) and source.startswith(PORTABLE + b"\rStableHLO_v"):
+            return source
+        module = read_module(ctx, source)
+        return bytes(stablehlo.serialize_portable_artifact_str(str(module), stablehlo.get_current_version()))
 
 
 def entry_point(module: Any) -> Any:

@@ -35,7 +35,9 @@ def absolute(b: Builder, op: hlo.AbsOp, x: Tensor) -> Tensor:
 def sign(b: Builder, op: hlo.SignOp, x: Tensor) -> Tensor:
     """-1, 0 or 1; NaN stays NaN."""
     # ONNX Runtime's 16-bit kernels make NaN 0, the others keep it.
-    return b.elementwise("Sign", x) if x.dtype not in (F16, BF16) else in_single(b, x, lambda w: b.elementwise("Sign", w))
+    return (
+        b.elementwise("Sign", x) if x.dtype not in (F16, BF16) else in_single(b, x, lambda w: b.elementwise("Sign", w))
+    )
 
 
 @unary.pointwise

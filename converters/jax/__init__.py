@@ -1,0 +1,39 @@
+"""JAX as a source: artifacts of ``jax.export`` and callables that are exported here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convertkit.converters.stablehlo.sniff import is_jax_export
+from convertkit.recipe import ExportOptions
+from convertkit.references import imports_of
+
+if TYPE_CHECKING:
+    from convertkit.stage import Source
+
+_OURS = frozenset({"jax", "flax"})
+_OTHERS = frozenset({"torch", "keras", "tensorflow"})
+
+
+class JaxConverter:
+    """Reads serialized ``jax.export`` artifacts and ``pkg.mod:callable`` of modules that import JAX."""
+
+    name = "jax"
+    summary = "JAX (jax.export bytes, pkg.mod:callable with --input, Flax Linen and NNX)"
+
+    def sniff(self, source: str) -> str | None:
+        """A file with a portable artifact inside a ``jax.export`` flatbuffer, or a JAX callable."""
+        if is_jax_export(Path(source)):
+            return "jax-export"
+        imported = imports_of(source)
+        return "jax-callable" if imported & _OURS and not imported & _OTHERS else None
+
+    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+        from convertkit.converters.jax.source import JaxSource
+
+        kind = "jax-export" if is_jax_export(Path(source)) else "jax-callable"
+        return JaxSource(source, kind, options, workdir)
+
+
+converter = JaxConverter()

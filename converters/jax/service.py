@@ -1,0 +1,168 @@
+"""The worker's side: JAX reads, exports and executes programs here."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import onnx_ir as ir
+from jax import export
+
+from convertkit.artifact import Array
+from convertkit.converters.jax.callables import exported_callable
+from convertkit.converters.jax.programs import exported_module
+from convertkit.converters.stablehlo.importer import Interface, interface_of, to_onnx
+from convertkit.errors import SourceError, ToolError, Unsupported
+from convertkit.worker import Reply
+
+_BRIEF = 300
+
+
+class JaxService:
+    """Holds one program as a ``jax.export.Exported``."""
+
+    def __init__(self) -> None:
+        # Feeds keep their 64-bit types; programs that are 32-bit are not changed by this.
+        jax.config.update("jax_enable_x64", True)
+        self._program: Any = None
+        self._module: bytes | str = b""
+        self._interface: Interface | None = None
+
+    def open(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """Load ``source`` and describe its interface."""
+        source, kind = params["source"], params["kind"]
+        names: Sequence[str] = ()
+        notes: list[str] = []
+        if kind == "stablehlo":
+            data = _read(source)
+            self._module = data if data.startswith(b"ML\xefR") else _text(data)
+            self._interface = interface_of(self._module)
+            self._program = exported_module(self._module, self._interface)
+        elif kind == "jax-export":
+            self._program = _deserialized(source)
+        else:
+            wanted = [(name, shape, dtype) for name, shape, dtype in params["inputs"]]
+            self._program, names = exported_callable(source, wanted)
+            notes.append(f"code of {source} was imported and run")
+        if kind != "stablehlo":
+            _check(self._program)
+            self._module = self._program.mlir_module_serialized
+            self._interface = _with_symbols(interface_of(self._module, names), self._program)
+        assert self._interface is not None
+        described = {
+            "inputs": _listed(self._interface.inputs),
+            "outputs": _listed(self._interface.outputs),
+            "notes": notes,
+        }
+        return Reply(described)
+
+    def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """Write the ONNX model to ``path``."""
+        assert self._interface is not None
+        inputs, outputs = self._interface.inputs, self._interface.outputs
+        model = to_onnx(
+            self._module,
+            input_names=[each.name for each in inputs],
+            output_names=[each.name for each in outputs],
+            dims=_free(inputs),
+            output_dims=_free(outputs),
+        )
+        ir.save(model, params["path"])
+        return Reply()
+
+    def run(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """Execute the program with JAX on CPU."""
+        assert self._interface is not None
+        kept = iter(arrays[each.name] for each in self._interface.inputs)
+        chosen = set(self._program.module_kept_var_idx)
+        values = [
+            _joined(next(kept), aval)
+            if place in chosen
+            else np.zeros([1 if not isinstance(d, int) else d for d in aval.shape], aval.dtype)
+            for place, aval in enumerate(self._program.in_avals)
+        ]
+        arguments, keywords = jax.tree_util.tree_unflatten(self._program.in_tree, values)
+        try:
+            results = jax.tree_util.tree_leaves(self._program.call(*arguments, **keywords))
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise ToolError(f"JAX fails on the program: {_first_line(error)}") from error
+        pairs = zip(self._interface.outputs, results, strict=True)
+        return Reply(arrays={each.name: _split(np.asarray(value)) for each, value in pairs})
+
+
+def _read(source: str) -> bytes:
+    data = Path(source).read_bytes()
+    if not data:
+        raise SourceError(f"{source} is empty")
+    return data
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise SourceError("the StableHLO file is neither MLIR bytecode nor text") from error
+
+
+def _deserialized(source: str) -> Any:
+    try:
+        return export.deserialize(bytearray(_read(source)))
+    except Exception as error:  # noqa: BLE001 - flatbuffers raises whatever broken offsets lead to
+        raise SourceError(f"{source} is no jax.export artifact, or a damaged one: {_first_line(error)}") from error
+
+
+def _check(program: Any) -> None:
+    if len(program.platforms) != 1:
+        raise Unsupported(
+            f"a program exported for several platforms at once ({', '.join(program.platforms)}); export it for one"
+        )
+    if program.nr_devices != 1:
+        raise Unsupported(f"a program for {program.nr_devices} devices; export it for one")
+
+
+def _with_symbols(interface: Interface, program: Any) -> Interface:
+    """The names that JAX gave to symbolic dimensions."""
+    kept = [program.in_avals[place] for place in program.module_kept_var_idx]
+    return Interface(_renamed(interface.inputs, kept), _renamed(interface.outputs, program.out_avals))
+
+
+def _renamed(specs: Sequence[Any], avals: Sequence[Any]) -> tuple[Any, ...]:
+    renamed = []
+    for spec, aval in zip(specs, avals, strict=True):
+        shape = [size if isinstance(size, int) else str(size) for size in aval.shape]
+        renamed.append(dataclasses.replace(spec, shape=(*shape, *spec.shape[len(shape) :])))
+    return tuple(renamed)
+
+
+def _listed(specs: Sequence[Any]) -> list[list[Any]]:
+    return [[each.name, list(each.shape), each.dtype] for each in specs]
+
+
+def _free(specs: Sequence[Any]) -> dict[tuple[int, int], str]:
+    return {
+        (index, axis): size
+        for index, spec in enumerate(specs)
+        for axis, size in enumerate(spec.shape)
+        if isinstance(size, str)
+    }
+
+
+def _joined(array: Array, aval: Any) -> Array:
+    """Complex inputs arrive with real and imaginary part as a last axis."""
+    if np.issubdtype(aval.dtype, np.complexfloating):
+        return (array[..., 0] + 1j * array[..., 1]).astype(aval.dtype)
+    return array
+
+
+def _split(array: Array) -> Array:
+    return np.stack([array.real, array.imag], -1) if np.iscomplexobj(array) else array
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return re.sub(r"\s+", " ", lines[0])[:_BRIEF] if lines else type(error).__name__

@@ -1,0 +1,124 @@
+"""An opened JAX source: the parent's side of the worker that holds the program."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from convertkit.artifact import Artifact, TensorSpec, sha256_of
+from convertkit.errors import MissingFramework
+from convertkit.onnx.canonical import canonicalize, freeze_dims
+from convertkit.onnx.inputs import with_input_options
+from convertkit.onnx.load import load_model
+from convertkit.onnx.save import save_model
+from convertkit.recipe import ExportOptions
+from convertkit.references import module_file
+from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
+from convertkit.worker import Worker
+
+_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+PARITY = Tolerance("the same arithmetic in another order, on another runtime", relative=1e-5)
+
+
+class JaxSource:
+    """A ``jax.export`` artifact, a StableHLO module or a JAX callable, held by JAX in a worker."""
+
+    def __init__(self, source: str, kind: str, options: ExportOptions, workdir: Path) -> None:
+        for name in ("jax", "jaxlib"):
+            if importlib.util.find_spec(name) is None:
+                raise MissingFramework(name, "jax")
+        self._worker = Worker(
+            "convertkit.converters.jax.service:JaxService", timeout_s=options.timeout_s, env=_ENVIRONMENT
+        )
+        wanted = [[each.name, each.shape, each.dtype] for each in options.inputs]
+        opened = self._worker.call("open", {"source": source, "kind": kind, "inputs": wanted}).value
+        inputs, outputs = (tuple(_spec(*each) for each in opened[side]) for side in ("inputs", "outputs"))
+        specs = with_input_options(inputs, options.inputs)
+        self._sizes = {
+            old: new
+            for before, after in zip(inputs, specs, strict=True)
+            for old, new in zip(before.shape, after.shape, strict=True)
+            if isinstance(old, str) and isinstance(new, int)
+        }
+        self.notes = tuple(str(note) for note in opened["notes"])
+        file = module_file(source.partition(":")[0]) if kind == "jax-callable" else Path(source)
+        assert file is not None, "the converter recognised the module by its file"
+        digest = sha256_of(file) if kind != "jax-callable" else _digest(source, file)
+        self.artifact = Artifact(file, kind, specs, outputs, digest)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._worker.__exit__(kind, error, trace)
+
+    def runner(self) -> Runner:
+        return JaxRunner(self._worker, self.artifact)
+
+    def stage(self) -> Stage:
+        return JaxStage(self._worker, self.artifact.format, self._sizes)
+
+
+class JaxRunner:
+    """The program as XLA executes it; the worker outlives the runner, because the stage uses it too."""
+
+    def __init__(self, worker: Worker, artifact: Artifact) -> None:
+        self._worker = worker
+        self._artifact = artifact
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for one feed, in the program's order."""
+        arrays = {spec.name: np.asarray(feed[spec.name], order="C") for spec in self._artifact.inputs}
+        values = self._worker.call("run", {}, arrays).arrays
+        return {spec.name: values[spec.name] for spec in self._artifact.outputs}
+
+
+class JaxStage:
+    """StableHLO → canonical ONNX."""
+
+    name = "stablehlo-to-onnx"
+    version = "1"
+    produces = "onnx"
+    tolerance = PARITY
+
+    def __init__(self, worker: Worker, kind: str, sizes: Mapping[str, int]) -> None:
+        self._worker = worker
+        self._sizes = dict(sizes)
+        self.accepts = frozenset({kind})
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"fixed_dims": self._sizes} if self._sizes else {}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        raw = workdir / "imported.onnx"
+        self._worker.call("convert", {"path": str(raw)})
+        model = load_model(raw)
+        if self._sizes:
+            freeze_dims(model, self._sizes)
+        return save_model(canonicalize(model), workdir / "model.onnx", f"{self.name} {self.version}")
+
+
+def _spec(name: str, shape: list[Any], dtype: str) -> TensorSpec:
+    return TensorSpec(name, tuple(shape), dtype)
+
+
+def _digest(source: str, file: Path) -> str:
+    """Identity of a callable: its reference and its module's file."""
+    return hashlib.sha256(source.encode() + b"\0" + file.read_bytes()).hexdigest()
