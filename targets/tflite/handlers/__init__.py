@@ -7,6 +7,7 @@ from operator import or_
 
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.handlers.activations import activations
+from convertkit.targets.tflite.handlers.blocks import blocks
 from convertkit.targets.tflite.handlers.comparisons import comparisons
 from convertkit.targets.tflite.handlers.control import control
 from convertkit.targets.tflite.handlers.convolutions import convolutions
@@ -36,6 +37,7 @@ TFLITE: Registry = reduce(
     or_,
     (
         activations,
+        blocks,
         comparisons,
         convolutions,
         elementwise,

@@ -1,0 +1,123 @@
+"""Operators replaced by function bodies: what is left in the graph, the checker, the numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import parser
+from onnx.reference import ReferenceEvaluator
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import canonicalize
+from convertkit.targets.tflite.passes.functions import expand_functions
+
+
+def expanded(text: str, kept: set[str]) -> onnx.ModelProto:
+    """The model with everything expanded that is not in ``kept``; it passes the checker."""
+    model = canonicalize(ir.from_proto(parser.parse_model(text)))
+    expand_functions(model, lambda node: node.op_type in kept)
+    proto = ir.to_proto(model)
+    onnx.checker.check_model(proto, full_check=True)
+    return proto
+
+
+def numbers(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def agree(text: str, proto: onnx.ModelProto, feed: dict[str, np.ndarray]) -> None:
+    source = ReferenceEvaluator(parser.parse_model(text)).run(None, feed)
+    result = ReferenceEvaluator(proto).run(None, feed)
+    for want, have in zip(source, result, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5)
+
+
+HEAD = '<ir_version: 8, opset_import: ["" : 21]>'
+
+
+def operators(proto: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in proto.graph.node]
+
+
+def test_body_of_onnx_is_used_with_its_defaults():
+    text = HEAD + "g (float[2,3] x) => (float[2,3] y) { y = Selu (x) }"
+    proto = expanded(text, set())
+    assert "Selu" not in operators(proto)
+    agree(text, proto, {"x": numbers((2, 3))})
+
+
+def test_handled_operators_stay():
+    text = HEAD + "g (float[2,3] x) => (float[2,3] y) { y = Selu (x) }"
+    assert operators(expanded(text, {"Selu"})) == ["Selu"]
+
+
+def test_absent_outputs_of_a_body():
+    text = HEAD + """g (float[3,5] x, int64[3] t) => (float y) { y = SoftmaxCrossEntropyLoss (x, t) }"""
+    proto = expanded(text, {"LogSoftmax"})
+    assert "SoftmaxCrossEntropyLoss" not in operators(proto)
+    agree(text, proto, {"x": numbers((3, 5)), "t": np.array([1, 4, 0])})
+
+
+def test_instance_normalization():
+    text = (
+        HEAD
+        + """g (float[2,3,4,5] x, float[3] s, float[3] b) => (float[2,3,4,5] y) {
+        y = InstanceNormalization <epsilon: float = 0.01> (x, s, b) }"""
+    )
+    proto = expanded(text, {"Relu"})
+    assert operators(proto).count("ReduceMean") == 2
+    agree(text, proto, {"x": numbers((2, 3, 4, 5)), "s": numbers((3,), 1), "b": numbers((3,), 2)})
+
+
+EQUATIONS = [
+    ("bij,bjk->bik", ((2, 3, 4), (2, 4, 5)), ["MatMul"]),
+    ("ij->ji", ((3, 4),), ["Transpose"]),
+    ("ij->i", ((3, 4),), ["ReduceSum"]),
+    ("ii->i", ((3, 3),), ["Mul", "ReduceSum"]),
+    ("i,j->ij", ((3,), (4,)), None),
+    ("ij,ij->", ((3, 4), (3, 4)), None),
+    ("bhid,bhjd->bhij", ((2, 3, 4, 5), (2, 3, 6, 5)), None),
+    ("...ij,...jk->...ik", ((2, 3, 4), (2, 4, 5)), None),
+    ("...ij,jk->...ik", ((2, 3, 4, 5), (5, 6)), None),
+    ("ab,bc,cd->ad", ((2, 3), (3, 4), (4, 5)), None),
+    ("ij,jk", ((2, 3), (3, 4)), None),
+    ("abc,cde,a->be", ((2, 3, 4), (4, 5, 6), (2,)), None),
+]
+
+
+@pytest.mark.parametrize(("equation", "shapes", "wanted"), EQUATIONS, ids=[equation for equation, *_ in EQUATIONS])
+def test_einsum(equation: str, shapes: tuple[tuple[int, ...], ...], wanted: list[str] | None):
+    feed = {f"x{place}": numbers(shape, place) for place, shape in enumerate(shapes)}
+    result = np.einsum(equation, *feed.values())
+    declared = ", ".join(f"float{list(shape)} x{place}" for place, shape in enumerate(shapes))
+    text = f"""{HEAD} g ({declared}) => (float{list(result.shape) or ""} y) {{
+        y = Einsum <equation: string = "{equation}"> ({", ".join(feed)}) }}"""
+    proto = expanded(text, {"Relu"})
+    kinds = [kind for kind in operators(proto) if kind != "Reshape"]
+    assert "Einsum" not in kinds
+    assert wanted is None or kinds == wanted
+    (found,) = ReferenceEvaluator(proto).run(None, feed)
+    np.testing.assert_allclose(found, result, rtol=1e-5, atol=1e-5)
+
+
+def test_integer_matrices_are_cut_where_float32_would_round():
+    text = HEAD + """g (uint8[2,600] x, uint8[600,3] w) => (int32[2,3] y) { y = MatMulInteger (x, w) }"""
+    proto = expanded(text, {"Relu"})
+    assert operators(proto).count("MatMul") == 3
+    rng = np.random.default_rng(3)
+    x, w = rng.integers(200, 256, (2, 600), np.uint8), rng.integers(200, 256, (600, 3), np.uint8)
+    (found,) = ReferenceEvaluator(proto).run(None, {"x": x, "w": w})
+    assert (found == x.astype(np.int32) @ w.astype(np.int32)).all()
+
+
+def test_integer_convolution_that_would_round_is_refused():
+    text = (
+        HEAD
+        + """g (uint8[1,300,2,2] x) => (int32[1,1,1,1] y) <uint8[1,300,2,2] w = {%s}> {
+        y = ConvInteger (x, w) }"""
+        % ",".join(["255"] * 1200)
+    )  # noqa: UP031
+    with pytest.raises(Unsupported, match="beyond 2\\^24"):
+        expanded(text, {"Relu"})

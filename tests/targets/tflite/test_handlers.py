@@ -1,0 +1,197 @@
+"""Handlers in one-operator models: LiteRT against ONNX Runtime, twice in a row on one interpreter.
+
+What the ONNX suite (tests/conformance) does not cover: other activations, long sequences, ragged
+lengths, unusual attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+from onnx import TensorProto, helper, numpy_helper
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import canonicalize
+from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.passes import Options
+
+Arrays = dict[str, np.ndarray]
+
+
+def model(
+    op: str, inputs: Arrays, constants: Arrays, order: Sequence[str], outputs: int, **attributes
+) -> onnx.ModelProto:
+    """One node; ``order`` names its inputs, an empty name is an absent one."""
+    names = [f"y{place}" for place in range(outputs)]
+    node = helper.make_node(op, list(order), names, **attributes)
+    declared = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in inputs.items()
+    ]
+    results = [helper.make_empty_tensor_value_info(name) for name in names]
+    stored = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph([node], "g", declared, results, stored)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    return onnx.shape_inference.infer_shapes(made)
+
+
+def compiled(proto: onnx.ModelProto, folder: Path) -> Interpreter:
+    path = folder / "model.tflite"
+    compile_model(canonicalize(ir.from_proto(proto)), Options(input_layout="nchw")).write(path)
+    return Interpreter(model_path=str(path), num_threads=1)
+
+
+def agrees(proto: onnx.ModelProto, feeds: Sequence[Arrays], folder: Path, rtol: float = 1e-5) -> None:
+    """Every call equals ONNX Runtime's: nothing is kept from one call to the next."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    runner = compiled(proto, folder).get_signature_runner()
+    for feed in feeds:
+        wanted = session.run(None, feed)
+        found = runner(**feed)
+        for value, want in zip(proto.graph.output, wanted, strict=True):
+            have = found[value.name]
+            assert have.dtype == want.dtype
+            assert have.shape == want.shape
+            scale = max(float(np.abs(want).max(initial=0)), 1e-6) if want.dtype.kind == "f" else 1
+            np.testing.assert_allclose(have / scale, want / scale, rtol=0, atol=rtol)
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+RECURRENT = [
+    pytest.param("LSTM", {}, 5, "", id="lstm"),
+    pytest.param("LSTM", {"direction": "bidirectional"}, 5, "hcp", id="lstm-bidirectional-states-peepholes"),
+    pytest.param("LSTM", {"direction": "reverse"}, 5, "lh", id="lstm-reverse-lengths"),
+    pytest.param("LSTM", {"direction": "bidirectional", "clip": 0.3}, 40, "lhc", id="lstm-while-lengths-clip"),
+    pytest.param("LSTM", {"input_forget": 1}, 4, "", id="lstm-coupled"),
+    pytest.param(
+        "LSTM",
+        {"activations": ["HardSigmoid", "Softsign", "ScaledTanh"], "activation_alpha": [0.3, 1.5],
+         "activation_beta": [0.4, 0.7]},
+        4, "", id="lstm-activations",
+    ),
+    pytest.param("GRU", {}, 5, "h", id="gru"),
+    pytest.param("GRU", {"linear_before_reset": 1, "direction": "bidirectional"}, 6, "lh", id="gru-linear"),
+    pytest.param("GRU", {"linear_before_reset": 1}, 40, "", id="gru-while"),
+    pytest.param("RNN", {"direction": "reverse", "clip": 0.5}, 5, "lh", id="rnn-reverse"),
+    pytest.param("RNN", {"activations": ["LeakyRelu"], "activation_alpha": [0.2]}, 4, "", id="rnn-leaky"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "attributes", "steps", "extras"), RECURRENT)
+def test_recurrent(op: str, attributes: dict, steps: int, extras: str, tmp_path: Path):
+    batch, features, hidden = 3, 4, 5
+    ways = 2 if attributes.get("direction") == "bidirectional" else 1
+    gates = GATES[op]
+    constants = {
+        "w": normal(ways, gates * hidden, features, seed=1) / 2,
+        "r": normal(ways, gates * hidden, hidden, seed=2) / 2,
+        "b": normal(ways, 2 * gates * hidden, seed=3) / 2,
+    }
+    inputs = {"x": normal(steps, batch, features)}
+    order = ["x", "w", "r", "b", "", "", "", ""][: 8 if op == "LSTM" else 6]
+    if "l" in extras:
+        inputs["l"] = np.array([steps, steps - 2, 1], np.int32)
+        order[4] = "l"
+    if "h" in extras:
+        inputs["h"] = normal(ways, batch, hidden, seed=4)
+        order[5] = "h"
+    if "c" in extras:
+        inputs["c"] = normal(ways, batch, hidden, seed=5)
+        order[6] = "c"
+    if "p" in extras:
+        constants["p"] = normal(ways, 3 * hidden, seed=6)
+        order[7] = "p"
+    outputs = 3 if op == "LSTM" else 2
+    proto = model(op, inputs, constants, order, outputs, hidden_size=hidden, **attributes)
+    other = {name: value if name == "l" else value[::-1].copy() for name, value in inputs.items()}
+    agrees(proto, [inputs, other, inputs], tmp_path)
+
+
+ROWS = [
+    pytest.param("Slice", {"x": normal(4, 5, 6)}, {"s": np.array([-1]), "e": np.array([-9]), "a": np.array([1]),
+                 "t": np.array([-2])}, "x s e a t", {}, id="slice-backwards"),
+    pytest.param("Slice", {"x": normal(2, 3, 4, 2, 3, 2)}, {"s": np.array([1, 0]), "e": np.array([99, 2]),
+                 "a": np.array([2, 5]), "t": np.array([2, 1])}, "x s e a t", {}, id="slice-rank-6"),
+    pytest.param("Pad", {"x": normal(4, 5)}, {"p": np.array([-1, 2, 1, -2]), "v": np.float32(7)}, "x p v", {},
+                 id="pad-and-cut"),
+    pytest.param("Pad", {"x": normal(4, 5)}, {"p": np.array([1, 2, 3, 4])}, "x p", {"mode": "wrap"}, id="pad-wrap"),
+    pytest.param("Mod", {"x": normal(4, 5), "y": normal(4, 5, seed=1)}, {}, "x y", {"fmod": 1}, id="mod-float"),
+    pytest.param("Pow", {"x": np.array([-3, -2, 0, 1, 2, 7], np.int64)}, {"y": np.array([3, 2, 4, 5, 6, 1], np.int64)},
+                 "x y", {}, id="pow-int64"),
+    pytest.param("TopK", {"x": np.array([[5, -3, 5, 2, -128]], np.int32)}, {"k": np.array([3])}, "x k",
+                 {"largest": 0}, id="topk-smallest-int32"),
+    pytest.param("ReduceLogSumExp", {"x": normal(3, 4) * 100}, {"a": np.array([1])}, "x a", {}, id="logsumexp-large"),
+    pytest.param("ReduceMin", {"x": np.array([[True, False], [True, True]])}, {"a": np.array([1])}, "x a", {},
+                 id="reduce-bool"),
+    pytest.param("CumSum", {"x": normal(4, 5)}, {"a": np.array(1)}, "x a", {"exclusive": 1, "reverse": 1}, id="cumsum"),
+    pytest.param("Erf", {"x": np.linspace(-6, 6, 200, dtype=np.float32)}, {}, "x", {}, id="erf"),
+    pytest.param("Sinh", {"x": np.array([-1e-4, 1e-6, -30, 88, 0.5], np.float32)}, {}, "x", {}, id="sinh"),
+    pytest.param("Softplus", {"x": np.array([-90, -1e-3, 0, 5, 90], np.float32)}, {}, "x", {}, id="softplus"),
+    pytest.param("GatherElements", {"x": normal(3, 4), "i": np.array([[-1, 0], [2, -3]])}, {}, "x i", {"axis": 0},
+                 id="gather-elements"),
+    pytest.param("GatherND", {"x": normal(2, 3, 4), "i": np.array([[[-1]], [[1]]])}, {}, "x i", {"batch_dims": 1},
+                 id="gather-nd-batch"),
+    pytest.param("ScatterND", {"x": normal(4, 3), "i": np.array([[3], [-4]]), "u": normal(2, 3, seed=1)}, {}, "x i u",
+                 {"reduction": "max"}, id="scatter-nd-max"),
+    pytest.param("ScatterElements", {"x": np.arange(12).reshape(3, 4), "i": np.array([[-1, 0]]),
+                 "u": np.array([[50, 60]])}, {}, "x i u", {"axis": 1}, id="scatter-int64"),
+    pytest.param("Resize", {"x": normal(1, 2, 5, 7)}, {"s": np.array([1, 1, 0.6, 1.7], np.float32)}, "x  s",
+                 {"mode": "cubic", "exclude_outside": 1}, id="resize-cubic"),
+    pytest.param("Resize", {"x": normal(1, 2, 5, 7)}, {"z": np.array([1, 2, 10, 14])}, "x   z",
+                 {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}, id="resize-asymmetric"),
+    pytest.param("Resize", {"x": normal(1, 2, 6, 6)}, {"z": np.array([1, 2, 12, 18])}, "x   z",
+                 {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+                 id="resize-nearest"),
+    pytest.param("GridSample", {"x": normal(2, 3, 5, 4), "g": normal(2, 3, 2, 2, seed=1)}, {}, "x g",
+                 {"mode": "cubic", "padding_mode": "reflection", "align_corners": 1}, id="gridsample"),
+    pytest.param("AveragePool", {"x": normal(1, 2, 5, 6, 4)}, {}, "x",
+                 {"kernel_shape": [2, 3, 2], "pads": [1, 1, 0, 0, 1, 1], "strides": [1, 2, 1], "count_include_pad": 1},
+                 id="average-3d"),
+    pytest.param("MaxPool", {"x": normal(1, 2, 7, 8)}, {}, "x",
+                 {"kernel_shape": [3, 2], "dilations": [2, 3], "strides": [2, 1], "pads": [1, 1, 1, 1]}, id="max-holes"),
+    pytest.param("LpPool", {"x": normal(1, 2, 7, 8)}, {}, "x", {"kernel_shape": [3, 2], "p": 3}, id="lppool-3"),
+    pytest.param("DepthToSpace", {"x": normal(1, 8, 2, 3)}, {}, "x", {"blocksize": 2, "mode": "CRD"}, id="crd"),
+    pytest.param("Einsum", {"x": normal(2, 3, 4), "y": normal(2, 5, 4, seed=1)}, {}, "x y",
+                 {"equation": "bij,bkj->bik"}, id="einsum"),
+    pytest.param("Trilu", {"x": np.arange(24).reshape(2, 3, 4)}, {"k": np.array(-1)}, "x k", {"upper": 0}, id="trilu"),
+    pytest.param("Cast", {"x": normal(3, 4) * 9}, {}, "x", {"to": TensorProto.INT8}, id="cast-int8"),
+    pytest.param("QuantizeLinear", {"x": normal(2, 3, 4)}, {"s": np.array([0.1, 0.2, 0.05], np.float32),
+                 "z": np.array([3, -4, 0], np.int8)}, "x s z", {"axis": 1}, id="quantize-per-axis"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "inputs", "constants", "order", "attributes"), ROWS)
+def test_operator(op: str, inputs: Arrays, constants: Arrays, order: str, attributes: dict, tmp_path: Path):
+    outputs = 2 if op == "TopK" else 1
+    names = order.split(" ")
+    proto = model(
+        op, inputs, {name: np.asarray(value) for name, value in constants.items()}, names, outputs, **attributes
+    )
+    agrees(proto, [inputs, inputs], tmp_path)
+
+
+REFUSALS = [
+    pytest.param("BitwiseAnd", {"x": np.arange(4), "y": np.arange(4)}, "x y", {}, "TFLite", id="bits-int64"),
+    pytest.param("Det", {"x": normal(5, 5)}, "x", {}, "up to 4", id="det-5"),
+    pytest.param("Pow", {"x": np.arange(4), "y": normal(4)}, "x y", {}, "computed at run time", id="pow-int-float"),
+]
+
+
+@pytest.mark.parametrize(("op", "inputs", "order", "attributes", "reason"), REFUSALS)
+def test_refusal(op: str, inputs: Arrays, order: str, attributes: dict, reason: str, tmp_path: Path):
+    proto = model(op, inputs, {}, order.split(" "), 1, **attributes)
+    with pytest.raises(Unsupported, match=reason):
+        compiled(proto, tmp_path)
