@@ -65,7 +65,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1)))
     interface_change = prepare(model, options)
     program = Program()
-    opsets: Mapping[str, int] = {domain: version for domain, version in model.graph.opset_imports.items()}
+    opsets: Mapping[str, int] = dict(model.graph.opset_imports)
     lowering = Lowering(program, TFLITE, opsets)
     inputs, outputs = lowering.main(model.graph)
     signature = Signature(
@@ -95,5 +95,6 @@ def _spec(source: TensorSpec, tensor: Tensor, perm: tuple[int, ...]) -> TensorSp
     shape = tuple(name if size == DYNAMIC else size for name, size in zip(names, tensor.shape, strict=True))
     # A model whose own interface is integer keeps speaking integers; only --io-dtype puts them in place of floats.
     params = tensor.quantization if tensor.dtype != source.dtype else None
-    quantization = None if params is None else Quantization(params.scale[0], params.zero_point[0])
+    is_plain = params is None or not source.dtype.startswith("float")  # integers that the source has too
+    quantization = None if is_plain or params is None else Quantization(params.scale[0], params.zero_point[0])
     return replace(source, shape=shape, dtype=tensor.dtype, perm=perm, quantization=quantization)

@@ -78,7 +78,7 @@ def average_pool(
     if ceil_mode:
         win = grown(win, x.shape[1:-1])
     padded = any(before or after for before, after in win.pads)
-    if win.kernel == x.shape[1:-1] and not padded:
+    if win.kernel == x.shape[1:-1] and not padded and not x.is_quantized:
         return b.mean(x, (1, 2), keep_dims=True)
     padding = win.padding(x.shape[1:-1])
     if padding == "VALID" or (padding == "SAME" and not count_include_pad):

@@ -54,8 +54,12 @@ class Island:
 
 
 def fold_quantized(part: Part, *, full_integer: bool) -> None:
-    """Fold every operator that has an exact integer kernel, in place."""
-    rules = INTEGER | SLOW if full_integer else INTEGER
+    """Fold every operator that has an exact integer kernel, in place.
+
+    A model with an integer interface wants integers throughout, slow kernels included.
+    """
+    whole = full_integer or any(quantization_of(value) is not None for value in part.graph.inputs)
+    rules = INTEGER | SLOW if whole else INTEGER
     for node in list(part.graph):
         rule = rules.get((node.domain, node.op_type))
         island = None if rule is None or KEEP_FLOAT in node.metadata_props else _island(node)
@@ -135,7 +139,7 @@ def _weighted(axis_of: Callable[[ir.Node, int], int]) -> Rule:
     """Operators with a constant integer weight (input 1) and a bias (input 2)."""
 
     def rule(island: Island) -> bool:
-        weight, bias = (island.inputs[1:] + [None, None])[:2]
+        weight, bias = [*island.inputs[1:], None, None][:2]
         params = island.params(1)
         if weight is None or params is None or constant(weight) is None or any(params.zero_point):
             return False
@@ -280,6 +284,16 @@ def _matmul(island: Island) -> bool:
     )
 
 
+def _average(island: Island) -> bool:
+    """Averages without padding, over images: the kernel counts as ONNX does, and shares parameters."""
+    value, attributes = island.inputs[0], island.node.attributes
+    pads, dilations = attributes.get("pads"), attributes.get("dilations")
+    ceil, auto = attributes.get("ceil_mode"), attributes.get("auto_pad")
+    padded = (pads is not None and any(pads.value)) or (ceil is not None and bool(ceil.value))
+    special = (dilations is not None and set(dilations.value) != {1}) or (auto is not None and "SAME" in auto.value)
+    return value is not None and len(value.shape or ()) <= 4 and not (padded or special) and _one_scale(island.params(0))
+
+
 _MOVES = """Reshape Flatten Squeeze Unsqueeze Transpose Slice Split Gather Identity Tile Expand DepthToSpace
 SpaceToDepth ReduceMax ReduceMin"""
 
@@ -308,7 +322,7 @@ INTEGER: dict[tuple[str, str], Rule] = {
 """Operators whose integer kernels are fast and exact."""
 
 SLOW: dict[tuple[str, str], Rule] = {
-    (NHWC, "AveragePool"): _same,
+    (NHWC, "AveragePool"): _average,
     ("", "Softmax"): _fixed(1 / 256, -128),
     ("", "HardSwish"): _reduction,
 }

@@ -56,7 +56,7 @@ def _quantize(node: ir.Node) -> None:
     result = node.outputs[0]
     params = _params(node, result.dtype)
     kind = result.dtype
-    if params is None or kind not in _INTEGERS:
+    if params is None or kind not in _INTEGERS or _is_channelwise_activation(params, node.inputs[0]):
         return
     if kind == ir.DataType.UINT8 and not result.is_graph_output() and _feeds_only_dequantize(result):
         params, kind = _signed(params), ir.DataType.INT8
@@ -73,7 +73,7 @@ def _dequantize(graph: ir.Graph, node: ir.Node) -> None:
     if kind == ir.DataType.INT8 and producer is not None and producer.domain == OWN:
         kind = node.inputs[2].dtype if len(node.inputs) > 2 and node.inputs[2] is not None else kind
     params = _params(node, kind)
-    if params is None or kind not in _INTEGERS:
+    if params is None or kind not in _INTEGERS or _is_channelwise_activation(params, source):
         return
     if kind == ir.DataType.UINT8 and source.dtype == ir.DataType.INT8:
         params = _signed(params)
@@ -85,6 +85,14 @@ def _dequantize(graph: ir.Graph, node: ir.Node) -> None:
     set_quantization(source, params)
     node.replace_input_with(0, source)
     _become(node, "Dequantize", {})
+
+
+def _is_channelwise_activation(params: QuantParams, value: ir.Value | None) -> bool:
+    """Whether computed values have scales along an axis, which TFLite's tensors cannot say: plain arithmetic does it."""
+    if params.axis is None or value is None or value.const_value is not None:
+        return False
+    producer = value.producer()
+    return producer is None or producer.domain != OWN
 
 
 def _params(node: ir.Node, kind: ir.DataType | None) -> QuantParams | None:
@@ -154,7 +162,7 @@ def _through_moves(graph: ir.Graph) -> None:
     for node in graph:
         first = node.inputs[0] if node.inputs else None
         params = None if first is None else quantization_of(first)
-        if params is None or node.op_type not in _MOVES or node.domain != "":
+        if first is None or params is None or node.op_type not in _MOVES or node.domain != "":
             continue
         for value in node.outputs:
             known = quantization_of(value)
@@ -162,3 +170,9 @@ def _through_moves(graph: ir.Graph) -> None:
                 set_quantization(value, params)
             elif known is not None and known != params:
                 raise Unsupported(f"{value.name} is read with another scale than it was written with")
+    for node in reversed(list(graph)):
+        first = node.inputs[0] if node.inputs else None
+        params = quantization_of(node.outputs[0]) if node.outputs else None
+        if first is not None and params is not None and node.op_type in _MOVES and node.domain == "":
+            if quantization_of(first) is None and first.dtype == node.outputs[0].dtype and params.axis is None:
+                set_quantization(first, params)
