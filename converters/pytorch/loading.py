@@ -27,6 +27,9 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
     Raises ``SourceError`` where the file cannot be read, ``UsageError`` where the factory does not fit it.
     """
     warnings.simplefilter("ignore")
+    if kind != "pickled-module":
+        # torch.export.load falls back to pickles that run code (torch/_export/serde/serialize.py); this forbids it
+        os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     if kind == "torchscript":
         return _scripted(_torchscript(path))
     if kind == "torchscript-twin":

@@ -121,7 +121,8 @@ def _written(cell: Cell, name: str, module, folder: Path) -> tuple[Path, str | N
         for buffer in ("keys", "values"):
             getattr(made, buffer).zero_()
     made.save(folder / "model.pt")
-    return folder / "model.pt", None
+    # Only the module that it was traced from can tell that an archive has lost a branch.
+    return folder / "model.pt", "grid_models:Control" if cell.may_refuse else None
 
 
 def _inputs(cell: Cell, module) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -100,6 +101,41 @@ def _overlong(mark: Path) -> bytes:
     return _with_entry(_saved({}), "data.pkl", b"\x80\x02X\xff\xff\xff\xffabc.")
 
 
+def _program(mark: Path, entry: str, data: bytes) -> bytes:
+    """An exported program with one entry replaced."""
+    buffer = io.BytesIO()
+    torch.export.save(torch.export.export(Net(), (torch.zeros(2, 3),)), buffer)
+    return _with_entry(buffer.getvalue(), entry, data)
+
+
+def _evaluated_size(mark: Path) -> bytes:
+    """A size that sympy would evaluate as Python."""
+    buffer = io.BytesIO()
+    dims = ({0: torch.export.Dim.AUTO},)
+    torch.export.save(torch.export.export(Net(), (torch.zeros(2, 3),), dynamic_shapes=dims), buffer)
+    with zipfile.ZipFile(io.BytesIO(buffer.getvalue())) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("models/model.json")]
+        text = archive.read(name).decode()
+    found = re.search(r'"expr_str": "([^"]*)"', text)
+    assert found is not None
+    code = f"open('{mark}', 'w').close()"
+    text = text.replace(f'"expr_str": "{found.group(1)}"', f'"expr_str": "{code}"')
+    return _with_entry(buffer.getvalue(), "models/model.json", text.encode())
+
+
+def _called_function(mark: Path) -> bytes:
+    """A node that calls a function of Python's instead of an operator."""
+    buffer = io.BytesIO()
+    torch.export.save(torch.export.export(Net(), (torch.zeros(2, 3),)), buffer)
+    with zipfile.ZipFile(io.BytesIO(buffer.getvalue())) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("models/model.json")]
+        text = archive.read(name).decode()
+    assert "torch.ops.aten.add.Tensor" in text
+    return _with_entry(
+        buffer.getvalue(), "models/model.json", text.replace("torch.ops.aten.add.Tensor", "torch.os.getcwd").encode()
+    )
+
+
 CORPUS: dict[str, Callable[[Path], bytes]] = {
     "bare": lambda mark: pickle.dumps(Payload(mark)),
     "bare-protocol-2": lambda mark: pickle.dumps(Payload(mark), 2),
@@ -124,6 +160,12 @@ CORPUS: dict[str, Callable[[Path], bytes]] = {
     "traversal": lambda mark: _with_entry(_script(), "../../outside.pkl", b""),
     "absolute": lambda mark: _with_entry(_script(), "/tmp/outside.pkl", b""),
     "bomb": _bomb,
+    "pt2-sample-inputs": lambda mark: _program(mark, "data/sample_inputs/model.pt", _saved(Payload(mark))),
+    "pt2-sample-inputs-bare": lambda mark: _program(
+        mark, "data/sample_inputs/model.pt", pickle.dumps(Payload(mark), 0)
+    ),
+    "pt2-evaluated-size": _evaluated_size,
+    "pt2-target": _called_function,
     "overlong-string": _overlong,
     "pt2-with-pickle": lambda mark: _with_entry(
         _with_entry(_saved({}), "archive_format", b"pt2"), "data.pkl", pickle.dumps(Payload(mark), 2)
@@ -152,3 +194,20 @@ def test_a_trusted_pickle_runs_and_says_so(tmp_path: Path) -> None:
     result = convertkit.export(tmp_path / "module.pt", "onnxruntime", output=tmp_path / "out", trust="pickle")
     notes = " ".join(result.report["steps"][0].get("notes", []) + list(result.report.get("notes", [])))
     assert "trust" in notes
+
+
+def test_honest_sizes_are_no_code(tmp_path: Path) -> None:
+    from convertkit.converters.pytorch.safety import check
+    from convertkit.converters.pytorch.sniff import examine
+
+    class Sized(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            pairs = x[:, : x.shape[1] // 2 * 2].reshape(x.shape[0], -1, 2)
+            return torch.nn.functional.pad(pairs.sum(-1), (0, max(1, x.shape[1] - 3)))
+
+    path = tmp_path / "model.pt2"
+    dims = ({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},)
+    torch.export.save(torch.export.export(Sized(), (torch.zeros(4, 9),), dynamic_shapes=dims), path)
+    found = examine(path)
+    assert found is not None
+    check(path, found, trust_pickle=False)
