@@ -36,10 +36,6 @@ class Cell:
     activations: tuple[Activation, ...]
     clip: float | None
 
-    def gates(self, count: int) -> list[tuple[Array, Array]]:
-        """The recurrent weights and biases of each gate."""
-        return list(zip(np.split(self.r, count), np.split(self.bias_r, count), strict=True))
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -145,13 +141,13 @@ def _gru_step(b: Builder, cell: Cell, xs: Tensor, state: Sequence[Tensor], linea
     (h,) = state
     f, g = cell.activations
     size = cell.r.shape[1]
-    z_x, r_x, h_x = (cut(b, xs, [slice(None), slice(gate * size, (gate + 1) * size)]) for gate in range(3))
-    (r_z, _), (r_r, _), (r_h, b_h) = cell.gates(3)
-    z = f(b, clipped(b, b.add(z_x, _dense(b, h, r_z, None)), cell.clip))
-    reset = f(b, clipped(b, b.add(r_x, _dense(b, h, r_r, None)), cell.clip))
-    inner = b.mul(reset, _dense(b, h, r_h, b_h)) if linear else _dense(b, b.mul(reset, h), r_h, None)
-    candidate = g(b, clipped(b, b.add(h_x, inner), cell.clip))
-    return (b.add(b.mul(b.sub(like(b, z, 1), z), candidate), b.mul(z, h)),)
+    gates, last = [slice(None), slice(0, 2 * size)], [slice(None), slice(2 * size, 3 * size)]
+    everything = _dense(b, h, cell.r, cell.bias_r) if linear else _dense(b, h, cell.r[: 2 * size], None)
+    both = f(b, clipped(b, b.add(cut(b, xs, gates), cut(b, everything, gates)), cell.clip))
+    z, reset = (cut(b, both, [slice(None), slice(gate * size, (gate + 1) * size)]) for gate in range(2))
+    inner = b.mul(reset, cut(b, everything, last)) if linear else _dense(b, b.mul(reset, h), cell.r[2 * size :], None)
+    candidate = g(b, clipped(b, b.add(cut(b, xs, last), inner), cell.clip))
+    return (b.add(candidate, b.mul(z, b.sub(h, candidate))),)
 
 
 @recurrent.lowers("RNN", since=(14, 22))

@@ -8,6 +8,7 @@ import numpy as np
 
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import like
+from convertkit.targets.tflite.handlers.shapes import cut
 from convertkit.targets.tflite.handlers.unrolled import row
 from convertkit.targets.tflite.tensor import Tensor
 
@@ -15,21 +16,39 @@ Step = Callable[[Builder, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 """From one step's input products (batch, …) and the state to the next state, whose first part is the output."""
 
 MAX_STEPS = 32
-"""Longer sequences are a WHILE: the file would grow with every step."""
+"""Longer sequences are a WHILE: written out, each step has a copy of the weights in memory."""
+
+STEPS_A_TURN = 5
+"""Steps that one turn of the WHILE does: LiteRT copies everything that the loop carries in every turn."""
 
 
 def run_steps(
     b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Outputs (time, batch, hidden) and the last states; behind a sequence's length outputs are zero."""
-    if inner.shape[0] > MAX_STEPS:
-        return _looped(b, inner, states, lengths, step)
-    state = tuple(states)
+    steps = inner.shape[0]
+    if steps <= MAX_STEPS:
+        outputs, state = _written_out(b, inner, tuple(states), [_time(b, time) for time in range(steps)], lengths, step)
+        return b.pack(outputs, 0), state
+    whole = steps - steps % STEPS_A_TURN
+    looped, state = _looped(b, inner, states, lengths, step, whole)
+    if whole == steps:
+        return looped, state
+    rest = cut(b, inner, [slice(whole, steps), slice(None), slice(None)])
+    times = [_time(b, time) for time in range(whole, steps)]
+    outputs, state = _written_out(b, rest, state, times, lengths, step)
+    return b.concatenation([looped, b.pack(outputs, 0)], 0), state
+
+
+def _written_out(
+    b: Builder, inner: Tensor, state: tuple[Tensor, ...], times: list[Tensor], lengths: Tensor | None, step: Step
+) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+    """One step after the other; ``times`` are their numbers."""
     outputs = []
-    for time in range(inner.shape[0]):
-        output, state = _advanced(b, row(b, inner, time), state, _time(b, time), lengths, step)
+    for place, time in enumerate(times):
+        output, state = _advanced(b, row(b, inner, place), state, time, lengths, step)
         outputs.append(output)
-    return b.pack(outputs, 0), state
+    return outputs, state
 
 
 def _time(b: Builder, time: int) -> Tensor:
@@ -53,10 +72,10 @@ def _column(b: Builder, lengths: Tensor) -> Tensor:
 
 
 def _looped(
-    b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step
+    b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step, steps: int
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """A WHILE over the step number, the states, all outputs so far, and the input products."""
-    steps, batch = inner.shape[:2]
+    """A WHILE over step number, states, all outputs so far, and input products; ``steps`` fill its turns."""
+    batch = inner.shape[1]
     outputs = b.constant(np.zeros((steps, batch, states[0].shape[1]), np.float32))
     initial = [_time(b, 0), *states, outputs, inner, *([] if lengths is None else [b.cast(lengths, "int32")])]
     held = initial
@@ -92,12 +111,15 @@ def _write_body(b: Builder, inputs: list[Tensor], states: int, with_lengths: boo
     b.subgraph.inputs = inputs
     time, state, outputs, inner = inputs[0], tuple(inputs[1 : 1 + states]), inputs[1 + states], inputs[2 + states]
     lengths = inputs[3 + states] if with_lengths else None
-    xs = b.reshape(b.gather(inner, b.reshape(time, (1,)), 0), inner.shape[1:])
-    output, after = _advanced(b, xs, state, time, lengths, step)
-    start = b.concatenation([b.reshape(time, (1,)), b.ints([0, 0])], 0)
-    written = b.dynamic_update_slice(outputs, b.expand_dims(output, 0), start)
+    column = b.reshape(time, (1,))
+    places = b.add(column, b.ints(range(STEPS_A_TURN)))
+    times = [cut(b, places, [slice(place, place + 1)]) for place in range(STEPS_A_TURN)] if with_lengths else []
+    chunk = b.gather(inner, places, 0)
+    results, after = _written_out(b, chunk, state, times or [time] * STEPS_A_TURN, lengths, step)
+    start = b.concatenation([column, b.ints([0, 0])], 0)
+    written = b.dynamic_update_slice(outputs, b.pack(results, 0), start)
     b.subgraph.outputs = [
-        b.add(time, like(b, time, 1)),
+        b.add(time, like(b, time, STEPS_A_TURN)),
         *after,
         written,
         inner,
