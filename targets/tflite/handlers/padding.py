@@ -38,6 +38,8 @@ def pad(
         return kept
     if mode == "constant":
         return _constant(b, kept, sides, value)
+    if mode == "reflect" and not kept.is_static:
+        return b.mirror_pad(kept, sides, symmetric=False)
     for axis, (before, after) in enumerate(sides):
         if before or after:
             kept = _repeated(b, kept, axis, before, after, mode)
