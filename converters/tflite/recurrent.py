@@ -6,13 +6,14 @@ Source: ``tensorflow/lite/kernels/unidirectional_sequence_lstm.cc`` for the orde
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from convertkit.artifact import Array
 from convertkit.converters.tflite import schema
 from convertkit.converters.tflite.builder import Attributes, Builder, Tensor
-from convertkit.converters.tflite.model import ABSENT, Quantization, TensorInfo
+from convertkit.converters.tflite.model import ABSENT, TensorInfo
 from convertkit.converters.tflite.registry import Registry
 from convertkit.errors import SourceError, Unsupported
 
@@ -91,7 +92,11 @@ def unidirectional_sequence_rnn(
 
 @dataclass(frozen=True, slots=True)
 class _Gates:
-    """The gates' tensors of one cell, stacked as ONNX wants them: one direction, gates along axis 1."""
+    """The gates' tensors of one cell, stacked as ONNX wants them: one direction, gates along axis 1.
+
+    Real numbers even for integer cells, because no LSTM kernel outside TFLite takes integers; the
+    scales travel in the node's metadata, and dividing by them gives the integers back exactly.
+    """
 
     builder: Builder
     slots: tuple[Tensor | None, ...]
@@ -104,41 +109,20 @@ class _Gates:
             if len(present) > 0 and parts[0] is not None:
                 raise SourceError("some of the gates have no weights")
             return None
-        if present[0].stored is None:
-            return self.builder.constant(np.concatenate([part.known for part in present])[None])
-        return self._integers(present)
+        return self.builder.constant(np.concatenate([part.known for part in present])[None])
 
     def bias(self) -> Tensor:
         """Biases of the input weights; those of the recurrent weights, which ONNX adds as well, are zero."""
-        parts = [self.slots[place] for place in _BIASES]
-        present = [self._real_bias(part) for part in parts if part is not None]
-        if len(present) < len(parts):
+        parts = [self._real(part) for place in _BIASES if (part := self.slots[place]) is not None]
+        if len(parts) < len(_BIASES):
             raise SourceError("some of the gates have no bias")
-        if present[0].stored is None:
-            values = np.concatenate([part.known for part in present])
-            return self.builder.constant(np.concatenate([values, np.zeros_like(values)])[None])
-        stored = [part.stored for part in present if part.stored is not None]
-        zeros = [replace(part, stored=self.builder.constant(np.zeros_like(each.known))) for part, each in
-                 zip(present, stored, strict=True)]  # fmt: skip
-        return self._integers([*present, *zeros])
+        values = np.concatenate(parts)
+        return self.builder.constant(np.concatenate([values, np.zeros_like(values)])[None])
 
-    def _real_bias(self, bias: Tensor) -> Tensor:
+    def _real(self, bias: Tensor) -> Array:
         if "float" in bias.dtype or bias.quantization is None:
-            return bias
-        return self.builder.dequantize(bias, bias.quantization)
-
-    def _integers(self, parts: list[Tensor]) -> Tensor:
-        """One integer constant, with each gate's scale on each of its rows."""
-        data, scale, zero = [], [], []
-        for part in parts:
-            if part.stored is None or part.quantization is None:
-                raise SourceError("some of the gates are integers and some are not")
-            rows, quantization = part.stored.known, part.quantization
-            data.append(rows)
-            scale.append(np.broadcast_to(quantization.scale, rows.shape[:1]))
-            zero.append(np.broadcast_to(quantization.zero_point, rows.shape[:1]))
-        merged = Quantization(np.concatenate(scale), np.concatenate(zero), 1)
-        return self.builder.dequantize(self.builder.constant(np.concatenate(data)[None]), merged)
+            return bias.known
+        return self.builder.dequantize(bias, bias.quantization).known
 
 
 def _remember(b: Builder, y: Tensor, cell_clip: float) -> None:
@@ -148,6 +132,9 @@ def _remember(b: Builder, y: Tensor, cell_clip: float) -> None:
     places = [*op.inputs, *(ABSENT,) * (24 - len(op.inputs))]
     facts = {
         "cell_clip": cell_clip,
+        "input_weights": [_parameters(b, places[place]) for place in _INPUT_WEIGHTS],
+        "recurrent_weights": [_parameters(b, places[place]) for place in _RECURRENT_WEIGHTS],
+        "biases": [_parameters(b, places[place]) for place in _BIASES],
         "output_state": _parameters(b, places[_OUTPUT_STATE]),
         "cell_state": _parameters(b, places[_CELL_STATE]),
         "intermediates": [_parameters(b, place) for place in op.intermediates],
