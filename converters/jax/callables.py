@@ -100,7 +100,12 @@ def _nnx_function(model: Any) -> Callable[..., Any]:
     from flax import nnx
 
     graph, state = nnx.split(model)
-    return lambda *values: nnx.merge(graph, state)(*values)
+
+    def applied(*values: Any) -> Any:
+        # Merged anew in each trace: NNX modules refuse to be changed by a trace that did not make them.
+        return nnx.merge(graph, state)(*values)
+
+    return applied
 
 
 def _struct(wanted: Wanted, scope: Any) -> Any:

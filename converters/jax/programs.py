@@ -41,7 +41,7 @@ def exported_module(module: bytes | str, interface: Interface) -> Any:
         "uses_global_constants": any(isinstance(size, str) for each in interface.inputs for size in each.shape),
         "_get_vjp": None,
     }
-    known = {field for field in export.Exported.__dataclass_fields__}
+    known = set(export.Exported.__dataclass_fields__)
     return export.Exported(**{name: value for name, value in fields.items() if name in known})
 
 

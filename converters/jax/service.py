@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,18 @@ from convertkit.errors import SourceError, ToolError, Unsupported
 from convertkit.worker import Reply
 
 _BRIEF = 300
+_BROKEN = (
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    AssertionError,
+    NotImplementedError,
+    OverflowError,
+    struct.error,
+)
+"""What reading a flatbuffer with broken offsets leads to."""
 
 
 class JaxService:
@@ -112,7 +125,7 @@ def _text(data: bytes) -> str:
 def _deserialized(source: str) -> Any:
     try:
         return export.deserialize(bytearray(_read(source)))
-    except Exception as error:  # noqa: BLE001 - flatbuffers raises whatever broken offsets lead to
+    except _BROKEN as error:
         raise SourceError(f"{source} is no jax.export artifact, or a damaged one: {_first_line(error)}") from error
 
 

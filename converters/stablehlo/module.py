@@ -14,7 +14,7 @@ from typing import Any
 from jaxlib.mlir import ir as mlir
 from jaxlib.mlir import passmanager
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-from jaxlib.mlir.dialects import chlo, stablehlo
+from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
 from convertkit.converters.stablehlo.mlir import element
 from convertkit.errors import SourceError
@@ -51,6 +51,7 @@ def context() -> Any:
     ctx.load_all_available_dialects()
     stablehlo.register_dialect(ctx)
     chlo.register_dialect(ctx)
+    sdy.register_dialect(ctx)  # JAX annotates shardings with it, even for one device
     return ctx
 
 

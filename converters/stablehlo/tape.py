@@ -78,7 +78,7 @@ class Tape:
         self._alive: list[Array] = []
         self._counter = 0
         self._casts: dict[tuple[int, ir.DataType], Tensor] = {}
-        self.origin = parent.origin if parent else ""
+        self.origin: str = parent.origin if parent else ""
 
     @property
     def opset(self) -> int:
@@ -269,10 +269,13 @@ def _attribute(name: str, value: Attribute) -> ir.Attr:
 def _cast_array(array: Array, dtype: ir.DataType) -> Array:
     """Like the Cast node; integers narrower than 64 bits pass through int64 so that they wrap."""
     if dtype == BOOL:
-        return array != 0
+        truth: Array = array != 0
+        return truth
     target = dtype.numpy()
     if array.dtype.kind in "biu" and not is_float(dtype):
-        return array.astype(np.int64 if array.dtype != np.uint64 else np.uint64).astype(target)
+        wrapped: Array = array.astype(np.int64 if array.dtype != np.uint64 else np.uint64).astype(target)
+        return wrapped
     if array.dtype == ml_dtypes.bfloat16:
         array = array.astype(np.float32)
-    return array.astype(target)
+    folded: Array = array.astype(target)
+    return folded

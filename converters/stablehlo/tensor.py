@@ -131,6 +131,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def is_float(dtype: ir.DataType) -> bool:
+    """Whether a dtype is one of the four float types."""
     return dtype in FLOATS
 
 

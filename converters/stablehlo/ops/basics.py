@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from jaxlib.mlir.dialects import sdy
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import constant_of, text
 from convertkit.converters.stablehlo.registry import Handlers
-from convertkit.converters.stablehlo.tensor import Operand
+from convertkit.converters.stablehlo.tensor import Operand, Tensor
 
 basics = Handlers()
 
@@ -41,3 +42,9 @@ def composite(b: Builder, op: hlo.CompositeOp, *operands: Operand) -> tuple[Oper
 @basics.complex
 def complex_composite(b: Builder, op: hlo.CompositeOp, *operands: Operand) -> tuple[Operand, ...]:
     return b.regions.inline(b, b.regions.function(text(op.attributes["decomposition"])), operands)
+
+
+@basics.partwise
+def sharding_constraint(b: Builder, op: sdy.ShardingConstraintOp, x: Tensor) -> Tensor:
+    """Where values lie does not change them."""
+    return x

@@ -79,7 +79,7 @@ def absolute(b: Builder, op: hlo.AbsOp, x: Complex) -> Tensor:
 
 @complexes.complex
 def sign(b: Builder, op: hlo.SignOp, x: Complex) -> Complex:
-    """x / |x|, and 0 for 0."""
+    """The quotient ``x / |x|``, and 0 for 0."""
     size = cm.magnitude(b, x)
     zero = b.equal(size, 0.0)
     safe = b.where(zero, 1.0, size)

@@ -79,7 +79,7 @@ def bitcast_convert(b: Builder, op: hlo.BitcastConvertOp, x: Tensor) -> Tensor:
     """Reinterpret bits; a change of width adds or removes a last axis, least significant part first."""
     dtype = dtype_of(op.result.type)
     have, want = bits(x.dtype), bits(dtype)
-    if x.dtype == BOOL or dtype == BOOL or have == want:
+    if BOOL in (x.dtype, dtype) or have == want:
         return b.bitcast(x, dtype)
     small, large = _UNSIGNED_OF_WIDTH[min(have, want)], _UNSIGNED_OF_WIDTH[max(have, want)]
     count = max(have, want) // min(have, want)

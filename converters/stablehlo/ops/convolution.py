@@ -16,6 +16,7 @@ from convertkit.converters.stablehlo.ops.convert import converted
 from convertkit.converters.stablehlo.ops.dot import pairwise
 from convertkit.converters.stablehlo.ops.movement import padded
 from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.tape import Attribute
 from convertkit.converters.stablehlo.tensor import BF16, F16, F32, Operand, Shape, Tensor, constant, is_float
 
 convolutions = Handlers()
@@ -132,7 +133,7 @@ def _output(x: Shape, kernel: Shape, how: Convolution) -> Shape:
 
 
 def _direct(b: Builder, x: Tensor, how: Convolution, kernel: Tensor) -> Tensor:
-    attributes = {
+    attributes: dict[str, Attribute] = {
         "strides": how.strides,
         "dilations": how.dilations,
         "pads": [*how.low, *how.high],
@@ -157,7 +158,7 @@ def _transposed(b: Builder, x: Tensor, kernel: Tensor, how: Convolution) -> Tens
     turned = b.transpose(grouped, [0, 2, 1, *range(3, grouped.rank)])
     weights = b.reshape(turned, (how.groups * inputs, outputs // how.groups, *spatial))
     weights = b.reverse(weights, list(range(2, weights.rank)))
-    attributes = {
+    attributes: dict[str, Attribute] = {
         "strides": how.spread,
         "dilations": how.dilations,
         "pads": [*low, *(max(0, pad) for pad in high)],

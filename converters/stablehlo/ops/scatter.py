@@ -251,7 +251,7 @@ class _Plan:
         b = self._b
         count = None if None in rows.shape else int(np.prod([size or 0 for size in rows.shape], dtype=np.int64))
         rest_sizes = [b.size(table, axis) for axis in range(1, table.rank)]
-        flat = b.reshape(values, (count, *table.shape[1:]), b.sizes([int(-1), *rest_sizes]))
+        flat = b.reshape(values, (count, *table.shape[1:]), b.sizes([(-1), *rest_sizes]))
         column = b.reshape(rows, (count, *[1] * (table.rank - 1)))
         extent = b.shape_of(flat) if None in flat.shape else None
         return b.full(b.broadcast_in_dim(column, flat.shape, range(flat.rank), extent)), flat

@@ -21,6 +21,7 @@ from convertkit.converters.stablehlo.ops.reduce import SEQUENTIAL, combined, has
 from convertkit.converters.stablehlo.ops.regions import expressions, reducer_of
 from convertkit.converters.stablehlo.reductions import Reducer
 from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.tape import Attribute
 from convertkit.converters.stablehlo.tensor import (
     BF16,
     BOOL,
@@ -107,8 +108,7 @@ def windowed(b: Builder, kind: Reducer, x: Tensor, start: Tensor, window: Window
     """A window reduction with an ONNX reducer; the start value joins every window once."""
     if x.dtype in (F16, BF16) and kind in ("add", "multiply") and math.prod(window.size) <= SEQUENTIAL:
         neutral = b.like(x, identity(kind, x) or 0)
-        # XLA's CPU loop runs along the first window axis innermost.
-        return sequential(b, kind, patches(b, _padded(b, x, neutral, window), window, first_axis_fastest=True), start)
+        return sequential(b, kind, patches(b, _padded(b, x, neutral, window), window, _turned(window)), start)
     scanned = _scan(b, kind, x, window)
     if scanned is None and start.scalar == identity(kind, x):
         scanned = _pool(b, kind, x, window)
@@ -161,7 +161,7 @@ def _pool(b: Builder, kind: Reducer, x: Tensor, window: Window) -> Tensor | None
     rest = [axis for axis in range(x.rank) if axis not in axes]
     moved = b.transpose(x, [*rest, *axes])
     spatial = tuple(_output_size(x.shape[axis], window, axis) for axis in axes)
-    attributes = {
+    attributes: dict[str, Sequence[int]] = {
         "kernel_shape": [window.size[axis] for axis in axes],
         "strides": [window.stride[axis] for axis in axes],
         "pads": [*(window.low[axis] for axis in axes), *(window.high[axis] for axis in axes)],
@@ -172,7 +172,7 @@ def _pool(b: Builder, kind: Reducer, x: Tensor, window: Window) -> Tensor | None
         pooled = b.op("MaxPool", [images], (*images.shape[:2], *spatial), x.dtype, attributes)
     else:
         count = math.prod(attributes["kernel_shape"])
-        mean = {**attributes, "count_include_pad": 1}
+        mean: dict[str, Attribute] = {**attributes, "count_include_pad": 1}
         pooled = b.op("AveragePool", [images], (*images.shape[:2], *spatial), x.dtype, mean)
         pooled = b.mul(pooled, float(count))
     sizes = b.sizes([*(b.size(x, axis) for axis in rest), *(size if size is not None else -1 for size in spatial)])
@@ -231,7 +231,12 @@ def _places(x: Tensor, window: Window, axis: int) -> Tensor:
     return constant((first + np.arange(window.size[axis])[None, :] * window.dilation[axis]).astype(np.int64))
 
 
-def patches(b: Builder, x: Tensor, window: Window, *, first_axis_fastest: bool = False) -> Tensor:
+def _turned(window: Window) -> bool:
+    """Whether XLA on CPU walks a window along its first axis innermost, as seen in its 16-bit roundings."""
+    return any(stride != 1 for stride in window.stride)
+
+
+def patches(b: Builder, x: Tensor, window: Window, first_axis_fastest: bool = False) -> Tensor:
     """All windows of a padded operand, flattened into a new last axis in row-major order or its opposite."""
     axes, shape = window.axes, list(x.shape)
     for axis in reversed(axes):
@@ -265,7 +270,7 @@ def _windows(b: Builder, x: Operand, start: Operand, window: Window) -> Operand:
         return Complex(parts[0], parts[1])
     assert isinstance(x, Tensor)
     assert isinstance(start, Tensor)
-    return patches(b, _padded(b, x, start, window), window, first_axis_fastest=x.dtype in (F16, BF16))
+    return patches(b, _padded(b, x, start, window), window, x.dtype in (F16, BF16) and _turned(window))
 
 
 # --- select and scatter --------------------------------------------------------------------------
