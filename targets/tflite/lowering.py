@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
 
 import onnx_ir as ir
 
@@ -258,9 +258,9 @@ def dtype_name(dtype: ir.DataType) -> DType:
     if dtype == ir.DataType.STRING:
         return "string"
     name = dtype.numpy().name
-    for known in DType.__args__:  # type: ignore[attr-defined]
+    for known in get_args(DType):
         if known == name:
-            return name  # type: ignore[no-any-return]
+            return cast(DType, known)
     raise Unsupported(f"TFLite has no tensors of {name}")
 
 

@@ -157,7 +157,7 @@ class _Writer:
         return result
 
 
-class _Slot(schema.BufferT):  # type: ignore[misc, name-defined]
+class _Slot(schema.BufferT):  # type: ignore[misc]
     """A Buffer table that leaves room for where its data will be."""
 
     def __init__(self, data: Array, outside: bool) -> None:
@@ -236,7 +236,7 @@ def _string_table(data: Array) -> Array:
 def _chunks(values: Array) -> Iterator[bytes | memoryview]:
     """The array's bytes in order, copied piece by piece where it is not contiguous."""
     if values.flags.c_contiguous:
-        yield memoryview(values.reshape(-1).view(np.uint8))
+        yield values.reshape(-1).view(np.uint8).data
     elif values.size <= _CHUNK_ELEMENTS:
         yield values.tobytes()
     else:

@@ -176,10 +176,6 @@ class Arithmetic(BuilderCore):
         """Float to integers, or integers to integers of another scale."""
         return self.emit("QUANTIZE", (x,), x.shape, dtype, None, quantization)
 
-    def dequantize(self, x: Tensor) -> Tensor:
-        """Quantized integers, or float16, to float32."""
-        return self.emit("DEQUANTIZE", (x,), x.shape, "float32")
-
     def _unary(self, code: str, x: Tensor) -> Tensor:
         return self.emit(code, (x,), x.shape, x.dtype, None, self.result_of(x))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
 
 import ml_dtypes
 import numpy as np
@@ -108,6 +108,10 @@ class BuilderCore:
         uses = [operation for operation in self.subgraph.operations if x in operation.inputs]
         return len(uses) == 1 and x not in self.program.names
 
+    def dequantize(self, x: Tensor) -> Tensor:
+        """Quantized integers, or float16, to float32."""
+        return self.emit("DEQUANTIZE", (x,), x.shape, "float32")
+
     def stored_weight(self, x: Tensor) -> Tensor | None:
         """The constant behind a DEQUANTIZE: integers or float16 that runtimes widen when they load the model."""
         operation = self._producers.get(x)
@@ -133,9 +137,9 @@ def dtype_of(value: Array) -> DType:
     name = value.dtype.name
     if value.dtype.kind in "OUS":
         return "string"
-    for known in DType.__args__:  # type: ignore[attr-defined]
+    for known in get_args(DType):
         if known == name:
-            return name  # type: ignore[return-value]
+            return cast(DType, known)
     raise Unsupported(f"TFLite has no tensors of {name}")
 
 

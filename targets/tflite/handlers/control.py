@@ -81,8 +81,7 @@ def scan(b: Builder, *inputs: Tensor, lowering: Lowering, scope: Scope, node: ir
     out_backwards = _integers(node, "scan_output_directions", collected)
     stacked = []
     for value, axis, back in zip(results[len(states) :], out_axes, out_backwards, strict=True):
-        value = b.reverse(value, (0,)) if back else value
-        stacked.append(_back(b, value, axis % value.rank))
+        stacked.append(_back(b, b.reverse(value, (0,)) if back else value, axis % value.rank))
     return (*results[: len(states)], *stacked)
 
 

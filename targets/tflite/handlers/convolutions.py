@@ -80,7 +80,8 @@ def conv_transpose(
             auto_pad=auto_pad, dilations=None if dilations is None else lift + dilations, group=group,
             output_padding=None if output_padding is None else (0, *output_padding),
             output_shape=None if output_shape is None else lift + output_shape[-1:],
-            pads=None if pads is None else (0, pads[0], 0, pads[1]), strides=None if strides is None else lift + strides,
+            pads=None if pads is None else (0, pads[0], 0, pads[1]),
+            strides=None if strides is None else lift + strides,
         )  # fmt: skip
         return b.squeeze(image, (1,))
     if x.rank != 4:
@@ -347,7 +348,7 @@ def _grouped_transpose(
             output_shape=output_shape,
             pads=pads,
             strides=strides,
-        )  # fmt: skip
+        )
         for part, kernel, offset in zip(parts, kernels, biases, strict=True)
     ]
     return b.concatenation(results, 3)

@@ -51,6 +51,7 @@ def _scaled(graph: ir.Graph, layer: ir.Node, factor: np.ndarray) -> bool:
 def _columns(layer: ir.Node, weight: np.ndarray, factor: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]] | None:
     """One factor for each output channel, and the shape in which it multiplies the weight."""
     kind = (layer.domain, layer.op_type)
+    shape: tuple[int, ...]
     if kind in ((OWN, "Dense"), ("", "MatMul")) and weight.ndim == 2:
         count, shape = weight.shape[1], (1, -1)
         fits = factor.shape[-1:] == (count,) and factor.size == count

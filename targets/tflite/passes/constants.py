@@ -20,8 +20,8 @@ from convertkit.targets.tflite.passes.edits import constant, new_constant
 _MAX_ROUNDS = 6
 _LARGEST_BYTES = 64 << 20
 _KEPT = frozenset(
-    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear If Loop Scan RandomNormal RandomUniform RandomNormalLike "
-    "RandomUniformLike Bernoulli Multinomial ConstantOfShape Expand Tile Cast".split()
+    """QuantizeLinear DequantizeLinear DynamicQuantizeLinear If Loop Scan RandomNormal RandomUniform RandomNormalLike
+    RandomUniformLike Bernoulli Multinomial ConstantOfShape Expand Tile Cast""".split()
 )
 """Nodes that are not evaluated: integers stay integers, chance stays chance, weights are not blown up."""
 
@@ -47,7 +47,7 @@ def fix_inputs(model: ir.Model, fixed: Mapping[str, int]) -> None:
     for value in model.graph.inputs:
         if value.name in fixed and value.dtype is not None and not value.is_graph_output():
             sizes = [size for size in value.shape or () if isinstance(size, int)]
-            array = np.full(sizes, fixed[value.name], value.dtype.numpy())
+            array = np.full(sizes, fixed[str(value.name)], value.dtype.numpy())
             value.replace_all_uses_with(new_constant(model.graph, f"{value.name}/fixed", array))
 
 
@@ -84,7 +84,7 @@ def _sizes(node: ir.Node) -> list[np.ndarray] | None:
 
 def _evaluated(node: ir.Node, opset: int) -> list[np.ndarray] | None:
     """The outputs of a node whose inputs are all constants."""
-    arrays = {value.name: constant(value) for value in node.inputs if value is not None}
+    arrays = {str(value.name): constant(value) for value in node.inputs if value is not None}
     if not arrays or any(array is None for array in arrays.values()) or _has_graph(node):
         return None
     largest = max(array.nbytes for array in arrays.values() if array is not None)

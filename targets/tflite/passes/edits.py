@@ -8,6 +8,14 @@ import onnx_ir as ir
 from convertkit.targets.tflite.passes.part import Part
 
 
+def typed(value: ir.Value, shape: ir.Shape | None, dtype: ir.DataType | None) -> ir.Value:
+    """``value`` with a shape and an element type, as far as they are known."""
+    value.shape = shape
+    if dtype is not None:
+        value.dtype = dtype
+    return value
+
+
 def new_constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     """A new initializer, under ``name`` or one like it."""
     free = name
@@ -16,8 +24,7 @@ def new_constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
         count += 1
         free = f"{name}.{count}"
     tensor = ir.tensor(array, name=free)
-    value = ir.Value(name=free, const_value=tensor)
-    value.shape, value.dtype = ir.Shape(array.shape), tensor.dtype
+    value = typed(ir.Value(name=free, const_value=tensor), ir.Shape(array.shape), tensor.dtype)
     graph.register_initializer(value)
     return value
 
@@ -53,8 +60,7 @@ def insert_before(node: ir.Node, new: ir.Node, *, like: ir.Value) -> ir.Value:
     """Put ``new`` in front of ``node``; its output gets the shape and type of ``like``."""
     graph = node.graph
     assert isinstance(graph, ir.Graph)
-    result = new.outputs[0]
-    result.shape, result.dtype = like.shape, like.dtype
+    result = typed(new.outputs[0], like.shape, like.dtype)
     new.metadata_props.update(node.metadata_props)
     graph.insert_before(node, new)
     return result

@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization
-from convertkit.targets.tflite.passes.edits import constant, is_weight, new_constant, only_user
+from convertkit.targets.tflite.passes.edits import constant, is_weight, new_constant, only_user, typed
 from convertkit.targets.tflite.passes.part import Part
 
 _DENSE = frozenset({("", "Gemm"), ("", "MatMul"), (OWN, "Dense")})
@@ -62,7 +62,7 @@ def _order(node: ir.Node) -> np.ndarray | None:
         return None
     sizes = list(shape)[1:]
     result = user.outputs[0].shape
-    if tuple(perm.value)[0] != 0 or not all(isinstance(size, int) for size in sizes) or result is None:
+    if next(iter(perm.value)) != 0 or not all(isinstance(size, int) for size in sizes) or result is None:
         return None
     count = math.prod(int(size) for size in sizes if isinstance(size, int))
     if len(result) != 2 or result[1] != count or result[0] != shape[0]:
@@ -124,7 +124,7 @@ def _reorder(graph: ir.Graph, node: ir.Node, order: np.ndarray) -> None:
     made.attributes.update({each.name: each for each in attributes})
     made.name = f"{widened.name}/reordered"
     made.outputs[0].name = f"{value.name}/reordered"
-    made.outputs[0].shape, made.outputs[0].dtype = value.shape, value.dtype
+    typed(made.outputs[0], value.shape, value.dtype)
     graph.insert_before(node, made)
     node.replace_input_with(1, made.outputs[0])
 

@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
-from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, insert_before
+from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, insert_before, typed
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 
@@ -118,7 +118,7 @@ def _fold(island: Island) -> None:
         params, kind, name = quantization_of(first), first.dtype, first.name
         assert params is not None
         set_quantization(value, params)
-        value.dtype = kind
+        typed(value, value.shape, kind)
         for user in users:
             if can_drop(user, value):
                 drop(user, value)
@@ -175,7 +175,8 @@ def _requantized(island: Island, place: int, value: ir.Value) -> ir.Value:
     name = "int16" if island.kind == ir.DataType.INT16 else "int8"
     made = ir.node("Quantize", [value], {"to": name}, domain=OWN, name=f"{island.node.name}/requantize_{place}")
     result = insert_before(island.node, made, like=value)
-    result.name, result.dtype = f"{island.node.name}/requantized_{place}", island.kind
+    result.name = f"{island.node.name}/requantized_{place}"
+    typed(result, result.shape, island.kind)
     set_quantization(result, island.result)
     return result
 
@@ -291,7 +292,9 @@ def _average(island: Island) -> bool:
     ceil, auto = attributes.get("ceil_mode"), attributes.get("auto_pad")
     padded = (pads is not None and any(pads.value)) or (ceil is not None and bool(ceil.value))
     special = (dilations is not None and set(dilations.value) != {1}) or (auto is not None and "SAME" in auto.value)
-    return value is not None and len(value.shape or ()) <= 4 and not (padded or special) and _one_scale(island.params(0))
+    return (
+        value is not None and len(value.shape or ()) <= 4 and not (padded or special) and _one_scale(island.params(0))
+    )
 
 
 _MOVES = """Reshape Flatten Squeeze Unsqueeze Transpose Slice Split Gather Identity Tile Expand DepthToSpace

@@ -7,10 +7,15 @@ import onnx_ir as ir
 
 from convertkit.targets.tflite.builder.core import NONE, RELU, RELU6, RELU_N1_TO_1
 from convertkit.targets.tflite.marks import OWN, activation_of, set_activation
-from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, is_weight, new_constant, only_user
+from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, is_weight, new_constant, only_user, typed
 from convertkit.targets.tflite.passes.part import Part
 
-_CLAMPS = {(0.0, None): RELU, (0.0, np.inf): RELU, (0.0, 6.0): RELU6, (-1.0, 1.0): RELU_N1_TO_1}
+_CLAMPS: dict[tuple[float | None, float | None], int] = {
+    (0.0, None): RELU,
+    (0.0, np.inf): RELU,
+    (0.0, 6.0): RELU6,
+    (-1.0, 1.0): RELU_N1_TO_1,
+}
 _FUSABLE = frozenset(
     {
         ("", name)
@@ -44,10 +49,10 @@ def _fold_batch_norm(graph: ir.Graph, node: ir.Node) -> None:
     source = node.inputs[0]
     assert source is not None
     conv = source.producer()
-    if conv is not None and conv.op_type in ("Conv", "ConvTranspose") and only_user(source) is node:
-        if _into_conv(graph, conv, factor, offset) and can_drop(node, source):
-            drop(node, source)
-            return
+    takes = conv is not None and conv.op_type in ("Conv", "ConvTranspose") and only_user(source) is node
+    if conv is not None and takes and can_drop(node, source) and _into_conv(graph, conv, factor, offset):
+        drop(node, source)
+        return
     _as_affine(graph, node, source, factor, offset)
 
 
@@ -81,7 +86,7 @@ def _as_affine(graph: ir.Graph, node: ir.Node, source: ir.Value, factor: np.ndar
     shift = new_constant(graph, f"{node.name}/shift", offset.reshape(shape).astype(kind))
     scaled = ir.node("Mul", [source, scale], name=f"{node.name}/scaled")
     scaled.outputs[0].name = f"{node.outputs[0].name}/scaled"
-    scaled.outputs[0].shape, scaled.outputs[0].dtype = source.shape, source.dtype
+    typed(scaled.outputs[0], source.shape, source.dtype)
     graph.insert_before(node, scaled)
     node.op_type = "Add"
     node.attributes.clear()
@@ -169,4 +174,4 @@ def _activation(node: ir.Node) -> int:
         if value is not None and limit is None:
             return NONE
         limits.append(None if limit is None else float(limit))
-    return _CLAMPS.get((limits[0], limits[1]), NONE)  # type: ignore[call-overload, no-any-return]
+    return _CLAMPS.get((limits[0], limits[1]), NONE)

@@ -30,7 +30,13 @@ def fold_hybrid(part: Part) -> None:
             continue
         stored = widened.inputs[0]
         params = None if stored is None else quantization_of(stored)
-        if constant(stored) is None or params is None or any(params.zero_point) or len(stored.shape or ()) != 2:
+        if (
+            stored is None
+            or constant(stored) is None
+            or params is None
+            or any(params.zero_point)
+            or len(stored.shape or ()) != 2
+        ):
             continue
         if params.axis in (None, _out_axis(node)) and _is_plain(node):
             node.replace_input_with(1, stored)

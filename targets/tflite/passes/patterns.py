@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from convertkit.targets.tflite.marks import OWN
-from convertkit.targets.tflite.passes.edits import constant, drop, only_user
+from convertkit.targets.tflite.passes.edits import constant, drop, only_user, typed
 from convertkit.targets.tflite.passes.part import Part
 
 _CLOSE = 1e-6
@@ -29,7 +29,8 @@ def fuse_gelu(part: Part) -> None:
         made = ir.node("Gelu", [x], {"approximate": "tanh" if node.op_type == "Tanh" else "none"}, domain=OWN)
         made.name, result = f"{last.name}/gelu", made.outputs[0]
         made.metadata_props.update(last.metadata_props)
-        result.name, result.shape, result.dtype = f"{last.outputs[0].name}/gelu", last.outputs[0].shape, x.dtype
+        result.name = f"{last.outputs[0].name}/gelu"
+        typed(result, last.outputs[0].shape, x.dtype)
         part.graph.insert_after(last, made)
         drop(last, result)
 
@@ -201,7 +202,7 @@ def _through_reshapes(graph: ir.Graph, node: ir.Node) -> None:
         return
     order = [*range(len(sizes) - 2), len(sizes) - 1, len(sizes) - 2]
     made = ir.node("Transpose", [source], {"perm": order}, name=f"{node.name}/direct")
-    made.outputs[0].name, made.outputs[0].shape = f"{result.name}/direct", result.shape
-    made.outputs[0].dtype = source.dtype
+    made.outputs[0].name = f"{result.name}/direct"
+    typed(made.outputs[0], result.shape, source.dtype)
     graph.insert_after(after, made)
     drop(after, made.outputs[0])

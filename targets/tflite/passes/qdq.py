@@ -88,7 +88,7 @@ def _dequantize(graph: ir.Graph, node: ir.Node) -> None:
 
 
 def _is_channelwise_activation(params: QuantParams, value: ir.Value | None) -> bool:
-    """Whether computed values have scales along an axis, which TFLite's tensors cannot say: plain arithmetic does it."""
+    """Whether computed values have scales along an axis, which TFLite's tensors cannot say: arithmetic does it."""
     if params.axis is None or value is None or value.const_value is not None:
         return False
     producer = value.producer()
@@ -174,5 +174,9 @@ def _through_moves(graph: ir.Graph) -> None:
         first = node.inputs[0] if node.inputs else None
         params = quantization_of(node.outputs[0]) if node.outputs else None
         if first is not None and params is not None and node.op_type in _MOVES and node.domain == "":
-            if quantization_of(first) is None and first.dtype == node.outputs[0].dtype and params.axis is None:
-                set_quantization(first, params)
+            _mark_source(first, node.outputs[0], params)
+
+
+def _mark_source(source: ir.Value, moved: ir.Value, params: QuantParams) -> None:
+    if quantization_of(source) is None and source.dtype == moved.dtype and params.axis is None:
+        set_quantization(source, params)

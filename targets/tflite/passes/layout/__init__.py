@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from convertkit.recipe import Layout
-from convertkit.targets.tflite.marks import NHWC, OWN
+from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.passes.layout.carriers import CARRIERS
 from convertkit.targets.tflite.passes.layout.cut import Choice
 from convertkit.targets.tflite.passes.layout.perms import Perm, channels_last, identity, is_identity
@@ -71,13 +71,14 @@ def channels_last_layout(part: Part, input_layout: Layout) -> dict[str, Perm]:
             break
     if not places.plans:
         return {}
-    worlds = _choose(graph, places)
+    free = frozenset(value for value in graph.outputs if input_layout != "nchw" and _comes_from_spatial(value))
+    worlds = _choose(places, free)
     chosen = {node: plans[worlds[node]] for node, plans in places.plans.items()}
     rewriter = Rewriter(
         graph, chosen, {value: changed[str(value.name)] for value in graph.inputs if value.name in changed}
     )
     outputs = rewriter.run(frozenset(node for node in chosen if _is_spatial(node)))
-    return changed | _stored_outputs(graph, outputs, rewriter, input_layout)
+    return changed | _stored_outputs(graph, outputs, rewriter, free)
 
 
 def _is_spatial(node: ir.Node) -> bool:
@@ -186,7 +187,8 @@ def _assign(node: ir.Node, places: _Places, at: int | None, perms: tuple[Perm, P
     return True
 
 
-def _choose(graph: ir.Graph, places: _Places) -> dict[ir.Node, int]:
+def _choose(places: _Places, free: frozenset[ir.Value]) -> dict[ir.Node, int]:
+    """The cheapest world of every node; outputs in ``free`` may be stored in either order."""
     choice = Choice()
     numbers = {node: choice.node() for node in places.plans}
     for node, (source, last) in places.plans.items():
@@ -199,7 +201,7 @@ def _choose(graph: ir.Graph, places: _Places) -> dict[ir.Node, int]:
                 continue
             _pays_for_input(choice, number, places, numbers, value, (source, last), at)
     for value in {value for node in places.plans for value in node.outputs}:
-        _pays_for_others(choice, places, numbers, value)
+        _pays_for_others(choice, places, numbers, value, value in free)
     worlds = choice.worlds()
     return {node: worlds[number] for node, number in numbers.items()}
 
@@ -220,10 +222,18 @@ def _pays_for_input(
     price = elements(value) + _EACH_TRANSPOSE
     producer = value.producer()
     if producer is None or producer not in numbers:
-        choice.pays(number, *(price if have[0] != order else 0 for order in want))
+        needed = _orders_of_spatial_users(value)
+        choice.pays(number, *(0 if order == have[0] or order in needed else price for order in want))
         return
     costs = [[price if offer != order else 0 for order in want] for offer in have]
     _pairwise(choice, numbers[producer], number, costs)
+
+
+def _orders_of_spatial_users(value: ir.Value) -> frozenset[Perm]:
+    """Orders that ``value`` is transposed to in any case: another user shares them for nothing."""
+    rank = rank_of(value)
+    spatial = any(_is_spatial(use.node) and use.idx == 0 for use in value.uses())
+    return frozenset({channels_last(rank)} if spatial and rank is not None else ())
 
 
 def _pairwise(choice: Choice, first: int, second: int, costs: list[list[int]]) -> None:
@@ -237,24 +247,28 @@ def _pairwise(choice: Choice, first: int, second: int, costs: list[list[int]]) -
     choice.differs(first, second, spare, 0)
 
 
-def _pays_for_others(choice: Choice, places: _Places, numbers: dict[ir.Node, int], value: ir.Value) -> None:
+def _pays_for_others(
+    choice: Choice, places: _Places, numbers: dict[ir.Node, int], value: ir.Value, is_free: bool
+) -> None:
     """What a consumer without a choice, or the interface, costs: it takes the source's order."""
     producer = value.producer()
     rank = rank_of(value)
     if producer is None or rank is None or value not in places.offers:
         return
-    fixed = value.is_graph_output() or any(use.node not in numbers for use in value.uses())
+    fixed = (value.is_graph_output() and not is_free) or any(use.node not in numbers for use in value.uses())
     if fixed:
         price = elements(value) + _EACH_TRANSPOSE
         choice.pays(numbers[producer], *(0 if is_identity(perm) else price for perm in places.offers[value]))
 
 
-def _stored_outputs(graph: ir.Graph, stored: dict[int, Perm], rewriter: Rewriter, layout: Layout) -> dict[str, Perm]:
+def _stored_outputs(
+    graph: ir.Graph, stored: dict[int, Perm], rewriter: Rewriter, free: frozenset[ir.Value]
+) -> dict[str, Perm]:
     """Outputs that stay channels-last: images that a spatial operator made; the others are transposed back."""
     result = {}
     for place, perm in stored.items():
         value = graph.outputs[place]
-        if layout != "nchw" and perm == channels_last(len(perm)) and _comes_from_spatial(value):
+        if value in free and perm == channels_last(len(perm)):
             result[str(value.name)] = perm
         else:
             rewriter.restore_output(place, perm)
@@ -262,10 +276,12 @@ def _stored_outputs(graph: ir.Graph, stored: dict[int, Perm], rewriter: Rewriter
 
 
 def _comes_from_spatial(value: ir.Value) -> bool:
-    node = value.producer()
-    while node is not None and node.domain != NHWC:
-        carrier = CARRIERS.get((node.domain, node.op_type))
-        if type(carrier).__name__ != "Elementwise" or node.inputs[0] is None:
+    """Whether a spatial operator made the image, seen through what keeps an image one (no reshapes)."""
+    node, rank = value.producer(), rank_of(value)
+    while node is not None and not _is_spatial(node):
+        first = node.inputs[0] if node.inputs else None
+        keeps = (node.domain, node.op_type) in CARRIERS and node.op_type not in ("Transpose", "Reshape", "Flatten")
+        if not keeps or first is None or rank_of(first) != rank:
             return False
-        node = node.inputs[0].producer()
+        node = first.producer()
     return node is not None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.targets.tflite.passes.edits import typed
 from convertkit.targets.tflite.passes.layout.perms import Perm, identity, inverse
 from convertkit.targets.tflite.passes.layout.plan import (
     Carrier,
@@ -69,7 +70,7 @@ def _lifted(node: ir.Node, value: ir.Value, perm: Perm) -> ir.Value:
     for new, sizes in ((lifted, shape), (moved, [shape[axis] for axis in perm])):
         new.name = f"{node.name}/{new.op_type.lower()}"
         new.outputs[0].name = f"{node.name}/{value.name}/{new.op_type.lower()}"
-        new.outputs[0].shape, new.outputs[0].dtype = ir.Shape(sizes), value.dtype
+        typed(new.outputs[0], ir.Shape(sizes), value.dtype)
         graph.insert_before(node, new)
     return moved.outputs[0]
 

@@ -57,7 +57,7 @@ class Constants:
             name = f"layout/const_{self.count}"
         value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
         value.shape = ir.Shape(array.shape)
-        value.dtype = value.const_value.dtype if value.const_value else None
+        value.type = ir.TensorType(ir.DataType.from_numpy(array.dtype))
         self.graph.register_initializer(value)
         return value
 

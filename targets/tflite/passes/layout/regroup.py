@@ -17,7 +17,8 @@ def groups(before: Sizes, after: Sizes) -> tuple[Group, ...] | None:
     result: list[Group] = []
     i = j = 0
     while i < len(before) or j < len(after):
-        first, second = [], []
+        first: list[int] = []
+        second: list[int] = []
         left, right = 1, 1
         if i < len(before) and j < len(after) and before[i] == after[j]:
             result.append(((i,), (j,)))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_order, set_quantization
+from convertkit.targets.tflite.passes.edits import typed
 from convertkit.targets.tflite.passes.layout.carriers import CARRIERS, Transpose, source_perm
 from convertkit.targets.tflite.passes.layout.perms import Perm, between, identity, is_identity
 from convertkit.targets.tflite.passes.layout.plan import Constants, Plan, constant_of, rank_of
@@ -125,7 +126,7 @@ class Rewriter:
             return None
         made = ir.node("Dequantize", [integers], domain=OWN, name=f"{node.name}/channels_last")
         made.outputs[0].name = f"{value.name}/channels_last"
-        made.outputs[0].shape, made.outputs[0].dtype = integers.shape, value.dtype
+        typed(made.outputs[0], integers.shape, value.dtype)
         self._graph.insert_after(node, made)
         return made.outputs[0]
 
@@ -134,9 +135,8 @@ class Rewriter:
         made = ir.node("Transpose", [value], {"perm": list(moves)}, name=f"{value.name}/transpose_{count}")
         result = made.outputs[0]
         result.name = f"{value.name}/transposed_{count}"
-        result.dtype = value.dtype
-        if value.shape is not None:
-            result.shape = ir.Shape([value.shape[axis] for axis in moves])
+        shape = None if value.shape is None else ir.Shape([value.shape[axis] for axis in moves])
+        typed(result, shape, value.dtype)
         if producer is None or producer.graph is not self._graph:
             first = next(iter(self._graph), None)
             if first is None:
