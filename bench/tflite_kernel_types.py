@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Build, Expect, tuple[tuple[int, ...], ...], Callable]] = 
         (S,),
         _wide,
     ),
-    "CONCATENATION": (lambda b, t: b.concatenation(t, 0), lambda a: np.concatenate(a), (S, V), _wide),
+    "CONCATENATION": (lambda b, t: b.concatenation(t, 0), np.concatenate, (S, V), _wide),
     "SPLIT": (
         lambda b, t: b.split(t[0], 1, (2, 2))[1],
         lambda a: a[0][:, 2:],
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[Build, Expect, tuple[tuple[int, ...], ...], Callable]] = 
         _wide,
     ),
     "SPLIT_V": (lambda b, t: b.split(t[0], 1, (1, 3))[1], lambda a: a[0][:, 1:], (S,), _wide),
-    "PACK": (lambda b, t: b.pack(t, 0), lambda a: np.stack(a), (S, S), _wide),
+    "PACK": (lambda b, t: b.pack(t, 0), np.stack, (S, S), _wide),
     "UNPACK": (lambda b, t: b.unpack(t[0], 0)[1], lambda a: a[0][1], (S,), _wide),
     "TILE": (lambda b, t: b.tile(t[0], (2, 3)), lambda a: np.tile(a[0], (2, 3)), (S,), _wide),
     "PAD": (lambda b, t: b.pad(t[0], ((1, 0), (0, 2))), lambda a: np.pad(a[0], ((1, 0), (0, 2))), (S,), _wide),

@@ -19,9 +19,7 @@ class Verdict:
     worst: float
 
 
-def compare(
-    found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], rtol: float, atol: float
-) -> Verdict:
+def compare(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], rtol: float, atol: float) -> Verdict:
     """Names and their order, shapes, element types and values; integers and booleans exactly.
 
     ``rtol`` and ``atol`` are the suite's own and hold for each element.  An error up to 1e-5 of the output's

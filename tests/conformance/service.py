@@ -43,7 +43,9 @@ class Conformance:
         except Unsupported as refusal:
             return Reply({"status": "refused", "reason": str(refusal).splitlines()[0]})
         verdict = _judged(path, artifact, data, params["rtol"], params["atol"])
-        return Reply({"status": "wrong" if verdict.reason else "right", "reason": verdict.reason, "worst": verdict.worst})
+        return Reply(
+            {"status": "wrong" if verdict.reason else "right", "reason": verdict.reason, "worst": verdict.worst}
+        )
 
 
 def _judged(path: Path, artifact: Path, data: _Feed, rtol: float, atol: float) -> Verdict:
@@ -76,7 +78,9 @@ def run(interpreter: litert.Interpreter, feed: _Feed, outputs: list[str]) -> _Fe
     order = [detail["name"] for detail in interpreter.get_output_details()]
     if order != outputs and sorted(order) == sorted(outputs):
         return {name: np.zeros(0) for name in order}
-    return {name: results[name] for name in sorted(results, key=lambda name: outputs.index(name) if name in outputs else -1)}
+    return {
+        name: results[name] for name in sorted(results, key=lambda name: outputs.index(name) if name in outputs else -1)
+    }
 
 
 def _oracle(path: Path, feed: _Feed, expected: _Feed, rtol: float, atol: float):

@@ -41,7 +41,7 @@ def eligible() -> tuple[Eligible, ...]:
     return tuple(Eligible(row["name"], row["op"], tuple(row["parameters"])) for row in rows)
 
 
-def sample(every: int = 4) -> tuple[Eligible, ...]:
+def sample(every: int = 9) -> tuple[Eligible, ...]:
     """A fixed sample: the first case of each operator and each ``every``-th of the rest."""
     seen: set[str] = set()
     chosen = []

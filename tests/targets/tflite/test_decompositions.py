@@ -113,11 +113,8 @@ def test_integer_matrices_are_cut_where_float32_would_round():
 
 
 def test_integer_convolution_that_would_round_is_refused():
-    text = (
-        HEAD
-        + """g (uint8[1,300,2,2] x) => (int32[1,1,1,1] y) <uint8[1,300,2,2] w = {%s}> {
-        y = ConvInteger (x, w) }"""
-        % ",".join(["255"] * 1200)
-    )  # noqa: UP031
+    weights = ",".join(["255"] * 1200)
+    text = f"""{HEAD} g (uint8[1,300,2,2] x) => (int32[1,1,1,1] y) <uint8[1,300,2,2] w = {{{weights}}}> {{
+        y = ConvInteger (x, w) }}"""
     with pytest.raises(Unsupported, match="beyond 2\\^24"):
         expanded(text, {"Relu"})
