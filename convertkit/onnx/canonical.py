@@ -44,11 +44,28 @@ def simplify(model: ir.Model) -> None:
     """Inline functions, infer shapes and fold constants in place; QDQ pairs stay as they are."""
     from onnxscript import optimizer  # 0.15 s of imports that reading and running models does not need
 
+    _at_equal_ranks(model)
     optimizer.optimize_ir(model, should_fold=_should_fold)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     common.DeduplicateInitializersPass()(model)
     common.RemoveUnusedNodesPass()(model)
     common.ShapeInferencePass()(model)
+
+
+def _at_equal_ranks(model: ir.Model) -> None:
+    """Unsqueeze what Max and Min broadcast: the optimizer makes Clip of such pairs and forgets the result's rank."""
+    for node in [node for node in model.graph.all_nodes() if node.op_type in ("Max", "Min") and not node.domain]:
+        shapes = [value.shape for value in node.inputs if value is not None]
+        ranks = [len(shape) for shape in shapes if shape is not None]
+        if len(ranks) < len(node.inputs) or node.graph is None:
+            continue
+        for index, rank in enumerate(ranks):
+            if rank == max(ranks):
+                continue
+            axes = ir.node("Constant", [], {"value_ints": list(range(max(ranks) - rank))})
+            grown = ir.node("Unsqueeze", [node.inputs[index], axes.outputs[0]])
+            node.graph.insert_before(node, (axes, grown))
+            node.replace_input_with(index, grown.outputs[0])
 
 
 def name_free_dims(model: ir.Model) -> None:
@@ -103,7 +120,9 @@ def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
     if MIN_OPSET <= opset <= max_opset:
         return model
     if opset < 9 and any(node.op_type == "Scan" and node.domain == "" for node in model.graph.all_nodes()):
-        raise Unsupported("Scan of opset 8 runs over a batch axis, which no later opset has; export with opset 9 or later")
+        raise Unsupported(
+            "Scan of opset 8 runs over a batch axis, which no later opset has; export with opset 9 or later"
+        )
     target = MIN_OPSET if opset < MIN_OPSET else max_opset
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     large = _detached(model)
