@@ -1,0 +1,132 @@
+"""Measure the cost table that decides where integers pay: ``python bench/kernel_costs.py > targets/tflite/costs.toml``.
+
+Every operator becomes a model of its own, exported in float32 and in full-integer int8, and both
+are timed in turns on one thread.  The numbers are nanoseconds per unit of work (see
+``convertkit.profile.OpCost``).  Rows whose export refuses keep the committed numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from ai_edge_litert.interpreter import Interpreter
+from onnx import TensorProto, helper, numpy_helper
+
+import convertkit
+from convertkit.errors import ConvertKitError
+
+COSTS = Path(__file__).resolve().parents[1] / "targets" / "tflite" / "costs.toml"
+ROUNDS, CALLS = 15, 5
+MAP = (1, 64, 56, 56)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One operator: inputs, constants by input name, attributes, and the unit of work."""
+
+    kind: str
+    op: str
+    shapes: tuple[tuple[int, ...], ...]
+    constants: tuple[tuple[int, ...], ...]
+    attributes: dict[str, object]
+    work: float
+
+
+def conv(kind: str, weight: tuple[int, ...], **attributes: object) -> Row:
+    """A convolution over the standard map; its unit is a multiply-add."""
+    return Row(kind, "Conv", (MAP,), (weight, weight[:1]), attributes, 56 * 56 * float(np.prod(weight)))
+
+
+def plain(op: str, inputs: int = 1, **attributes: object) -> Row:
+    """An elementwise operator over the standard map; its unit is an element."""
+    return Row(op, op, (MAP,) * inputs, (), attributes, float(np.prod(MAP)))
+
+
+ROWS = (
+    conv("Conv", (64, 64, 3, 3), pads=[1] * 4),
+    conv("Conv.pointwise", (64, 64, 1, 1)),
+    conv("Conv.depthwise", (64, 1, 3, 3), pads=[1] * 4, group=64),
+    conv("Conv.depthwise_large", (64, 1, 7, 7), pads=[3] * 4, group=64),
+    Row("Gemm", "Gemm", ((197, 768),), ((768, 768), (768,)), {"transB": 1}, 197.0 * 768 * 768),
+    Row("MatMul", "MatMul", ((1, 197, 768),), ((768, 768),), {}, 197.0 * 768 * 768),
+    Row("MatMul.dynamic", "MatMul", ((12, 197, 64), (12, 64, 197)), (), {}, 12.0 * 197 * 64 * 197),
+    Row("Softmax", "Softmax", ((12, 197, 197),), (), {"axis": -1}, 12.0 * 197 * 197),
+    *(plain(op) for op in ("Sigmoid", "Tanh", "HardSwish", "Relu", "LeakyRelu", "Abs", "GlobalAveragePool")),
+    *(plain(op, 2) for op in ("Add", "Mul", "Sub", "Max", "Min")),
+    plain("Concat", 2, axis=1),
+    plain("Transpose", perm=[0, 2, 3, 1]),
+    plain("MaxPool", kernel_shape=[2, 2], strides=[2, 2]),
+    plain("AveragePool", kernel_shape=[2, 2], strides=[2, 2]),
+)
+
+
+def model(row: Row) -> onnx.ModelProto:
+    """The one-operator model."""
+    rng = np.random.default_rng(0)
+    inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, s) for i, s in enumerate(row.shapes)]
+    constants = [
+        numpy_helper.from_array(rng.normal(0, 0.1, shape).astype(np.float32), f"c{i}")
+        for i, shape in enumerate(row.constants)
+    ]
+    names = [value.name for value in (*inputs, *constants)]
+    node = helper.make_node(row.op, names, ["y"], "op", **row.attributes)
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "g", inputs, [output], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def artifacts(row: Row, folder: Path) -> tuple[Path, Path]:
+    """The operator in float32 and in int8, integer interface included."""
+    source = folder / "op.onnx"
+    onnx.save(onnx.shape_inference.infer_shapes(model(row)), source)
+    rng = np.random.default_rng(1)
+    data = [{f"x{i}": rng.normal(0, 1, s).astype(np.float32) for i, s in enumerate(row.shapes)} for _ in range(8)]
+    real = convertkit.export(source, target="tflite", output=folder / "float", force=True)
+    whole = convertkit.export(source, target="tflite", int8=True, full_integer=True, io_dtype="int8", calib=data,
+                              calib_method="minmax", output=folder / "int8", force=True)  # fmt: skip
+    return real.artifact.path, whole.artifact.path
+
+
+def milliseconds(paths: tuple[Path, ...]) -> list[float]:
+    """Best time of one call of each artifact, measured in turns on one thread."""
+    runners = [Interpreter(str(path), num_threads=1) for path in paths]
+    best = [float("inf")] * len(runners)
+    for runner in runners:
+        runner.allocate_tensors()
+        runner.invoke()
+    for _ in range(ROUNDS):
+        for place, runner in enumerate(runners):
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                runner.invoke()
+            best[place] = min(best[place], (time.perf_counter() - start) * 1e3 / CALLS)
+    return best
+
+
+def main() -> None:
+    """Print the table; progress and refusals go to stderr."""
+    table = tomllib.loads(COSTS.read_text())["ns_per_unit"]
+    for row in ROWS:
+        with tempfile.TemporaryDirectory() as name:
+            try:
+                real, whole = milliseconds(artifacts(row, Path(name)))
+            except ConvertKitError as error:
+                print(f"{row.kind}: kept, {str(error).splitlines()[0]}", file=sys.stderr)
+                continue
+        table[row.kind] = {"float32": real * 1e6 / row.work, "int8": whole * 1e6 / row.work}
+        print(f"{row.kind}: {real:.3f} ms float32, {whole:.3f} ms int8", file=sys.stderr)
+    header = [line for line in COSTS.read_text().splitlines() if line.startswith("#")]
+    print("\n".join([*header, "[ns_per_unit]"]))
+    for kind, each in table.items():
+        print(f'"{kind}" = {{ float32 = {each["float32"]:.6g}, int8 = {each["int8"]:.6g} }}')
+
+
+if __name__ == "__main__":
+    main()
