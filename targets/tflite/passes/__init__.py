@@ -9,6 +9,7 @@ import onnx_ir as ir
 from convertkit.recipe import Layout
 from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.passes.affine import fold_factors_behind, fold_norms_ahead
+from convertkit.targets.tflite.passes.borders import integer_interface
 from convertkit.targets.tflite.passes.edits import drop_identities
 from convertkit.targets.tflite.passes.flatten import absorb_flatten
 from convertkit.targets.tflite.passes.fold import fold_quantized
@@ -40,6 +41,7 @@ class InterfaceChange:
 def prepare(model: ir.Model, options: Options) -> InterfaceChange:
     """Bring ``model`` and the bodies in it into the form that is lowered, in place."""
     perms = _prepare_graph(Part(model.graph), options, options.input_layout)
+    integer_interface(Part(model.graph), options.io_dtype)
     for body in list(model.graph.subgraphs()):
         _prepare_graph(Part(body), options, "nchw")  # what enters and leaves a body is as the source has it
     for node in model.graph.all_nodes():

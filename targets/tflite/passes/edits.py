@@ -97,3 +97,9 @@ def drop_identities(part: Part) -> None:
         source = node.inputs[0] if node.inputs else None
         if node.op_type == "Identity" and node.domain == "" and source is not None and can_drop(node, source):
             drop(node, source)
+
+
+def drop_if_unused(node: ir.Node) -> None:
+    """Remove a node whose outputs nothing uses."""
+    if node.graph is not None and not any(value.uses() or value.is_graph_output() for value in node.outputs):
+        node.graph.remove(node, safe=True)

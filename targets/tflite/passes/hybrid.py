@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.tflite.marks import OWN, quantization_of
-from convertkit.targets.tflite.passes.edits import constant
+from convertkit.targets.tflite.passes.edits import constant, drop_if_unused
 from convertkit.targets.tflite.passes.part import Part
 
 _DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
@@ -21,7 +21,7 @@ _DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
 
 def fold_hybrid(part: Part) -> None:
     """Feed integer weights straight to matrix products with float activations, in place."""
-    for node in part.graph:
+    for node in list(part.graph):
         if (node.domain, node.op_type) not in _DENSE or KEEP_FLOAT in node.metadata_props:
             continue
         first, weight = node.inputs[0], node.inputs[1]
@@ -40,6 +40,7 @@ def fold_hybrid(part: Part) -> None:
             continue
         if params.axis in (None, _out_axis(node)) and _is_plain(node):
             node.replace_input_with(1, stored)
+            drop_if_unused(widened)
 
 
 def _out_axis(node: ir.Node) -> int:

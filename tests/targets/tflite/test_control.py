@@ -1,0 +1,57 @@
+"""If, Loop and Scan as subgraphs, called more than once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.targets.tflite.compiled import compiled, numbers
+
+HEAD = '<ir_version: 8, opset_import: ["" : 21]>'
+
+
+def test_if_with_captured_values():
+    case = compiled(f"""{HEAD} g (float[2,3] x, bool c) => (float[2,3] y) {{
+        h = Exp(x)
+        y = If(c) <
+            then_branch = t () => (float[2,3] a) {{ a = Add(h, x) }},
+            else_branch = e () => (float[2,3] b) {{ b = Mul(h, x) }} > }}""")
+    assert case.operators["IF"] == 1
+    case.agree(*({"x": numbers(2, 3), "c": np.array(flag)} for flag in (True, False, True)))
+
+
+def test_a_known_condition_leaves_its_branch():
+    case = compiled(f"""{HEAD} g (float[2,3] x) => (float[2,3] y) <bool c = {{1}}> {{
+        r = If(c) <
+            then_branch = t () => (float[2,3] a) {{ a = Exp(x) }},
+            else_branch = e () => (float[2,3] b) {{ b = Neg(x) }} >
+        y = Relu(r) }}""")
+    assert case.operators == {"EXP": 1, "RELU": 1}
+    case.agree({"x": numbers(2, 3)})
+
+
+def test_loop_carries_and_collects():
+    case = compiled(f"""{HEAD} g (float[3] x) => (float[3] last, float[5,3] all) <int64 n = {{5}}, bool go = {{1}}> {{
+        last, all = Loop(n, go, x) <body = b (int64 i, bool c, float[3] v) => (bool c2, float[3] w, float[3] s) {{
+            c2 = Identity(c)
+            f = Cast<to=1>(i)
+            w = Add(v, f)
+            s = Mul(w, x) }}> }}""")
+    assert case.operators["WHILE"] == 1
+    case.agree({"x": numbers(3)}, {"x": numbers(3, seed=1)})
+
+
+def test_loop_that_stops_by_itself():
+    case = compiled(f"""{HEAD} g (float[1] x) => (float[1] last) <int64 n = {{50}}, bool go = {{1}}, float ten = {{10.0}}> {{
+        last = Loop(n, go, x) <body = b (int64 i, bool c, float[1] v) => (bool c2, float[1] w) {{
+            w = Add(v, v)
+            r = Squeeze(w)
+            c2 = Less(r, ten) }}> }}""")
+    case.agree({"x": np.array([1.0], np.float32)}, {"x": np.array([0.3], np.float32)})
+
+
+def test_scan_both_ways():
+    case = compiled(f"""{HEAD} g (float[2] s, float[4,2] x) => (float[2] last, float[4,2] y) {{
+        last, y = Scan<num_scan_inputs=1, scan_input_directions=[1], body = b (float[2] a, float[2] v) => (float[2] n, float[2] o) {{
+            n = Add(a, v)
+            o = Mul(n, v) }}>(s, x) }}""")
+    case.agree({"s": numbers(2), "x": numbers(4, 2, seed=2)}, {"s": numbers(2, seed=3), "x": numbers(4, 2, seed=4)})

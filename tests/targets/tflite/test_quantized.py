@@ -1,0 +1,158 @@
+"""QDQ graphs as integer kernels: what is folded, what stays float, and the integers themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from convertkit.errors import Unsupported
+from convertkit.targets.tflite.passes import Options
+from tests.targets.tflite.compiled import Case, compiled, numbers
+
+SCALE = 0.05
+
+
+class Qdq:
+    """Writes QDQ graphs: every helper returns the name of a float value."""
+
+    def __init__(self, *, kind=np.int8):
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.kind = kind
+
+    def constant(self, array):
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def node(self, op, *inputs, **attributes):
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
+        return name
+
+    def quantized(self, x, scale=SCALE, zero=3):
+        zero = zero + 128 if self.kind == np.uint8 else 0 if self.kind == np.int16 else zero
+        params = self.constant(np.float32(scale)), self.constant(np.array(zero, self.kind))
+        return self.node("DequantizeLinear", self.node("QuantizeLinear", x, *params), *params)
+
+    def weight(self, *shape, axis=0, seed=1):
+        integers = np.random.default_rng(seed).integers(-127, 128, shape).astype(np.int8)
+        scales = np.linspace(0.002, 0.004, shape[axis]).astype(np.float32)
+        zeros = self.constant(np.zeros(shape[axis], np.int8))
+        return self.node("DequantizeLinear", self.constant(integers), self.constant(scales), zeros, axis=axis), scales
+
+    def bias(self, scales, seed=2):
+        integers = np.random.default_rng(seed).integers(-900, 900, scales.shape).astype(np.int32)
+        return self.node("DequantizeLinear", self.constant(integers), self.constant(np.float32(SCALE) * scales), axis=0)
+
+    def case(self, y, shape, options=None) -> Case:
+        self.nodes[-1].output[0] = "y"
+        graph = helper.make_graph(
+            self.nodes,
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            self.constants,
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        return compiled(onnx.shape_inference.infer_shapes(model), options)
+
+
+def within_one_lsb(case: Case, shape, scale, seeds=range(3), share=0.02):
+    for expected, result in case.both([{"x": numbers(*shape, seed=seed) * 3} for seed in seeds]):
+        steps = np.abs(np.rint((result["y"] - expected["y"]) / scale))
+        assert steps.max() <= 1
+        assert (steps > 0).mean() < share
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("group", [1, 4])
+def test_convolution_with_bias_and_relu(kind, group):
+    q = Qdq(kind=kind)
+    x = q.quantized("x")
+    w, scales = q.weight(8, 4 // group, 3, 3)
+    y = q.node("Conv", x, w, q.bias(scales), pads=[1, 1, 1, 1], group=group, strides=[2, 2])
+    case = q.case(q.quantized(q.node("Relu", y), scale=0.08, zero=-128), (1, 4, 9, 7))
+    kernel = "CONV_2D" if group == 1 else "DEPTHWISE_CONV_2D"
+    assert case.operators == {"QUANTIZE": 1, kernel: 1, "DEQUANTIZE": 1}
+    within_one_lsb(case, (1, 4, 9, 7), 0.08)
+
+
+def test_int16_activations():
+    q = Qdq(kind=np.int16)
+    x = q.quantized("x", scale=2e-4)
+    w, _ = q.weight(8, 4, 3, 3)
+    case = q.case(q.quantized(q.node("Conv", x, w), scale=3e-4), (1, 4, 9, 7))
+    assert case.operators["CONV_2D"] == 1
+    within_one_lsb(case, (1, 4, 9, 7), 3e-4, share=0.2)  # int16 kernels rescale in fixed point
+
+
+@pytest.mark.parametrize("axis", [1, None])
+def test_matmul_with_integer_bias_is_one_layer(axis):
+    q = Qdq()
+    x = q.quantized("x")
+    w, scales = q.weight(6, 5, axis=1)
+    y = q.node("MatMul", x, w)
+    if axis is not None:
+        y = q.node("Add", y, q.bias(scales))
+    case = q.case(q.quantized(y, scale=0.09), (2, 6))
+    assert case.operators == {"QUANTIZE": 1, "FULLY_CONNECTED": 1, "DEQUANTIZE": 1}
+    within_one_lsb(case, (2, 6), 0.09)
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
+def test_arithmetic(op):
+    q = Qdq()
+    x = q.quantized("x")
+    other = q.quantized(q.node("Relu", x), scale=0.03, zero=-100)
+    case = q.case(q.quantized(q.node(op, x, other), scale=0.11, zero=-5), (2, 3, 4))
+    assert case.operators[op.upper()] == 1
+    within_one_lsb(case, (2, 3, 4), 0.11)
+
+
+def test_concat_of_other_scales_is_requantized_first():
+    q = Qdq()
+    x = q.quantized("x")
+    other = q.quantized(q.node("Relu", x), scale=0.03, zero=-100)
+    case = q.case(q.quantized(q.node("Concat", x, other, axis=1), scale=0.07), (2, 3, 4))
+    assert case.operators["CONCATENATION"] == 1
+    within_one_lsb(case, (2, 3, 4), 0.07)
+
+
+def test_softmax_stays_float_unless_everything_must_be_integer():
+    for full, kernels in ((False, 2), (True, 1)):
+        q = Qdq()
+        y = q.node("Softmax", q.quantized("x"))
+        case = q.case(q.quantized(y, scale=1 / 256, zero=-128), (2, 7), Options(full_integer=full))
+        assert case.operators["DEQUANTIZE"] == kernels
+        within_one_lsb(case, (2, 7), 1 / 256)
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_integer_interface(kind):
+    q = Qdq()
+    w, _ = q.weight(8, 4, 3, 3)
+    y = q.quantized(q.node("Conv", q.quantized("x"), w), scale=0.08)
+    case = q.case(y, (1, 4, 9, 7), Options(io_dtype=kind))
+    assert [spec.dtype for spec in (*case.compiled.inputs, *case.compiled.outputs)] == [kind, kind]
+    assert "DEQUANTIZE" not in case.operators
+    within_one_lsb(case, (1, 4, 9, 7), 0.08)
+
+
+def test_integer_interface_of_a_float_model_is_refused():
+    with pytest.raises(Unsupported, match="--io-dtype: input x is used in float"):
+        compiled(
+            '<ir_version: 8, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { y = Relu(x) }',
+            Options(io_dtype="int8"),
+        )
+
+
+def test_weight_only_layers_keep_integer_weights():
+    q = Qdq()
+    w, _ = q.weight(64, 32, axis=1)
+    case = q.case(q.node("MatMul", "x", w), (3, 64))
+    assert case.operators == {"FULLY_CONNECTED": 1}
+    for expected, result in case.both([{"x": numbers(3, 64)}]):
+        assert np.abs(result["y"] - expected["y"]).max() < 0.02 * np.abs(expected["y"]).max()
