@@ -19,4 +19,4 @@ def test_a_scalar_between_vectors_of_one_stays_a_vector():
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     model = canonicalize(ir.from_proto(made))
     session = ort.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
-    np.testing.assert_array_equal(session.run(None, {"x": np.float32(5)})[0], np.float32([2]))
+    np.testing.assert_array_equal(session.run(None, {"x": np.asarray(5, np.float32)})[0], np.float32([2]))
