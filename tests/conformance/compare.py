@@ -49,7 +49,8 @@ def _compare_one(name: str, have: np.ndarray, want: np.ndarray, rtol: float, ato
     finite = np.isfinite(have) & np.isfinite(want)
     if not (same | finite).all():
         return Verdict(f"{name}: NaN or infinity in other places", np.inf)
-    error = np.where(finite & ~same, np.abs(have.astype(np.float64) - want.astype(np.float64)), 0.0)
+    with np.errstate(invalid="ignore"):  # infinity minus infinity, where they are the same
+        error = np.where(finite & ~same, np.abs(have.astype(np.float64) - want.astype(np.float64)), 0.0)
     largest = float(np.abs(np.where(finite, want, 0)).max(initial=0.0))
     allowed = atol + rtol * np.abs(np.where(finite, want, 0))
     relative = float(error.max(initial=0.0)) / max(largest, 1e-30)
