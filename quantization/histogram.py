@@ -93,12 +93,16 @@ class Statistics:
 
     def add(self, low: float, high: float, values: Array) -> None:
         """Take one sample: its exact extremes, and all or a part of its values."""
+        self.extremes(low, high)
+        self.histogram.add(values)
+
+    def extremes(self, low: float, high: float) -> None:
+        """Take one sample's exact extremes; its values may follow later, with those of other samples."""
         self.low, self.high = min(self.low, low), max(self.high, high)
         keep = _MEMORY if self.samples else 0.0
         self.mean_low = keep * self.mean_low + (1 - keep) * low
         self.mean_high = keep * self.mean_high + (1 - keep) * high
         self.samples += 1
-        self.histogram.add(values)
 
     def merge(self, other: Statistics) -> None:
         """Take another tensor's statistics, where both share one range."""

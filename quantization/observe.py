@@ -18,8 +18,10 @@ from convertkit.errors import FeedError, ToolError
 from convertkit.quantization.histogram import Statistics
 from convertkit.stage import Feed
 
-_KEPT = 4096
+_KEPT = 2048
 """Values of each tensor and sample that go into its histogram; the extremes are exact in any case."""
+_AT_ONCE = 16
+"""Samples whose values are counted together: counting has a fixed cost."""
 _QUIET = 4
 
 
@@ -41,7 +43,8 @@ def observe(
     session = open_session(instrumented)
     wanted = [output for probe in probes for output in (probe.low, probe.high, probe.values)]
     found = {probe.name: Statistics() for probe in probes}
-    for answer in run_all(session, wanted, feeds, initial_state):
+    waiting: dict[str, list[Array]] = {probe.name: [] for probe in probes}
+    for index, answer in enumerate(run_all(session, wanted, feeds, initial_state), start=1):
         for probe in probes:
             values = answer[probe.values]
             if values.size == 0:
@@ -50,8 +53,19 @@ def observe(
             if not np.isfinite([low, high]).all() or not np.isfinite(values).all():
                 fault = "the data is outside the model's domain"
                 raise FeedError(f"calibration drives tensor {probe.name!r} to NaN or infinity: {fault}")
-            found[probe.name].add(low, high, values)
+            found[probe.name].extremes(low, high)
+            waiting[probe.name].append(values)
+        if index % _AT_ONCE == 0:
+            _count(found, waiting)
+    _count(found, waiting)
     return found
+
+
+def _count(found: Mapping[str, Statistics], waiting: Mapping[str, list[Array]]) -> None:
+    for name, values in waiting.items():
+        if values:
+            found[name].histogram.add(np.concatenate(values))
+            values.clear()
 
 
 def run_all(
