@@ -66,8 +66,8 @@ def page(results: Sequence[Result]) -> str:
         "",
         "Written by `make conformance`. The cases are the ONNX backend node tests that a static model holds, with",
         "parameters as initializers (`tests/conformance/eligible.json`); each runs in LiteRT with XNNPACK on the",
-        "suite's own data and on three more seeded feeds, compared with the suite's outputs and with ONNX Runtime (ONNX's",
-        "reference evaluator where that does not load the model). Right means: names, order, shapes, element types",
+        "suite's own data and on three more seeded feeds, compared with the suite's outputs and with ONNX Runtime",
+        "(ONNX's reference evaluator where that does not load it). Right means: names, order, shapes, element types",
         "and values, within the suite's own tolerance or 1e-5 of the output's largest value; integers exactly.",
         "",
         f"**{totals['right']} of {len(results)} right ({share:.1f} %)**, "
