@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
@@ -27,6 +28,7 @@ _LOAD_ERRORS = (
 """What TensorFlow raises for files that it cannot load; it promises no type of its own."""
 
 _NO_OUTPUT = frozenset({"Const", "NoOp", "Placeholder", "PlaceholderWithDefault", "Assert", "Print", "PrintV2"})
+_CONTROL = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def _by_tensorflow_1(path: Path, key: str, tags: Sequence[str]) -> Loaded:
     found = meta.signature_def[key]
     inputs = tuple(_end(name, graph.get_tensor_by_name(x.name), x.name) for name, x in sorted(found.inputs.items()))
     results = [(name, graph.get_tensor_by_name(x.name), x.name) for name, x in sorted(found.outputs.items())]
-    outputs = _outputs(inputs, results)
+    outputs = _outputs(inputs, results, session)
 
     def freeze() -> Frozen:
         nodes = [each.key.partition(":")[0] for each in outputs]
@@ -119,12 +121,12 @@ def load_graph_def(path: Path, input_names: Sequence[str], output_names: Sequenc
             tf.import_graph_def(definition, name="")
         placeholders = [op.name for op in graph.get_operations() if op.type == "Placeholder"]
         inputs = tuple(_end(*_tensor(graph, name)) for name in input_names or placeholders)
-        outputs = _outputs(inputs, [_tensor(graph, name) for name in output_names or _unread(graph)])
+        session = tf.compat.v1.Session(graph=graph)
+        outputs = _outputs(inputs, [_tensor(graph, name) for name in output_names or _unread(graph)], session)
     except _LOAD_ERRORS as error:
         raise SourceError(f"{path}: TensorFlow does not load this graph: {_sentence(error)}") from error
     if not outputs:
         raise UsageError(f"{path}: every node is read by another; name the outputs: --signature name1,name2")
-    session = tf.compat.v1.Session(graph=graph)
 
     def freeze() -> Frozen:
         return definition, [each.key for each in inputs], [each.key for each in outputs]
@@ -138,19 +140,34 @@ def _tensor(graph: Any, name: str) -> tuple[str, Any, str]:
     return name.removesuffix(":0"), graph.get_tensor_by_name(place), place
 
 
-def _outputs(inputs: Sequence[End], found: Sequence[tuple[str, Any, str]]) -> tuple[End, ...]:
-    """Outputs, told apart from inputs of the same name."""
+def _outputs(inputs: Sequence[End], found: Sequence[tuple[str, Any, str]], session: Any = None) -> tuple[End, ...]:
+    """Outputs, told apart from inputs of the same name; a session finds shapes that the graph does not say."""
     taken = {each.name for each in inputs}
-    return tuple(_end(f"{name}_out" if name in taken else name, tensor, key) for name, tensor, key in found)
+    made = []
+    for name, tensor, key in found:
+        shape = _shape_by_running(session, inputs, key) if session is not None and tensor.shape.rank is None else None
+        made.append(_end(f"{name}_out" if name in taken else name, tensor, key, shape))
+    return tuple(made)
+
+
+def _shape_by_running(session: Any, inputs: Sequence[End], key: str) -> list[int | None]:
+    """The shape of a tensor behind a loop: what differs between two calls of different sizes is free."""
+    shapes = []
+    for free in (2, 3):
+        feed = {each.key: np.zeros([free if n is None else n for n in each.shape], each.dtype) for each in inputs}
+        shapes.append(session.run(key, feed).shape)
+    if len(shapes[0]) != len(shapes[1]):
+        raise UsageError(f"the rank of {key!r} depends on the input's size")
+    return [one if one == other else None for one, other in zip(*shapes, strict=True)]
 
 
 def _unread(graph: Any) -> list[str]:
     """Nodes that compute something nobody reads, by control edges neither."""
     read = {x.op.name for op in graph.get_operations() for x in op.inputs}
     read |= {before.name for op in graph.get_operations() for before in op.control_inputs}
-    return [
-        op.name for op in graph.get_operations() if op.outputs and op.name not in read and op.type not in _NO_OUTPUT
-    ]
+    found = [op for op in graph.get_operations() if op.outputs and op.type not in _NO_OUTPUT and op.name not in read]
+    # The counter of a loop ends in an Exit that nobody reads.
+    return [op.name for op in found if op.type not in _CONTROL] or [op.name for op in found]
 
 
 def _session_call(session: Any, outputs: Sequence[End]) -> Callable[[Values], Values]:
@@ -161,12 +178,15 @@ def _session_call(session: Any, outputs: Sequence[End]) -> Callable[[Values], Va
     return call
 
 
-def _end(name: str, tensor: Any, key: str) -> End:
-    if tensor.shape.rank is None:
+def _end(name: str, tensor: Any, key: str, shape: list[int | None] | None = None) -> End:
+    """An end of the model; ``shape`` where the graph does not say it."""
+    if tensor.shape.rank is not None:
+        shape = tensor.shape.as_list()
+    if shape is None:
         raise UsageError(
             f"the rank of {name!r} is unknown\n  try   exporting the model with an input signature of known rank"
         )
-    return End(name, key, tensor.shape.as_list(), tf.as_dtype(tensor.dtype).as_numpy_dtype.__name__)
+    return End(name, key, shape, tf.as_dtype(tensor.dtype).as_numpy_dtype.__name__)
 
 
 def _sentence(error: Exception) -> str:
