@@ -19,10 +19,9 @@ from convertkit.targets.tflite.passes.edits import constant, new_constant
 
 _MAX_ROUNDS = 6
 _LARGEST_BYTES = 64 << 20
-_KEPT = frozenset(
-    """QuantizeLinear DequantizeLinear DynamicQuantizeLinear If Loop Scan RandomNormal RandomUniform RandomNormalLike
-    RandomUniformLike Bernoulli Multinomial ConstantOfShape Expand Tile Cast""".split()
-)
+_NOT_EVALUATED = """QuantizeLinear DequantizeLinear DynamicQuantizeLinear If Loop Scan RandomNormal RandomUniform
+RandomNormalLike RandomUniformLike Bernoulli Multinomial ConstantOfShape Expand Tile Cast"""
+_KEPT = frozenset(_NOT_EVALUATED.split())
 """Nodes that are not evaluated: integers stay integers, chance stays chance, weights are not blown up."""
 
 _SMALL = 1 << 16

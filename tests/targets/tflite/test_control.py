@@ -41,7 +41,8 @@ def test_loop_carries_and_collects():
 
 
 def test_loop_that_stops_by_itself():
-    case = compiled(f"""{HEAD} g (float[1] x) => (float[1] last) <int64 n = {{50}}, bool go = {{1}}, float ten = {{10.0}}> {{
+    case = compiled(f"""{HEAD} g (float[1] x) => (float[1] last)
+        <int64 n = {{50}}, bool go = {{1}}, float ten = {{10.0}}> {{
         last = Loop(n, go, x) <body = b (int64 i, bool c, float[1] v) => (bool c2, float[1] w) {{
             w = Add(v, v)
             r = Squeeze(w)
@@ -51,7 +52,8 @@ def test_loop_that_stops_by_itself():
 
 def test_scan_both_ways():
     case = compiled(f"""{HEAD} g (float[2] s, float[4,2] x) => (float[2] last, float[4,2] y) {{
-        last, y = Scan<num_scan_inputs=1, scan_input_directions=[1], body = b (float[2] a, float[2] v) => (float[2] n, float[2] o) {{
+        last, y = Scan<num_scan_inputs=1, scan_input_directions=[1],
+                       body = b (float[2] a, float[2] v) => (float[2] n, float[2] o) {{
             n = Add(a, v)
             o = Mul(n, v) }}>(s, x) }}""")
     case.agree({"s": numbers(2), "x": numbers(4, 2, seed=2)}, {"s": numbers(2, seed=3), "x": numbers(4, 2, seed=4)})
