@@ -11,6 +11,7 @@ import torch
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.flat import Flat, is_constant
 from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.converters.pytorch.operators import decompositions, refusal
 from convertkit.converters.pytorch.state import Slot
 from convertkit.converters.pytorch.subject import Subject, to_tensor
 
@@ -47,20 +48,26 @@ def export(
         program = torch.export.export(
             Flat(subject, leaves, slots), tensors, dynamic_shapes=(dims,) if any(dims) else None, strict=False
         )
+    if table := decompositions():
+        program = program.run_decompositions(table)
     write_program(program, [leaf.name for leaf in taken], outputs, path)
 
 
 def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:
     """Translate an exported program to ONNX under the given names."""
-    torch.onnx.export(
-        program,
-        (),
-        path,
-        input_names=list(inputs),
-        output_names=list(outputs),
-        opset_version=OPSET,
-        dynamo=True,
-        external_data=False,
-        optimize=False,
-        verbose=False,
-    )
+    try:
+        torch.onnx.export(
+            program,
+            (),
+            path,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            optimize=False,
+            verbose=False,
+        )
+    except torch.onnx.OnnxExporterError as error:
+        unknown = refusal(error, program.graph.nodes)
+        raise unknown or error from error

@@ -60,6 +60,7 @@ class Attempt:
     failure: str = ""
     mismatch: bool = False
     location: str = ""
+    unknown: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, object]:
         """For the report."""
@@ -164,8 +165,11 @@ class Ladder:
             reply = self._called(route, wanted, place, feeds[0])
             seconds = time.perf_counter() - begun
             if "failed" in reply:
-                failed = Attempt(route, wanted.dynamic, seconds, reply["failed"], location=reply.get("location", ""))
-                self._attempts.append(failed)
+                place_in_source, unknown = reply.get("location", ""), reply.get("unknown")
+                told = str(reply["failed"]).splitlines()[0] if unknown else reply["failed"]
+                self._attempts.append(
+                    Attempt(route, wanted.dynamic, seconds, told, location=place_in_source, unknown=unknown)
+                )
                 continue
             references = references or self._references(wanted.leaves, feeds)
             path = place / "model.onnx"
@@ -239,6 +243,15 @@ def defeat(attempts: Sequence[Attempt]) -> ConvertKitError:
         return ParityError(
             "no road from this model to ONNX computes what the model computes; "
             f"Python branches or loops that depend on data leave one path in a trace\n{told}"
+        )
+    unknown = next((each.unknown for each in attempts if each.unknown and each.unknown["location"]), None)
+    unknown = unknown or next((each.unknown for each in attempts if each.unknown), None)
+    if unknown is not None:
+        return Unsupported(
+            unknown["reason"],
+            subject=unknown["subject"],
+            location=unknown["location"],
+            ways_out=tuple(unknown["ways_out"]),
         )
     location = next((each.location for each in attempts if each.location), "")
     return Unsupported(f"no road from this model to ONNX works\n{told}", location=location)

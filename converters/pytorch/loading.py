@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from convertkit.converters.pytorch import operators
 from convertkit.converters.pytorch.subject import Parameter, Subject
 from convertkit.errors import ConvertKitError, SourceError, Untrusted, UsageError
 
@@ -30,6 +31,10 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
     if kind != "pickled-module":
         # torch.export.load falls back to pickles that run code (torch/_export/serde/serialize.py); this forbids it
         os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    if kind in ("torchscript", "pt2"):
+        if factory is not None:
+            _imported(factory)  # which may register operators that the file needs
+        operators.registered()
     if kind == "torchscript":
         return _scripted(_torchscript(path))
     if kind == "torchscript-twin":
@@ -54,6 +59,8 @@ def _torchscript(path: str) -> Any:
     try:
         return torch.jit.load(path, map_location="cpu").eval()
     except (RuntimeError, ValueError, NotImplementedError) as error:
+        if (refusal := operators.refusal(error)) is not None:
+            raise refusal from error
         raise SourceError(f"{Path(path).name}: torch cannot read this TorchScript archive: {brief(error)}") from error
 
 
@@ -108,13 +115,9 @@ def _annotation(annotation: object) -> str:
 
 def _made(reference: str) -> torch.nn.Module:
     """Call ``pkg.mod:factory``; the current folder is importable, as it is for ``python -m``."""
-    name, _, attribute = reference.partition(":")
-    if not name or not attribute:
-        raise UsageError(f"{reference}: expected pkg.mod:factory")
-    sys.path.insert(0, os.getcwd())
     try:
-        made: Any = importlib.import_module(name)
-        for part in attribute.split("."):
+        made: Any = _imported(reference)
+        for part in reference.partition(":")[2].split("."):
             made = getattr(made, part)
         torch.manual_seed(0)  # weights that a factory draws at random are the same in every fork
         module = made if isinstance(made, torch.nn.Module) else made()
@@ -125,6 +128,19 @@ def _made(reference: str) -> torch.nn.Module:
     if not isinstance(module, torch.nn.Module):
         raise UsageError(f"{reference} returned a {type(module).__name__}; expected a torch.nn.Module")
     return module
+
+
+def _imported(reference: str) -> Any:
+    """The module of ``pkg.mod:factory``."""
+    name, _, attribute = reference.partition(":")
+    if not name or not attribute:
+        raise UsageError(f"{reference}: expected pkg.mod:factory")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise UsageError(f"{name} cannot be imported: {type(error).__name__}: {brief(error)}") from error
 
 
 def _pickled(path: str) -> torch.nn.Module:

@@ -41,7 +41,7 @@ def user_trace(trace: str) -> str:
 
 
 def _is_foreign(file: str) -> bool:
-    return "/torch/" in file or "site-packages" in file or "converters/pytorch/" in file
+    return "/torch/" in file or "site-packages" in file or "convertkit/converters/pytorch/" in file
 
 
 def user_line(trace: str) -> str:

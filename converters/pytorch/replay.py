@@ -16,6 +16,7 @@ import torch
 from torch.fx import traceback as fx_traceback
 
 from convertkit.converters.pytorch.fused import FUSED
+from convertkit.converters.pytorch.operators import registered
 from convertkit.converters.pytorch.provenance import python_trace, user_line
 from convertkit.converters.pytorch.scalars import ALWAYS, DTYPES, MEMORY_FORMATS, NUMERIC
 from convertkit.errors import Unsupported
@@ -143,8 +144,9 @@ class _Run:
             raise refusal.located(kind, _line(node)) from None
 
     def _computed(self, node: Any, kind: str, args: list[Any]) -> Any:
-        if kind in FUSED:
-            return self._traced(node, FUSED[kind], args, {})
+        written_out = FUSED.get(kind) or registered().get(kind)
+        if written_out is not None:
+            return self._traced(node, written_out, args, {})
         plain = not any(_holds_tensor(arg) for arg in args)
         if kind in ALWAYS and not (kind == "aten::__getitem__" and isinstance(args[0], torch.Tensor)):
             return ALWAYS[kind](*args)

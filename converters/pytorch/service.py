@@ -19,6 +19,7 @@ from convertkit.artifact import Array
 from convertkit.converters.pytorch import exporting, probing, routes
 from convertkit.converters.pytorch.leaves import Leaf, from_json
 from convertkit.converters.pytorch.loading import brief, load
+from convertkit.converters.pytorch.operators import refusal
 from convertkit.converters.pytorch.state import Session, slots_from_json
 from convertkit.converters.pytorch.subject import Subject
 from convertkit.errors import ConvertKitError, SourceError, Unsupported
@@ -47,10 +48,14 @@ class TorchService:
         try:
             routes.attempt(subject, params, arrays)
         except Unsupported as error:
-            return Reply({"failed": str(error), "location": error.location})
+            told = {"unknown": _fields(error)} if error.subject and error.ways_out else {}
+            return Reply({"failed": str(error), "location": error.location, **told})
         except ConvertKitError as error:
             return Reply({"failed": str(error)})
         except Exception as error:  # noqa: BLE001 - exporters fail in every way there is; the next road may work
+            unknown = refusal(error)
+            if unknown is not None:
+                return Reply({"failed": str(unknown), "unknown": _fields(unknown)})
             return Reply({"failed": f"{type(error).__name__}: {brief(error)}"})
         return Reply({})
 
@@ -69,6 +74,16 @@ class TorchService:
         if self._session is None or params["fresh"]:
             self._session = _session(params)
         return Reply(None, _computed(self._session, from_json(params["leaves"]), arrays))
+
+
+def _fields(refusal: Unsupported) -> dict[str, Any]:
+    """A refusal as JSON, to be raised again in the parent when no road is left."""
+    return {
+        "reason": refusal.reason,
+        "subject": refusal.subject,
+        "location": refusal.location,
+        "ways_out": refusal.ways_out,
+    }
 
 
 def _load(params: Mapping[str, Any]) -> Subject:

@@ -1,0 +1,91 @@
+"""Operators that torch itself does not have, by functions that other packages register (runs in the worker).
+
+An entry point of the group ``convertkit.torch_operators`` is named after the operator
+(``torchvision::roi_align``) and holds an annotated function of tensors, written with torch's own
+operators, that computes exactly what the operator computes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+import torch
+
+from convertkit.converters.pytorch.provenance import python_trace, user_line
+from convertkit.errors import Unsupported
+
+GROUP = "convertkit.torch_operators"
+_WAYS_OUT = (
+    f"an entry point {GROUP} that computes it with torch's own operators (docs/pytorch.md)",
+    "--model pkg.mod:factory, where importing pkg.mod registers the operator",
+)
+_UNKNOWN = (
+    re.compile(r"Unknown (?:builtin )?op: ([\w:.]+)"),
+    re.compile(r"(?:No ONNX function found for|No decompositions registered for)[^<]*<OpOverload\(op='([\w.]+)'"),
+    re.compile(r"operator ([\w]+::[\w]+) does not exist"),
+    re.compile(r"Unsupported: ONNX export of operator ([\w:.]+)"),
+)
+
+
+@cache
+def registered() -> Mapping[str, Callable[..., Any]]:
+    """Functions by operator name, defined as operators where torch does not know them yet."""
+    found = {point.name: point.load() for point in entry_points(group=GROUP)}
+    for name, function in found.items():
+        namespace, _, operator = name.partition("::")
+        if not hasattr(getattr(torch.ops, namespace), operator):
+            schema = torch.library.infer_schema(function, mutates_args=())
+            torch.library.define(name, schema)
+            torch.library.impl(name, "CompositeImplicitAutograd", function)
+    return found
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """The registered functions by overload, as ``run_decompositions`` takes them."""
+    return {_overload(name): function for name, function in registered().items()}
+
+
+def _overload(name: str) -> Any:
+    namespace, _, operator = name.partition("::")
+    return getattr(getattr(torch.ops, namespace), operator).default
+
+
+def refusal(error: BaseException, nodes: Iterable[Any] = ()) -> Unsupported | None:
+    """The sentence for an error that is about an unknown operator, None for any other.
+
+    ``nodes`` of an exported program say which line of Python called it; an archive that is refused while
+    it is read says which line of its own code.
+    """
+    texts = [str(error)]
+    while error.__cause__ is not None:
+        error = error.__cause__
+        texts.append(str(error))
+    for text in texts:
+        for pattern in _UNKNOWN:
+            found = pattern.search(text)
+            if found is not None:
+                name = found.group(1).rstrip(".")
+                return Unsupported(
+                    "this operator has no counterpart in ONNX that convertkit knows",
+                    subject=name if "::" in name else name.replace(".", "::", 1),
+                    location=_line(name.replace("::", "."), nodes) or _archive_line(text),
+                    ways_out=_WAYS_OUT,
+                )
+    return None
+
+
+def _line(operator: str, nodes: Iterable[Any]) -> str:
+    for node in nodes:
+        if node.op == "call_function" and str(node.target).startswith(operator):
+            return user_line(node.meta.get("stack_trace", ""))
+    return ""
+
+
+def _archive_line(text: str) -> str:
+    own = user_line(python_trace(text))
+    found = re.search(r'File "(code/[^"]+)", line (\d+)', text)
+    return own or (f"{found.group(1)}:{found.group(2)}" if found else "")

@@ -1,0 +1,33 @@
+"""A module with an operator of its own, which torch has no lowering for."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+@torch.library.custom_op("convertkit_tests::twice", mutates_args=())
+def twice(x: Tensor, times: float) -> Tensor:
+    return x * times * 2.0
+
+
+@twice.register_fake
+def _(x: Tensor, times: float) -> Tensor:
+    return torch.empty_like(x)
+
+
+def twice_written_out(x: Tensor, times: float) -> Tensor:
+    """What an entry point of ``convertkit.torch_operators`` holds."""
+    return x * times * 2.0
+
+
+class Custom(nn.Module):
+    example_inputs = (torch.zeros(2, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.convertkit_tests.twice(self.layer(x), 0.5)
