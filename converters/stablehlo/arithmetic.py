@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.converters.stablehlo.kernels import has_kernel
 from convertkit.converters.stablehlo.tape import Tape
 from convertkit.converters.stablehlo.tensor import (
     BOOL,
@@ -18,6 +19,7 @@ from convertkit.converters.stablehlo.tensor import (
     U8,
     U16,
     Tensor,
+    broadcast,
     constant,
     splat,
 )
@@ -82,7 +84,9 @@ class Arithmetic(Tape):
         x, y = self._pair(x, y)
         if x.dtype == I64 and not (self.fits_int32(x) and self.fits_int32(y)):
             return self.where(self.greater(x, y), x, y)  # see kernels.table
-        return self.elementwise("Max", x, y)
+        if x.dtype in (F32, F64) and y.scalar == 0 and x.shape == broadcast(x.shape, y.shape):
+            return self._clipped(x, y, "Min") or self.elementwise("Relu", x)
+        return self._clipped(x, y, "Min") or self.elementwise("Max", x, y)
 
     def minimum(self, x: Tensor, y: Tensor | Number) -> Tensor:
         """The lesser; NaN where either is NaN; logical and for bools."""
@@ -91,7 +95,33 @@ class Arithmetic(Tape):
         x, y = self._pair(x, y)
         if x.dtype == I64 and not (self.fits_int32(x) and self.fits_int32(y)):
             return self.where(self.less(x, y), x, y)
-        return self.elementwise("Min", x, y)
+        return self._clipped(x, y, "Max") or self.elementwise("Min", x, y)
+
+    def _clipped(self, x: Tensor, y: Tensor, inner: str) -> Tensor | None:
+        """``Min(Max(x, a), b)`` with numbers a ≤ b is ``Clip``, and so is ``Max(Min(x, b), a)``.
+
+        Written as such at once, because optimizers that find the pair inside a subgraph lose the bounds.
+        """
+        node = x.core.producer() if isinstance(x.core, ir.Value) else None
+        if node is None or y.scalar is None:
+            return None
+        if inner == "Max" and node.op_type == "Relu":
+            source, first = node.inputs[0], self.value(self.like(x, 0))
+        elif node.op_type == inner and len(node.inputs) == 2:
+            source, first = node.inputs
+        else:
+            return None
+        if source is None or first is None or first.const_value is None or first.const_value.size != 1:
+            return None
+        if source.shape is None or tuple(source.shape) != x.core_shape or not has_kernel("Clip", x.dtype):
+            return None
+        low, high = (first.const_value.numpy().item(), y.scalar)[:: 1 if inner == "Max" else -1]
+        if not low <= high:
+            return None
+        whole = Tensor(source, x.core_shape, x.core_shape, x.dtype)
+        bounds = [self.like(x, low), self.like(x, high)]
+        result = self.op("Clip", [whole, *bounds], x.core_shape, x.dtype)
+        return Tensor(result.core, x.core_shape, x.shape, x.dtype, x.extent)
 
     def fits_int32(self, x: Tensor) -> bool:
         """Whether all values are known to lie in the range of int32, whatever the dtype."""

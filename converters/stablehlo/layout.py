@@ -40,7 +40,7 @@ class Layout(Arithmetic):
         """The same elements in another shape; ``sizes`` is its int64 vector where dimensions are free."""
         if x.shape == shape and None not in shape:
             return x
-        if not x.core_shape and None not in shape:
+        if not x.core_shape and None not in shape and (x.const is not None or not x.is_full):
             return Tensor(x.core, (), shape, x.dtype)
         if x.const is not None and None not in shape:
             return constant(self._constant(x).reshape([size or 0 for size in shape]))

@@ -210,6 +210,7 @@ class Tape:
         attributes: Mapping[str, Attribute] = _NO_ATTRIBUTES,
     ) -> Tensor:
         """A broadcasting operator: works on the cores, so that the result stays as small as they are."""
+        inputs = tuple(_scalar_core(each) for each in inputs)
         core_shape = broadcast(*(each.core_shape for each in inputs))
         shape = broadcast(*(each.shape for each in inputs))
         extent = next((each.extent for each in inputs if each.extent is not None and each.shape == shape), None)
@@ -244,6 +245,13 @@ class Tape:
 def _as_is(x: Tensor) -> Tensor:
     """The core alone, as a tensor of its own shape."""
     return x if x.is_full else Tensor(x.core, x.core_shape, x.core_shape, x.dtype)
+
+
+def _scalar_core(x: Tensor) -> Tensor:
+    """A constant of one element without axes: optimizers take a Max of a scalar and a [1] for a Clip."""
+    if isinstance(x.core, ir.Value) or x.core.size != 1 or not x.core_shape:
+        return x
+    return Tensor(x.core.reshape(()), (), x.shape, x.dtype, x.extent)
 
 
 def _ir_shape(shape: Shape) -> ir.Shape:

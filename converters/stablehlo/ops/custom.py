@@ -31,6 +31,9 @@ def custom_call(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Op
     target = text(op.call_target_name)
     if target in _FUNCTIONS:
         return (b.elementwise(_FUNCTIONS[target], operands[0]),)
+    if target == "chlo.erfc":
+        wide = b.widened(operands[0])
+        return (b.cast(b.sub(b.like(wide, 1.0), b.elementwise("Erf", wide)), operands[0].dtype),)
     if target in _HANDLED:
         return _HANDLED[target](b, op, *operands)
     if target in _TRANSPARENT:

@@ -67,8 +67,10 @@ def _inside(b: Builder, start: Tensor, whole: Size, window: Size) -> Tensor:
             return constant(np.clip(start.const, 0, whole - window))
         limit = constant(np.array(whole - window, np.int64))
     else:
-        limit = b.sub(*(each if isinstance(each, Tensor) else int64s([each]) for each in (whole, window)))
-        limit = b.squeeze(limit, [0])
+        sizes = (
+            b.squeeze(each, [0]) if isinstance(each, Tensor) else constant(np.array(each)) for each in (whole, window)
+        )
+        limit = b.sub(*sizes)
     return b.maximum(b.minimum(start, limit), 0)
 
 

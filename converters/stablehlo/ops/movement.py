@@ -173,14 +173,14 @@ def clamped_start(b: Builder, start: Tensor, whole: Size, size: Size) -> Tensor:
     """The start as an int64 vector of one element, moved so that the window lies inside."""
     if start.dtype == U64:
         start = b.minimum(start, (1 << 63) - 1)
-    first = b.reshape(b.cast(start, I64), (1,))
+    first = b.cast(start, I64)
     if isinstance(whole, int) and isinstance(size, int):
-        limit = int64s([whole - size])
         if first.const is not None:
-            return constant(np.clip(first.const, 0, whole - size))
+            return int64s([int(np.clip(first.const, 0, whole - size))])
+        limit = constant(np.array(whole - size, np.int64))
     else:
-        limit = b.sub(*(each if isinstance(each, Tensor) else int64s([each]) for each in (whole, size)))
-    return b.maximum(b.minimum(first, limit), int64s([0]))
+        limit = b.sub(*(b.squeeze(e, [0]) if isinstance(e, Tensor) else constant(np.array(e)) for e in (whole, size)))
+    return b.reshape(b.full(b.maximum(b.minimum(first, limit), 0)), (1,))
 
 
 @movement.partwise
