@@ -7,7 +7,7 @@ from pathlib import Path
 
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.errors import MissingFramework
-from convertkit.recipe import ExportOptions
+from convertkit.recipe import ExportOptions, InputSpec
 from convertkit.stage import FLOAT32, Tolerance
 
 _VERSION = "1"
@@ -61,7 +61,7 @@ class CompileTflite:
         model = load_model(source.path)
         chosen = self._options
         passes = Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype)
-        compiled = compile_model(model, passes, dict(_only_values(source.inputs)))
+        compiled = compile_model(model, passes, dict(_only_values(source.inputs, chosen.inputs)))
         by_kind = {"float": FLOAT32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
         self._tolerance = by_kind[compiled.program.arithmetic]
         path = workdir / "model.tflite"
@@ -77,8 +77,10 @@ class CompileTflite:
         )
 
 
-def _only_values(inputs: tuple[TensorSpec, ...]) -> Iterator[tuple[str, int]]:
-    """Integer inputs whose declared range holds one number."""
+def _only_values(inputs: tuple[TensorSpec, ...], given: tuple[InputSpec, ...]) -> Iterator[tuple[str, int]]:
+    """Integer inputs whose range, as the user gave it, holds one number."""
+    ranges = {spec.name: spec.value_range for spec in (*given, *inputs) if spec.value_range is not None}
     for spec in inputs:
-        if spec.value_range is not None and "int" in spec.dtype and spec.value_range[1] - spec.value_range[0] == 1:
-            yield spec.name, int(spec.value_range[0])
+        low, high = ranges.get(spec.name, (0.0, 0.0))
+        if "int" in spec.dtype and high - low == 1:
+            yield spec.name, int(low)

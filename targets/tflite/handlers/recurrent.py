@@ -212,6 +212,8 @@ def _cells(
 def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep) -> tuple[Tensor, ...]:
     """All directions; the results are Y, Y_h and for LSTM Y_c, in the layout that the node asks for."""
     float_only(source.x, "a recurrent operator")
+    if source.x.rank != 3:
+        raise Unsupported(f"an input of {source.x.rank} axes where ONNX has three: no input of these sizes fits here")
     x = b.transpose(source.x, (1, 0, 2)) if source.layout else source.x
     steps, batch, _ = static_shape(x, "a recurrent operator")
     names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
