@@ -11,8 +11,6 @@ import jinja2
 
 from convertkit.report import charts
 
-_WORST = 10
-
 
 def render(report: Mapping[str, Any]) -> str:
     """The page for one report that fulfils ``schema.json``; every text in it is escaped."""
@@ -85,8 +83,8 @@ def percent(share: float | str | None) -> str:
 
 def _diagnosis(step: Mapping[str, Any]) -> dict[str, Any]:
     found = step["diagnosis"]
-    noisy = [tensor for tensor in found.get("tensors", ()) if tensor["snr_db"] is not None]
-    worst = sorted(noisy, key=lambda tensor: charts.number(tensor["snr_db"]))[:_WORST]
+    tensors = {tensor["name"]: tensor for tensor in found.get("tensors", ())}
+    worst = [tensors[name] for name in found.get("worst", ())]
     return {
         "stage": step["stage"],
         "worst": [(tensor, charts.values(tensor)) for tensor in worst],

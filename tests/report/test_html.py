@@ -89,6 +89,7 @@ def report():
         ],
         "float": {"softmax_1": "integers are slower here"},
     }
+    diagnosis["worst"] = [f"relu_{i}" for i in range(13, 3, -1)]
     diagnosis["tensors"].append({**diagnosis["tensors"][0], "name": "unseen", "range": None, "snr_db": None})
     both = {
         "versus_previous": parity(tensor("logits", snr_db=34.0), **quantized),

@@ -7,6 +7,7 @@ import sys
 import jsonschema
 import pytest
 
+import convertkit
 from convertkit.report.schema import schema
 
 
@@ -25,3 +26,14 @@ def test_page_shows_the_export(folder):
     page = (folder / "report.html").read_text()
     assert "mlp.onnx → onnxruntime, float32" in page
     assert "http" not in page
+
+
+def test_quantized_report_fulfils_the_schema(digits, tmp_path):
+    """The quantizer's diagnosis is part of the published schema, and the page shows its worst tensors."""
+    result = convertkit.export(digits.model, "onnxruntime", int8=True, calib=digits.calib, output=tmp_path / "out")
+    report = json.loads((result.path / "report.json").read_text())
+    jsonschema.validate(report, schema())
+    (diagnosis,) = [step["diagnosis"] for step in report["steps"] if step.get("diagnosis")]
+    page = (result.path / "report.html").read_text()
+    assert "The tensors that lose most" in page
+    assert all(name in page for name in diagnosis["worst"])
