@@ -79,8 +79,8 @@ class CompileTflite:
 
 def _only_values(inputs: tuple[TensorSpec, ...], given: tuple[InputSpec, ...]) -> Iterator[tuple[str, int]]:
     """Integer inputs whose range, as the user gave it, holds one number."""
-    ranges = {spec.name: spec.value_range for spec in (*given, *inputs) if spec.value_range is not None}
+    ranges = {option.name: option.value_range for option in given}
     for spec in inputs:
-        low, high = ranges.get(spec.name, (0.0, 0.0))
+        low, high = spec.value_range or ranges.get(spec.name) or (0.0, 0.0)
         if "int" in spec.dtype and high - low == 1:
             yield spec.name, int(low)
