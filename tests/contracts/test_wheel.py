@@ -35,14 +35,14 @@ def build(folder, kind, out):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The wheel from the tree, the sdist, and the wheel from that sdist."""
+    """The wheel from the tree, the sdist, the wheel from that sdist, and the tree."""
     place = tmp_path_factory.mktemp("built")
     tree = copy_of_the_tree(place)
     straight, sdist = build(tree, "wheel", place / "straight"), build(tree, "sdist", place / "sdist")
     with tarfile.open(sdist) as archive:
         archive.extractall(place / "unpacked", filter="data")
     again = build(next((place / "unpacked").iterdir()), "wheel", place / "again")
-    return straight, sdist, again
+    return straight, sdist, again, tree
 
 
 def names(wheel):
@@ -50,11 +50,11 @@ def names(wheel):
         return [name for name in archive.namelist() if not name.endswith("/")]
 
 
-def expected_files():
+def expected_files(tree):
     """Every shippable file below the four folders, by its place in the package."""
     for top in ("convertkit", *PARTS):
-        for path in sorted((ROOT / top).rglob("*")):
-            inside = path.relative_to(ROOT).parts
+        for path in sorted((tree / top).rglob("*")):
+            inside = path.relative_to(tree).parts
             linked = top == "convertkit" and inside[1] in PARTS
             if path.is_file() and path.suffix in DATA and "__pycache__" not in inside and not linked:
                 yield "/".join(inside if top == "convertkit" else ("convertkit", *inside))
@@ -64,7 +64,7 @@ def test_wheel_holds_everything_once(built):
     for wheel in (built[0], built[2]):
         assert max(Counter(names(wheel)).values()) == 1
         code = {name for name in names(wheel) if name.startswith("convertkit/")}
-        assert code == set(expected_files())
+        assert code == set(expected_files(built[3]))
 
 
 def test_nothing_at_top_level_but_the_package(built):
