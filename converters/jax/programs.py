@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -9,7 +10,8 @@ import ml_dtypes
 import numpy as np
 from jax import export
 
-from convertkit.converters.stablehlo.importer import Interface, portable
+from convertkit.artifact import Array
+from convertkit.converters.stablehlo.importer import Interface, interface_of, portable, refined
 from convertkit.errors import Unsupported
 
 
@@ -43,6 +45,12 @@ def exported_module(module: bytes | str, interface: Interface) -> Any:
     }
     known = set(export.Exported.__dataclass_fields__)
     return export.Exported(**{name: value for name, value in fields.items() if name in known})
+
+
+def specialised(module: bytes | str, feeds: Sequence[Array]) -> Any:
+    """A module with free dimensions, for inputs of these very shapes."""
+    fixed = refined(module, [feed.shape for feed in feeds])
+    return exported_module(fixed, interface_of(fixed))
 
 
 def _aval(shape: tuple[int | str, ...], dtype: str, is_complex: bool, scope: Any) -> Any:

@@ -16,7 +16,7 @@ from jax import export
 
 from convertkit.artifact import Array
 from convertkit.converters.jax.callables import exported_callable
-from convertkit.converters.jax.programs import exported_module
+from convertkit.converters.jax.programs import exported_module, specialised
 from convertkit.converters.stablehlo.importer import Interface, interface_of, to_onnx
 from convertkit.errors import SourceError, ToolError, Unsupported
 from convertkit.worker import Reply
@@ -55,7 +55,8 @@ class JaxService:
             data = _read(source)
             self._module = data if data.startswith(b"ML\xefR") else _text(data)
             self._interface = interface_of(self._module)
-            self._program = exported_module(self._module, self._interface)
+            if not any(isinstance(size, str) for each in self._interface.inputs for size in each.shape):
+                self._program = exported_module(self._module, self._interface)
         elif kind == "jax-export":
             self._program = _deserialized(source)
         else:
@@ -92,16 +93,17 @@ class JaxService:
         """Execute the program with JAX on CPU."""
         assert self._interface is not None
         kept = iter(arrays[each.name] for each in self._interface.inputs)
-        chosen = set(self._program.module_kept_var_idx)
+        program = self._program or specialised(self._module, [arrays[each.name] for each in self._interface.inputs])
+        chosen = set(program.module_kept_var_idx)
         values = [
             _joined(next(kept), aval)
             if place in chosen
             else np.zeros([1 if not isinstance(d, int) else d for d in aval.shape], aval.dtype)
-            for place, aval in enumerate(self._program.in_avals)
+            for place, aval in enumerate(program.in_avals)
         ]
-        arguments, keywords = jax.tree_util.tree_unflatten(self._program.in_tree, values)
+        arguments, keywords = jax.tree_util.tree_unflatten(program.in_tree, values)
         try:
-            results = jax.tree_util.tree_leaves(self._program.call(*arguments, **keywords))
+            results = jax.tree_util.tree_leaves(program.call(*arguments, **keywords))
         except (ValueError, TypeError, RuntimeError) as error:
             raise ToolError(f"JAX fails on the program: {_first_line(error)}") from error
         pairs = zip(self._interface.outputs, results, strict=True)

@@ -15,8 +15,8 @@ from jaxlib.mlir.dialects import stablehlo
 
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.interpreter import Interpreter
-from convertkit.converters.stablehlo.mlir import dtype_of, is_complex, shape_of
-from convertkit.converters.stablehlo.module import PORTABLE, context, functions, prepare, read_module
+from convertkit.converters.stablehlo.mlir import dtype_of, element, is_complex, shape_of
+from convertkit.converters.stablehlo.module import PORTABLE, context, functions, prepare, read_module, run_pass
 from convertkit.converters.stablehlo.naming import argument_names, result_names
 from convertkit.converters.stablehlo.ops import HANDLERS
 from convertkit.converters.stablehlo.registry import Handlers
@@ -106,6 +106,20 @@ def portable(source: bytes | str) -> bytes:
             return source
         module = read_module(ctx, source)
         return bytes(stablehlo.serialize_portable_artifact_str(str(module), stablehlo.get_current_version()))
+
+
+def refined(source: bytes | str, shapes: Sequence[Sequence[int]]) -> str:
+    """The module's text with its entry point specialised to inputs of these shapes."""
+    with context() as ctx, mlir.Location.unknown(ctx):
+        module = read_module(ctx, source)
+        kind = mlir.FunctionType(mlir.TypeAttr(entry_point(module).attributes["function_type"]).value)
+        types = [
+            f"tensor<{'x'.join([*map(str, shape), element(each)])}>"
+            for each, shape in zip(kind.inputs, shapes, strict=True)
+        ]
+        run_pass(module, f"stablehlo-refine-arguments{{types={','.join(types)}}}")
+        run_pass(module, "stablehlo-refine-shapes")
+        return str(module)
 
 
 def entry_point(module: Any) -> Any:

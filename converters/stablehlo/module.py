@@ -77,12 +77,13 @@ def prepare(module: Any) -> None:
         for op in [op for op in walk(module.operation) if _is_kept(op)]:
             _keep(op)
         for step in _PIPELINE:
-            _run(module, step)
+            run_pass(module, step)
 
 
-def _run(module: Any, step: str) -> None:
+def run_pass(module: Any, step: str) -> None:
+    """Run one pass in place; ``SourceError`` where it refuses the module."""
     try:
-        passmanager.PassManager.parse(f"builtin.module({step})").run(module.operation)
+        passmanager.PassManager.parse(f"builtin.module({step})", context=module.context).run(module.operation)
     except mlir.MLIRError as error:
         raise SourceError(f"the StableHLO module does not survive {step}: {_complaint(error)}") from error
 

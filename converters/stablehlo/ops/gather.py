@@ -8,7 +8,7 @@ import numpy as np
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
-from convertkit.converters.stablehlo.layout import Size, int64s
+from convertkit.converters.stablehlo.layout import Size
 from convertkit.converters.stablehlo.mlir import ints
 from convertkit.converters.stablehlo.ops.indexing import (
     Addressing,

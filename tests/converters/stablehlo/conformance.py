@@ -304,7 +304,8 @@ def board(results, seconds) -> str:
     """The board as Markdown: totals, operators by dtype, and every file that is not right with its reason."""
     text = ["# StableHLO conformance", "", "Written by `make conformance-stablehlo`; do not edit.", ""]
     text += [
-        f"{len(results)} programs of the openxla testdata, converted and run in ONNX Runtime (CPU) in {seconds:.0f} s, one thread.",
+        f"{len(results)} programs of the openxla testdata, converted and run in ONNX Runtime (CPU) "
+        f"in {seconds:.0f} s, one thread.",
         "",
     ]
     text += ["| dtypes | files | right by file | right by operator | outcomes |", "|---|---|---|---|---|"]

@@ -1,0 +1,114 @@
+"""JAX programs through the worker to ONNX, held against JAX itself."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+
+from convertkit.converters.jax import converter
+from convertkit.converters.stablehlo import converter as stablehlo
+from convertkit.errors import ConvertKitError
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.recipe import ExportOptions, InputSpec
+
+MODULE = "tests.converters.jax.programs_under_test"
+rng = np.random.default_rng(5)
+
+
+def parity(source, workdir, batch):
+    """The greatest relative difference of all outputs between JAX and ONNX Runtime."""
+    artifact = source.stage().run(source.artifact, workdir)
+    feed = {}
+    for spec in artifact.inputs:
+        shape = [size if isinstance(size, int) else batch for size in spec.shape]
+        integers = spec.dtype.startswith("int")
+        feed[spec.name] = (rng.integers(0, 50, shape) if integers else rng.standard_normal(shape)).astype(spec.dtype)
+    with source.runner() as before, OnnxRunner(artifact) as after:
+        want, got = before.run(feed), after.run(feed)
+    assert list(want) == list(got)
+    gaps = [np.abs(want[name].astype(float) - got[name]).max() / max(np.abs(want[name]).max(), 1e-9) for name in want]
+    return max(gaps)
+
+
+CALLABLES = [
+    ("classify", [InputSpec("x", ("N", 8)), InputSpec("scale", (8,))]),
+    ("convolutional", [InputSpec("image", ("N", 32, 32, 3))]),
+    ("generate", [InputSpec("token", ("N",), "int32")]),
+]
+MORE = [
+    ("recurrent", [InputSpec("x", ("N", 7, 5))]),
+    ("recurrent", [InputSpec("x", (2, 7, 5))]),
+    ("linear", [InputSpec("x", (2, 3))]),
+    ("ranked", [InputSpec("ids", ("N", 9), "int32")]),
+    ("generate", [InputSpec("token", (3,), "int32")]),
+]
+
+
+def check(name, inputs, tmp_path):
+    options = ExportOptions(f"{MODULE}:{name}", inputs=tuple(inputs))
+    with converter.open(options.source, options, tmp_path) as source:
+        assert parity(source, tmp_path, 3) <= 1e-5
+
+
+@pytest.mark.parametrize(("name", "inputs"), CALLABLES)
+def test_callables(name, inputs, tmp_path):
+    check(name, inputs, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "inputs"), MORE)
+def test_more_callables(name, inputs, tmp_path):
+    check(name, inputs, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """One program as jax.export bytes, bytecode and text."""
+    import jax
+    from jax import export
+
+    folder = tmp_path_factory.mktemp("programs")
+    batch = export.symbolic_shape("batch")[0]
+    program = export.export(jax.jit(lambda x: {"y": jax.nn.silu(x) @ np.eye(4, 3, dtype=np.float32)}))
+    exported = program(jax.ShapeDtypeStruct((batch, 4), np.float32))
+    (folder / "model.jax").write_bytes(exported.serialize())
+    (folder / "model.mlirbc").write_bytes(exported.mlir_module_serialized)
+    (folder / "model.mlir").write_text(str(exported.mlir_module()))
+    return folder
+
+
+def test_sniffing_is_by_content(files, tmp_path):
+    for name, mine, theirs in (
+        ("model.jax", converter, stablehlo),
+        ("model.mlirbc", stablehlo, converter),
+        ("model.mlir", stablehlo, converter),
+    ):
+        renamed = tmp_path / "model.bin"
+        renamed.write_bytes((files / name).read_bytes())
+        assert mine.sniff(str(renamed)) is not None
+        assert theirs.sniff(str(renamed)) is None
+    other = tmp_path / "other"
+    other.write_bytes(b"\x08\x0a\x12\x07pytorch")
+    assert converter.sniff(str(other)) is None
+    assert stablehlo.sniff(str(other)) is None
+
+
+@pytest.mark.parametrize("name", ["model.jax", "model.mlirbc"])
+def test_artifacts(files, name, tmp_path):
+    opener = converter if name.endswith("jax") else stablehlo
+    with opener.open(str(files / name), ExportOptions(str(files / name)), tmp_path) as source:
+        assert source.artifact.outputs[0].name == "y"
+        if name == "model.jax":
+            assert source.artifact.inputs[0].shape == ("batch", 4)
+        assert parity(source, tmp_path, 2) <= 1e-5
+
+
+@pytest.mark.parametrize(("name", "size"), [("model.jax", 900), ("model.mlirbc", 300), ("model.mlir", 200)])
+def test_truncated_files_are_one_sentence(files, name, size, tmp_path):
+    broken = tmp_path / name
+    broken.write_bytes((files / name).read_bytes()[:size])
+    opener = converter if name.endswith("jax") else stablehlo
+    with pytest.raises(ConvertKitError) as caught:
+        opener.open(str(broken), ExportOptions(str(broken)), tmp_path)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 1

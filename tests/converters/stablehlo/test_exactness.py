@@ -1,0 +1,126 @@
+"""Programs whose right answer is known without JAX, run in ONNX Runtime."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jaxlib.mlir.ir")
+
+from convertkit.converters.stablehlo.importer import to_onnx
+from convertkit.errors import SourceError, Unsupported
+from tests.converters.stablehlo.conformance import executed
+
+I64 = np.int64
+rng = np.random.default_rng(3)
+
+
+def main(arguments: str, body: str, result: str) -> str:
+    """A module with one function; ``%r`` is returned."""
+    return f"func.func public @main({arguments}) -> {result} {{\n{body}\nreturn %r : {result}\n}}"
+
+
+def run(text: str, *feeds):
+    model = to_onnx(text)
+    return executed(model, {f"x{index}": np.asarray(feed) for index, feed in enumerate(feeds)})[0]
+
+
+def reduce(kind: str, dtype: str, start: str, shape: str = "8x9") -> str:
+    body = (
+        f"%i = stablehlo.constant dense<{start}> : tensor<{dtype}>\n"
+        f"%r = stablehlo.reduce(%a init: %i) applies stablehlo.{kind} across dimensions = [1] : "
+        f"(tensor<{shape}x{dtype}>, tensor<{dtype}>) -> tensor<{shape.split('x', maxsplit=1)[0]}x{dtype}>"
+    )
+    return main(f"%a: tensor<{shape}x{dtype}>", body, f"tensor<{shape.split('x', maxsplit=1)[0]}x{dtype}>")
+
+
+def test_sums_of_integers_wrap():
+    x = rng.integers(-(2**63), 2**63, (8, 9))
+    assert (run(reduce("add", "i64", "0"), x) == x.sum(1)).all()
+    x = rng.integers(-(2**31), 2**31, (8, 9)).astype(np.int32)
+    assert (run(reduce("add", "i32", "0"), x) == x.sum(1, dtype=np.int32)).all()
+
+
+def test_products_of_integers_wrap():
+    x = rng.integers(-128, 128, (8, 9)).astype(np.int8)
+    assert (run(reduce("multiply", "i8", "1"), x) == x.prod(1, dtype=np.int8)).all()
+
+
+def test_maximum_of_int64_with_equal_upper_halves():
+    x = rng.integers(0, 2**32, (8, 9))
+    assert (run(reduce("maximum", "i64", "-9223372036854775808"), x) == x.max(1)).all()
+    pair = main(
+        "%a: tensor<9xi64>, %b: tensor<9xi64>", "%r = stablehlo.maximum %a, %b : tensor<9xi64>", "tensor<9xi64>"
+    )
+    assert (run(pair, x[0], x[1]) == np.maximum(x[0], x[1])).all()
+
+
+def test_bitwise_reductions():
+    x = rng.integers(-128, 128, (8, 9)).astype(np.int8)
+    assert (run(reduce("and", "i8", "-1"), x) == np.bitwise_and.reduce(x, 1)).all()
+    assert (run(reduce("xor", "i8", "0"), x) == np.bitwise_xor.reduce(x, 1)).all()
+
+
+def test_division_by_zero_does_not_trap():
+    text = main("%a: tensor<4xi32>, %b: tensor<4xi32>", "%r = stablehlo.divide %a, %b : tensor<4xi32>", "tensor<4xi32>")
+    got = run(text, np.array([5, -5, -(2**31), 7], np.int32), np.array([0, 0, -1, -2], np.int32))
+    assert got.tolist() == [-1, -1, -(2**31), -3]
+
+
+def test_float_to_integer_saturates():
+    text = main("%a: tensor<5xf32>", "%r = stablehlo.convert %a : (tensor<5xf32>) -> tensor<5xi32>", "tensor<5xi32>")
+    got = run(text, np.array([3e9, -3e9, np.nan, -1.9, 2147483520.0], np.float32))
+    assert got.tolist() == [2**31 - 1, -(2**31), 0, -1, 2147483520]
+
+
+def test_double_to_half_rounds_once():
+    x = (
+        1 + rng.integers(0, 1024, 5000) / 1024 + 1 / 2048 + rng.choice([-1, 1], 5000) * 2.0**-40
+    ) * 2.0 ** rng.integers(-20, 15, 5000)
+    text = main(
+        "%a: tensor<5000xf64>", "%r = stablehlo.convert %a : (tensor<5000xf64>) -> tensor<5000xf16>", "tensor<5000xf16>"
+    )
+    assert (run(text, x) == x.astype(np.float16)).all()
+
+
+def test_shifts_beyond_the_width_give_zero():
+    text = main(
+        "%a: tensor<4xui16>, %b: tensor<4xui16>", "%r = stablehlo.shift_left %a, %b : tensor<4xui16>", "tensor<4xui16>"
+    )
+    assert run(text, np.full(4, 3, np.uint16), np.array([0, 15, 16, 999], np.uint16)).tolist() == [3, 2**15, 0, 0]
+
+
+def test_windows_outside_are_clamped():
+    body = "%r = stablehlo.dynamic_slice %a, %i, sizes = [2] : (tensor<5xf32>, tensor<i64>) -> tensor<2xf32>"
+    text = main("%a: tensor<5xf32>, %i: tensor<i64>", body, "tensor<2xf32>")
+    x = np.arange(5, dtype=np.float32)
+    assert run(text, x, np.array(-3)).tolist() == [0, 1]
+    assert run(text, x, np.array(2**31 + 5)).tolist() == [3, 4]
+
+
+def test_a_free_dimension_gets_its_name():
+    text = main("%a: tensor<?x3xf32>", "%r = stablehlo.tanh %a : tensor<?x3xf32>", "tensor<?x3xf32>")
+    model = to_onnx(text, input_names=["x"], output_names=["y"], dims={(0, 0): "N"}, output_dims={(0, 0): "N"})
+    assert [str(dim) for dim in model.graph.inputs[0].shape] == ["N", "3"]
+    assert model.graph.outputs[0].name == "y"
+
+
+def test_an_unknown_custom_call_is_refused():
+    body = "%r = stablehlo.custom_call @tpu_custom_call(%a) : (tensor<2xf32>) -> tensor<2xf32>"
+    with pytest.raises(Unsupported, match="custom call @tpu_custom_call"):
+        to_onnx(main("%a: tensor<2xf32>", body, "tensor<2xf32>"))
+
+
+def test_an_unrecognised_comparator_is_refused():
+    body = """%r = "stablehlo.sort"(%a) <{dimension = 0 : i64}> ({
+    ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+      %s = stablehlo.add %p, %q : tensor<f32>
+      %t = stablehlo.compare LT, %s, %q : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %t : tensor<i1>
+    }) : (tensor<5xf32>) -> tensor<5xf32>"""
+    with pytest.raises(Unsupported, match="comparator"):
+        to_onnx(main("%a: tensor<5xf32>", body, "tensor<5xf32>"))
+
+
+@pytest.mark.parametrize("text", ["func.func @main(", "module { foo.bar }", b"ML\xefR\rStableHLO_v1.0.0\0\1\2"])
+def test_a_broken_module_is_one_sentence(text):
+    with pytest.raises(SourceError, match="cannot be read"):
+        to_onnx(text)
