@@ -59,7 +59,7 @@ class Control(nn.Module):
         self.down = nn.Linear(6, 6)
 
     def forward(self, x: Tensor) -> Tensor:
-        if bool(x.sum() > 0):
+        if bool(x.sum() > 0):  # noqa: SIM108 - a statement is what users write
             y = self.up(x)
         else:
             y = self.down(x) * 2.0
@@ -72,7 +72,7 @@ class ControlOps(Control):
     """The same as torch.cond and while_loop, which torch.export takes."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y = torch.cond(x.sum() > 0, lambda x: self.up(x), lambda x: self.down(x) * 2.0, (x,))
+        y = torch.cond(x.sum() > 0, self.up, lambda x: self.down(x) * 2.0, (x,))
         (y,) = torch._higher_order_ops.while_loop(lambda y: y.abs().max() > 1.0, lambda y: (y * 0.5,), (y,))
         return y
 

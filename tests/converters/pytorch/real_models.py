@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ class BlazeFace(nn.Module):
         super().__init__()
         sizes = (24, 24, 28, 32, 36, 42, 48, 56, 64, 72, 80, 88)
         strided = {(28, 32), (42, 48)}
-        blocks = [BlazeBlock(a, b, 2 if (a, b) in strided else 1) for a, b in zip(sizes, sizes[1:])]
+        blocks = [BlazeBlock(a, b, 2 if (a, b) in strided else 1) for a, b in pairwise(sizes)]
         self.backbone1 = nn.Sequential(nn.Conv2d(3, 24, 5, 2), nn.ReLU(), *blocks)
         self.backbone2 = nn.Sequential(BlazeBlock(88, 96, 2), *(BlazeBlock(96, 96) for _ in range(4)))
         self.classifier_8, self.classifier_16 = nn.Conv2d(88, 2, 1), nn.Conv2d(96, 6, 1)
