@@ -22,6 +22,8 @@ _SILENT = 1e-9
 _SQUASHES = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
 _BUDGET = 4e10
 """Multiply-adds that all trials of one search may cost."""
+_PER_UNIT = 1e7
+"""What copying, writing and loading one unit costs, in multiply-adds."""
 _SIGNIFICANT = 2.0
 _LEAST_GAIN_DB = 0.05
 
@@ -75,8 +77,9 @@ class Trials:
         outputs = [value for value in model.graph.outputs if value.dtype in (ir.DataType.FLOAT, None)]
         self._squashes = {str(value.name): _squash(value) for value in outputs}
         self._reference = self._run(model)
-        work = sum(unit_work(unit) for unit in find_units(model.graph, ranges.profile)) * max(len(feeds), 1)
-        self.affordable = int(np.clip(_BUDGET / max(work, 1.0), 6, 36))
+        units = find_units(model.graph, ranges.profile)
+        work = sum(unit_work(unit) for unit in units) * max(len(feeds), 1) + len(units) * _PER_UNIT
+        self.affordable = int(np.clip(_BUDGET / max(work, 1.0), 4, 24))
 
     def score(self, plan: Plan) -> Score:
         """Quantize a copy by ``plan`` and compare it with the float model."""
