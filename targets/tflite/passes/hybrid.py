@@ -3,8 +3,9 @@
 before:  w:i8 → Dequantize → MatMul(x: float) → y: float
 after:   MatMul(x: float, w:i8) → y: float
 
-Only FULLY_CONNECTED: it is as fast as with integer activations.  Other operators keep the Dequantize,
-which runtimes compute once, when they load the model.
+FULLY_CONNECTED and CONV_2D without groups: they are as fast as with integer activations.  Other operators keep
+the Dequantize, which runtimes compute once, when they load the model: a depthwise convolution with such weights
+leaves XNNPACK and is several times slower than in float.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from convertkit.profile import KEEP_FLOAT
-from convertkit.targets.tflite.marks import OWN, quantization_of
+from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of
 from convertkit.targets.tflite.passes.edits import constant, drop_if_unused
 from convertkit.targets.tflite.passes.part import Part
 
@@ -22,7 +23,8 @@ _DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
 def fold_hybrid(part: Part) -> None:
     """Feed integer weights straight to matrix products with float activations, in place."""
     for node in list(part.graph):
-        if (node.domain, node.op_type) not in _DENSE or KEEP_FLOAT in node.metadata_props:
+        dense = (node.domain, node.op_type) in _DENSE
+        if not (dense or _is_whole_conv(node)) or KEEP_FLOAT in node.metadata_props:
             continue
         first, weight = node.inputs[0], node.inputs[1]
         widened = None if weight is None else weight.producer()
@@ -35,12 +37,18 @@ def fold_hybrid(part: Part) -> None:
             or constant(stored) is None
             or params is None
             or any(params.zero_point)
-            or len(stored.shape or ()) != 2
+            or len(stored.shape or ()) != (2 if dense else 4)
         ):
             continue
-        if params.axis in (None, _out_axis(node)) and _is_plain(node):
+        if params.axis in (None, _out_axis(node)) and _is_plain(node) if dense else params.axis == 0:
             node.replace_input_with(1, stored)
             drop_if_unused(widened)
+
+
+def _is_whole_conv(node: ir.Node) -> bool:
+    """A convolution of images without groups."""
+    groups = node.attributes.get("group")
+    return (node.domain, node.op_type) == (NHWC, "Conv") and (groups is None or groups.value == 1)
 
 
 def _out_axis(node: ir.Node) -> int:

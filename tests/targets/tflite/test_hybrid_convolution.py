@@ -1,0 +1,46 @@
+"""Integer weights of a plain convolution reach its kernel; a depthwise one keeps float weights behind Dequantize."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from convertkit.onnx.load import load_model
+from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.passes import Options
+
+
+@pytest.mark.parametrize(("group", "kernel"), [(1, "int8"), (8, "float32")])
+def test_weights_of_the_kernel(tmp_path: Path, group: int, kernel: str) -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.integers(-127, 128, (8, 8 // group, 3, 3)).astype(np.int8)
+    scale = rng.uniform(0.001, 0.01, 8).astype(np.float32)
+    stored = [
+        numpy_helper.from_array(array, name)
+        for name, array in {"q": weight, "s": scale, "z": np.zeros(8, np.int8), "b": np.ones(8, np.float32)}.items()
+    ]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=0),
+        helper.make_node("Conv", ["x", "w", "b"], ["y"], group=group, pads=[1, 1, 1, 1]),
+    ]
+    values = [helper.make_tensor_value_info(name, 1, [1, 8, 10, 12]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(onnx.shape_inference.infer_shapes(model), tmp_path / "m.onnx")
+    compiled = compile_model(load_model(tmp_path / "m.onnx"), Options(precision="w8"))
+    compiled.write(tmp_path / "m.tflite")
+    convolutions = [o for o in compiled.program.subgraphs[0].operations if o.code.endswith("CONV_2D")]
+    assert [o.inputs[1].dtype for o in convolutions if o.inputs[1] is not None] == [kernel]
+
+    import onnxruntime
+    from ai_edge_litert.interpreter import Interpreter
+
+    x = rng.standard_normal((1, 8, 10, 12)).astype(np.float32)
+    wanted = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})[0]
+    found = Interpreter(str(tmp_path / "m.tflite")).get_signature_runner()(x=x.transpose(0, 2, 3, 1))["y"]
+    found = found if found.shape == wanted.shape else found.transpose(0, 3, 1, 2)
+    assert np.abs(found - wanted).max() <= (2e-2 if group == 1 else 1e-5) * np.abs(wanted).max()
