@@ -114,7 +114,7 @@ class _Run:
                 hub.bound,
             )
             steps += road.steps
-        failure: ParityError | None = road.failure
+        failure = road.failure if self._calibration is not None else _hinted(road.failure)
         evaluation = self._evaluated(road.artifact) if failure is None else None
         if evaluation is not None and not evaluation.passed:
             failure = _gate_error(evaluation)
@@ -262,6 +262,14 @@ def _frozen(artifact: Artifact, options: ExportOptions) -> Artifact:
         for spec in artifact.inputs
     )
     return dataclasses.replace(artifact, inputs=inputs)
+
+
+def _hinted(failure: ParityError | None) -> ParityError | None:
+    """A failure on generated inputs, with the way to judge the model on real ones."""
+    if failure is None or "--calib" in str(failure):
+        return failure
+    hint = "--calib with samples of real data: on generated ones an output may be too small for float32 to agree on"
+    return type(failure)(f"{failure}\n  try   {hint}")
 
 
 def _gate_error(evaluation: Evaluation) -> GateError:
