@@ -20,6 +20,9 @@ import tensorflow as tf
 from keras import layers
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+WIDE = keras.initializers.RandomNormal(stddev=4.0, seed=3)
+"""Weights so wide that outputs differ by more than the step of an integer."""
+
 CUSTOM_CODE = '''"""A custom layer, as a user's own module would hold it."""
 
 import keras
@@ -45,7 +48,7 @@ def functional_cnn() -> keras.Model:
     h = layers.MaxPooling2D(2)(h)
     h = layers.add([h, layers.Conv2D(12, 3, padding="same", activation="sigmoid")(h)])
     h = layers.GlobalAveragePooling2D()(h)
-    return keras.Model(x, layers.Dense(5, activation="softmax")(h))
+    return keras.Model(x, layers.Dense(5, kernel_initializer=WIDE)(h))
 
 
 def attention_gelu() -> keras.Model:
@@ -72,7 +75,7 @@ def bytes_input() -> keras.Model:
     x = keras.Input((8, 8, 3), dtype="uint8", name="pixels")
     h = layers.Rescaling(1 / 127.5, offset=-1.0)(x)
     h = layers.Conv2D(4, 3, activation="relu")(h)
-    return keras.Model(x, layers.Dense(3)(layers.Flatten()(h)))
+    return keras.Model(x, layers.Dense(3, kernel_initializer=WIDE)(layers.Flatten()(h)))
 
 
 def custom_layer() -> keras.Model:
