@@ -40,8 +40,6 @@ class JaxService:
     """Holds one program as a ``jax.export.Exported``."""
 
     def __init__(self) -> None:
-        # Feeds keep their 64-bit types; programs that are 32-bit are not changed by this.
-        jax.config.update("jax_enable_x64", True)
         self._program: Any = None
         self._module: bytes | str = b""
         self._interface: Interface | None = None
@@ -49,6 +47,9 @@ class JaxService:
     def open(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Load ``source`` and describe its interface."""
         source, kind = params["source"], params["kind"]
+        if kind != "jax-callable":
+            # Artifacts keep their 64-bit types; a callable is exported under its module's own setting.
+            jax.config.update("jax_enable_x64", True)
         names: Sequence[str] = ()
         notes: list[str] = []
         if kind == "stablehlo":

@@ -105,6 +105,8 @@ class Arithmetic(Tape):
         node = x.core.producer() if isinstance(x.core, ir.Value) else None
         if node is None or y.scalar is None:
             return None
+        source: ir.Value | None
+        first: ir.Value | None
         if inner == "Max" and node.op_type == "Relu":
             source, first = node.inputs[0], self.value(self.like(x, 0))
         elif node.op_type == inner and len(node.inputs) == 2:

@@ -32,10 +32,10 @@ def parity(source, workdir, batch):
 
 CALLABLES = [
     ("classify", [InputSpec("x", ("N", 8)), InputSpec("scale", (8,))]),
-    ("convolutional", [InputSpec("image", ("N", 32, 32, 3))]),
     ("generate", [InputSpec("token", ("N",), "int32")]),
 ]
 MORE = [
+    ("convolutional", [InputSpec("image", ("N", 32, 32, 3))]),
     ("recurrent", [InputSpec("x", ("N", 7, 5))]),
     ("recurrent", [InputSpec("x", (2, 7, 5))]),
     ("linear", [InputSpec("x", (2, 3))]),
