@@ -205,8 +205,10 @@ def table(outcomes: dict[tuple[str, Cell], Outcome], targets: tuple[str, ...]) -
             row = [TITLES.get(model, model)]
             for form in FORMS:
                 for batch in BATCHES:
-                    outcome = outcomes[target, Cell(model, form, batch)]
-                    if outcome.passed:
+                    outcome = outcomes.get((target, Cell(model, form, batch)), Outcome("not measured"))
+                    if outcome.text == "not measured":
+                        row.append(outcome.text)
+                    elif outcome.passed:
                         row.append(f"{outcome.route}")
                     else:
                         row.append(f"refused [{notes.setdefault(outcome.text.splitlines()[0], len(notes) + 1)}]")
