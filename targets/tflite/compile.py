@@ -68,6 +68,8 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     opsets: Mapping[str, int] = dict(model.graph.opset_imports)
     lowering = Lowering(program, TFLITE, opsets)
     inputs, outputs = lowering.main(model.graph)
+    for subgraph in program.subgraphs:
+        subgraph.drop_unused()
     signature = Signature(
         {spec.name: tensor for spec, tensor in zip(specs_in, inputs, strict=True)},
         {spec.name: tensor for spec, tensor in zip(specs_out, outputs, strict=True)},

@@ -34,6 +34,16 @@ class Subgraph:
     outputs: list[Tensor] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
 
+    def drop_unused(self) -> None:
+        """Remove operations whose results nothing uses, such as a DEQUANTIZE whose constant was transposed."""
+        used: set[Tensor] = set(self.outputs)
+        kept: list[Operation] = []
+        for operation in reversed(self.operations):
+            if used.intersection(operation.outputs):
+                kept.append(operation)
+                used.update(tensor for tensor in operation.inputs if tensor is not None)
+        self.operations = kept[::-1]
+
 
 @dataclass(slots=True)
 class Program:

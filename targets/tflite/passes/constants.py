@@ -101,6 +101,9 @@ def _evaluated(node: ir.Node, opset: int) -> list[np.ndarray] | None:
 def _is_small(node: ir.Node, largest: int) -> bool:
     if node.op_type not in ("ConstantOfShape", "Expand", "Tile", "Cast"):
         return False
+    first = node.inputs[0]
+    if node.op_type == "Cast" and first is not None and first.dtype == ir.DataType.FLOAT16:
+        return False  # weights stored as halves stay halves
     shape = node.outputs[0].shape
     known = shape is not None and all(isinstance(size, int) for size in shape)
     count = int(np.prod([size for size in shape if isinstance(size, int)])) if known and shape is not None else _SMALL

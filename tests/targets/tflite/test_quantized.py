@@ -156,3 +156,17 @@ def test_weight_only_layers_keep_integer_weights():
     assert case.operators == {"FULLY_CONNECTED": 1}
     for expected, result in case.both([{"x": numbers(3, 64)}]):
         assert np.abs(result["y"] - expected["y"]).max() < 0.02 * np.abs(expected["y"]).max()
+
+
+def test_half_weights_are_stored_as_halves():
+    from onnx import parser
+
+    text = """<ir_version: 8, opset_import: ["" : 21]> g (float[3,64] x) => (float[3,32] y) {
+        f = Cast<to=1>(w)
+        y = MatMul(x, f) }"""
+    proto = parser.parse_model(text)
+    half = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float16)
+    proto.graph.initializer.append(numpy_helper.from_array(half, "w"))
+    case = compiled(proto)
+    assert case.operators == {"DEQUANTIZE": 1, "FULLY_CONNECTED": 1}
+    case.agree({"x": numbers(3, 64)})
