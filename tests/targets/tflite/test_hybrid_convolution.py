@@ -14,20 +14,20 @@ from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.passes import Options
 
 
-@pytest.mark.parametrize(("group", "kernel"), [(1, "int8"), (8, "float32")])
+@pytest.mark.parametrize(("group", "kernel"), [(1, "int8"), (16, "float32")])
 def test_weights_of_the_kernel(tmp_path: Path, group: int, kernel: str) -> None:
     rng = np.random.default_rng(0)
-    weight = rng.integers(-127, 128, (8, 8 // group, 3, 3)).astype(np.int8)
-    scale = rng.uniform(0.001, 0.01, 8).astype(np.float32)
+    weight = rng.integers(-127, 128, (16, 16 // group, 3, 3)).astype(np.int8)
+    scale = rng.uniform(0.001, 0.01, 16).astype(np.float32)
     stored = [
         numpy_helper.from_array(array, name)
-        for name, array in {"q": weight, "s": scale, "z": np.zeros(8, np.int8), "b": np.ones(8, np.float32)}.items()
+        for name, array in {"q": weight, "s": scale, "z": np.zeros(16, np.int8), "b": np.ones(16, np.float32)}.items()
     ]
     nodes = [
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=0),
         helper.make_node("Conv", ["x", "w", "b"], ["y"], group=group, pads=[1, 1, 1, 1]),
     ]
-    values = [helper.make_tensor_value_info(name, 1, [1, 8, 10, 12]) for name in ("x", "y")]
+    values = [helper.make_tensor_value_info(name, 1, [1, 16, 10, 12]) for name in ("x", "y")]
     graph = helper.make_graph(nodes, "g", values[:1], values[1:], stored)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     onnx.save(onnx.shape_inference.infer_shapes(model), tmp_path / "m.onnx")
@@ -39,7 +39,7 @@ def test_weights_of_the_kernel(tmp_path: Path, group: int, kernel: str) -> None:
     import onnxruntime
     from ai_edge_litert.interpreter import Interpreter
 
-    x = rng.standard_normal((1, 8, 10, 12)).astype(np.float32)
+    x = rng.standard_normal((1, 16, 10, 12)).astype(np.float32)
     wanted = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})[0]
     found = Interpreter(str(tmp_path / "m.tflite")).get_signature_runner()(x=x.transpose(0, 2, 3, 1))["y"]
     found = found if found.shape == wanted.shape else found.transpose(0, 3, 1, 2)
