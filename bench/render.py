@@ -160,7 +160,7 @@ def peer_table(results: Record, peers: Record) -> str:
             elif record.get("error"):
                 cells.append("does not run")
             else:
-                cells.append(f"{found[0]:.3g} ms, {decibels(record)} dB" if found else f"{decibels(record)} dB")
+                cells.append(f"{found[0]:.3g} ms, {decibels(record)} dB" if found else "not raced")
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
