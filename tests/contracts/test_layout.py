@@ -129,3 +129,22 @@ def test_python_versions_agree(project):
     assert project["project"]["requires-python"] == ">=3.11"
     assert project["tool"]["ruff"]["target-version"] == "py311"
     assert project["tool"]["mypy"]["python_version"] == "3.11"
+
+
+def test_no_module_shadows_a_plugin():
+    """A submodule named like an entry point's object would replace that object once it is imported."""
+    from importlib.metadata import entry_points
+
+    for group in ("converters", "passes", "targets", "runners"):
+        for point in entry_points(group=f"convertkit.{group}"):
+            package, _, name = point.value.partition(":")
+            folder = ROOT / Path(*package.split("."))
+            assert not (folder / f"{name}.py").exists(), point.value
+
+
+def test_helper_modules_of_tests_have_different_names():
+    """They are imported by bare name, wherever they lie, in one process."""
+    names = [
+        file.stem for file in (ROOT / "tests").rglob("*.py") if not file.name.startswith(("test_", "conftest", "__"))
+    ]
+    assert sorted(names) == sorted(set(names))

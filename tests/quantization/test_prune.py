@@ -12,7 +12,7 @@ from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.quantization import prune
 from convertkit.quantization.patches import Moments
-from convertkit.quantization.prune import pattern, sparse
+from convertkit.quantization.pruning import pattern, sparse
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
 

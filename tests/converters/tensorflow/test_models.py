@@ -70,11 +70,11 @@ def test_a_frozen_graph_with_a_while_loop(tmp_path: Path):
 def test_the_grid(tmp_path: Path, model: str):
     """Every cell converts; only string signatures are refused."""
     pytest.importorskip("tf2onnx")
-    import grid
+    import tensorflow_grid
 
-    grid.make(tmp_path, model)
-    for suffix in grid.FORMATS:
-        outcome = grid.convert(tmp_path, model, suffix)
+    tensorflow_grid.make(tmp_path, model)
+    for suffix in tensorflow_grid.FORMATS:
+        outcome = tensorflow_grid.convert(tmp_path, model, suffix)
         if model == "string_table":
             assert outcome.absent or "string" in outcome.refused
         elif model == "while_if" and suffix in (".keras", ".h5"):

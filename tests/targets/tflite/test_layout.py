@@ -60,8 +60,6 @@ def test_a_reshape_carries_a_permutation_only_where_no_element_moves():
     assert kept > 500
 
 
-
-
 @pytest.mark.parametrize(
     ("body", "output", "transposes"),
     [

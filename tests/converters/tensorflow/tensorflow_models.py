@@ -1,4 +1,4 @@
-"""The grid's models, made with today's TensorFlow and Keras; a script: ``grid_models.py FOLDER MODEL``.
+"""The grid's models, made with today's TensorFlow and Keras; a script: ``tensorflow_models.py FOLDER MODEL``.
 
 Every model is small and untrained, with seeded weights.  One that cannot be written in a format
 is left out there.

@@ -1,6 +1,6 @@
 """Models × formats, each converted to ONNX and compared with the framework that made it.
 
-Run as a script it writes the table of docs: ``python tests/converters/tensorflow/grid.py docs/tensorflow-grid.md``.
+Run as a script it writes the table of docs: ``python tests/converters/tensorflow/tensorflow_grid.py PAGE``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMATS = {
     "-float.tflite": ".tflite float",
     "-int8.tflite": ".tflite int8",
 }
-MAKER = Path(__file__).with_name("grid_models.py")
+MAKER = Path(__file__).with_name("tensorflow_models.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ _HEAD = """# TensorFlow and Keras models × formats
 
 Each cell is one export to ONNX; the number is the largest difference from the framework that made the
 model, relative to the output's largest value (for int8 files, in steps of the output's integers, against
-LiteRT).  Made by `python tests/converters/tensorflow/grid.py docs/tensorflow-grid.md`; do not edit.
+LiteRT).  Made by `python tests/converters/tensorflow/tensorflow_grid.py docs/tensorflow-grid.md`; do not edit.
 
 """
 
