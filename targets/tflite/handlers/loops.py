@@ -42,10 +42,10 @@ class Loop:
         limit = counted.limit
         turns = None if limit is None or limit.constant is None else int(limit.constant.item())
         collected = self._collected(len(initial))
-        if collected and turns is None:
+        if collected and (turns is None or turns >= _FOREVER):
             raise Unsupported("a loop that collects outputs over a number of turns known at run time only")
         outside = captured_values([self.body], self.lowering, self.scope)
-        stop = b.constant(np.array(_FOREVER, np.int32)) if limit is None else self._scalar(b.cast(limit, "int32"))
+        stop = b.constant(np.array(_FOREVER, np.int32)) if limit is None else self._scalar(_narrow(b, limit))
         start = counted.condition if counted.condition is not None else b.constant(np.array(True))
         stacks = [self._empty(value, turns or 0) for value in collected]
         state = [
@@ -166,6 +166,13 @@ def carried_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int,
     if len(first) != len(second):
         raise Unsupported(f"a value of rank {len(first)} that becomes one of rank {len(second)}")
     return tuple(a if a == b else DYNAMIC for a, b in zip(first, second, strict=True))
+
+
+def _narrow(b: Builder, limit: Tensor) -> Tensor:
+    """The int64 limit as int32; exporters write the largest int64 for "no limit", which a cast alone makes -1."""
+    if limit.constant is not None:
+        return b.constant(np.clip(limit.constant, -1, _FOREVER).astype(np.int32))
+    return b.cast(b.maximum(b.minimum(limit, b.scalar(_FOREVER, limit)), b.scalar(-1, limit)), "int32")
 
 
 def _written(b: Builder, stack: Tensor, row: Tensor, index: Tensor) -> Tensor:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from convertkit.errors import Unsupported
 from tests.targets.tflite.compiled import compiled, numbers
 
 HEAD = '<ir_version: 8, opset_import: ["" : 21]>'
@@ -57,3 +59,32 @@ def test_scan_both_ways():
             n = Add(a, v)
             o = Mul(n, v) }}>(s, x) }}""")
     case.agree({"s": numbers(2), "x": numbers(4, 2, seed=2)}, {"s": numbers(2, seed=3), "x": numbers(4, 2, seed=4)})
+
+
+HALVING = """y = Loop(n, go, x) <body = b (int64 i, bool c, float[2,3] v) => (bool more, float[2,3] w) {
+            w = Mul(v, half)
+            a = Abs(w)
+            m = ReduceMax<keepdims = 0>(a)
+            more = Greater(m, one) }>"""
+
+
+@pytest.mark.parametrize("limit", [2**63 - 1, 2**31, 2**31 - 1, 2, 0, -1, -(2**63)])
+@pytest.mark.parametrize("constant", [True, False])
+def test_while_by_a_limit_beyond_int32(limit, constant):
+    """``while`` of TorchScript is a Loop of at most 2^63 - 1 turns, behind an If here, as its exporter writes it."""
+    given = f", int64 n = {{{limit}}}" if constant else ""
+    case = compiled(f"""{HEAD} g (float[2,3] x{"" if constant else ", int64 n"}) => (float[2,3] y)
+        <float half = {{0.5}}, float one = {{1.0}}, bool go = {{1}}{given}> {{ {HALVING} }}""")
+    more = {} if constant else {"n": np.array(limit)}
+    case.agree(*({"x": numbers(2, 3, seed=seed) * scale, **more} for seed, scale in enumerate((1, 30, 0.1, 500))))
+
+
+def test_a_loop_that_collects_without_end_is_refused():
+    with pytest.raises(Unsupported, match="number of turns known at run time only"):
+        compiled(f"""{HEAD} g (float[3] x) => (float[3] last, float[k,3] all)
+            <int64 n = {{9223372036854775807}}, bool go = {{1}}, float ten = {{10.0}}> {{
+            last, all = Loop(n, go, x) <body = b (int64 i, bool c, float[3] v) => (bool c2, float[3] w, float[3] s) {{
+                w = Add(v, v)
+                s = Exp(w)
+                r = ReduceMax<keepdims = 0>(w)
+                c2 = Less(r, ten) }}> }}""")
