@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
+from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.errors import MissingFramework
 from convertkit.onnx.canonical import canonicalize, freeze_dims
 from convertkit.onnx.inputs import with_input_options
@@ -112,7 +113,8 @@ class JaxStage:
         model = load_model(raw)
         if self._sizes:
             freeze_dims(model, self._sizes)
-        return save_model(canonicalize(model), workdir / "model.onnx", f"{self.name} {self.version}")
+        # Once more, now that inference has named the free dimensions which the importer leaves open.
+        return save_model(recognise(canonicalize(model)), workdir / "model.onnx", f"{self.name} {self.version}")
 
 
 def _spec(name: str, shape: list[Any], dtype: str) -> TensorSpec:

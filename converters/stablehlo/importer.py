@@ -19,6 +19,7 @@ from convertkit.converters.stablehlo.mlir import dtype_of, element, is_complex, 
 from convertkit.converters.stablehlo.module import PORTABLE, context, functions, prepare, read_module, run_pass, walk
 from convertkit.converters.stablehlo.naming import argument_names, result_names
 from convertkit.converters.stablehlo.ops import HANDLERS
+from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tensor import Complex, Operand, Tensor
 from convertkit.errors import SourceError
@@ -60,7 +61,7 @@ def to_onnx(
         module = read_module(ctx, source)
         prepare(module)
         names = Names(input_names or (), output_names or (), dims or {}, output_dims or {})
-        return convert_function(module, entry_point(module), names)
+        return recognise(convert_function(module, entry_point(module), names))
 
 
 @dataclass(frozen=True, slots=True)
