@@ -8,10 +8,11 @@ from __future__ import annotations
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
+from convertkit.converters.stablehlo.recognise.erf import recognise_erf
 from convertkit.converters.stablehlo.recognise.gelu import recognise_gelu
 from convertkit.converters.stablehlo.recognise.softmax import recognise_softmax
 
-_RECOGNISERS = (recognise_gelu, recognise_softmax)
+_RECOGNISERS = (recognise_erf, recognise_gelu, recognise_softmax)
 
 
 def recognise(model: ir.Model) -> ir.Model:

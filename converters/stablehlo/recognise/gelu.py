@@ -7,7 +7,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.converters.stablehlo.recognise.match import Term, added, match, only_user, scalar
+from convertkit.converters.stablehlo.recognise.match import Term, added, match, only_user, polynomial, scalar
 
 _ROOT_HALF = float(np.float32(math.sqrt(0.5)))
 _BELOW_TWO = (
@@ -25,14 +25,6 @@ _NEAR_ZERO = (
 _LOG_OF_GREATEST = -float(np.log(np.finfo(np.float32).max))
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Term) -> Term:
-    """Horner's scheme, highest power first."""
-    total: Term = coefficients[0]
-    for coefficient in coefficients[1:]:
-        total = ("Add", ("Mul", total, x), coefficient)
-    return total
-
-
 def erfc(z: Term) -> Term:
     """How StableHLO expands ``chlo.erfc`` of float32: three polynomials for |z| below 1, below 2 and above."""
     square: Term = ("Mul", z, z)
@@ -40,11 +32,11 @@ def erfc(z: Term) -> Term:
     tail: Term = (
         "Mul",
         ("Mul", ("Exp", ("Neg", square)), ("Div", 1.0, ("Abs", z))),
-        ("Where", ("Less", ("Abs", z), 2.0), _polynomial(_BELOW_TWO, inverse), _polynomial(_ABOVE_TWO, inverse)),
+        ("Where", ("Less", ("Abs", z), 2.0), polynomial(_BELOW_TWO, inverse), polynomial(_ABOVE_TWO, inverse)),
     )
     kept: Term = ("Where", ("Less", ("Neg", square), _LOG_OF_GREATEST), 0.0, tail)
     far: Term = ("Where", ("Less", z, 0.0), ("Sub", 2.0, kept), kept)
-    near: Term = ("Sub", 1.0, ("Mul", z, _polynomial(_NEAR_ZERO, square)))
+    near: Term = ("Sub", 1.0, ("Mul", z, polynomial(_NEAR_ZERO, square)))
     return ("Where", ("Less", ("Abs", z), 1.0), near, far)
 
 

@@ -45,6 +45,14 @@ def match(
     return None
 
 
+def polynomial(coefficients: tuple[float, ...], x: Term) -> Term:
+    """Horner's scheme, highest power first."""
+    total: Term = coefficients[0]
+    for coefficient in coefficients[1:]:
+        total = ("Add", ("Mul", total, x), coefficient)
+    return total
+
+
 def is_number(value: ir.Value | None, number: float, shape: ir.Shape | None = None) -> bool:
     """Whether ``value`` is this float32 constant: a scalar, or everywhere in a tensor of ``shape``."""
     if value is None or value.const_value is None:

@@ -12,6 +12,8 @@ import onnxruntime
 from jax import export
 
 from convertkit.converters.stablehlo import importer
+from convertkit.converters.stablehlo.recognise.erf import _ABOVE as ABOVE
+from convertkit.converters.stablehlo.recognise.erf import _BELOW as BELOW
 
 X = np.random.default_rng(3).standard_normal((2, 5, 8)).astype(np.float32) * 3
 
@@ -64,6 +66,27 @@ def erfc(x, slope=ROOT_HALF):
 )
 def test_what_is_no_gelu(function):
     assert "Erf" not in operators(converted(function))
+
+
+def test_erf(monkeypatch):
+    check(jax.scipy.special.erf, ["Erf"], monkeypatch)
+
+
+def rational(x, bound, lead):
+    """The expansion of ``erf``, with its first bound and its first coefficient to choose."""
+    inside = jnp.minimum(jnp.maximum(x, jnp.full(x.shape, -bound, x.dtype)), jnp.full(x.shape, bound, x.dtype))
+    square = inside * inside
+    above, below = jnp.full(x.shape, lead, x.dtype), jnp.full(x.shape, BELOW[0], x.dtype)
+    for each in ABOVE[1:]:
+        above = above * square + each
+    for each in BELOW[1:]:
+        below = below * square + each
+    return jnp.minimum(jnp.maximum(inside * above / below, np.float32(-1)), np.float32(1))
+
+
+@pytest.mark.parametrize(("bound", "lead", "expected"), [(4, ABOVE[0], 1), (3.9, ABOVE[0], 0), (4, 1.01 * ABOVE[0], 0)])
+def test_what_is_no_erf(bound, lead, expected):
+    assert operators(converted(lambda x: rational(x, bound, lead))).count("Erf") == expected
 
 
 @pytest.mark.parametrize("axis", [-1, 1, 0])
