@@ -108,7 +108,8 @@ class Integers:
         for integers in ({}, weights):
             used = {unit.name: integers.get(unit.name, nearest[unit.name]) for unit in chosen}
             shifts = {u.name: bias_shift(u, used[u.name], found[u.name]) for u in chosen if u.bias is not None}
-            for variant in (replace(plan, tuned=integers), replace(plan, tuned=integers, shifts=shifts)):
+            for variant in (replace(plan, tuned=integers) if integers else plan,
+                            replace(plan, tuned=integers, shifts=shifts)):  # fmt: skip
                 if (level := trials.score(variant)).beats(base):
                     better.append((level.snr_db, variant))
         best = max(better, key=lambda item: item[0])[1] if better else plan

@@ -95,8 +95,11 @@ class Loop:
         suspects = self._suspects(plan)
         for name in self._progress.track(suspects, len(suspects), "finding sensitive nodes"):
             changed = replace(plan, integer=plan.integer - {name})
+            cost = self._cost(changed)
+            if self._options.max_drop is None and cost > base * _DEARER:
+                continue
             gain = self._trials.score(changed).snr_db - score.snr_db
-            added = max(self._cost(changed) - base, base * 1e-3)
+            added = max(cost - base, base * 1e-3)
             if gain > _LEAST_GAIN_DB:
                 found.append((gain / added, name, gain))
         return [(name, gain) for _, name, gain in sorted(found, key=lambda item: (-item[0], item[1]))]

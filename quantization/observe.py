@@ -96,6 +96,8 @@ def open_session(model: ir.Model, *, optimised: bool = True) -> ort.InferenceSes
     level = ort.GraphOptimizationLevel
     # Extended fusions would replace QDQ patterns by integer kernels and change what is measured.
     options.graph_optimization_level = level.ORT_ENABLE_BASIC if optimised else level.ORT_DISABLE_ALL
+    # Between the many short runs threads would spin, at the cost of whatever else the machine does.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return ort.InferenceSession(ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"])
     except (ort.capi.onnxruntime_pybind11_state.Fail, RuntimeError, ValueError) as error:

@@ -44,7 +44,8 @@ def add_constant(graph: ir.Graph, name: str, array: Array) -> ir.Value:
     while unique in taken:
         number += 1
         unique = f"{name}_{number}"
-    value = ir.Value(name=unique, const_value=ir.tensor(array, name=unique))
+    # Not ir.tensor(): it asks every protocol it knows, and a trial adds hundreds of constants.
+    value = ir.Value(name=unique, const_value=ir.Tensor(array, name=unique))
     value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
     graph.register_initializer(value)
     return value

@@ -17,6 +17,10 @@ _DAMPING = 0.01
 """Share of H's mean diagonal that is added to it: directions that the data never takes stay near zero."""
 _MOVES_PER_ROW = 0.5
 """Weights of a row that descent may move, as a share of its columns."""
+_DIRECT = 48
+"""Triangles up to this size are inverted directly."""
+_BLOCK = 64
+"""Columns whose corrections reach the columns behind them in one product."""
 
 
 def output_error(change: Array, moments: Moments) -> float:
@@ -38,12 +42,16 @@ def compensated(rows: Array, scales: Array, moments: Moments, limits: tuple[int,
     upper = ordered_inverse(moments.second, order)
     rest = np.take_along_axis(rows.astype(np.float64), order[:, None, :], 2)
     steps = np.take_along_axis(np.broadcast_to(scales, rows.shape), order[:, None, :], 2)
-    integers = np.zeros(rows.shape)
-    for column in range(rows.shape[2]):
-        step = steps[:, :, column]
-        integers[:, :, column] = np.clip(np.rint(rest[:, :, column] / step), *limits)
-        error = (rest[:, :, column] - integers[:, :, column] * step) / upper[:, column, column, None]
-        rest[:, :, column:] -= error[:, :, None] * upper[:, None, column, column:]
+    integers, errors = np.zeros(rows.shape), np.zeros(rows.shape)
+    for first in range(0, rows.shape[2], _BLOCK):
+        last = min(first + _BLOCK, rows.shape[2])
+        for column in range(first, last):
+            step = steps[:, :, column]
+            integers[:, :, column] = np.clip(np.rint(rest[:, :, column] / step), *limits)
+            error = (rest[:, :, column] - integers[:, :, column] * step) / upper[:, column, column, None]
+            rest[:, :, column:last] -= error[:, :, None] * upper[:, None, column, column:last]
+            errors[:, :, column] = error
+        rest[:, :, last:] -= np.matmul(errors[:, :, first:last], upper[:, first:last, last:])
     return np.take_along_axis(integers, np.argsort(order, axis=1, kind="stable")[:, None, :], 2)
 
 
@@ -51,8 +59,22 @@ def ordered_inverse(second: Array, order: Array) -> Array:
     """Upper Cholesky factor of H's inverse, its columns in ``order`` (groups, columns): what corrects what."""
     damped = _damped(second)
     ordered = np.take_along_axis(np.take_along_axis(damped, order[:, :, None], 1), order[:, None, :], 2)
-    inverse = np.linalg.inv(ordered)
-    return np.asarray(np.linalg.cholesky((inverse + inverse.transpose(0, 2, 1)) / 2).transpose(0, 2, 1))
+    # H = U Uᵀ with U upper comes from the factor of H read backwards; then H⁻¹ = U⁻ᵀ U⁻¹.
+    lower = np.linalg.cholesky(np.ascontiguousarray(ordered[:, ::-1, ::-1]))
+    return np.ascontiguousarray(_lower_inverse(lower)[:, ::-1, ::-1])
+
+
+def _lower_inverse(lower: Array) -> Array:
+    """Inverse of lower triangular matrices (groups, columns, columns), by halves: it is nearly all products."""
+    size = lower.shape[1]
+    if size <= _DIRECT:
+        return np.asarray(np.tril(np.linalg.inv(lower)))
+    half = size // 2
+    first, last = _lower_inverse(lower[:, :half, :half]), _lower_inverse(lower[:, half:, half:])
+    inverse = np.zeros_like(lower)
+    inverse[:, :half, :half], inverse[:, half:, half:] = first, last
+    inverse[:, half:, :half] = -np.matmul(last, np.matmul(lower[:, half:, :half], first))
+    return inverse
 
 
 def descended(rows: Array, start: Array, scales: Array, moments: Moments, limits: tuple[int, int]) -> Array:

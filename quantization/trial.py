@@ -74,21 +74,24 @@ class Trials:
 
     def __init__(self, model: ir.Model, ranges: Ranges, feeds: Sequence[Feed], state: Mapping[str, Array]) -> None:
         self._model, self._ranges, self._feeds, self._state = model, ranges, feeds, state
+        self._tried: dict[int, tuple[Plan, Score]] = {}
         outputs = [value for value in model.graph.outputs if value.dtype in (ir.DataType.FLOAT, None)]
         self._squashes = {str(value.name): _squash(value) for value in outputs}
-        self._reference = self._run(model)
+        self._reference = self._run(model.clone())
         units = find_units(model.graph, ranges.profile)
         work = sum(unit_work(unit) for unit in units) * max(len(feeds), 1) + len(units) * _PER_UNIT
         self.affordable = int(np.clip(_BUDGET / max(work, 1.0), 4, 24))
 
     def score(self, plan: Plan) -> Score:
-        """Quantize a copy by ``plan`` and compare it with the float model."""
-        copy = self._model.clone()
-        apply(copy, plan, self._ranges)
-        return compare(self._reference, self._run(copy))
+        """Quantize a copy by ``plan`` and compare it with the float model; the same plan object is tried once."""
+        if id(plan) not in self._tried:
+            copy = self._model.clone()
+            apply(copy, plan, self._ranges)
+            # The plan is kept beside its score, so that no other object gets its id.
+            self._tried[id(plan)] = plan, compare(self._reference, self._run(copy))
+        return self._tried[id(plan)][1]
 
-    def _run(self, model: ir.Model) -> tuple[Output, ...]:
-        copy = model.clone()
+    def _run(self, copy: ir.Model) -> tuple[Output, ...]:
         nodes = {node.name: node for node in copy.graph}
         before = {name: nodes[squash].inputs[0] for name, squash in self._squashes.items() if squash}
         inner = [value for value in before.values() if value is not None and not value.is_graph_output()]
