@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -76,6 +78,19 @@ def test_the_integers_of_the_artifact_are_those_of_the_graph(digits, exported, q
     assert steps.max() <= 3.001
     assert (ours.argmax(1) == oracle.argmax(1)).mean() >= 0.998
     assert len(np.unique(oracle.argmax(1))) == 10  # the data reaches every class
+
+
+def test_every_integer_operator_alone_is_within_one_lsb(root, digits, exported, qdq, tmp_path):
+    """The tool cuts every operator out and feeds it ONNX Runtime's integers, for all test samples."""
+    np.savez(tmp_path / "feeds.npz", input=digits.images)
+    tool = [sys.executable, root / "bench" / "tflite_exact.py", qdq.path, exported.artifact.path]
+    done = subprocess.run(
+        [*tool, tmp_path / "feeds.npz", "--samples", "360"], capture_output=True, text=True, check=False
+    )
+    lines = [line for line in done.stdout.splitlines() if "pieces" in line]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.partition(":")[0] for line in lines] == ["xnnpack", "reference"]
+    assert all(int(line.split()[1]) >= 10 * 360 for line in lines)
 
 
 def test_float32_tflite_is_the_same_arithmetic(digits, float32, tmp_path):
