@@ -31,6 +31,9 @@ _BIASES = (12, 15, 13, 14)
 _PROJECTION, _LAYER_NORM = (16, 17), (20, 21, 22, 23)
 _OUTPUT_STATE, _CELL_STATE = 18, 19
 
+_REACH = 2.0**19
+"""Gates' sums are int32 in steps of 2**-12: from here on the integer kernel overflows."""
+
 
 @recurrent.reads("UNIDIRECTIONAL_SEQUENCE_LSTM", "UnidirectionalSequenceLSTMOptions")
 def unidirectional_sequence_lstm(
@@ -56,6 +59,8 @@ def unidirectional_sequence_lstm(
     x, w, r = slots[0], gates.stacked(_INPUT_WEIGHTS), gates.stacked(_RECURRENT_WEIGHTS)
     if x is None or w is None or r is None:
         raise Unsupported("coupled input and forget gates")
+    _refuse_overflow(b, w, place=0)
+    _refuse_overflow(b, r, place=_OUTPUT_STATE)
     bias, peepholes = gates.bias(), gates.stacked(_PEEPHOLES)
     hidden = r.dims[-1]
     first = x if time_major else b.transpose(x, (1, 0, 2))
@@ -123,6 +128,18 @@ class _Gates:
         if "float" in bias.dtype or bias.quantization is None:
             return bias.known
         return self.builder.dequantize(bias, bias.quantization).known
+
+
+def _refuse_overflow(b: Builder, weights: Tensor, place: int) -> None:
+    """Weights by which the integer tensor at ``place`` can drive a gate's int32 sum over its end."""
+    assert b.operator is not None
+    info = b.tensors[b.operator.inputs[place]]
+    if info.dtype != "int8" or info.quantization is None:
+        return
+    scale, zero_point = float(info.quantization.scale[0]), int(info.quantization.zero_point[0])
+    greatest = scale * max(127 - zero_point, 128 + zero_point)
+    if not float(np.abs(weights.known).sum(-1, dtype=np.float64).max()) * greatest < _REACH:
+        raise SourceError("weights of the cell are so large that its integer kernel overflows")
 
 
 def _remember(b: Builder, y: Tensor, cell_clip: float) -> None:

@@ -128,3 +128,16 @@ def test_matmul_bias_is_int32_and_shared_weights_are_quantized_for_both(quantize
 @pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
 def test_both_targets(quantized, target: str) -> None:
     assert quantized(small_cnn(), DATA, target=target).snr_db(images(32, 5)) > 30
+
+
+def test_a_maximum_with_minus_infinity_stays_float(quantized) -> None:
+    """JAX writes softmax with one; no integers express it."""
+    rng = np.random.default_rng(0)
+    constants = {"w": rng.normal(0, 0.3, (12, 12)).astype("f4"), "floor": np.array([-np.inf], "f4")}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], "product"),
+        helper.make_node("Max", ["floor", "m"], ["g"], "maximum"),
+        helper.make_node("MatMul", ["g", "w"], ["y"], "other"),
+    ]
+    model = model_of(nodes, constants, {"x": [1, 3, 12, 12]}, {"y": [1, 3, 12, 12]})
+    assert quantized(model, DATA).snr_db(images(20, 5)) > 30

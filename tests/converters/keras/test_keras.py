@@ -154,6 +154,77 @@ def test_a_keras_2_file_converts_without_tensorflow(cases: Path, tmp_path: Path)
     assert (tmp_path / "out" / "model.onnx").exists()
 
 
+def export(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line in ``folder``; whatever it says, never a traceback."""
+    command = [sys.executable, "-m", "convertkit", "export", *arguments, "-o", "out", "--force"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def parity(folder: Path) -> float:
+    report = json.loads((folder / "out" / "report.json").read_text())
+    assert report["passed"]
+    return max(float(each["relative"]) for each in report["steps"][-1]["parity"]["versus_source"]["tensors"])
+
+
+@pytest.mark.case
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_the_image_classifier_becomes_float(cases: Path, tmp_path: Path, target: str):
+    done = export(tmp_path, str(cases / "mlperf-ic" / "pretrainedResnet.h5"), "--target", target)
+    assert done.returncode == 0, done.stderr
+    assert parity(tmp_path) <= 1e-5
+
+
+@pytest.mark.case
+def test_the_image_classifier_becomes_int8(cases: Path, tmp_path: Path):
+    images = np.random.default_rng(0).integers(0, 256, (16, 32, 32, 3)).astype(np.float32)
+    np.savez(tmp_path / "calib.npz", input_1=images)
+    source = str(cases / "mlperf-ic" / "pretrainedResnet.h5")
+    done = export(tmp_path, source, "--target", "tflite", "--int8", "--calib", "calib.npz")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["passed"]
+
+
+KERAS = """
+import keras
+def factory():
+    x = keras.Input((4,), name="x")
+    return keras.Model(x, keras.layers.Dense(3)(x))
+"""
+
+WRITE = """
+import keras
+import user_model
+keras.utils.set_random_seed(3)
+model = user_model.factory()
+model.save_weights("only.weights.h5")
+x = keras.Input((4,), name="x")
+keras.Model(x, keras.layers.Lambda(lambda v: v * 2.0 + 1.0)(model(x))).save("code.keras")
+"""
+
+
+def test_weights_alone_and_trusted_code_end_to_end(tmp_path: Path):
+    pytest.importorskip("keras")
+    pytest.importorskip("jax")
+    (tmp_path / "user_model.py").write_text(KERAS)
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", WRITE], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    refused = export(tmp_path, "only.weights.h5")
+    assert refused.returncode != 0
+    assert "--model" in refused.stderr
+    done = export(tmp_path, "only.weights.h5", "--model", "user_model:factory")
+    assert done.returncode == 0, done.stderr
+    assert parity(tmp_path) <= 1e-5
+    refused = export(tmp_path, "code.keras")
+    assert refused.returncode != 0
+    assert "--trust lambda" in refused.stderr
+    done = export(tmp_path, "code.keras", "--trust", "lambda")
+    assert done.returncode == 0, done.stderr
+    assert parity(tmp_path) <= 1e-5
+
+
 @pytest.mark.nightly
 @pytest.mark.case
 def test_the_keras_extra_alone_is_enough(cases: Path, root: Path, tmp_path: Path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import convertkit
 from convertkit.converters.tensorflow import converter
 from convertkit.errors import ConvertKitError
 from convertkit.onnx.runner import OnnxRunner
@@ -33,6 +34,50 @@ def test_keyword_spotting_keeps_its_accuracy(cases: Path, tmp_path: Path):
             expected = reference.run({"input_1": features})["dense"]
     assert abs((scores.argmax(-1) == data["label"]).mean() * 100 - 91.3) <= 0.1
     assert np.abs(scores - expected).max() / np.abs(expected).max() <= 1e-5
+
+
+@pytest.mark.case
+def test_keyword_spotting_becomes_tflite_of_the_same_accuracy(cases: Path, tmp_path: Path):
+    litert = pytest.importorskip("ai_edge_litert.interpreter")
+    folder = cases / "mlperf-kws" / "saved_model"
+    data = np.load(cases / "mlperf-kws" / "kws01.npz")
+    features = ((data["mfcc_int8"].astype(np.float32) - 83) * 0.5847029).reshape(-1, 1, 49, 10, 1)
+    made = convertkit.export(folder, target="tflite", output=tmp_path / "out")
+    interpreter = litert.Interpreter(str(made.path / "model.tflite"), num_threads=1)
+    interpreter.allocate_tensors()
+    into, out = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
+    scores = []
+    for each in features:
+        interpreter.set_tensor(into, each)
+        interpreter.invoke()
+        scores.append(interpreter.get_tensor(out)[0].copy())
+    options = ExportOptions(str(folder), timeout_s=300)
+    with converter.open(str(folder), options, tmp_path) as source, source.runner() as reference:
+        expected = reference.run({"input_1": features[:, 0]})["dense"]
+    got = np.stack(scores)
+    assert (got.argmax(-1) == data["label"]).mean() == 0.913
+    assert np.abs(got - expected).max() / np.abs(expected).max() <= 1e-5
+
+
+LGAMMA = """
+import sys
+import tensorflow as tf
+class Model(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([2, 4], tf.float32, name="x")])
+    def __call__(self, x):
+        return {"y": tf.math.lgamma(x + 1.5)}
+model = Model()
+tf.saved_model.save(model, sys.argv[1], signatures=model.__call__)
+"""
+
+
+def test_what_tf2onnx_lacks_takes_the_second_route(tmp_path: Path):
+    pytest.importorskip("tf2onnx")
+    subprocess.run([sys.executable, "-c", LGAMMA, str(tmp_path / "model")], check=True, capture_output=True)
+    made = convertkit.export(tmp_path / "model", output=tmp_path / "out")
+    report = json.loads((made.path / "report.json").read_text())
+    assert report["passed"]
+    assert report["steps"][0]["options"]["route"] == "StableHLO"
 
 
 FROZEN = """

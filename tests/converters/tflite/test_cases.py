@@ -91,6 +91,28 @@ def test_the_fused_lstm_keeps_its_accuracy(cases: Path, tmp_path: Path, name: st
     assert right / len(labels) * 100 > accuracy - 1.5  # a part of the 10,000 images
 
 
+@pytest.mark.nightly
+def test_the_integer_lstm_on_all_images(cases: Path, tmp_path: Path):
+    """At most a tenth of a point between LiteRT and ONNX."""
+    images, labels = mnist(cases, 10_000)
+    source, runner = converted(cases / "mnist" / "trained_lstm_int8.tflite", tmp_path)
+    feeds = [{"fixed_input": (image.astype(np.int16) - 128).astype(np.int8)} for image in images]
+    with source.runner() as reference, runner:
+        before, after = (
+            np.array([each.run(feed)["sequential"].argmax() for feed in feeds]) for each in (reference, runner)
+        )
+    assert abs((after == labels).mean() - (before == labels).mean()) <= 0.001
+
+
+def test_an_lstm_that_overflows_its_kernel_is_refused(cases: Path, tmp_path: Path):
+    data = bytearray((cases / "mnist" / "trained_lstm_int8.tflite").read_bytes())
+    data[12423] = 123  # the exponent of a weight's scale, which becomes 2.5e36
+    path = tmp_path / "huge.tflite"
+    path.write_bytes(bytes(data))
+    with pytest.raises(ConvertKitError, match="overflows"):
+        converted(path, tmp_path)
+
+
 def mnist(cases: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
     packed = [cases / "mnist" / name for name in ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")]
     images, labels = (gzip.decompress(file.read_bytes()) for file in packed)
