@@ -74,16 +74,19 @@ def element_places(b: Builder, shape: tuple[int, ...], indices: Tensor, axis: in
 
 @indexing.lowers("GatherND", since=13)
 def gather_nd(b: Builder, x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+    depth = batch_dims + indices.shape[-1]
+    if not batch_dims and DYNAMIC not in (*x.shape[:depth], indices.shape[-1]):
+        rows = b.reshape(x, (math.prod(x.shape[:depth]), *x.shape[depth:]))
+        return gathered(b, rows, coordinate_places(b, x.shape, indices), 0)
+    static_shape(indices, "indices")
     shape = static_shape(x, "GatherND")
     places = coordinate_places(b, shape, indices, batch_dims)
-    depth = batch_dims + indices.shape[-1]
     rows = b.reshape(x, (math.prod(shape[:depth]), *shape[depth:]))
     return gathered(b, rows, places, 0)
 
 
 def coordinate_places(b: Builder, shape: tuple[int, ...], indices: Tensor, batch_dims: int = 0) -> Tensor:
-    """Places in the tensor of ``shape`` flattened over the axes that the coordinates span."""
-    static_shape(indices, "indices")
+    """Places in the tensor of ``shape`` flattened over the axes that the coordinates span, whose sizes are known."""
     depth = indices.shape[-1]
     spanned = shape[: batch_dims + depth]
     strides = _strides(spanned)[batch_dims:]

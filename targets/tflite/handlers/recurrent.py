@@ -17,10 +17,9 @@ from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_of, float_only, like
 from convertkit.targets.tflite.handlers.gates import Activation, activations_of, clipped
-from convertkit.targets.tflite.handlers.indexing import static_shape
 from convertkit.targets.tflite.handlers.shapes import cut
-from convertkit.targets.tflite.handlers.steps import Step, run_steps
-from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.handlers.steps import Step, run_steps, zeros_for_each
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 recurrent = Registry()
 
@@ -168,6 +167,9 @@ def rnn(
     hidden_size: int | None = None,
     layout: int = 0,
 ) -> tuple[Tensor, ...]:
+    if x.rank == 3 and x.shape[0 if layout else 1] == DYNAMIC:
+        # Seen in LiteRT 2 after a resize from batch 1 to 8, now and then, and with its default delegate only.
+        raise Unsupported("an RNN with a free batch: LiteRT's XNNPACK delegate may give wrong numbers after a resize")
     count = 2 if direction == "bidirectional" else 1
     functions = activations_of(activations[:count], activation_alpha, activation_beta, ("Tanh",), direction)
     hidden = constant_of(r, "the recurrent weights").shape[2]
@@ -215,13 +217,15 @@ def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep)
     if source.x.rank != 3:
         raise Unsupported(f"an input of {source.x.rank} axes where ONNX has three: no input of these sizes fits here")
     x = b.transpose(source.x, (1, 0, 2)) if source.layout else source.x
-    steps, batch, _ = static_shape(x, "a recurrent operator")
+    steps, batch, features = x.shape
+    if DYNAMIC in (steps, features):
+        raise Unsupported("a recurrent operator over a number of steps or features that is only known at run time")
     names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     if source.direction not in names:
         raise Unsupported(f"direction {source.direction}")
     sequences, finals = [], []
     for number, backwards in enumerate(names[source.direction]):
-        states = tuple(_initial(b, state, number, batch, source) for state in source.states)
+        states = tuple(_initial(b, x, state, number, source) for state in source.states)
         read = _turned(b, x, source.lengths) if backwards else x
         inner = _input_products(b, read, cells[number])
         outputs, last = run_steps(b, inner, states, source.lengths, make_step(number, cells[number]))
@@ -237,13 +241,13 @@ def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep)
     return (y, *lasts)
 
 
-def _initial(b: Builder, state: Tensor | None, number: int, batch: int, source: Source) -> Tensor:
+def _initial(b: Builder, x: Tensor, state: Tensor | None, number: int, source: Source) -> Tensor:
     """One direction's start state (batch, hidden); zeros where none is given."""
     if state is None:
-        return b.constant(np.zeros((batch, source.hidden), np.float32))
+        return zeros_for_each(b, x, source.hidden)
     by_direction = b.transpose(state, (1, 0, 2)) if source.layout else state
     part = cut(b, by_direction, [slice(number, number + 1), slice(None), slice(None)])
-    return b.reshape(part, (batch, source.hidden))
+    return b.reshape(part, (x.shape[1], source.hidden))
 
 
 def _turned(b: Builder, x: Tensor, lengths: Tensor | None) -> Tensor:
@@ -256,7 +260,8 @@ def _turned(b: Builder, x: Tensor, lengths: Tensor | None) -> Tensor:
 def _input_products(b: Builder, x: Tensor, cell: Cell) -> Tensor:
     """``x @ w.T + bias`` for all steps."""
     steps, batch, features = x.shape
-    rows = _dense(b, b.reshape(x, (steps * batch, features)), cell.w, cell.bias_w)
+    total = DYNAMIC if batch == DYNAMIC else steps * batch
+    rows = _dense(b, b.reshape(x, (total, features)), cell.w, cell.bias_w)
     return b.reshape(rows, (steps, batch, cell.w.shape[0]))
 
 

@@ -37,7 +37,7 @@ def scatter_11(b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, axis:
 
 @scatter.lowers("ScatterND", since=18)
 def scatter_nd(b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
-    depth = indices.shape[-1]
+    depth = static_shape(indices, "indices")[-1]
     rows = math.prod(static_shape(x, "ScatterND")[:depth])
     rest = math.prod(x.shape[depth:])
     places = b.reshape(coordinate_places(b, x.shape, indices), (math.prod(indices.shape[:-1]),))

@@ -10,7 +10,7 @@ from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import like
 from convertkit.targets.tflite.handlers.shapes import cut
 from convertkit.targets.tflite.handlers.unrolled import row
-from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 Step = Callable[[Builder, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 """From one step's input products (batch, …) and the state to the next state, whose first part is the output."""
@@ -40,6 +40,19 @@ def run_steps(
     return b.concatenation([looped, b.pack(outputs, 0)], 0), state
 
 
+def zeros_for_each(b: Builder, x: Tensor, size: int) -> Tensor:
+    """Zeros (batch, size) for a sequence ``x`` (time, batch, features).
+
+    A batch known at run time only is read off ``x`` without its numbers, which may be NaN: nothing is less
+    than itself.  All shapes follow from the input's, so that the runtime plans memory and delegates ahead.
+    """
+    batch = x.shape[1]
+    if batch != DYNAMIC:
+        return b.constant(np.zeros((batch, size), np.float32))
+    first = b.reshape(b.slice(x, (0, 0, 0), (1, DYNAMIC, 1)), (DYNAMIC, 1))
+    return b.add(b.cast(b.less(first, first), "float32"), b.constant(np.zeros((1, size), np.float32)))
+
+
 def _written_out(
     b: Builder, inner: Tensor, state: tuple[Tensor, ...], times: list[Tensor], lengths: Tensor | None, step: Step
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
@@ -62,7 +75,10 @@ def _advanced(
     result = step(b, xs, state)
     if lengths is None:
         return result[0], result
-    running = b.less(b.broadcast_to(b.reshape(time, (1, 1)), (lengths.shape[0], 1)), _column(b, lengths))
+    now = b.reshape(time, (1, 1))
+    if lengths.shape[0] != DYNAMIC:
+        now = b.broadcast_to(now, (lengths.shape[0], 1))
+    running = b.less(now, _column(b, lengths))
     kept = tuple(b.select(running, new, old) for new, old in zip(result, state, strict=True))
     return b.select(running, result[0], like(b, result[0], 0)), kept
 
@@ -75,8 +91,7 @@ def _looped(
     b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step, steps: int
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """A WHILE over step number, states, all outputs so far, and input products; ``steps`` fill its turns."""
-    batch = inner.shape[1]
-    outputs = b.constant(np.zeros((steps, batch, states[0].shape[1]), np.float32))
+    outputs = _no_outputs(b, inner, steps, states[0].shape[1])
     initial = [_time(b, 0), *states, outputs, inner, *([] if lengths is None else [b.cast(lengths, "int32")])]
     held = initial
     condition, body = (_fresh_builder(b, name) for name in ("condition", "body"))
@@ -86,6 +101,15 @@ def _looped(
     _write_body(body.builder, [_fresh(tensor) for tensor in held], len(states), lengths is not None, step)
     results = b.while_(condition.index, body.index, held, held)
     return results[1 + len(states)], tuple(results[1 : 1 + len(states)])
+
+
+def _no_outputs(b: Builder, inner: Tensor, steps: int, hidden: int) -> Tensor:
+    """Zeros (steps, batch, hidden)."""
+    batch = inner.shape[1]
+    if batch != DYNAMIC:
+        return b.constant(np.zeros((steps, batch, hidden), np.float32))
+    row = b.reshape(zeros_for_each(b, inner, hidden), (1, DYNAMIC, hidden))
+    return b.add(row, b.constant(np.zeros((steps, 1, 1), np.float32)))
 
 
 class _Inner:

@@ -1,0 +1,99 @@
+"""Recurrent operators and reads by coordinates whose batch is free: several sizes through one file."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from convertkit.errors import Unsupported
+from convertkit.targets.tflite.handlers.steps import MAX_STEPS
+from tests.targets.tflite.compiled import compiled, numbers
+
+GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
+BATCHES = (3, 1, 8, 8, 1)
+
+
+def recurrent(kind: str, steps: int | str = 5, given: str = "", direction: str = "bidirectional", layout: int = 0):
+    """``given``: "l" for lengths, "s" for initial states, as inputs of the model."""
+    rng = np.random.default_rng(0)
+    ways = 2 if direction == "bidirectional" else 1
+    rows = GATES[kind] * 6
+    shapes = {"w": (ways, rows, 4), "r": (ways, rows, 6), "b": (ways, 2 * rows)}
+    stored = [numpy_helper.from_array((rng.standard_normal(s) / 2).astype(np.float32), n) for n, s in shapes.items()]
+    state = ["n", ways, 6] if layout else [ways, "n", 6]
+    values = {"x": ["n", steps, 4] if layout else [steps, "n", 4]}
+    names = ["x", "w", "r", "b", "lengths" if "l" in given else ""]
+    if "s" in given:
+        finals = ["h", "c"] if kind == "LSTM" else ["h"]
+        values |= dict.fromkeys(finals, state)
+        names += finals
+    infos = [helper.make_tensor_value_info(name, 1, shape) for name, shape in values.items()]
+    if "l" in given:
+        infos.append(helper.make_tensor_value_info("lengths", onnx.TensorProto.INT32, ["n"]))
+    y = ["n", steps, ways, 6] if layout else [steps, ways, "n", 6]
+    outputs = [helper.make_tensor_value_info(name, 1, shape) for name, shape in (("y", y), ("last", state))]
+    options = {"layout": layout} if layout else {}
+    node = helper.make_node(kind, names, ["y", "last"], hidden_size=6, direction=direction, **options)
+    graph = helper.make_graph([node], "g", infos, outputs, stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def feed(model: onnx.ModelProto, batch: int, seed: int) -> dict[str, np.ndarray]:
+    found = {}
+    for value in model.graph.input:
+        shape = [dim.dim_value or batch for dim in value.type.tensor_type.shape.dim]
+        if value.name == "lengths":
+            found[value.name] = np.random.default_rng(seed).integers(1, 5, batch).astype(np.int32)
+        else:
+            found[value.name] = numbers(*shape, seed=seed)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+@pytest.mark.parametrize("steps", [5, MAX_STEPS + 3])
+@pytest.mark.parametrize("given", ["", "l", "s", "ls"])
+def test_one_file_for_every_batch(kind: str, steps: int, given: str) -> None:
+    model = recurrent(kind, steps, given)
+    compiled(model).agree(*(feed(model, batch, seed) for seed, batch in enumerate(BATCHES)))
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_one_way(direction: str) -> None:
+    model = recurrent("LSTM", 4, direction=direction)
+    compiled(model).agree(*(feed(model, batch, seed) for seed, batch in enumerate(BATCHES)))
+
+
+def test_what_is_no_number_stays_in_its_sequence() -> None:
+    model = recurrent("LSTM", 4, direction="forward")
+    for value in (np.nan, np.inf):
+        given = feed(model, 3, 1)
+        given["x"][0, 1, :] = value
+        ((expected, result),) = compiled(model).both([given])
+        for name, want in expected.items():
+            kept = [0, 2]
+            np.testing.assert_allclose(
+                result[name][:, :, kept] if name == "y" else result[name][:, kept],
+                want[:, :, kept] if name == "y" else want[:, kept],
+                atol=1e-5,
+            )
+
+
+def test_what_the_delegate_gets_wrong_is_refused() -> None:
+    with pytest.raises(Unsupported, match="XNNPACK delegate may give wrong numbers after a resize"):
+        compiled(recurrent("RNN", given="s"))
+
+
+def test_free_steps_are_refused() -> None:
+    with pytest.raises(Unsupported, match="number of steps or features"):
+        compiled(recurrent("GRU", "t"))
+
+
+def test_coordinates_of_every_batch() -> None:
+    """A table read at rows that the batch gives, as ``cos[position]`` is exported."""
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[12,3,5] x, int64[n,4,2] at) => (float[n,4,5] y) { y = GatherND(x, at) }""")
+    rng = np.random.default_rng(0)
+    x = numbers(12, 3, 5)
+    case.agree(*({"x": x, "at": rng.integers((-12, -3), (12, 3), (batch, 4, 2))} for batch in BATCHES))
