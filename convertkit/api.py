@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from convertkit.errors import UsageError
 from convertkit.flags import options_from
 from convertkit.job import Result, export_all
-from convertkit.recipe import InputSpec
+from convertkit.recipe import InputSpec, Normalization
 
 
 def export(
@@ -36,6 +36,9 @@ def export(
     input_layout: str = "auto",
     static: Mapping[str, int] | Sequence[str] = (),
     signature: str | None = None,
+    description: str | None = None,
+    label_file: str | PathLike[str] | None = None,
+    normalization: str | Normalization | Sequence[str | Normalization] = (),
     opset: int | None = None,
     trust: str | Iterable[str] = (),
     timeout: float | None = None,
@@ -75,6 +78,9 @@ def export(
         "input_layout": input_layout,
         "static": static,
         "signature": signature,
+        "description": description,
+        "label_file": None if label_file is None else fspath(label_file),
+        "normalization": normalization,
         "opset": opset,
         "trust": trust if isinstance(trust, str) else tuple(trust),
         "timeout": timeout,

@@ -88,6 +88,14 @@ def _complete_targets(context: click.Context, parameter: click.Parameter, incomp
 @click.option("--input-layout", metavar="LAYOUT", help="auto, nchw or nhwc [default: auto].")
 @click.option("--static", multiple=True, metavar="NAME=SIZE", help="Give a named dimension a fixed size.")
 @click.option("--signature", metavar="NAME", help="Signature of a SavedModel.")
+@click.option("--description", metavar="TEXT", help="What the model does, for the file's metadata.")
+@click.option("--label-file", type=click.Path(), metavar="PATH", help="Names of the classes, one per line.")
+@click.option(
+    "--normalization",
+    multiple=True,
+    metavar="SPEC",
+    help="INPUT:MEAN/STD that the model was trained with; a,b,c per channel.",
+)
 @click.option("--opset", type=int, metavar="N", help="Opset of a delivered .onnx.")
 @click.option("--trust", multiple=True, metavar="KIND", help="Execute code in the file: pickle, lambda or pyfunc.")
 @click.option("--timeout", type=float, metavar="S", help="Longest time for one call of a framework, in seconds.")

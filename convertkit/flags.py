@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from convertkit.errors import RecipeError, UsageError
-from convertkit.recipe import CalibMethod, ExportOptions, InputSpec, Layout, Precision, Trust
+from convertkit.recipe import CalibMethod, ExportOptions, InputSpec, Layout, Normalization, Precision, Trust
 
 PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4")
 _RENAMED = {"timeout": "timeout_s"}
@@ -36,6 +36,9 @@ _KEYS = (
     "input_layout",
     "static",
     "signature",
+    "description",
+    "label_file",
+    "normalization",
     "opset",
     "trust",
     "timeout",
@@ -45,6 +48,7 @@ _KEYS = (
     "verbose",
     "seed",
 )
+_PATHS = ("source", "calib", "eval", "output", "label_file")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "io_dtype": ("float32", "int8", "uint8", "int16"),
     "calib_method": get_args(CalibMethod),
@@ -53,7 +57,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _FLAG, _TEXT, _WHOLE, _NUMBER = "true or false", "text", "a whole number", "a number"
 _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     **dict.fromkeys((*PRECISION_FLAGS, "full_integer", "keep_failed", "force", "verbose"), (_FLAG, (bool,))),
-    **dict.fromkeys(("source", "output", "metric", "model", "signature"), (_TEXT, (str,))),
+    **dict.fromkeys(("source", "output", "metric", "model", "signature", "description", "label_file"), (_TEXT, (str,))),
     **dict.fromkeys(("calib_samples", "opset", "seed"), (_WHOLE, (int,))),
     **dict.fromkeys(("max_drop", "prune_channels", "timeout"), (_NUMBER, (int, float))),
     "prune": ("a share or N:M", (int, float, str)),
@@ -87,6 +91,9 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
         fields["prune"] = str(fields["prune"])
     fields["targets"] = _strings("target", given.get("target", ("onnxruntime",)))
     fields["inputs"] = tuple(parse_input(text) for text in _strings("input", given.get("input", ())))
+    fields["normalization"] = tuple(
+        parse_normalization(text) for text in _strings("normalization", given.get("normalization", ()))
+    )
     fields["static"] = tuple(_static(text) for text in _pairs(given.get("static", ())))
     fields["trust"] = frozenset(_strings("trust", given.get("trust", ())))
     fields["passes"] = _strings("passes", given.get("passes", ()))
@@ -111,7 +118,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
         name = key.replace("-", "_")
         if name not in _KEYS:
             raise RecipeError(f'{path}:{_line(text, key)}: unknown key "{key}"{_closest(name)}')
-        result[name] = _beside(path, value) if name in ("source", "calib", "eval", "output") else value
+        result[name] = _beside(path, value) if name in _PATHS else value
     return result
 
 
@@ -131,6 +138,20 @@ def parse_input(text: str | InputSpec) -> InputSpec:
         except ValueError as error:
             raise UsageError(f"--input {text}: the value range is not [LOW,HIGH)") from error
     return InputSpec(match["name"], shape, match["dtype"], value_range)
+
+
+def parse_normalization(text: str | Normalization) -> Normalization:
+    """``image:127.5/127.5``, or with a number for each channel ``image:123.7,116.3,103.5/58.4,57.1,57.4``."""
+    if isinstance(text, Normalization):
+        return text
+    name, _, numbers = text.rpartition(":")
+    try:
+        mean, std = (tuple(float(part) for part in half.split(",")) for half in numbers.split("/"))
+    except ValueError as error:
+        raise UsageError(f"--normalization {text}: expected INPUT:MEAN/STD, for example image:127.5/127.5") from error
+    if not name or len(mean) != len(std) or not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0:
+        raise UsageError(f"--normalization {text}: as many means as deviations, all finite, deviations positive")
+    return Normalization(name, mean, std)
 
 
 def flag(name: str) -> str:
@@ -219,7 +240,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _strings(name: str, value: Any) -> tuple[Any, ...]:
     values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
     for each in values:
-        if not isinstance(each, str | InputSpec):
+        if not isinstance(each, str | InputSpec | Normalization):
             raise UsageError(f"{name}: expected text or a list of texts, found {each!r}")
     return values
 

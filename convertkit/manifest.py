@@ -18,7 +18,7 @@ from convertkit.stage import FeedSource
 
 SCHEMA = 1
 _NOT_CONTENT = frozenset(
-    {"output", "force", "keep_failed", "verbose", "timeout_s", "targets", "calib", "eval", "source"}
+    {"output", "force", "keep_failed", "verbose", "timeout_s", "targets", "calib", "eval", "source", "label_file"}
 )
 
 
@@ -39,6 +39,7 @@ def build(
         "source": describe(source, source.size_bytes),
         "options": _choices(options),
         "calibration": _data(calibration),
+        "labels": None if options.label_file is None else {"sha256": sha256_of(Path(options.label_file))},
         "initial_state": _initial_state(artifact),
         "files": {
             file.relative_to(folder).as_posix(): {"sha256": sha256_of(file), "bytes": file.stat().st_size}

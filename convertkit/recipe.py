@@ -22,6 +22,18 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Normalization:
+    """One ``--normalization INPUT:MEAN/STD``: the model was trained on ``(x - mean) / std``.
+
+    ``mean`` and ``std`` have one number, or one for each channel.
+    """
+
+    input: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ExportOptions:
     """Every choice of one export; field names are the flags' with underscores.
 
@@ -48,6 +60,9 @@ class ExportOptions:
     input_layout: Layout = "auto"
     static: tuple[tuple[str, int], ...] = ()
     signature: str | None = None
+    description: str = ""
+    label_file: str | None = None
+    normalization: tuple[Normalization, ...] = ()
     opset: int | None = None
     trust: frozenset[Trust] = field(default_factory=frozenset)
     timeout_s: float | None = None

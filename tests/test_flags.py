@@ -4,7 +4,7 @@ import pytest
 
 from convertkit.errors import RecipeError, UsageError
 from convertkit.flags import options_from, parse_input, read_recipe
-from convertkit.recipe import ExportOptions, InputSpec
+from convertkit.recipe import ExportOptions, InputSpec, Normalization
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,14 @@ def test_everything_arrives():
             "trust": ["pickle"],
             "timeout": 3.0,
             "input": "x:N,3",
+            "normalization": "x:0:127.5/2",
         }
     )
     assert options.targets == ("tflite", "onnxruntime")
     assert (options.precision, options.static, options.timeout_s) == ("int8", (("N", 4),), 3.0)
     assert options.trust == {"pickle"}
     assert options.inputs == (InputSpec("x", ("N", 3)),)
+    assert options.normalization == (Normalization("x:0", (127.5,), (2.0,)),)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,9 @@ def test_everything_arrives():
         ({"timeout": -1.0}, "--timeout"),
         ({"calib_samples": -5}, "--calib-samples"),
         ({"target": ("a", "a")}, "twice"),
+        ({"normalization": "image"}, "--normalization image: expected"),
+        ({"normalization": "image:1,2/1"}, "as many means as deviations"),
+        ({"normalization": "image:1/0"}, "deviations positive"),
         ({"calibb": 1}, 'Did you mean "calib"'),
     ],
 )

@@ -95,10 +95,14 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class TFLiteModel:
-    """The whole file; it has one signature at least, whose key is empty where the file names none."""
+    """The whole file; it has one signature at least, whose key is empty where the file names none.
+
+    ``metadata`` are buffers for tools, by name.
+    """
 
     subgraphs: tuple[Subgraph, ...]
     signatures: tuple[Signature, ...]
+    metadata: Mapping[str, Array]
 
 
 def read_model(path: Path) -> TFLiteModel:
@@ -125,7 +129,15 @@ def parse(data: bytes) -> TFLiteModel:
     if not subgraphs:
         raise SourceError("the file holds no graph")
     signatures = tuple(_signature(each, subgraphs) for each in table.tables(7))
-    return TFLiteModel(subgraphs, signatures or (_unnamed_signature(subgraphs[0]),))
+    metadata = dict(_metadata(each, buffers) for each in table.tables(6))
+    return TFLiteModel(subgraphs, signatures or (_unnamed_signature(subgraphs[0]),), metadata)
+
+
+def _metadata(table: Table, buffers: tuple[Array, ...]) -> tuple[str, Array]:
+    index = table.scalar(1, "u32", 0)
+    if index >= len(buffers):
+        raise SourceError(f"metadata {table.text(0)!r} is in buffer {index}, the file has {len(buffers)}")
+    return table.text(0), buffers[index]
 
 
 def _buffer(table: Table, data: bytes) -> Array:

@@ -10,6 +10,7 @@ from typing import Self
 import onnx_ir as ir
 
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
+from convertkit.converters.tflite import metadata
 from convertkit.converters.tflite.builder import QUANTIZED, named_dims
 from convertkit.converters.tflite.importer import to_onnx
 from convertkit.converters.tflite.model import Signature, TensorInfo, TFLiteModel, read_model
@@ -55,7 +56,8 @@ class TFLiteSource:
             found.append("LSTM layers start with zero state on every call, and their cells are not clipped")
         if is_dynamic_range(self._model):
             found.append("weights are integers and activations float: LiteRT quantizes activations at run time")
-        return tuple(found)
+        words = self._model.metadata.get(metadata.BUFFER)
+        return (*found, *(() if words is None else metadata.described(words)))
 
     def __enter__(self) -> Self:
         return self

@@ -15,6 +15,7 @@ from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.handlers import TFLITE
 from convertkit.targets.tflite.lowering import Lowering
 from convertkit.targets.tflite.marks import NHWC
+from convertkit.targets.tflite.metadata import BUFFER, Metadata, append_labels, packed
 from convertkit.targets.tflite.passes import Options, prepare
 from convertkit.targets.tflite.passes.constants import fix_inputs, fold_constants
 from convertkit.targets.tflite.passes.functions import expand_functions
@@ -34,10 +35,14 @@ class Compiled:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
 
-    def write(self, path: Path, metadata: Mapping[str, bytes] | None = None) -> None:
-        """Write the model file."""
-        notes = {METADATA: json.dumps(self._description(), separators=(",", ":")).encode(), **(metadata or {})}
+    def write(self, path: Path, metadata: Metadata | None = None) -> None:
+        """Write the model file, with what the user says about the model."""
+        notes = {METADATA: json.dumps(self._description(), separators=(",", ":")).encode()}
+        if metadata is not None and metadata.says_something:
+            notes[BUFFER] = packed(metadata, tuple(self.signature.inputs), tuple(self.signature.outputs))
         write_model(self.program, self.signature, path, metadata=notes, description="convertkit")
+        if metadata is not None and metadata.labels:
+            append_labels(path, metadata.labels)
 
     def _description(self) -> dict[str, object]:
         origins = {

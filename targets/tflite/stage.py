@@ -56,8 +56,10 @@ class CompileTflite:
                 raise MissingFramework("ai-edge-litert", "tflite") from error
             raise
         from convertkit.onnx.load import load_model
+        from convertkit.targets.tflite.metadata import metadata_of
         from convertkit.targets.tflite.passes import Options
 
+        metadata = metadata_of(self._options, source.inputs, source.outputs)
         model = load_model(source.path)
         chosen = self._options
         passes = Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype)
@@ -65,7 +67,7 @@ class CompileTflite:
         by_kind = {"float": FLOAT32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
         self._tolerance = by_kind[compiled.program.arithmetic]
         path = workdir / "model.tflite"
-        compiled.write(path)
+        compiled.write(path, metadata)
         return Artifact(
             path,
             "tflite",
