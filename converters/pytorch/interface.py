@@ -30,6 +30,7 @@ def settle_interface(path: Path, leaves: Sequence[Leaf], outputs: Sequence[str])
         raise ToolError(f"the exporter made {len(graph.outputs)} outputs, the model has {len(outputs)}")
     renamed = _renamed_dims(inputs, leaves)
     for value, leaf in zip(inputs, leaves, strict=True):
+        _check_free(value, leaf)
         value.shape = ir.Shape(leaf.shape)
     for value in [*graph.outputs, *(value for node in graph.all_nodes() for value in node.outputs)]:
         if value.shape is not None:
@@ -42,6 +43,12 @@ def settle_interface(path: Path, leaves: Sequence[Leaf], outputs: Sequence[str])
     ir.save(model, path)
     specs = interface(model)
     return Artifact(path, "onnx", *specs, sha256_of(path))
+
+
+def _check_free(value: ir.Value, leaf: Leaf) -> None:
+    for fixed, dim in zip(tuple(value.shape or ()), leaf.shape, strict=False):
+        if isinstance(dim, str) and isinstance(fixed, int):
+            raise ToolError(f"the exporter fixed {dim} of {leaf.name} at {fixed}")
 
 
 def _renamed_dims(values: Sequence[ir.Value], leaves: Sequence[Leaf]) -> dict[str, Dim]:

@@ -155,6 +155,7 @@ class Ladder:
             )
 
     def _first_match(self, wanted: _Interface) -> Accepted | None:
+        # The last feed is the example: a free dimension that is 1 there would be taken for a constant by torch.export.
         feeds = list(check_feeds(wanted.leaves, wanted.sizes, self._seed))
         references: list[Outputs] | None = None
         group = self._model.kind if self._model.kind in _ROUTES else "eager"
@@ -162,7 +163,7 @@ class Ladder:
             place = self._workdir / f"attempt-{len(self._attempts)}"
             place.mkdir()
             begun = time.perf_counter()
-            reply = self._called(route, wanted, place, feeds[0])
+            reply = self._called(route, wanted, place, feeds[-1])
             seconds = time.perf_counter() - begun
             if "failed" in reply:
                 place_in_source, unknown = reply.get("location", ""), reply.get("unknown")
