@@ -22,8 +22,8 @@ CALLS_PER_ROUND = 3
 
 
 def feeds(path: Path) -> list[Feed]:
-    """The samples of an .npz as feeds of batch 1."""
-    arrays = dict(np.load(path))
+    """The samples of an .npz as feeds of batch 1; the array ``label`` is no input."""
+    arrays = {name: array for name, array in np.load(path).items() if name != "label"}
     return [{k: v[i : i + 1] for k, v in arrays.items()} for i in range(len(next(iter(arrays.values()))))]
 
 
@@ -154,7 +154,7 @@ def probe(path: Path, model: Path, data: Path) -> dict[str, object]:
     samples = feeds(data)
     expected = reference(model, samples)
     artifact = load(path)
-    worst, signal, noise, finite, same = 0.0, 0.0, 0.0, True, []
+    worst, signal, noise, finite, same, classes = 0.0, 0.0, 0.0, True, [], []
     for feed, truth in zip(samples, expected, strict=True):
         artifact.set(feed)
         artifact.invoke()
@@ -165,9 +165,12 @@ def probe(path: Path, model: Path, data: Path) -> dict[str, object]:
             signal += float((wanted.astype(np.float64) ** 2).sum())
             noise += float((difference**2).sum())
             same.append(float((found.argmax(-1) == wanted.argmax(-1)).mean()))
+        classes.append(int(artifact.results(truth)[0].reshape(-1).argmax()))
     operators = artifact.operators()
+    labels = np.load(data).get("label")
     return {
         "ok": finite,
+        "top1": None if labels is None else round(100 * float((np.array(classes) == labels.reshape(-1)).mean()), 2),
         "bytes": path.stat().st_size,
         "relative_error": worst,
         "snr_db": round(10 * float(np.log10(signal / max(noise, 1e-300))), 2),

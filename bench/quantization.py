@@ -1,130 +1,116 @@
-"""Our int8 against onnxruntime's quantize_static on the same calibration data: SNR, accuracy, size.
+"""Our quantized artifacts beside every peer's, from the same calibration data: size, SNR, accuracy, latency.
 
-    python bench/quantization.py MODEL.onnx CALIB.npz EVAL.npz [--threads N]
+    python bench/quantization.py ZOO OUT --peers PEERS [--models A,B] [--latency SECONDS] [--reuse]
 
-Prints one Markdown row per artifact.  ``quantize_static`` gets its best of three calibration methods
-(MinMax, Entropy, Percentile), per channel, s8 activations and weights, after its own preprocessing;
-ours gets its defaults, without looking at EVAL.npz.  Outputs are computed with graph optimisations
-off, so that both are judged by what their graphs say.
+ZOO holds NAME.onnx, NAME.calib.npz and NAME.eval.npz (``make_zoo.py``, ``make_cases.py``), PEERS what
+``peers/make_peers.py`` wrote.  Results go to ``OUT/quantization.json`` as they come;
+``quantization_page.py`` turns them into ``docs/quantization-peers.md``.  ``--latency`` times all 8 and 4 bit
+artifacts of a model, and its float32 ones, in one interleaved run per model, on one thread.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
-import time
-from dataclasses import replace
+import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
-import numpy as np
-from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
-from onnxruntime.quantization.shape_inference import quant_pre_process
+from tflite_zoo import measured
 
-from convertkit.artifact import Artifact, sha256_of
-from convertkit.feeds import Feeds, load_feeds
-from convertkit.onnx.canonical import canonicalize
-from convertkit.onnx.load import load_model
-from convertkit.onnx.runner import OnnxRunner
-from convertkit.onnx.save import save_model
-from convertkit.plugins import target
-from convertkit.quantization.stage import build
-from convertkit.recipe import ExportOptions
-from convertkit.stage import BuildContext
-
-PEER_METHODS = (CalibrationMethod.MinMax, CalibrationMethod.Entropy, CalibrationMethod.Percentile)
+OURS = {"tflite": ("float32", "int8", "w8", "w4"), "onnxruntime": ("int8", "w8", "w4")}
+FILES = {"tflite": "model.tflite", "onnxruntime": "model.onnx"}
+Record = dict[str, object]
 
 
-class Reader(CalibrationDataReader):
-    """Feeds as quantize_static wants them."""
+class Bench:
+    """Paths of one run, and the growing book of results by ``NAME`` and ``PEER.PRECISION``."""
 
-    def __init__(self, feeds: Feeds) -> None:
-        self._feeds = iter(feeds)
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.zoo, self.out, self.peers = args.zoo.resolve(), args.out.resolve(), args.peers.resolve()
+        self.reuse, self.latency = args.reuse, args.latency
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.path = self.out / "quantization.json"
+        self.book: dict[str, dict[str, Record]] = json.loads(self.path.read_text()) if self.path.exists() else {}
 
-    def get_next(self) -> dict[str, np.ndarray] | None:
-        feed = next(self._feeds, None)
-        return None if feed is None else dict(feed)
+    def model(self, name: str) -> None:
+        records = self.book.setdefault(name, {})
+        artifacts = {**self._ours(name, records), **self._theirs(name, records)}
+        for label, path in artifacts.items():
+            known = records.setdefault(label, {})
+            if known.get("stamp") != path.stat().st_mtime:
+                probe = measured("probe", path, self.zoo / f"{name}.onnx", self.zoo / f"{name}.eval.npz")
+                records[label] = {**probe, "bytes": path.stat().st_size, "stamp": path.stat().st_mtime}
+                self._save()
+            print(name, label, {k: records[label].get(k) for k in ("bytes", "snr_db", "top1", "error")}, flush=True)
+        if self.latency:
+            self._race(name, {label: path for label, path in artifacts.items() if records[label].get("ok")})
+
+    def _ours(self, name: str, records: dict[str, Record]) -> dict[str, Path]:
+        """One ``convertkit export`` for each target and precision."""
+        made = {}
+        for target, precisions in OURS.items():
+            for precision in precisions:
+                folder, label = self.out / f"{name}-{target}-{precision}", f"convertkit {target}.{precision}"
+                path = folder / FILES[target]
+                if self.reuse and path.exists():
+                    made[label] = path
+                    continue
+                error = self._export(name, target, precision, folder)
+                if error:
+                    records[label] = {"ok": False, "error": error}
+                else:
+                    made[label] = path
+        return made
+
+    def _export(self, name: str, target: str, precision: str, folder: Path) -> str:
+        command = [sys.executable, "-m", "convertkit", "export", str(self.zoo / f"{name}.onnx"), "--target", target]
+        if precision != "float32":
+            command += [f"--{precision}", "--calib", str(self.zoo / f"{name}.calib.npz")]
+        command += ["-o", str(folder), "--force"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1][:300]
+
+    def _theirs(self, name: str, records: dict[str, Record]) -> dict[str, Path]:
+        """The peers' files; what failed is kept with its error."""
+        for key, made in json.loads((self.peers / "peers.json").read_text()).items():
+            if key.startswith(f"{name}.") and not made["ok"]:
+                records[key.removeprefix(f"{name}.")] = {"ok": False, "error": made["error"] or "conversion fails"}
+        found = {}
+        for path in sorted(self.peers.glob(f"{name}.*.*")):
+            match = re.fullmatch(rf"{name}\.([^.]+\.[^.]+)\.(tflite|onnx)", path.name)
+            if match:
+                found[match[1]] = path
+        return found
+
+    def _race(self, name: str, artifacts: dict[str, Path]) -> None:
+        data = self.zoo / f"{name}.eval.npz"
+        result = measured("latency", self.latency, 1, data, *artifacts.values(), timeout=3600)
+        for label, ms, interval in zip(artifacts, result.get("ms", ()), result.get("interval", ()), strict=False):
+            self.book[name][label] |= {"ms": ms, "interval": interval}
+        print(name, "latency", result.get("error") or f"{result['rounds']} rounds", flush=True)
+        self._save()
+
+    def _save(self) -> None:
+        self.path.write_text(json.dumps(self.book, indent=1))
 
 
-def ours(source: Artifact, calibration: Feeds, target_name: str, precision: str, folder: Path) -> Artifact:
-    """The quantizing stage alone."""
-    options = ExportOptions(source="bench", targets=(target_name,), precision=precision)
-    stage = build(BuildContext(options, target(target_name), calibration=calibration))
-    return stage.run(source, folder)
-
-
-def peer(source: Artifact, calibration: Feeds, method: CalibrationMethod, folder: Path) -> Artifact:
-    """quantize_static at its documented best: preprocessed, per channel, s8s8."""
-    ready, path = folder / "ready.onnx", folder / f"{method.name}.onnx"
-    quant_pre_process(str(source.path), str(ready), skip_symbolic_shape=True)
-    quantize_static(
-        str(ready),
-        str(path),
-        Reader(calibration),
-        quant_format=QuantFormat.QDQ,
-        per_channel=True,
-        activation_type=QuantType.QInt8,
-        weight_type=QuantType.QInt8,
-        calibrate_method=method,
-    )
-    return replace(source, path=path, sha256=sha256_of(path))
-
-
-def outputs(artifact: Artifact, feeds: Feeds) -> list[np.ndarray]:
-    """First output of every feed."""
-    names = {spec.name for spec in artifact.inputs}
-    with OnnxRunner(artifact) as runner:
-        return [
-            next(iter(runner.run({name: value for name, value in feed.items() if name in names}).values()))
-            for feed in feeds
-        ]
-
-
-def row(title: str, artifact: Artifact, seconds: float, expected: list[np.ndarray], feeds: Feeds) -> str:
-    """Time, size, SNR in dB over all samples, and top-1 where there are labels, else agreement with float."""
-    got = outputs(artifact, feeds)
-    a, b = np.concatenate([x.ravel() for x in expected]), np.concatenate([x.ravel() for x in got])
-    snr = 10 * np.log10(
-        float(np.square(a, dtype=np.float64).sum() / max(np.square(a - b, dtype=np.float64).sum(), 1e-30))
-    )
-    chosen = np.array([x.reshape(-1).argmax() for x in got])
-    truth = feeds.labels if feeds.labels is not None else np.array([x.reshape(-1).argmax() for x in expected])
-    accuracy = 100 * float((chosen == np.asarray(truth).reshape(-1)).mean())
-    return f"| {title} | {seconds:.1f} | {artifact.size_bytes:,} | {snr:.1f} | {accuracy:.2f} |"
-
-
-def main() -> None:
-    """Measure one model."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("calibration")
-    parser.add_argument("evaluation")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        source = save_model(canonicalize(load_model(arguments.model)), folder / "float.onnx", "bench")
-        calibration = load_feeds(arguments.calibration, source.inputs)
-        evaluation = load_feeds(arguments.evaluation, source.inputs)
-        expected = outputs(source, evaluation)
-        print(f"| {arguments.model.stem} | seconds | bytes | SNR dB | top-1 % |\n|---|---|---|---|---|")
-        print(row("float32", source, 0.0, expected, evaluation))
-        for target_name, precision in (("tflite", "int8"), ("onnxruntime", "int8"), ("tflite", "w4")):
-            start = time.perf_counter()
-            made = ours(source, calibration, target_name, precision, folder)
-            print(
-                row(
-                    f"convertkit {precision}, {target_name} rules",
-                    made,
-                    time.perf_counter() - start,
-                    expected,
-                    evaluation,
-                )
-            )
-        for method in PEER_METHODS:
-            start = time.perf_counter()
-            made = peer(source, calibration, method, folder)
-            seconds = time.perf_counter() - start
-            print(row(f"quantize_static {method.name}", made, seconds, expected, evaluation), flush=True)
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("zoo", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--peers", type=Path, required=True)
+    parser.add_argument("--models", default="")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds per model; 0 leaves it out")
+    parser.add_argument("--reuse", action="store_true", help="keep our artifacts that exist")
+    args = parser.parse_args()
+    bench = Bench(args)
+    names = [path.stem for path in sorted(args.zoo.glob("*.onnx"))]
+    for name in args.models.split(",") if args.models else names:
+        bench.model(name)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """ai-edge-quantizer on a float .tflite: ``aeq.py FLOAT.tflite OUT.tflite RECIPE [CALIB.npz]``.
 
-RECIPE is a function of ``ai_edge_quantizer.recipe`` (static_wi8_ai8, dynamic_wi8_afp32).
+RECIPE is a function of ``ai_edge_quantizer.recipe`` (static_wi8_ai8, dynamic_wi8_afp32, …).
 """
 
 from __future__ import annotations
@@ -11,16 +11,7 @@ from pathlib import Path
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 from ai_edge_quantizer import quantizer, recipe
-
-ORDERS = {4: [(0, 1, 2, 3), (0, 2, 3, 1)], 3: [(0, 1, 2), (0, 2, 1)]}
-
-
-def fit(array: np.ndarray, detail: dict) -> np.ndarray:
-    """The sample in the layout and dtype of the artifact's input."""
-    for order in ORDERS.get(array.ndim, [tuple(range(array.ndim))]):
-        if [array.shape[axis] for axis in order] == list(detail["shape"]):
-            return np.ascontiguousarray(array.transpose(order)).astype(detail["dtype"])
-    raise SystemExit(f"sample {array.shape} does not fit input {detail['shape']}")
+from layouts import fit
 
 
 def samples(model: str, calibration: Path) -> dict[str, list[dict[str, np.ndarray]]]:
@@ -32,7 +23,10 @@ def samples(model: str, calibration: Path) -> dict[str, list[dict[str, np.ndarra
     count = len(arrays[arrays.files[0]])
     return {
         key: [
-            {name: fit(arrays[source][i : i + 1], details[name]) for name, source in names.items()}
+            {
+                name: fit(arrays[source][i : i + 1], details[name]["shape"]).astype(details[name]["dtype"])
+                for name, source in names.items()
+            }
             for i in range(count)
         ]
     }

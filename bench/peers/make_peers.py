@@ -1,7 +1,8 @@
-"""The peers' artifacts for a zoo folder: ``make_peers.py ZOO OUT --onnx2tf PYTHON --litert PYTHON [--models A,B]``.
+"""The peers' artifacts for a zoo folder: ``make_peers.py ZOO OUT --onnx2tf PYTHON --litert PYTHON --tf PYTHON``.
 
-Writes ``OUT/NAME.PEER.PRECISION.{tflite,onnx}`` and ``OUT/peers.json`` with wall seconds, CPU seconds,
-peak RSS (bytes) and the first error line of what failed.  Files that exist are kept.
+Writes ``OUT/NAME.PEER.PRECISION.{tflite,onnx}`` (a peer has a file for each of its ways, and is
+judged by its best) and ``OUT/peers.json`` with wall seconds, CPU seconds, peak RSS (bytes) and the first error line
+of what failed.  Files that exist are kept.
 """
 
 from __future__ import annotations
@@ -23,6 +24,20 @@ NAMES = (
     *("bert_small", "unet", "yolo_head", "lstm", "gru", "gpt_block"),
 )
 
+AEQ_RECIPES = {
+    "w8": "dynamic_wi8_afp32",
+    "int8": "static_wi8_ai8",
+    "w4": "dynamic_wi4_afp32",
+    "w4-block32": "dynamic_wi4b32_afp32",
+}
+ORT_WAYS = {
+    "int8": "MinMax",
+    "int8-entropy": "Entropy",
+    "int8-percentile": "Percentile",
+    "w8": "dynamic",
+    "w4": "nbits",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -35,7 +50,16 @@ class Step:
     needs: Path
 
 
-def steps(name: str, zoo: Path, out: Path, onnx2tf: str, litert: str) -> list[Step]:
+@dataclass(frozen=True, slots=True)
+class Interpreters:
+    """The Python of each peer's environment."""
+
+    onnx2tf: str
+    litert: str
+    tf: str
+
+
+def steps(name: str, zoo: Path, out: Path, pythons: Interpreters) -> list[Step]:
     model, calibration = zoo / f"{name}.onnx", zoo / f"{name}.calib.npz"
 
     def file(peer: str, precision: str, suffix: str = "tflite") -> Path:
@@ -48,25 +72,40 @@ def steps(name: str, zoo: Path, out: Path, onnx2tf: str, litert: str) -> list[St
         made.append(Step(peer, precision, tuple(str(c) for c in command), target, needs))
         return target
 
-    o2t = [onnx2tf, HERE / "onnx2tf_cli.py", model]
+    o2t = [pythons.onnx2tf, HERE / "onnx2tf_cli.py", model]
     direct = add("onnx2tf", "float32", [*o2t, file("onnx2tf", "float32")])
-    torch = add(
-        "litert-torch", "float32", [litert, HERE / "litert_torch_convert.py", name, file("litert-torch", "float32")]
-    )
-    for peer, float32 in (("onnx2tf+aeq", direct), ("litert-torch+aeq", torch)):
-        aeq = [litert, HERE / "aeq.py", float32]
-        add(peer, "w8", [*aeq, file(peer, "w8"), "dynamic_wi8_afp32"], float32)
-        add(peer, "int8", [*aeq, file(peer, "int8"), "static_wi8_ai8", calibration], float32)
+    floats = {"onnx2tf+aeq": direct}
+    if name in NAMES:
+        torch = file("litert-torch", "float32")
+        convert = [pythons.litert, HERE / "litert_torch_convert.py", name, torch]
+        floats["litert-torch+aeq"] = add("litert-torch", "float32", convert)
+    for peer, float32 in floats.items():
+        for precision, recipe in AEQ_RECIPES.items():
+            command = [pythons.litert, HERE / "aeq.py", float32, file(peer, precision), recipe]
+            add(peer, precision, [*command, calibration] if recipe.startswith("static") else command, float32)
     for kind in ("per-channel", "per-tensor"):
         peer = f"onnx2tf-{kind}"
         add(peer, "int8", [*o2t, file(peer, "int8"), "--int8", calibration, "--quant-type", kind])
-    target = file("onnxruntime", "int8", "onnx")
-    add("onnxruntime", "int8", [sys.executable, HERE / "ort_qdq.py", model, target, calibration], suffix="onnx")
+    saved = file("onnx2tf", "saved_model", "folder")
+    command = [pythons.tf, HERE / "onnx2tf_cli.py", model, saved, "--saved-model"]
+    add("onnx2tf", "saved_model", command, suffix="folder")
+    for precision, kind in (("int8", "full"), ("int8-fallback", "fallback"), ("w8", "dynamic")):
+        made_by = [pythons.tf, HERE / "tflite_converter.py", saved, file("TFLiteConverter", precision), kind]
+        add("TFLiteConverter", precision, [*made_by, calibration], saved)
+    for precision, way in ORT_WAYS.items():
+        target = file("onnxruntime", precision, "onnx")
+        add("onnxruntime", precision, [sys.executable, HERE / "ort_qdq.py", model, target, way, calibration],
+            suffix="onnx")  # fmt: skip
     return made
 
 
 def run(step: Step, log: Path, timeout: float) -> dict[str, object]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1"}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": str(HERE.parent),
+    }
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     report = log.with_suffix(".time")
     command = ["/usr/bin/time", "-f", "%M", "-o", str(report), *step.command]
@@ -98,6 +137,7 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--onnx2tf", required=True)
     parser.add_argument("--litert", required=True)
+    parser.add_argument("--tf", required=True)
     parser.add_argument("--models", default=",".join(NAMES))
     parser.add_argument("--peers", default="", help="regular expression of PEER.PRECISION")
     parser.add_argument("--timeout", type=float, default=300)
@@ -105,7 +145,8 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     book = args.out / "peers.json"
     for name in args.models.split(","):
-        for step in steps(name, args.zoo.resolve(), args.out.resolve(), args.onnx2tf, args.litert):
+        pythons = Interpreters(args.onnx2tf, args.litert, args.tf)
+        for step in steps(name, args.zoo.resolve(), args.out.resolve(), pythons):
             key = f"{name}.{step.peer}.{step.precision}"
             results = json.loads(book.read_text()) if book.exists() else {}
             if key in results or not step.needs.exists() or not re.search(args.peers, key):

@@ -1,6 +1,7 @@
 """onnx2tf's own command, in a folder of its own; run with the interpreter of onnx2tf's environment.
 
-``onnx2tf_cli.py MODEL.onnx OUT.tflite [--int8 CALIB.npz] [--quant-type per-channel]``
+``onnx2tf_cli.py MODEL.onnx OUT.tflite [--int8 CALIB.npz] [--quant-type per-channel]``, or
+``onnx2tf_cli.py MODEL.onnx OUT --saved-model`` for a SavedModel by its TensorFlow backend (for TFLiteConverter).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--int8", type=Path)
     parser.add_argument("--quant-type", default="per-channel")
+    parser.add_argument("--saved-model", action="store_true")
     args = parser.parse_args()
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as name:
@@ -49,7 +51,14 @@ def main() -> int:
         if args.int8:
             command += ["-oiqt", "-qt", args.quant_type, *calibration(args.int8.resolve(), folder)]
             suffix = "_full_integer_quant.tflite"
+        if args.saved_model:
+            command += ["-tb", "tf_converter", "-osd"]
         code = subprocess.run(command, env=environment, cwd=folder, check=False).returncode
+        if args.saved_model:
+            if not (folder / "out" / "saved_model.pb").exists():
+                return code or 1
+            shutil.copytree(folder / "out", args.out, ignore=shutil.ignore_patterns("*.tflite"))
+            return 0
         files = sorted((folder / "out").glob(f"*{suffix}"))
         if not files:
             return code or 1

@@ -1,4 +1,8 @@
-"""onnxruntime.quantization.quantize_static: ``ort_qdq.py MODEL.onnx OUT.onnx CALIB.npz`` (QDQ, per channel, S8S8)."""
+"""onnxruntime.quantization: ``ort_qdq.py MODEL.onnx OUT.onnx WAY CALIB.npz``.
+
+WAY is MinMax, Entropy or Percentile for quantize_static (QDQ, per channel, s8×s8), ``dynamic`` for quantize_dynamic
+(int8 weights, per channel) or ``nbits`` for int4 weights of matrices in blocks of 32.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime.quantization as quantization
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 
@@ -25,10 +31,7 @@ class Reader(quantization.CalibrationDataReader):
         return {name: array[i : i + 1] for name, array in self.arrays.items()}
 
 
-def main() -> int:
-    model, out, calibration = sys.argv[1:4]
-    prepared = Path(out).with_suffix(".pre.onnx")
-    quant_pre_process(model, str(prepared), skip_symbolic_shape=True)
+def static(prepared: Path, out: str, way: str, calibration: str) -> None:
     quantization.quantize_static(
         str(prepared),
         out,
@@ -37,7 +40,34 @@ def main() -> int:
         per_channel=True,
         activation_type=quantization.QuantType.QInt8,
         weight_type=quantization.QuantType.QInt8,
+        calibrate_method=quantization.CalibrationMethod[way],
     )
+
+
+def dynamic(prepared: Path, out: str) -> None:
+    # Shapes that preprocessing wrote down are wrong for the weights that the tool transposes.
+    model = onnx.load(prepared)
+    del model.graph.value_info[:]
+    onnx.save(model, prepared)
+    quantization.quantize_dynamic(str(prepared), out, per_channel=True, weight_type=quantization.QuantType.QInt8)
+
+
+def nbits(prepared: Path, out: str) -> None:
+    tool = MatMulNBitsQuantizer(onnx.load(prepared), bits=4, block_size=32, is_symmetric=True)
+    tool.process()
+    tool.model.save_model_to_file(out)
+
+
+def main() -> int:
+    model, out, way, calibration = sys.argv[1:5]
+    prepared = Path(out).with_suffix(".pre.onnx")
+    quant_pre_process(model, str(prepared), skip_symbolic_shape=True)
+    if way == "dynamic":
+        dynamic(prepared, out)
+    elif way == "nbits":
+        nbits(prepared, out)
+    else:
+        static(prepared, out, way, calibration)
     prepared.unlink()
     return 0
 
