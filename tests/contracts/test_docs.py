@@ -1,9 +1,13 @@
 """What the documentation shows is what there is."""
 
 import importlib.util
+import inspect
+import re
 from pathlib import Path
 
 import pytest
+
+from convertkit import errors
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -23,3 +27,12 @@ def test_generated_pages_are_fresh(generate):
 
 def test_no_link_is_broken(generate):
     assert not generate.broken_links()
+
+
+def test_every_error_has_its_section():
+    page = (DOCS / "errors.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (\w+)$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    classes = {name for name, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__}
+    assert set(sections) == classes
+    for name, text in sections.items():
+        assert all(f"**{heading}.**" in text for heading in ("What it means", "Why", "Ways out")), name
