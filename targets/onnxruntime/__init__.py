@@ -26,7 +26,7 @@ class OnnxRuntimeTarget:
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
-        return (DeliverOnnx(context.options.opset, lossy=context.options.quantized),)
+        return (DeliverOnnx(context.options.opset),)
 
 
 target = OnnxRuntimeTarget()

@@ -9,6 +9,7 @@ import pytest
 from models import artifact_of, images, model_of, small_cnn
 from onnx import helper
 
+import convertkit
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
@@ -36,6 +37,26 @@ def test_matrices_are_int4_in_blocks_for_onnxruntime(quantized) -> None:
     assert helper.get_node_attr_value(dequantize, "block_size") == 32
     assert {each.data_type for each in result.graph.initializer} == {onnx.TensorProto.INT4, onnx.TensorProto.FLOAT}
     assert result.snr_db(rng.normal(0, 1, (30, 64)).astype("f4")) > 17
+
+
+@pytest.mark.parametrize("precision", ["w8", "w4"])
+def test_onnxruntime_runs_integer_matrices(tmp_path, precision: str) -> None:
+    rng = np.random.default_rng(0)
+    w = [rng.normal(0, 0.1, (64, 64)).astype("f4") for _ in range(2)]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["h"], "up"),
+        helper.make_node("Relu", ["h"], ["r"], "relu"),
+        helper.make_node("MatMul", ["r", "w1"], ["y"], "down"),
+    ]
+    path = tmp_path / "float.onnx"
+    onnx.save(model_of(nodes, {"w0": w[0], "w1": w[1]}, {"x": ["N", 64]}, {"y": ["N", 64]}), path)
+    result = convertkit.export(str(path), "onnxruntime", output=str(tmp_path / "out"), **{precision: True})
+    last = result.report["steps"][-1]
+    assert "on the fly" in last["parity"]["versus_previous"]["tolerance"]["reason"]
+    x = rng.normal(0, 1, (8, 64)).astype("f4")
+    expected = np.maximum(x @ w[0], 0) @ w[1]
+    noise = np.square(result.run({"x": x})["y"] - expected).sum() / np.square(expected).sum()
+    assert -10 * np.log10(noise) > {"w8": 38, "w4": 16}[precision]
 
 
 def test_float16_leaves_what_would_overflow(quantized) -> None:
