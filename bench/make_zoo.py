@@ -23,6 +23,8 @@ def export(name: str, folder: Path, dynamic: bool) -> onnx.ModelProto:
     module, inputs = zoo.build(name)
     names = zoo.input_names(name)
     batch = torch.export.Dim("N", min=1, max=64)
+    if dynamic:
+        inputs = tuple(torch.cat([value] * 3) for value in inputs)  # torch takes a batch of one for a constant
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
