@@ -13,6 +13,7 @@ from convertkit.artifact import Quantization, TensorSpec
 from convertkit.onnx.specs import interface
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.handlers import TFLITE
+from convertkit.targets.tflite.integers_only import refuse_floats
 from convertkit.targets.tflite.lowering import Lowering
 from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.metadata import BUFFER, Metadata, append_labels, packed
@@ -75,6 +76,8 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     inputs, outputs = lowering.main(model.graph)
     for subgraph in program.subgraphs:
         subgraph.drop_unused()
+    if options.full_integer:
+        refuse_floats(program)
     signature = Signature(
         {spec.name: tensor for spec, tensor in zip(specs_in, inputs, strict=True)},
         {spec.name: tensor for spec, tensor in zip(specs_out, outputs, strict=True)},

@@ -132,6 +132,31 @@ def test_softmax_stays_float_unless_everything_must_be_integer():
         within_one_lsb(case, (2, 7), 1 / 256)
 
 
+@pytest.mark.parametrize("layout", ["auto", "nchw"])
+def test_full_integer_leaves_floats_at_the_interface_only(layout):
+    q = Qdq()
+    w, _ = q.weight(8, 4, 3, 3)
+    case = q.case(q.quantized(q.node("Conv", q.quantized("x"), w)), (1, 4, 9, 7), Options(layout, full_integer=True))
+    assert case.operators["QUANTIZE"] == case.operators["DEQUANTIZE"] == 1
+    within_one_lsb(case, (1, 4, 9, 7), SCALE)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kernel"),
+    [(["Softmax"], "SOFTMAX"), (["Abs", "quantized", "Exp"], "ABS"), (["quantized", "Softmax", "Neg"], "SOFTMAX")],
+)
+def test_full_integer_refuses_the_first_float_operator_by_name(nodes, kernel):
+    q = Qdq()
+    y = q.quantized("x")
+    for kind in nodes:
+        y = q.quantized(y) if kind == "quantized" else q.node(kind, y)
+        q.nodes[-1].name = f"the_{kind.lower()}"
+    named = next(kind for kind in nodes if kind != "quantized").lower()
+    with pytest.raises(Unsupported, match=rf"^the_{named} \({kernel}\): computes in float32.*--full-integer") as caught:
+        q.case(y, (2, 7), Options(full_integer=True))
+    assert caught.value.ways_out == ("--int8 without --full-integer", "--target onnxruntime")
+
+
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
 def test_integer_interface(kind):
     q = Qdq()

@@ -2,7 +2,7 @@
 
 Spatial operators move to domain ``convertkit.nhwc``.  Every other operator that can work on permuted
 tensors gets two plans, one for each world (the source's order, and the order that follows from the
-spatial operators around it), and a minimum cut chooses the worlds so that the fewest elements are
+spatial operators around it), and a minimum cut chooses the worlds so that the fewest bytes are
 transposed.  Nothing is guessed from shapes: orders are tracked from axis to axis.
 
 before:  x:NCHW → Conv → Relu → Transpose(0,2,3,1) → LayerNormalization → y:NHWC
@@ -20,7 +20,7 @@ from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.passes.layout.carriers import CARRIERS
 from convertkit.targets.tflite.passes.layout.cut import Choice
 from convertkit.targets.tflite.passes.layout.perms import Perm, channels_last, identity, is_identity
-from convertkit.targets.tflite.passes.layout.plan import Plan, elements, rank_of, stays
+from convertkit.targets.tflite.passes.layout.plan import Plan, moved_bytes, rank_of, stays
 from convertkit.targets.tflite.passes.layout.rewrite import Rewriter
 from convertkit.targets.tflite.passes.part import Part
 
@@ -43,8 +43,8 @@ SPATIAL = frozenset(
 )
 """Operators whose handlers are in the channels-last domain; input 0 and output 0 are images."""
 
-_EACH_TRANSPOSE = 2000
-"""What starting a transpose costs, in elements moved."""
+_EACH_TRANSPOSE = 8000
+"""What starting a transpose costs, in bytes moved."""
 
 _MAX_ROUNDS = 4
 
@@ -219,7 +219,7 @@ def _pays_for_input(
     own = identity(rank_of(value) or 0)
     want = tuple(plan.inputs.get(at, own) for plan in plans)
     have = places.offers.get(value, (own, own))
-    price = elements(value) + _EACH_TRANSPOSE
+    price = moved_bytes(value) + _EACH_TRANSPOSE
     producer = value.producer()
     if producer is None or producer not in numbers:
         needed = _orders_of_spatial_users(value)
@@ -257,7 +257,7 @@ def _pays_for_others(
         return
     fixed = (value.is_graph_output() and not is_free) or any(use.node not in numbers for use in value.uses())
     if fixed:
-        price = elements(value) + _EACH_TRANSPOSE
+        price = moved_bytes(value) + _EACH_TRANSPOSE
         choice.pays(numbers[producer], *(0 if is_identity(perm) else price for perm in places.offers[value]))
 
 

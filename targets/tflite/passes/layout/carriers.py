@@ -18,6 +18,7 @@ from convertkit.targets.tflite.passes.layout.plan import (
     constant_of,
     elements,
     integers,
+    moved_bytes,
     rank_of,
     set_attribute,
     set_integers,
@@ -97,7 +98,7 @@ class AlongAxis:
         if any(rank_of(value) != len(perm) for value in (*values, *node.outputs)):
             return None
         axis = attribute(node, "axis", self.default) % len(perm)
-        cost = 2 * elements(node.outputs[0]) if self.prefers_last and perm[-1] != axis else 0
+        cost = 2 * moved_bytes(node.outputs[0]) if self.prefers_last and perm[-1] != axis else 0
         return Plan(dict.fromkeys(places, perm), dict.fromkeys(range(len(node.outputs)), perm), cost)
 
     def rewrite(self, node: ir.Node, plan: Plan) -> None:

@@ -17,7 +17,7 @@ class Plan:
     """How a node's inputs must be stored and how its outputs will be, by place.
 
     Inputs that are not listed stay as the source has them.  ``cost`` is what the node itself then
-    costs, in elements moved.
+    costs, in bytes moved.
     """
 
     inputs: dict[int, Perm]
@@ -82,6 +82,12 @@ def elements(value: ir.Value | None) -> int:
     if value is None or value.shape is None:
         return 0
     return int(np.prod([size if isinstance(size, int) else 1 for size in value.shape]))
+
+
+def moved_bytes(value: ir.Value | None) -> int:
+    """What transposing ``value`` moves: integers are cheaper than the floats that they stand for."""
+    width = 4 if value is None or value.dtype in (None, ir.DataType.STRING) else value.dtype.itemsize
+    return int(elements(value) * width)
 
 
 def constant_of(value: ir.Value | None) -> np.ndarray | None:

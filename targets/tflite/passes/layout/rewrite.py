@@ -105,10 +105,7 @@ class Rewriter:
         if array is None:
             return None
         made = self._constants.add(array.transpose(moves))
-        params = quantization_of(value)
-        if params is not None:
-            axis = params.axis
-            set_quantization(made, params if axis is None else params.moved(moves.index(axis)))
+        _keep_quantization(value, made, moves)
         return made
 
     def _dequantized(self, value: ir.Value, moves: Perm) -> ir.Value | None:
@@ -137,6 +134,7 @@ class Rewriter:
         result.name = f"{value.name}/transposed_{count}"
         shape = None if value.shape is None else ir.Shape([value.shape[axis] for axis in moves])
         typed(result, shape, value.dtype)
+        _keep_quantization(value, result, moves)
         if producer is None or producer.graph is not self._graph:
             first = next(iter(self._graph), None)
             if first is None:
@@ -146,6 +144,12 @@ class Rewriter:
         else:
             self._graph.insert_after(producer, made)
         return result
+
+
+def _keep_quantization(value: ir.Value, moved: ir.Value, moves: Perm) -> None:
+    params = quantization_of(value)
+    if params is not None:
+        set_quantization(moved, params if params.axis is None else params.moved(moves.index(params.axis)))
 
 
 def _moves(plan: Plan) -> bool:
