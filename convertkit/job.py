@@ -123,7 +123,7 @@ class _Run:
 
     def _latency(self, target: Target, hub: Road, artifact: Artifact) -> Latency | None:
         """Milliseconds against the same target's float32 artifact, which is made for this and thrown away."""
-        if not self._options.quantized:
+        if not self._options.quantized or not target.runs_here:
             return None
         self._progress.status("measuring latency")
         plain = dataclasses.replace(self._options, precision="float32", io_dtype="float32", full_integer=False)

@@ -42,7 +42,8 @@ class OpRule:
     per channel unless ``per_tensor``.  ``bias``: index of a bias input whose scale is ``input × weight``.
     ``data``: indices of the inputs that are activations, None for all floating point ones that are
     neither weight nor bias.  ``same_scale``: all quantized inputs and outputs share parameters.
-    ``fixed_output``: the kernel prescribes the output's parameters.
+    ``fixed_output``: the kernel prescribes the output's parameters.  ``constants``: other constant
+    operands may be integers too; where False, an operator with one stays float.
     """
 
     weight_axis: Mapping[int, int] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class OpRule:
     data: tuple[int, ...] | None = None
     same_scale: bool = False
     fixed_output: FixedOutput | None = None
+    constants: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,11 @@ class Target(Protocol):
         """Values of ``ExportOptions.precision`` that this target delivers."""
         ...
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether what runs the artifact here is what will run it: only then does its latency mean anything."""
+        ...
+
     def profile(self, options: ExportOptions) -> QuantProfile:
         """How this target wants a model quantized at ``options.precision``."""
         ...

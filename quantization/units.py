@@ -173,7 +173,11 @@ def _unit(node: ir.Node, profile: QuantProfile) -> Unit:
         else:
             data[index] = value
     # No integers express infinity, which attention masks and maxima are written with.
-    if not data or not all(np.isfinite(constant(value)).all() for value in constants.values()):
+    if (
+        not data
+        or (constants and not rule.constants)
+        or not all(np.isfinite(constant(value)).all() for value in constants.values())
+    ):
         return Unit(node, kinds, None, {}, {})
     bias_add = _bias_add(node) if node.op_type == "MatMul" and not constants and len(data) == 1 else None
     clamp = _clamp(bias_add or node) if node.op_type in _ABSORBS else None

@@ -17,6 +17,7 @@ class OnnxRuntimeTarget:
     name = "onnxruntime"
     summary = "ONNX Runtime, portable model.onnx (float or QDQ)"
     precisions = ("float32", "fp16", "int8", "w8", "w4")
+    runs_here = True
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         from convertkit.targets.onnxruntime.profile import profile

@@ -17,6 +17,7 @@ class TfliteTarget:
     name = "tflite"
     summary = "TensorFlow Lite (LiteRT), model.tflite"
     precisions = ("float32", "fp16", "int8", "int16x8", "w8", "w4")
+    runs_here = True
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """How integer kernels want the QDQ graph."""

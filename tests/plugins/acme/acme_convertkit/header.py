@@ -26,6 +26,7 @@ class HeaderTarget:
 
     summary = "C header with float weights"
     precisions = ("float32",)
+    runs_here = True
 
     def __init__(self, name: str, *, wrong: bool) -> None:
         self.name = name

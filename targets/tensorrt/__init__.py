@@ -1,0 +1,35 @@
+"""TensorRT: the ``.onnx`` that its parser takes, from which an engine is built where it will run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from convertkit.recipe import ExportOptions
+
+if TYPE_CHECKING:
+    from convertkit.profile import QuantProfile
+    from convertkit.stage import BuildContext, Stage
+
+
+class TensorRTTarget:
+    """Delivers ``model.onnx`` in TensorRT's explicit quantization form."""
+
+    name = "tensorrt"
+    summary = "TensorRT, model.onnx in its explicit quantization form"
+    precisions = ("float32", "fp16", "int8", "w8", "w4")
+    runs_here = False
+
+    def profile(self, options: ExportOptions) -> QuantProfile:
+        """Symmetric integers, biases in float."""
+        from convertkit.targets.tensorrt.profile import profile
+
+        return profile(options)
+
+    def stages(self, context: BuildContext) -> tuple[Stage, ...]:
+        """One step: the rules of explicit quantization, held or refused."""
+        from convertkit.targets.tensorrt.stage import DeliverExplicit
+
+        return (DeliverExplicit(),)
+
+
+target = TensorRTTarget()

@@ -1,0 +1,61 @@
+"""What TensorRT's explicit quantization takes.
+
+TensorRT reads precision from QuantizeLinear/DequantizeLinear: signed 8 bit integers with zero point 0 for
+activations and weights (int4 for weights alone), scales per tensor for activations and per channel for weights,
+biases in float.  It fuses such a pair into the operators below; what has none stays in float, and so does an
+Add of a constant: a quantized constant may feed nothing but DequantizeLinear, and TensorRT moves others between.
+Source: NVIDIA's "Working with Quantized Types", and what the parser of TensorRT-RTX 1.7 accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from convertkit.profile import OpRule, QuantProfile
+from convertkit.recipe import ExportOptions
+
+_MOVES = OpRule(data=(0,), same_scale=True)
+
+_WEIGHTED: Mapping[str, OpRule] = {
+    "Conv": OpRule({1: 0}, bias=2, data=(0,)),
+    "Conv.depthwise_large": OpRule({1: 0}, bias=2, data=(0,)),
+    "ConvTranspose": OpRule({1: 1}, bias=2, data=(0,)),
+    "Gemm": OpRule({1: 0}, bias=2, data=(0,)),
+    "MatMul": OpRule({1: -1}, data=(0,)),
+}
+
+_INT8: Mapping[str, OpRule] = {
+    **_WEIGHTED,
+    "MatMul.dynamic": OpRule(data=(0, 1)),
+    "Add": OpRule(constants=False),
+    "AveragePool": OpRule(data=(0,)),
+    "GlobalAveragePool": OpRule(data=(0,)),
+    "MaxPool": _MOVES,
+    "Concat": OpRule(same_scale=True),
+    "Reshape": _MOVES,
+    "Flatten": _MOVES,
+    "Squeeze": _MOVES,
+    "Unsqueeze": _MOVES,
+    "Transpose": _MOVES,
+    "Slice": _MOVES,
+    "Split": _MOVES,
+}
+
+
+def profile(options: ExportOptions) -> QuantProfile:
+    """The profile for ``options.precision``."""
+    if options.precision == "w8":
+        return QuantProfile("tensorrt w8", "int8", True, _WEIGHTED, bias="float32", weight_only=True)
+    if options.precision == "w4":
+        return QuantProfile(
+            "tensorrt w4",
+            "int8",
+            True,
+            _WEIGHTED,
+            weight="int4",
+            weight_range=(-7, 7),
+            bias="float32",
+            weight_only=True,
+            block=64,
+        )
+    return QuantProfile("tensorrt int8", "int8", True, _INT8, bias="float32", half="compute")

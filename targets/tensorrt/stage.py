@@ -1,0 +1,89 @@
+"""Canonical ONNX → the ``.onnx`` that TensorRT's parser takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from convertkit.artifact import Artifact
+from convertkit.errors import Unsupported
+from convertkit.onnx.load import load_model
+from convertkit.onnx.save import save_model
+from convertkit.stage import FLOAT32, Stage, Tolerance
+
+_INTEGERS = frozenset({ir.DataType.INT8, ir.DataType.INT4})
+_QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_OWN_RANGES = "quantize the float model with --target tensorrt --int8: symmetric integers need ranges of their own"
+
+
+class DeliverExplicit:
+    """Writes ``model.onnx`` and refuses quantization that TensorRT cannot express.
+
+    Sources of the rules: NVIDIA, "Working with Quantized Types"; the parser of TensorRT-RTX 1.7.
+    """
+
+    name = "tensorrt"
+    version = "1"
+    accepts = frozenset({"onnx"})
+    produces = "tensorrt"
+    tolerance: Tolerance = FLOAT32
+    options: Mapping[str, object] = {}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Integer biases become float; every pair that is left is checked."""
+        model = load_model(source.path)
+        for node in tuple(model.graph):
+            if node.op_type == "DequantizeLinear":
+                _float_bias(model.graph, node)
+        RemoveUnusedNodesPass()(model)
+        for node in model.graph:
+            if node.op_type in _QDQ:
+                _check(node)
+        made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
+        return replace(made, format=self.produces)
+
+
+def _float_bias(graph: ir.Graph, node: ir.Node) -> None:
+    """An int32 constant behind DequantizeLinear as the float32 numbers that it stands for."""
+    integers, scale = node.inputs[0], node.inputs[1]
+    if integers is None or scale is None or integers.dtype != ir.DataType.INT32:
+        return
+    if integers.const_value is None or scale.const_value is None or _shifted(node):
+        return
+    real = integers.const_value.numpy().astype(np.float32) * scale.const_value.numpy()
+    name = f"{integers.name}_float"
+    value = ir.Value(name=name, const_value=ir.tensor(real.astype(np.float32), name=name))
+    value.dtype, value.shape = ir.DataType.FLOAT, ir.Shape(real.shape)
+    graph.register_initializer(value)
+    ir.convenience.replace_all_uses_with(node.outputs[0], value)
+
+
+def _check(node: ir.Node) -> None:
+    """Raise ``Unsupported`` for integers of another type, and for a zero point other than 0."""
+    inputs = (*node.inputs, None)
+    integers = node.inputs[0] if node.op_type == "DequantizeLinear" else node.outputs[0]
+    zero = inputs[2]
+    dtype = zero.dtype if zero is not None else integers.dtype if integers is not None else None
+    if dtype not in _INTEGERS:
+        kind = "uint8" if dtype is None else dtype.name.lower()
+        raise _refusal(node, f"{kind} integers: TensorRT takes int8, and int4 for weights")
+    if _shifted(node):
+        raise _refusal(node, "a zero point other than 0: TensorRT's integers are symmetric")
+
+
+def _shifted(node: ir.Node) -> bool:
+    """Whether the zero point is not known to be 0."""
+    zero = (*node.inputs, None)[2]
+    return zero is not None and (zero.const_value is None or bool(zero.const_value.numpy().astype(np.int32).any()))
+
+
+def _refusal(node: ir.Node, reason: str) -> Unsupported:
+    return Unsupported(reason, subject=f"{node.name} ({node.op_type})", ways_out=(_OWN_RANGES,))
+
+
+_: type[Stage] = DeliverExplicit

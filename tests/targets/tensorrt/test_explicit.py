@@ -1,0 +1,142 @@
+"""TensorRT's explicit quantization: what is delivered, its own parser takes; the rest is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import tensorrt_rtx
+from onnx import TensorProto, helper, numpy_helper
+
+import convertkit
+from convertkit.errors import Unsupported
+
+
+def network(seed: int = 0) -> onnx.ModelProto:
+    """Conv with bias, Relu, a residual Add, an Add of a constant, pooling, Gemm, MatMul: all that has integers."""
+    rng = np.random.default_rng(seed)
+    c = {
+        "w1": rng.normal(0, 0.3, (16, 3, 3, 3)), "b1": rng.normal(0, 0.2, 16), "w2": rng.normal(0, 0.3, (16, 16, 1, 1)),
+        "shift": np.array(0.3), "w3": rng.normal(0, 0.3, (64, 16)), "b3": rng.normal(0, 0.2, 64),
+        "w4": rng.normal(0, 0.1, (64, 32)),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], "stem", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c1"], ["r1"], "relu"),
+        helper.make_node("Conv", ["r1", "w2"], ["c2"], "pointwise"),
+        helper.make_node("Add", ["c2", "r1"], ["s"], "residual"),
+        helper.make_node("Add", ["s", "shift"], ["t"], "shift"),
+        helper.make_node("MaxPool", ["t"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["p"], ["g"], "mean"),
+        helper.make_node("Flatten", ["g"], ["f"], "flatten"),
+        helper.make_node("Gemm", ["f", "w3", "b3"], ["h"], "hidden", transB=1),
+        helper.make_node("MatMul", ["h", "w4"], ["y"], "head"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 12, 12])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 32])],
+        [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in c.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def save(model: onnx.ModelProto, path: Path) -> str:
+    onnx.save(model, path)
+    return str(path)
+
+
+DATA = np.random.default_rng(1).normal(0, 1, (24, 3, 12, 12)).astype(np.float32)
+
+
+class Log(tensorrt_rtx.ILogger):
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[str] = []
+
+    def log(self, severity, message) -> None:
+        if severity <= tensorrt_rtx.ILogger.Severity.ERROR:
+            self.errors.append(message)
+
+
+def engine_bytes(path: Path) -> int:
+    """Parse and build for one architecture, which needs no GPU."""
+    log = LOG
+    log.errors.clear()
+    builder = tensorrt_rtx.Builder(log)
+    definition = builder.create_network(0)
+    parser = tensorrt_rtx.OnnxParser(definition, log)
+    assert parser.parse_from_file(str(path)), [parser.get_error(i).desc() for i in range(parser.num_errors)]
+    config = builder.create_builder_config()
+    config.num_compute_capabilities = 1
+    config.set_compute_capability(tensorrt_rtx.ComputeCapability.SM89, 0)
+    sizes = builder.create_optimization_profile()
+    entry = definition.get_input(0)
+    sizes.set_shape(entry.name, *[[1 if dim == -1 else dim for dim in entry.shape]] * 3)
+    config.add_optimization_profile(sizes)
+    engine = builder.build_serialized_network(definition, config)
+    assert engine is not None, log.errors
+    return int(engine.nbytes)
+
+
+# Every builder shares the first logger that was registered.
+LOG = Log()
+
+
+@pytest.mark.parametrize("precision", ["int8", "w8", "w4", "fp16"])
+def test_the_parser_takes_it_and_an_engine_is_built(tmp_path: Path, precision: str) -> None:
+    source = save(network(), tmp_path / "float.onnx")
+    result = convertkit.export(source, "tensorrt", output=str(tmp_path / "out"), calib=DATA, **{precision: True})
+    assert result.report["latency"] is None
+    kinds = [node.op_type for node in onnx.load(result.artifact.path).graph.node]
+    assert ("QuantizeLinear" in kinds) == (precision == "int8")
+    assert engine_bytes(result.artifact.path) > 0
+
+
+def test_integers_are_symmetric_and_biases_float(tmp_path: Path) -> None:
+    source = save(network(), tmp_path / "float.onnx")
+    result = convertkit.export(source, "tensorrt", output=str(tmp_path / "out"), calib=DATA, int8=True)
+    graph = onnx.load(result.artifact.path).graph
+    arrays = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    zeros = [arrays[node.input[2]] for node in graph.node if node.op_type.endswith("tizeLinear")]
+    assert zeros
+    assert all(zero.dtype == np.int8 and not zero.any() for zero in zeros)
+    assert not any(array.dtype == np.int32 for array in arrays.values())
+    shift = next(node for node in graph.node if node.name == "shift")
+    assert arrays[shift.input[1]].dtype == np.float32, "a scalar between DequantizeLinear and Add stops the builder"
+
+
+def quantized_by_onnxruntime(tmp_path: Path, *, symmetric: bool) -> str:
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.rest = iter([{"x": x[None]} for x in DATA])
+
+        def get_next(self) -> object:
+            return next(self.rest, None)
+
+    path = str(tmp_path / "quantized.onnx")
+    quantize_static(
+        save(network(), tmp_path / "float.onnx"), path, Reader(), per_channel=True,
+        activation_type=QuantType.QInt8, weight_type=QuantType.QInt8,
+        op_types_to_quantize=["Conv", "Gemm", "MatMul"],
+        extra_options={"ActivationSymmetric": symmetric, "WeightSymmetric": True},
+    )  # fmt: skip
+    return path
+
+
+def test_integer_biases_of_a_quantized_source_become_float(tmp_path: Path) -> None:
+    source = quantized_by_onnxruntime(tmp_path, symmetric=True)
+    assert any(each.data_type == TensorProto.INT32 for each in onnx.load(source).graph.initializer)
+    result = convertkit.export(source, "tensorrt", output=str(tmp_path / "out"))
+    assert not any(each.data_type == TensorProto.INT32 for each in onnx.load(result.artifact.path).graph.initializer)
+    assert engine_bytes(result.artifact.path) > 0
+
+
+def test_zero_points_of_a_quantized_source_are_refused(tmp_path: Path) -> None:
+    source = quantized_by_onnxruntime(tmp_path, symmetric=False)
+    with pytest.raises(Unsupported, match="zero point other than 0"):
+        convertkit.export(source, "tensorrt", output=str(tmp_path / "out"))
