@@ -22,7 +22,7 @@ _MEMORY = 0.99
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts of values in ``[-2**exponent, 2**exponent]``; exact zeros are counted apart.
+    """Counts of values in ``(-2**exponent, 2**exponent)``; exact zeros are counted apart.
 
     They are apart because a quantized zero is exact, whatever the scale.
     """
@@ -61,7 +61,8 @@ class Histogram:
         return int(self.counts.sum()) + self.zeros
 
     def _reach(self, magnitude: float) -> None:
-        exponent = int(np.clip(np.ceil(np.log2(magnitude)), _LEAST_EXPONENT, _GREATEST_EXPONENT))
+        # Strictly below the power of two: the edge itself belongs to the next bin, as it does after widening.
+        exponent = int(np.clip(np.frexp(magnitude)[1], _LEAST_EXPONENT, _GREATEST_EXPONENT))
         if exponent > self.exponent:
             self._widen(exponent)
 

@@ -93,6 +93,8 @@ class Loop:
         base = self._cost(plan)
         found = []
         suspects = self._suspects(plan)
+        if not self._trials.score(replace(plan, integer=plan.integer - {*suspects})).beats(score):
+            return []
         for name in self._progress.track(suspects, len(suspects), "finding sensitive nodes"):
             changed = replace(plan, integer=plan.integer - {name})
             cost = self._cost(changed)

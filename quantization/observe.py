@@ -11,18 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime as ort
 
-from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
-from convertkit.errors import FeedError, ToolError
+from convertkit.artifact import NEXT_STATE_PREFIX, Array
+from convertkit.errors import FeedError
 from convertkit.quantization.histogram import Statistics
+from convertkit.quantization.replay import open_session, run_all
 from convertkit.stage import Feed
 
 _KEPT = 2048
 """Values of each tensor and sample that go into its histogram; the extremes are exact in any case."""
 _AT_ONCE = 16
 """Samples whose values are counted together: counting has a fixed cost."""
-_QUIET = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,42 +65,6 @@ def _count(found: Mapping[str, Statistics], waiting: Mapping[str, list[Array]]) 
         if values:
             found[name].histogram.add(np.concatenate(values))
             values.clear()
-
-
-def run_all(
-    session: ort.InferenceSession, wanted: Sequence[str], feeds: Iterable[Feed], initial_state: Mapping[str, Array]
-) -> Iterable[dict[str, Array]]:
-    """Yield the wanted outputs for each feed; states that feeds leave out go from call to call."""
-    inputs = {value.name for value in session.get_inputs()}
-    states = [value.name for value in session.get_outputs() if value.name.startswith(NEXT_STATE_PREFIX)]
-    outputs = list(dict.fromkeys((*wanted, *states)))
-    state = dict(initial_state)
-    for feed in feeds:
-        if not outputs:  # ONNX Runtime takes an empty list for all outputs
-            yield {}
-            continue
-        try:
-            values = session.run(outputs, {k: v for k, v in {**state, **feed}.items() if k in inputs})
-        except (ort.capi.onnxruntime_pybind11_state.RuntimeException, RuntimeError, ValueError) as error:
-            raise ToolError(f"ONNX Runtime fails on the float model: {str(error).splitlines()[0][:300]}") from error
-        answer = dict(zip(outputs, values, strict=True))
-        state.update({STATE_PREFIX + name.removeprefix(NEXT_STATE_PREFIX): answer[name] for name in states})
-        yield answer
-
-
-def open_session(model: ir.Model, *, optimised: bool = True) -> ort.InferenceSession:
-    """A session on a model in memory; models beyond 2 GB have their weights beside them already."""
-    options = ort.SessionOptions()
-    options.log_severity_level = _QUIET
-    level = ort.GraphOptimizationLevel
-    # Extended fusions would replace QDQ patterns by integer kernels and change what is measured.
-    options.graph_optimization_level = level.ORT_ENABLE_BASIC if optimised else level.ORT_DISABLE_ALL
-    # Between the many short runs threads would spin, at the cost of whatever else the machine does.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        return ort.InferenceSession(ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except (ort.capi.onnxruntime_pybind11_state.Fail, RuntimeError, ValueError) as error:
-        raise ToolError(f"ONNX Runtime does not load the model: {str(error).splitlines()[0][:300]}") from error
 
 
 def _instrumented(model: ir.Model, names: Sequence[str]) -> tuple[ir.Model, tuple[Probe, ...]]:

@@ -15,7 +15,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from convertkit.artifact import Array
-from convertkit.quantization.observe import open_session, run_all
+from convertkit.quantization.replay import open_session, run_all
 from convertkit.quantization.units import Unit, constant
 from convertkit.stage import Feed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,8 @@ from convertkit.quantization.histogram import Histogram, Statistics
 
 Range = tuple[float, float]
 """Least and greatest real value, zero included."""
+
+_Losses = Callable[[Histogram, Sequence["Affine"]], Array]
 
 METHODS = ("minmax", "moving-average", "percentile", "entropy", "mse")
 _PERCENTILE = 99.99
@@ -69,17 +71,24 @@ def span(statistics: Statistics, method: str, dtype: str, symmetric: bool) -> Ra
 
 def noise(histogram: Histogram, parameters: Affine) -> float:
     """Mean squared error of a round trip, estimated on the histogram."""
-    total = histogram.total
-    if total == 0:
-        return 0.0
+    return float(noises(histogram, (parameters,))[0])
+
+
+def noises(histogram: Histogram, candidates: Sequence[Affine]) -> Array:
+    """:func:`noise` for each of the candidates, by running sums over the bins."""
     places = np.flatnonzero(histogram.counts)
     centres, counts = histogram.centres[places], histogram.counts[places]
+    sums = np.zeros((3, len(places) + 1))
+    np.cumsum([counts, counts * centres, counts * centres**2], axis=1, out=sums[:, 1:])
+    low, high = np.array([each.range for each in candidates]).T
+    scales = np.array([each.scale for each in candidates])
     # Inside the range the error is spread evenly over a step, whatever the bin; outside it is the excess.
-    low, high = parameters.range
-    half = parameters.scale / 2
-    excess = np.maximum(np.maximum(low - centres, centres - high), 0.0)
-    errors = np.where(excess > half, excess**2, parameters.scale**2 / 12)
-    return float(errors @ counts) / total
+    first = np.searchsorted(centres, low - scales / 2, "left")
+    last = np.searchsorted(centres, high + scales / 2, "right")
+    below, above = sums[:, first], sums[:, -1:] - sums[:, last]
+    inside = (sums[0, last] - sums[0, first]) * scales**2 / 12
+    excess = sum(part[2] - 2 * edge * part[1] + edge**2 * part[0] for part, edge in ((below, low), (above, high)))
+    return np.asarray((inside + excess) / max(histogram.total, 1))
 
 
 def power(histogram: Histogram) -> float:
@@ -119,30 +128,34 @@ def _percentile(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
 
 def _mse(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
     """The range with the least mean squared error; each side shrinks on its own."""
-    return _search(statistics, dtype, symmetric, _SHRINKS, noise)
+    return _search(statistics, dtype, symmetric, _SHRINKS, noises)
 
 
 def _entropy(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
     """The range whose quantized distribution has the least Kullback-Leibler divergence from the measured one."""
-    return _search(statistics, dtype, symmetric, _ENTROPY_SHRINKS, _divergence)
+    return _search(statistics, dtype, symmetric, _ENTROPY_SHRINKS, _divergences)
 
 
-def _search(
-    statistics: Statistics, dtype: str, symmetric: bool, shrinks: Array, loss: Callable[[Histogram, Affine], float]
-) -> Range:
+def _search(statistics: Statistics, dtype: str, symmetric: bool, shrinks: Array, losses: _Losses) -> Range:
     low, high = _minmax(statistics, dtype, symmetric)
+
+    def best(spans: Sequence[Range]) -> Range:
+        return spans[int(losses(statistics.histogram, [affine(span, dtype, symmetric) for span in spans]).argmin())]
+
     if symmetric:
-        spans = [(max(low, -shrink * max(-low, high)), min(high, shrink * max(-low, high))) for shrink in shrinks]
-        return min(spans, key=lambda span: loss(statistics.histogram, affine(span, dtype, True)))
+        reach = max(-low, high)
+        return best([(max(low, -shrink * reach), min(high, shrink * reach)) for shrink in shrinks])
     for _ in range(2):
-        spans = [(low, high * shrink) for shrink in shrinks]
-        best_high = min(spans, key=lambda span: loss(statistics.histogram, affine(span, dtype, False)))[1]
-        spans = [(low * shrink, best_high) for shrink in shrinks]
-        best = min(spans, key=lambda span: loss(statistics.histogram, affine(span, dtype, False)))
-        if best == (low, high):
+        upper = best([(low, high * shrink) for shrink in shrinks])[1]
+        found = best([(low * shrink, upper) for shrink in shrinks])
+        if found == (low, high):
             break
-        low, high = best
+        low, high = found
     return low, high
+
+
+def _divergences(histogram: Histogram, candidates: Sequence[Affine]) -> Array:
+    return np.array([_divergence(histogram, each) for each in candidates])
 
 
 def _divergence(histogram: Histogram, parameters: Affine) -> float:

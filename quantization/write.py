@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -36,9 +36,10 @@ def write(
             writer.integer_unit(unit, placement, (tuned or {}).get(unit.name))
         elif unit.rule is not None and _looks_integer(unit, placement):
             unit.node.metadata_props[KEEP_FLOAT] = "integers would be slower or less exact here"
+    integer_nodes = {node for unit in placement.integer for node in unit.nodes}
     made_by_integer = {value for unit in placement.integer for value in unit.outputs}
     for value, parameters in placement.values.items():
-        writer.activation(value, parameters, placement, everywhere=value in made_by_integer)
+        writer.activation(value, parameters, integer_nodes, everywhere=value in made_by_integer)
     for unit in units:
         if unit in placement.integer:
             drop_clamp(unit, placement)
@@ -82,13 +83,14 @@ class Writer:
         for index, value in unit.constants.items():
             self._constant(unit, index, value, placement)
 
-    def activation(self, value: ir.Value, parameters: Affine, placement: Placement, *, everywhere: bool) -> None:
+    def activation(
+        self, value: ir.Value, parameters: Affine, integer_nodes: Collection[ir.Node], *, everywhere: bool
+    ) -> None:
         """Quantize a value where it is made.
 
         ``everywhere``: all readers and the graph's output see the integers; else, where a float
         operator or an input made it, only the integer units do.
         """
-        integer_nodes = {node for unit in placement.integer for node in unit.nodes}
         uses = [use for use in value.uses() if everywhere or use.node in integer_nodes]
         is_output = everywhere and value.is_graph_output()
         name = str(value.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from convertkit.quantization.histogram import Histogram, Statistics
@@ -20,6 +20,7 @@ def seen(*arrays: np.ndarray) -> Statistics:
 
 
 @settings(max_examples=50, deadline=None)
+@example([2.0, 1.0], 2)
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=60), st.integers(1, 5))
 def test_histogram_counts_everything_in_any_order_of_magnitude(values: list[float], parts: int) -> None:
     array = np.array(values, np.float32)
