@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from convertkit.artifact import NEXT_STATE_PREFIX, Array
 from convertkit.quantization.islands import unit_work
-from convertkit.quantization.replay import open_session, run_all
 from convertkit.quantization.plan import Plan, Ranges, apply
+from convertkit.quantization.replay import open_session, run_all
 from convertkit.quantization.units import find_units
 from convertkit.stage import Feed
 
