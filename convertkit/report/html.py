@@ -19,7 +19,10 @@ def render(report: Mapping[str, Any]) -> str:
         road=charts.road(report),
         final=report["steps"][-1] if report["steps"] else None,
         warnings=warnings(report),
-        diagnoses=[_diagnosis(step) for step in report["steps"] if step.get("diagnosis")],
+        diagnoses=[
+            _diagnosis(step) for step in report["steps"] if (step.get("diagnosis") or {}).keys() - {"transposes"}
+        ],
+        transposes=[row for step in report["steps"] for row in (step.get("diagnosis") or {}).get("transposes", ())],
         bars=charts.bars,
         total_s=sum(step["seconds"] + step["parity_seconds"] for step in report["steps"]),
     )

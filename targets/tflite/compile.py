@@ -21,6 +21,7 @@ from convertkit.targets.tflite.passes import Options, prepare
 from convertkit.targets.tflite.passes.constants import fix_inputs, fold_constants
 from convertkit.targets.tflite.passes.functions import expand_functions
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
+from convertkit.targets.tflite.transposes import reasons, remaining
 from convertkit.targets.tflite.writer import Signature, write_model
 
 METADATA = "convertkit"
@@ -35,6 +36,8 @@ class Compiled:
     signature: Signature
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    transposes: tuple[Mapping[str, object], ...]
+    """What is left of them, with the reason of each, JSON-able."""
 
     def write(self, path: Path, metadata: Metadata | None = None) -> None:
         """Write the model file, with what the user says about the model."""
@@ -48,7 +51,8 @@ class Compiled:
     def _description(self) -> dict[str, object]:
         origins = {
             self.program.name_of(result): operation.origin
-            for operation in self.program.subgraphs[0].operations
+            for subgraph in self.program.subgraphs
+            for operation in subgraph.operations
             for result in operation.outputs
             if operation.origin and result in self.program.names
         }
@@ -70,6 +74,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     fold_constants(model)
     expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1)))
     interface_change = prepare(model, options)
+    why = reasons(model.graph)
     program = Program()
     opsets: Mapping[str, int] = dict(model.graph.opset_imports)
     lowering = Lowering(program, TFLITE, opsets)
@@ -88,6 +93,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
         signature,
         tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_in, inputs, strict=True)),
         tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_out, outputs, strict=True)),
+        tuple(remaining(program, why)),
     )
 
 

@@ -20,7 +20,7 @@ from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import NONE, dtype_of
 from convertkit.targets.tflite.graph import Program, Subgraph
-from convertkit.targets.tflite.marks import activation_of, order_of, quantization_of
+from convertkit.targets.tflite.marks import activation_of, order_of, quantization_of, source_of
 from convertkit.targets.tflite.tensor import DYNAMIC, DType, QuantParams, Tensor
 
 if TYPE_CHECKING:
@@ -298,4 +298,4 @@ def location(node: ir.Node) -> str:
 def origin(node: ir.Node) -> str:
     """The node's name and, where known, its source line, for the artifact's metadata."""
     where = location(node)
-    return f"{node.name} ({where})" if where else str(node.name or "")
+    return f"{source_of(node)} ({where})" if where else source_of(node)

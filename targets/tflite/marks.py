@@ -19,6 +19,8 @@ OWN = "convertkit.tflite"
 _QUANTIZATION = "tflite.quantization"
 _ACTIVATION = "tflite.activation"
 _ORDER = "tflite.order"
+_REASON = "tflite.reason"
+_SOURCE = "tflite.source"
 
 
 def quantization_of(value: ir.Value) -> QuantParams | None:
@@ -46,6 +48,27 @@ def set_activation(node: ir.Node, activation: int) -> None:
 def order_of(value: ir.Value) -> tuple[int, ...]:
     """How the value is stored: axis i is the source's axis ``order[i]``; empty where nothing moved."""
     return tuple(value.meta.get(_ORDER, ()))
+
+
+def reason_of(node: ir.Node) -> str:
+    """Why a pass put the node there; empty for the model's own."""
+    return str(node.meta.get(_REASON, ""))
+
+
+def set_reason(node: ir.Node, reason: str) -> None:
+    """Say why the node is there, for the report."""
+    node.meta[_REASON] = reason
+
+
+def source_of(node: ir.Node) -> str:
+    """The name of the model's node that this one belongs to: its own, unless a pass made it."""
+    return str(node.meta.get(_SOURCE) or node.name or "")
+
+
+def set_source(made: ir.Node, source: ir.Node) -> None:
+    """Say that a pass made ``made`` for ``source``; it stands where ``source`` stands in the user's model."""
+    made.meta[_SOURCE] = source_of(source)
+    made.metadata_props.update(source.metadata_props)
 
 
 def set_order(value: ir.Value, order: tuple[int, ...]) -> None:

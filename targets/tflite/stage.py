@@ -31,6 +31,7 @@ class CompileTflite:
     def __init__(self, options: ExportOptions) -> None:
         self._options = options
         self._tolerance = _INTEGER if options.quantized else FLOAT32
+        self.diagnosis: Mapping[str, object] | None = None
 
     @property
     def tolerance(self) -> Tolerance:
@@ -66,6 +67,7 @@ class CompileTflite:
         compiled = compile_model(model, passes, dict(_only_values(source.inputs, chosen.inputs)))
         by_kind = {"float": FLOAT32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
         self._tolerance = by_kind[compiled.program.arithmetic]
+        self.diagnosis = {"transposes": list(compiled.transposes)}
         path = workdir / "model.tflite"
         compiled.write(path, metadata)
         return Artifact(

@@ -104,7 +104,15 @@ def report():
         "steps": [
             step("pytorch", "onnx"),
             step("quantize", "onnx", parity=both, diagnosis=diagnosis),
-            step("tflite", "tflite"),
+            step(
+                "tflite",
+                "tflite",
+                diagnosis={
+                    "transposes": [
+                        {"tensor": "boxes", "shape": [1, -1, 4], "node": "cat", "why": "output boxes keeps its layout"}
+                    ]
+                },
+            ),
         ],
         "latency": {"artifact_ms": 0.21, "float32_ms": 0.1, "rounds": 40, "slower": True},
         "evaluation": {
@@ -139,6 +147,7 @@ def test_page_tells_everything(report):
     assert "<polyline" in page
     assert "integers are slower here" in page
     assert "model.py:12" in page
+    assert "output boxes keeps its layout" in page
 
 
 def test_page_needs_no_network(report):

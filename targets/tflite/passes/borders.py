@@ -9,7 +9,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
-from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization
+from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization, set_source
 from convertkit.targets.tflite.passes.edits import drop, typed
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
@@ -57,6 +57,7 @@ def _output(graph: ir.Graph, place: int, value: ir.Value, wanted: ir.DataType) -
     made = ir.node("Quantize", [inner], {"to": wanted.numpy().name}, domain=OWN, name=f"{node.name}/integers")
     result = typed(made.outputs[0], value.shape, wanted)
     set_quantization(result, params)
+    set_source(made, node)
     graph.insert_after(node, made)
     result.name, value.name = value.name, f"{value.name}/float"
     graph.outputs[place] = result

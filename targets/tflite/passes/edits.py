@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.targets.tflite.marks import set_source
 from convertkit.targets.tflite.passes.part import Part
 
 
@@ -61,7 +62,7 @@ def insert_before(node: ir.Node, new: ir.Node, *, like: ir.Value) -> ir.Value:
     graph = node.graph
     assert isinstance(graph, ir.Graph)
     result = typed(new.outputs[0], like.shape, like.dtype)
-    new.metadata_props.update(node.metadata_props)
+    set_source(new, node)
     graph.insert_before(node, new)
     return result
 

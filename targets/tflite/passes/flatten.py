@@ -13,7 +13,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization
+from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization, set_source
 from convertkit.targets.tflite.passes.edits import constant, is_weight, new_constant, only_user, typed
 from convertkit.targets.tflite.passes.part import Part
 
@@ -122,6 +122,7 @@ def _reorder(graph: ir.Graph, node: ir.Node, order: np.ndarray) -> None:
     attributes = list(widened.attributes.values())
     made = ir.node(widened.op_type, [_reordered(graph, inner, stored, order, _axis(node))], domain=widened.domain)
     made.attributes.update({each.name: each for each in attributes})
+    set_source(made, widened)
     made.name = f"{widened.name}/reordered"
     made.outputs[0].name = f"{value.name}/reordered"
     typed(made.outputs[0], value.shape, value.dtype)

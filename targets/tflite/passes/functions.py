@@ -10,6 +10,7 @@ import onnx_ir.passes.common as common
 from onnx import defs
 
 from convertkit.onnx.canonical import simplify
+from convertkit.targets.tflite.marks import set_source
 from convertkit.targets.tflite.passes.decompositions import own_body
 
 _DOMAIN = "convertkit.expanded"
@@ -47,6 +48,9 @@ def _marked(model: ir.Model, handled: Callable[[ir.Node], bool]) -> list[ir.Func
         body.domain, body.name = _DOMAIN, f"{node.op_type}_{len(functions)}"
         function = ir.from_proto(body)
         function.opset_imports[""] = model.graph.opset_imports[""]
+        for count, inner in enumerate(function):
+            inner.name = f"{node.name}/{inner.op_type}_{count}"
+            set_source(inner, node)
         functions.append(function)
         _fill_defaults(node, defs.get_schema(node.op_type, model.graph.opset_imports[""]))
         node.domain, node.op_type, node.version = _DOMAIN, body.name, None

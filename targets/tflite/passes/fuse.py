@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.targets.tflite.builder.core import NONE, RELU, RELU6, RELU_N1_TO_1
-from convertkit.targets.tflite.marks import OWN, activation_of, set_activation
+from convertkit.targets.tflite.marks import OWN, activation_of, set_activation, set_source
 from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, is_weight, new_constant, only_user, typed
 from convertkit.targets.tflite.passes.part import Part
 
@@ -85,6 +85,7 @@ def _as_affine(graph: ir.Graph, node: ir.Node, source: ir.Value, factor: np.ndar
     scale = new_constant(graph, f"{node.name}/scale", factor.reshape(shape).astype(kind))
     shift = new_constant(graph, f"{node.name}/shift", offset.reshape(shape).astype(kind))
     scaled = ir.node("Mul", [source, scale], name=f"{node.name}/scaled")
+    set_source(scaled, node)
     scaled.outputs[0].name = f"{node.outputs[0].name}/scaled"
     typed(scaled.outputs[0], source.shape, source.dtype)
     graph.insert_before(node, scaled)

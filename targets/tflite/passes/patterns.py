@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from convertkit.targets.tflite.marks import OWN
+from convertkit.targets.tflite.marks import OWN, set_source
 from convertkit.targets.tflite.passes.edits import constant, drop, only_user, typed
 from convertkit.targets.tflite.passes.part import Part
 
@@ -28,7 +28,7 @@ def fuse_gelu(part: Part) -> None:
             continue
         made = ir.node("Gelu", [x], {"approximate": "tanh" if node.op_type == "Tanh" else "none"}, domain=OWN)
         made.name, result = f"{last.name}/gelu", made.outputs[0]
-        made.metadata_props.update(last.metadata_props)
+        set_source(made, last)
         result.name = f"{last.outputs[0].name}/gelu"
         typed(result, last.outputs[0].shape, x.dtype)
         part.graph.insert_after(last, made)
@@ -202,6 +202,7 @@ def _through_reshapes(graph: ir.Graph, node: ir.Node) -> None:
         return
     order = [*range(len(sizes) - 2), len(sizes) - 1, len(sizes) - 2]
     made = ir.node("Transpose", [source], {"perm": order}, name=f"{node.name}/direct")
+    set_source(made, node)
     made.outputs[0].name = f"{result.name}/direct"
     typed(made.outputs[0], result.shape, source.dtype)
     graph.insert_after(after, made)

@@ -104,6 +104,48 @@ def test_interfaces_are_what_the_flag_says(layout):
     case.agree({"x": numbers(1, 3, 8, 8)})
 
 
+@pytest.mark.parametrize(
+    ("body", "output", "layout", "why"),
+    [
+        ("y = Relu(c)", "float[1,3,8,8] y", "auto", []),
+        (
+            "y = Relu(c)",
+            "float[1,3,8,8] y",
+            "nchw",
+            ["input x leaves the source's layout, the_conv (Conv) takes its axes as 0, 2, 3, 1",
+             "output y keeps the source's layout"],
+        ),
+        (
+            "m = MatMul(c, k) y = Relu(m)",
+            "float[1,3,8,4] y",
+            "auto",
+            ["the_conv (Conv) leaves its axes as 0, 2, 3, 1, the_matmul (MatMul) takes the source's layout"],
+        ),
+        ("r = Reshape(c, flat) y = Transpose<perm=[1,0]>(r)", "float[8,24] y", "auto",
+         ["the_conv (Conv) leaves its axes as 0, 2, 3, 1, the_reshape (Reshape) takes the source's layout",
+          "the model transposes here itself"]),
+        ("y = Softmax<axis=2>(c)", "float[1,3,8,8] y", "auto",
+         ["TFLite's kernels compute Softmax along other axes than the model does"] * 2),
+    ],
+)  # fmt: skip
+def test_each_transpose_that_is_left_has_a_reason(body, output, layout, why):
+    from onnx import numpy_helper, parser
+
+    text = f"""{HEAD} g (float[1,3,8,8] x) => ({output}) {{
+        c = Conv<pads=[1,1,1,1]>(x, w)
+        {body} }}"""
+    proto = parser.parse_model(text)
+    for node in proto.graph.node:
+        node.name = f"the_{node.op_type.lower()}"
+    constants = {"w": numbers(3, 3, 3, 3, seed=3), "k": numbers(8, 4, seed=4), "flat": np.array([24, 8])}
+    used = {name for node in proto.graph.node for name in node.input}
+    for name in constants.keys() & used:
+        proto.graph.initializer.append(numpy_helper.from_array(np.asarray(constants[name]), name))
+    case = compiled(proto, Options(input_layout=layout))
+    assert [row["why"] for row in case.compiled.transposes] == why
+    assert len(why) == case.operators["TRANSPOSE"]
+
+
 def test_a_flattened_image_reorders_the_weights_instead():
     from onnx import numpy_helper, parser
 

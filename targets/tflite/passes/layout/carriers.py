@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.targets.tflite.marks import set_source
 from convertkit.targets.tflite.passes.edits import typed
 from convertkit.targets.tflite.passes.layout.perms import Perm, identity, inverse
 from convertkit.targets.tflite.passes.layout.plan import (
@@ -69,6 +70,7 @@ def _lifted(node: ir.Node, value: ir.Value, perm: Perm) -> ir.Value:
     moved = ir.node("Transpose", [lifted.outputs[0]], {"perm": list(perm)})
     shape = [1] * missing + list(value.shape or ())
     for new, sizes in ((lifted, shape), (moved, [shape[axis] for axis in perm])):
+        set_source(new, node)
         new.name = f"{node.name}/{new.op_type.lower()}"
         new.outputs[0].name = f"{node.name}/{value.name}/{new.op_type.lower()}"
         typed(new.outputs[0], ir.Shape(sizes), value.dtype)

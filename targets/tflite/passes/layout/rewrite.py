@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_order, set_quantization
+from convertkit.targets.tflite.marks import (
+    NHWC,
+    OWN,
+    quantization_of,
+    set_order,
+    set_quantization,
+    set_reason,
+    set_source,
+)
 from convertkit.targets.tflite.passes.edits import typed
 from convertkit.targets.tflite.passes.layout.carriers import CARRIERS, Transpose, source_perm
 from convertkit.targets.tflite.passes.layout.perms import Perm, between, identity, is_identity
@@ -44,7 +52,8 @@ class Rewriter:
         name = value.name
         inner = f"{name}/channels_last"
         value.name = inner
-        moved = self._transposed(value, between(perm, identity(len(perm))), value.producer())
+        why = f"output {name} keeps the source's layout"
+        moved = self._transposed(value, between(perm, identity(len(perm))), why, value.producer())
         moved.name = name
         self._graph.outputs[place] = moved
 
@@ -96,7 +105,9 @@ class Rewriter:
         moves = between(have, wanted)
         made = self._constant(value, moves) or self._dequantized(value, moves)
         if made is None:
-            made = self._transposed(value, moves, value.producer())
+            maker = _title(value.producer(), value)
+            why = f"{maker} leaves {_layout(have)}, {_title(before, value)} takes {_layout(wanted)}"
+            made = self._transposed(value, moves, why, value.producer() or before)
         self._made[value, wanted] = made
         return made
 
@@ -122,14 +133,20 @@ class Rewriter:
         if integers is None:
             return None
         made = ir.node("Dequantize", [integers], domain=OWN, name=f"{node.name}/channels_last")
+        set_source(made, node)
         made.outputs[0].name = f"{value.name}/channels_last"
         typed(made.outputs[0], integers.shape, value.dtype)
         self._graph.insert_after(node, made)
         return made.outputs[0]
 
-    def _transposed(self, value: ir.Value, moves: Perm, producer: ir.Node | None) -> ir.Value:
+    def _transposed(self, value: ir.Value, moves: Perm, why: str, beside: ir.Node | None) -> ir.Value:
+        """A transpose of ``value``; ``beside`` is the node that it is made for."""
+        producer = value.producer()
         count = len(self._made)
         made = ir.node("Transpose", [value], {"perm": list(moves)}, name=f"{value.name}/transpose_{count}")
+        set_reason(made, why)
+        if beside is not None:
+            set_source(made, beside)
         result = made.outputs[0]
         result.name = f"{value.name}/transposed_{count}"
         shape = None if value.shape is None else ir.Shape([value.shape[axis] for axis in moves])
@@ -144,6 +161,15 @@ class Rewriter:
         else:
             self._graph.insert_after(producer, made)
         return result
+
+
+def _title(node: ir.Node | None, value: ir.Value) -> str:
+    return f"input {value.name}" if node is None else f"{node.name} ({node.op_type})"
+
+
+def _layout(order: Perm) -> str:
+    """``the source's layout``, or which of its axes stand where."""
+    return "the source's layout" if is_identity(order) else f"its axes as {', '.join(map(str, order))}"
 
 
 def _keep_quantization(value: ir.Value, moved: ir.Value, moves: Perm) -> None:
