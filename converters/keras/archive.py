@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from convertkit.converters.keras import HDF5
-from convertkit.errors import SourceError, Untrusted, UsageError
+from convertkit.errors import SourceError, Untrusted
 
 Config = dict[str, Any]
 _MAX_CONFIG_BYTES = 1 << 28
@@ -58,7 +58,7 @@ def _from_hdf5(path: Path) -> Described:
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         raise SourceError(f"{path} is no readable HDF5 file: {_sentence(error)}") from error
     if text is None:
-        raise UsageError(
+        raise SourceError(
             f"{path} holds weights and no model\n"
             "  try   --model pkg.mod:factory, a function that returns the Keras model these weights belong to"
         )

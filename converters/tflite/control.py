@@ -14,7 +14,7 @@ from convertkit.errors import SourceError, Unsupported
 control = Registry()
 
 
-def _results(b: Builder, xs: tuple[Tensor, ...]) -> list[ir.Value]:
+def fresh(b: Builder, xs: tuple[Tensor, ...]) -> list[ir.Value]:
     """Fresh values: a subgraph's outputs must be made inside it, each by a node of its own."""
     return [_fresh(b, x) for x in xs]
 
@@ -38,7 +38,7 @@ def if_(b: Builder, condition: Tensor, *xs: Tensor, then_subgraph_index: int, el
         inner = b.nested()
         results = b.inline(inner, index, xs)
         _counted(len(results), len(b.results), index)
-        branches[name] = _graph(inner, [], _results(inner, results), name)
+        branches[name] = _graph(inner, [], fresh(inner, results), name)
     made = b.ops("If", [_scalar(b, condition)], branches, len(b.results))
     return tuple(Tensor(x.value, None, info.dtype) for x, info in zip(made, b.results, strict=True))
 
@@ -56,7 +56,7 @@ def while_(b: Builder, *xs: Tensor, cond_subgraph_index: int, body_subgraph_inde
     results = b.inline(inner, body_subgraph_index, carried)
     _counted(len(results), len(xs), body_subgraph_index)
     again = _condition(inner, cond_subgraph_index, results)
-    outputs = _results(inner, (again, *results))
+    outputs = fresh(inner, (again, *results))
     body = _graph(inner, [turn, still, *(x.value for x in carried)], outputs, "body")
     made = b.ops("Loop", [None, begin, *xs], {"body": body}, len(xs), dtype="bool")
     return tuple(Tensor(x.value, None, info.dtype) for x, info in zip(made, b.results, strict=True))

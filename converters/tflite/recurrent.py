@@ -12,7 +12,8 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.converters.tflite import schema
-from convertkit.converters.tflite.builder import Attributes, Builder, Tensor
+from convertkit.converters.tflite.builder import FREE, Attributes, Builder, Tensor
+from convertkit.converters.tflite.cell import Places, written_out
 from convertkit.converters.tflite.model import ABSENT, TensorInfo
 from convertkit.converters.tflite.registry import Registry
 from convertkit.errors import SourceError, Unsupported
@@ -22,14 +23,8 @@ recurrent = Registry()
 METADATA = "convertkit.tflite.unidirectional_sequence_lstm"
 """Node metadata: JSON of what QDQ cannot say about the fused kernel, for a target that has it."""
 
-_INPUT_WEIGHTS = (1, 4, 2, 3)
-_RECURRENT_WEIGHTS = (5, 8, 6, 7)
-_PEEPHOLES = (9, 11, 10)
-_BIASES = (12, 15, 13, 14)
-"""Places of the gates' tensors in ONNX's order: input, output, forget, cell (peepholes have no cell)."""
-
-_PROJECTION, _LAYER_NORM = (16, 17), (20, 21, 22, 23)
-_OUTPUT_STATE, _CELL_STATE = 18, 19
+_PLACES = Places((1, 4, 2, 3), (5, 8, 6, 7), (9, 11, 10), (12, 15, 13, 14), (16, 17), (20, 23, 21, 22), 18, 19)
+"""Gates in ONNX's order: input, output, forget, cell (peepholes have no cell)."""
 
 _REACH = 2.0**19
 """Gates' sums are int32 in steps of 2**-12: from here on the integer kernel overflows."""
@@ -45,30 +40,95 @@ def unidirectional_sequence_lstm(
     time_major: bool,
     diagonal_recurrent_tensors: bool,
 ) -> Tensor:
-    """What ONNX's LSTM lacks is refused, but for the cell's clip.
-
-    Converters write ``cell_clip=10`` for every layer, trained without one; it changes nothing while
-    cells stay within, and travels in the node's metadata.
-    """
+    """ONNX's LSTM where it computes the same, else the cell written out in a Scan."""
     slots = (*inputs, *(None,) * (24 - len(inputs)))
-    if any(slots[place] is not None for place in (*_PROJECTION, *_LAYER_NORM)):
-        raise Unsupported("projection or layer normalisation inside the cell")
-    if fused_activation_function != schema.TANH or diagonal_recurrent_tensors:
-        raise Unsupported(f"activation {fused_activation_function} or diagonal recurrent weights in the cell")
-    gates = _Gates(b, slots)
-    x, w, r = slots[0], gates.stacked(_INPUT_WEIGHTS), gates.stacked(_RECURRENT_WEIGHTS)
-    if x is None or w is None or r is None:
-        raise Unsupported("coupled input and forget gates")
-    _refuse_overflow(b, w, place=0)
-    _refuse_overflow(b, r, place=_OUTPUT_STATE)
-    bias, peepholes = gates.bias(), gates.stacked(_PEEPHOLES)
-    hidden = r.dims[-1]
-    first = x if time_major else b.transpose(x, (1, 0, 2))
-    values = [first, w, r, bias, None, None, None, peepholes]
-    y = b.op("LSTM", values[: 8 if peepholes is not None else 4], {"hidden_size": hidden})
-    _remember(b, y, cell_clip)
-    flat = b.op("Squeeze", [y, b.constant([1])])
+    if diagonal_recurrent_tensors:
+        raise Unsupported("diagonal recurrent weights in the cell")
+    places = _PLACES
+    limits = (_cell_limit(b, cell_clip, places.cell_state), proj_clip)
+    first = _time_first(b, slots[0], time_major)
+    y = _layer(b, first, slots, places, fused_activation_function, limits)
+    node = y.value.producer()
+    assert node is not None
+    node.metadata_props[METADATA] = json.dumps(_facts(b, cell_clip, time_major))
+    flat = b.op("Squeeze", [y, b.constant([1])]) if node.op_type == "LSTM" else y
     return flat if time_major else b.transpose(flat, (1, 0, 2))
+
+
+@recurrent.reads("BIDIRECTIONAL_SEQUENCE_LSTM", "BidirectionalSequenceLSTMOptions")
+def bidirectional_sequence_lstm(
+    b: Builder,
+    *inputs: Tensor | None,
+    fused_activation_function: int,
+    cell_clip: float,
+    proj_clip: float,
+    merge_outputs: bool,
+    time_major: bool,
+) -> Tensor | tuple[Tensor, ...]:
+    """Two layers, one of which reads and writes backwards."""
+    slots = (*inputs, *(None,) * (48 - len(inputs)))
+    if any(slot is not None for slot in slots[39:48]):
+        raise Unsupported("an auxiliary input")
+    first = _time_first(b, slots[0], time_major)
+    results = []
+    for number, state in enumerate((36, 38)):
+        places = _PLACES.moved(17 * number, state)
+        limits = (_cell_limit(b, cell_clip, state), proj_clip)
+        read = _backwards(b, first) if number else first
+        y = _layer(b, read, slots, places, fused_activation_function, limits)
+        node = y.value.producer()
+        flat = b.op("Squeeze", [y, b.constant([1])]) if node is not None and node.op_type == "LSTM" else y
+        flat = _backwards(b, flat) if number else flat
+        results.append(flat if time_major else b.transpose(flat, (1, 0, 2)))
+    return b.op("Concat", results, {"axis": -1}) if merge_outputs else tuple(results)
+
+
+def _time_first(b: Builder, x: Tensor | None, time_major: bool) -> Tensor:
+    if x is None:
+        raise SourceError("the layer has no input")
+    return x if time_major else b.transpose(x, (1, 0, 2))
+
+
+def _backwards(b: Builder, x: Tensor) -> Tensor:
+    bounds = [b.constant([each]) for each in (-1, np.iinfo(np.int64).min, 0, -1)]
+    return b.op("Slice", [x, *bounds])
+
+
+def _cell_limit(b: Builder, cell_clip: float, place: int) -> float:
+    """What cells are clipped to, 0 for nothing; 16-bit cells end where their integers do."""
+    assert b.operator is not None
+    index = b.operator.inputs[place] if place < len(b.operator.inputs) else ABSENT
+    info = None if index == ABSENT else b.tensors[index]
+    if info is None or info.dtype != "int16" or info.quantization is None:
+        return cell_clip
+    end = float(info.quantization.scale[0]) * np.iinfo(np.int16).max
+    return min(cell_clip, end) if cell_clip > 0 else end
+
+
+def _layer(
+    b: Builder,
+    x: Tensor,
+    slots: tuple[Tensor | None, ...],
+    places: Places,
+    activation: int,
+    limits: tuple[float, float],
+) -> Tensor:
+    """One direction over ``x`` (time, batch, features): an LSTM's four axes, or a Scan's three.
+
+    A cell grows by at most one with each step, so up to as many steps as its limit no clip can act.
+    """
+    gates = _Gates(b, slots)
+    w, r = gates.stacked(places.input_weights), gates.stacked(places.recurrent_weights)
+    special = any(slots[place] is not None for place in (*places.projection, *places.layer_norm))
+    never_clipped = limits[0] <= 0 or FREE != x.dims[0] <= limits[0]
+    if w is not None and r is not None:
+        _refuse_overflow(b, w, place=0)
+        _refuse_overflow(b, r, place=places.output_state)
+    if w is None or r is None or special or activation != schema.TANH or not never_clipped:
+        return written_out(b, x, slots, places, activation, limits)
+    bias, peepholes = gates.bias(places.biases), gates.stacked(places.peepholes)
+    values = [x, w, r, bias, None, None, None, peepholes]
+    return b.op("LSTM", values[: 8 if peepholes is not None else 4], {"hidden_size": r.dims[-1]})
 
 
 @recurrent.reads("UNIDIRECTIONAL_SEQUENCE_RNN", "SequenceRNNOptions")
@@ -116,10 +176,10 @@ class _Gates:
             return None
         return self.builder.constant(np.concatenate([part.known for part in present])[None])
 
-    def bias(self) -> Tensor:
+    def bias(self, places: tuple[int, ...]) -> Tensor:
         """Biases of the input weights; those of the recurrent weights, which ONNX adds as well, are zero."""
-        parts = [self._real(part) for place in _BIASES if (part := self.slots[place]) is not None]
-        if len(parts) < len(_BIASES):
+        parts = [self._real(part) for place in places if (part := self.slots[place]) is not None]
+        if len(parts) < len(places):
             raise SourceError("some of the gates have no bias")
         values = np.concatenate(parts)
         return self.builder.constant(np.concatenate([values, np.zeros_like(values)])[None])
@@ -142,21 +202,21 @@ def _refuse_overflow(b: Builder, weights: Tensor, place: int) -> None:
         raise SourceError("weights of the cell are so large that its integer kernel overflows")
 
 
-def _remember(b: Builder, y: Tensor, cell_clip: float) -> None:
-    node, op = y.value.producer(), b.operator
-    assert node is not None
+def _facts(b: Builder, cell_clip: float, time_major: bool) -> dict[str, object]:
+    """What QDQ cannot say about the fused kernel."""
+    op = b.operator
     assert op is not None
-    places = [*op.inputs, *(ABSENT,) * (24 - len(op.inputs))]
-    facts = {
+    slots = [*op.inputs, *(ABSENT,) * (24 - len(op.inputs))]
+    return {
         "cell_clip": cell_clip,
-        "input_weights": [_parameters(b, places[place]) for place in _INPUT_WEIGHTS],
-        "recurrent_weights": [_parameters(b, places[place]) for place in _RECURRENT_WEIGHTS],
-        "biases": [_parameters(b, places[place]) for place in _BIASES],
-        "output_state": _parameters(b, places[_OUTPUT_STATE]),
-        "cell_state": _parameters(b, places[_CELL_STATE]),
+        "time_major": time_major,
+        "input_weights": [_parameters(b, slots[place]) for place in _PLACES.input_weights],
+        "recurrent_weights": [_parameters(b, slots[place]) for place in _PLACES.recurrent_weights],
+        "biases": [_parameters(b, slots[place]) for place in _PLACES.biases],
+        "output_state": _parameters(b, slots[_PLACES.output_state]),
+        "cell_state": _parameters(b, slots[_PLACES.cell_state]),
         "intermediates": [_parameters(b, place) for place in op.intermediates],
     }
-    node.metadata_props[METADATA] = json.dumps(facts)
 
 
 def _parameters(b: Builder, index: int) -> dict[str, object] | None:

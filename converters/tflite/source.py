@@ -53,7 +53,7 @@ class TFLiteSource:
         found = []
         ops = [op for graph in self._model.subgraphs for op in graph.operators]
         if any(op.builtin == "UNIDIRECTIONAL_SEQUENCE_LSTM" for op in ops):
-            found.append("LSTM layers start with zero state on every call, and their cells are not clipped")
+            found.append("LSTM layers start with zero state on every call")
         if is_dynamic_range(self._model):
             found.append("weights are integers and activations float: LiteRT quantizes activations at run time")
         words = self._model.metadata.get(metadata.BUFFER)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from convertkit.converters.keras import archive, converter, legacy
-from convertkit.errors import SourceError, Unsupported, Untrusted, UsageError
+from convertkit.errors import SourceError, Unsupported, Untrusted
 
 RULES = legacy.Rules(
     layer=lambda name: name in {"Dense", "GRU", "LSTM", "DepthwiseConv2D", "InputLayer", "Activation", "Add"},
@@ -126,7 +126,7 @@ def test_weights_alone_say_what_to_do(tmp_path: Path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "w.h5", "w") as file:
         file["dense/kernel"] = np.ones(3)
-    with pytest.raises(UsageError, match=r"--model pkg\.mod:factory"):
+    with pytest.raises(SourceError, match=r"--model pkg\.mod:factory"):
         archive.describe(tmp_path / "w.h5")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from convertkit.converters.tflite.importer import to_onnx
 from convertkit.converters.tflite.model import parse, read_model
+from convertkit.converters.tflite.recurrent import METADATA
 from convertkit.converters.tflite.source import TFLiteSource
 from convertkit.errors import ConvertKitError
 from convertkit.onnx.canonical import canonicalize
@@ -123,8 +124,8 @@ def mnist(cases: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
 def test_the_lstm_says_what_only_its_kernel_knows(cases: Path):
     model = read_model(cases / "mnist" / "trained_lstm_int8.tflite")
     graph = canonicalize(to_onnx(model, model.signatures[0])).graph
-    node = next(node for node in graph if node.op_type == "LSTM")
-    facts = node.metadata_props["convertkit.tflite.unidirectional_sequence_lstm"]
+    node = next(node for node in graph if METADATA in node.metadata_props)
+    facts = node.metadata_props[METADATA]
     assert '"dtype": "int16"' in facts
     assert '"cell_clip": 10.0' in facts
 

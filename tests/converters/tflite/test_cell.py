@@ -1,0 +1,99 @@
+"""LSTM cells of every kind against LiteRT's fused kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ai_edge_litert")
+
+from convertkit.converters.tflite.importer import to_onnx
+from convertkit.converters.tflite.model import read_model
+
+STEPS, FEATURES, UNITS, PROJECTED = 13, 3, 5, 4
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell has beyond weights and biases."""
+
+    cell_clip: float = 0.0
+    proj_clip: float = 0.0
+    activation: int = 4
+    coupled: bool = False
+    peepholes: bool = False
+    projection: bool = False
+    layer_norm: bool = False
+    time_major: bool = False
+    batch: int = 1
+
+
+def tensors(cell: Cell, rng: np.random.Generator) -> list[object]:
+    from handmade import T, const
+
+    out = PROJECTED if cell.projection else UNITS
+
+    def weights(*shape: int, scale: float = 1.5) -> object:
+        return const(rng.standard_normal(shape) * scale)
+
+    shape = (STEPS, cell.batch, FEATURES) if cell.time_major else (cell.batch, STEPS, FEATURES)
+    w = [weights(UNITS, FEATURES) for _ in range(4)]
+    r = [weights(UNITS, out) for _ in range(4)]
+    peepholes = [weights(UNITS) if cell.peepholes else None for _ in range(3)]
+    bias = [weights(UNITS, scale=2.0) for _ in range(4)]
+    norm = [weights(UNITS) if cell.layer_norm else None for _ in range(4)]
+    if cell.coupled:
+        w[0] = r[0] = peepholes[0] = bias[0] = norm[0] = None
+    projection = [weights(PROJECTED, UNITS), weights(PROJECTED)] if cell.projection else [None, None]
+    states = [T((cell.batch, out), variable=True), T((cell.batch, UNITS), variable=True)]
+    return [T(shape), *w, *r, *peepholes, *bias, *projection, *states, *norm]
+
+
+def written(path: Path, cell: Cell) -> Path:
+    from handmade import T, write
+
+    inputs = tensors(cell, np.random.default_rng(3))
+    out = PROJECTED if cell.projection else UNITS
+    shape = (*inputs[0].shape[:2], out)
+    options = {
+        "fusedActivationFunction": cell.activation, "cellClip": cell.cell_clip, "projClip": cell.proj_clip,
+        "timeMajor": cell.time_major,
+    }  # fmt: skip
+    return write(
+        path / "cell.tflite", "UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, [T(shape)], options,
+        "UnidirectionalSequenceLSTMOptions",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Cell(), Cell(cell_clip=0.7), Cell(cell_clip=3.0, batch=2), Cell(cell_clip=20.0), Cell(activation=1),
+        Cell(coupled=True), Cell(peepholes=True), Cell(peepholes=True, cell_clip=0.5), Cell(projection=True),
+        Cell(projection=True, proj_clip=0.4, cell_clip=1.0), Cell(layer_norm=True), Cell(layer_norm=True, coupled=True),
+        Cell(time_major=True, cell_clip=0.9, batch=2), Cell(coupled=True, peepholes=True, cell_clip=0.6),
+    ],
+)  # fmt: skip
+def test_cells_compute_what_the_fused_kernel_does(tmp_path: Path, cell: Cell):
+    from handmade import litert, ours
+
+    path = written(tmp_path, cell)
+    shape = tensors(cell, np.random.default_rng(3))[0].shape
+    x = (np.random.default_rng(1).standard_normal(shape) * 2).astype("f")
+    expected, got = litert(path, [x]), ours(path, [x])
+    assert got[0].shape == expected[0].shape
+    np.testing.assert_allclose(got[0], expected[0], rtol=0, atol=2e-6 * max(1.0, float(np.abs(expected[0]).max())))
+
+
+def test_a_clip_that_no_cell_reaches_leaves_an_lstm(tmp_path: Path):
+    """A cell grows by one with each step at most."""
+    kinds = []
+    for clip in (STEPS, STEPS - 1):
+        model = read_model(written(tmp_path, replace(Cell(), cell_clip=float(clip))))
+        kinds.append({node.op_type for node in to_onnx(model, model.signatures[0]).graph})
+    assert "LSTM" in kinds[0]
+    assert "Scan" not in kinds[0]
+    assert "Scan" in kinds[1]
