@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import mmap
 import re
 import struct
 from collections.abc import Sequence
@@ -11,14 +12,16 @@ from typing import Any
 
 import jax
 import numpy as np
-import onnx_ir as ir
 from jax import export
 
 from convertkit.artifact import Array
 from convertkit.converters.jax.callables import exported_callable
 from convertkit.converters.jax.programs import exported_module, specialised
-from convertkit.converters.stablehlo.importer import Interface, interface_of, to_onnx
+from convertkit.converters.stablehlo.importer import Interface, Names, Parsed
+from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.errors import SourceError, ToolError, Unsupported
+from convertkit.onnx.canonical import canonicalize, freeze_dims
+from convertkit.onnx.save import save_model
 from convertkit.worker import Reply
 
 _BRIEF = 300
@@ -42,6 +45,7 @@ class JaxService:
     def __init__(self) -> None:
         self._program: Any = None
         self._module: bytes | str = b""
+        self._parsed: Parsed | None = None
         self._interface: Interface | None = None
 
     def open(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
@@ -55,9 +59,8 @@ class JaxService:
         if kind == "stablehlo":
             data = _read(source)
             self._module = data if data.startswith(b"ML\xefR") else _text(data)
-            self._interface = interface_of(self._module)
-            if not any(isinstance(size, str) for each in self._interface.inputs for size in each.shape):
-                self._program = exported_module(self._module, self._interface)
+            self._parsed = Parsed(self._module)
+            self._interface = self._parsed.interface()
         elif kind == "jax-export":
             self._program = _deserialized(source)
         else:
@@ -67,7 +70,8 @@ class JaxService:
         if kind != "stablehlo":
             _check(self._program)
             self._module = self._program.mlir_module_serialized
-            self._interface = _with_symbols(interface_of(self._module, names), self._program)
+            self._parsed = Parsed(self._module)
+            self._interface = _with_symbols(self._parsed.interface(names), self._program)
         assert self._interface is not None
         described = {
             "inputs": _listed(self._interface.inputs),
@@ -77,24 +81,27 @@ class JaxService:
         return Reply(described)
 
     def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
-        """Write the ONNX model to ``path``."""
+        """Write the canonical ONNX model to ``path``, with the free dimensions named in ``sizes`` fixed."""
         assert self._interface is not None
+        assert self._parsed is not None
         inputs, outputs = self._interface.inputs, self._interface.outputs
-        model = to_onnx(
-            self._module,
-            input_names=[each.name for each in inputs],
-            output_names=[each.name for each in outputs],
-            dims=_free(inputs),
-            output_dims=_free(outputs),
-        )
-        ir.save(model, params["path"])
-        return Reply()
+        names = Names([each.name for each in inputs], [each.name for each in outputs], _free(inputs), _free(outputs))
+        model = self._parsed.to_onnx(names)
+        if params["sizes"]:
+            freeze_dims(model, params["sizes"])
+        # Once more, now that inference has named the free dimensions which the importer leaves open.
+        artifact = save_model(recognise(canonicalize(model)), Path(params["path"]), params["made_by"])
+        ends = {
+            side: [[each.name, list(each.shape), each.dtype, each.lsb] for each in specs]
+            for side, specs in (("inputs", artifact.inputs), ("outputs", artifact.outputs))
+        }
+        return Reply({**ends, "sha256": artifact.sha256})
 
     def run(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Execute the program with JAX on CPU."""
         assert self._interface is not None
         kept = iter(arrays[each.name] for each in self._interface.inputs)
-        program = self._program or specialised(self._module, [arrays[each.name] for each in self._interface.inputs])
+        program = self._executable([arrays[each.name] for each in self._interface.inputs])
         chosen = set(program.module_kept_var_idx)
         values = [
             _joined(next(kept), aval)
@@ -109,6 +116,16 @@ class JaxService:
             raise ToolError(f"JAX fails on the program: {_first_line(error)}") from error
         pairs = zip(self._interface.outputs, results, strict=True)
         return Reply(arrays={each.name: _split(np.asarray(value)) for each, value in pairs})
+
+    def _executable(self, feeds: Sequence[Array]) -> Any:
+        """The program that JAX runs; a bare module is wrapped as one, for these very shapes where some are free."""
+        if self._program is not None:
+            return self._program
+        assert self._interface is not None
+        if any(isinstance(size, str) for each in self._interface.inputs for size in each.shape):
+            return specialised(self._module, feeds)
+        self._program = exported_module(self._module, self._interface)
+        return self._program
 
 
 def _read(source: str) -> bytes:
@@ -127,7 +144,9 @@ def _text(data: bytes) -> str:
 
 def _deserialized(source: str) -> Any:
     try:
-        return export.deserialize(bytearray(_read(source)))
+        with Path(source).open("rb") as stream:
+            # Not closed by hand: an error's traceback may still hold a slice.
+            return export.deserialize(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     except _BROKEN as error:
         raise SourceError(f"{source} is no jax.export artifact, or a damaged one: {_first_line(error)}") from error
 

@@ -12,12 +12,8 @@ from typing import Any, Self
 import numpy as np
 
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
-from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.errors import MissingFramework
-from convertkit.onnx.canonical import canonicalize, freeze_dims
 from convertkit.onnx.inputs import with_input_options
-from convertkit.onnx.load import load_model
-from convertkit.onnx.save import save_model
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
 from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
@@ -108,17 +104,15 @@ class JaxStage:
         return {"fixed_dims": self._sizes} if self._sizes else {}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        raw = workdir / "imported.onnx"
-        self._worker.call("convert", {"path": str(raw)})
-        model = load_model(raw)
-        if self._sizes:
-            freeze_dims(model, self._sizes)
-        # Once more, now that inference has named the free dimensions which the importer leaves open.
-        return save_model(recognise(canonicalize(model)), workdir / "model.onnx", f"{self.name} {self.version}")
+        path, made_by = workdir / "model.onnx", f"{self.name} {self.version}"
+        # All in the worker: the weights go from the module's memory to the file, and nowhere else.
+        made = self._worker.call("convert", {"path": str(path), "sizes": self._sizes, "made_by": made_by}).value
+        inputs, outputs = (tuple(_spec(*each) for each in made[side]) for side in ("inputs", "outputs"))
+        return Artifact(path, "onnx", inputs, outputs, made["sha256"], made_by)
 
 
-def _spec(name: str, shape: list[Any], dtype: str) -> TensorSpec:
-    return TensorSpec(name, tuple(shape), dtype)
+def _spec(name: str, shape: list[Any], dtype: str, lsb: float | None = None) -> TensorSpec:
+    return TensorSpec(name, tuple(shape), dtype, lsb=lsb)
 
 
 def _digest(source: str, file: Path) -> str:

@@ -54,14 +54,11 @@ def to_onnx(
 
     The public function ``main`` (or the only public one) is converted.  Names default to the
     module's own argument names where it carries them, else ``x0, x1, …`` and ``y0, y1, …``.
+    Large constants are views of the module's memory, which lives as long as they do.
     Raises ``SourceError`` for a module that cannot be read and ``Unsupported``, with operator and
     source location, for one that has no exact ONNX form.
     """
-    with context() as ctx, mlir.Location.unknown(ctx):
-        module = read_module(ctx, source)
-        prepare(module)
-        names = Names(input_names or (), output_names or (), dims or {}, output_dims or {})
-        return recognise(convert_function(module, entry_point(module), names))
+    return Parsed(source).to_onnx(Names(input_names or (), output_names or (), dims or {}, output_dims or {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +79,36 @@ class Interface:
     outputs: tuple[Port, ...]
 
 
-def interface_of(source: bytes | str, input_names: Sequence[str] = ()) -> Interface:
-    """The interface of the function that :func:`to_onnx` would convert, under the names it carries."""
-    with context() as ctx, mlir.Location.unknown(ctx):
-        module = read_module(ctx, source)
-        function = entry_point(module)
-        kind = mlir.FunctionType(mlir.TypeAttr(function.attributes["function_type"]).value)
-        names = input_names or argument_names(module, function)
-        results = result_names(function, len(kind.results))
-        inputs = tuple(_port(name, each) for name, each in zip(names, kind.inputs, strict=True))
-        return Interface(inputs, tuple(_port(name, each) for name, each in zip(results, kind.results, strict=True)))
+class Parsed:
+    """A module in memory, read once."""
+
+    def __init__(self, source: bytes | str) -> None:
+        self._context = context()
+        with self._context:
+            self._module = read_module(self._context, source)
+
+    def interface(self, input_names: Sequence[str] = ()) -> Interface:
+        """The interface of the function that :meth:`to_onnx` converts, under the names it carries."""
+        with self._context:
+            function = entry_point(self._module)
+            kind = mlir.FunctionType(mlir.TypeAttr(function.attributes["function_type"]).value)
+            names = input_names or argument_names(self._module, function)
+            results = result_names(function, len(kind.results))
+            inputs = tuple(_port(name, each) for name, each in zip(names, kind.inputs, strict=True))
+            return Interface(inputs, tuple(_port(name, each) for name, each in zip(results, kind.results, strict=True)))
+
+    def to_onnx(self, names: Names) -> ir.Model:
+        """The ONNX model; see :func:`to_onnx`."""
+        with self._context, mlir.Location.unknown(self._context):
+            # The passes change a copy of the operators; constants belong to the context and are not copied.
+            module = self._module.operation.clone().opview
+            prepare(module)
+            return recognise(convert_function(module, entry_point(module), names))
+
+
+def interface_of(source: bytes | str) -> Interface:
+    """The interface of the function that :func:`to_onnx` would convert."""
+    return Parsed(source).interface()
 
 
 def _port(name: str, kind: Any) -> Port:

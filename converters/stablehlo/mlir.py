@@ -30,6 +30,7 @@ from convertkit.converters.stablehlo.tensor import (
     Operand,
     Shape,
     constant,
+    splat,
 )
 from convertkit.errors import Unsupported
 
@@ -127,13 +128,11 @@ def constant_of(op: Any) -> Operand:
         return constant(
             np.broadcast_to(values, int(np.prod(sizes))).reshape(sizes) if values.size == 1 else values.reshape(sizes)
         )
-    attribute = op.attributes["value"]
-    values = np.asarray(attribute if not hasattr(attribute, "get_splat_value") else _dense(attribute))
+    # A view of the module's own memory, which the view keeps alive; a splat is one element of it.
+    values = np.asarray(op.attributes["value"])
+    if values.size and not any(values.strides):
+        return splat(values.reshape(-1)[0].item(), sizes, dtype)
     return constant(values.astype(dtype.numpy(), copy=False).reshape(sizes))
-
-
-def _dense(attribute: Any) -> Array:
-    return np.array(attribute)
 
 
 def _from_text(op: Any, dtype: ir.DataType, parts: int) -> Array:
