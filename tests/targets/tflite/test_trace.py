@@ -47,7 +47,7 @@ def named(graph: onnx.GraphProto) -> list[str]:
     for node in graph.node:
         node.name = f"the_{node.op_type.lower()}_{node.output[0]}"
         names.append(node.name)
-        trace = f'File "/home/user/net.py", line {len(names)}, in forward'
+        trace = f'File "net.py", line {len(names)}, in forward'
         node.metadata_props.append(onnx.StringStringEntryProto(key="pkg.torch.onnx.stack_trace", value=trace))
         for attribute in node.attribute:
             names += named(attribute.g)
@@ -66,14 +66,14 @@ def test_every_tensor_leads_to_a_node_and_a_line(title, tmp_path):
     model = schema.ModelT.InitFromPackedBuf((tmp_path / "model.tflite").read_bytes(), 0)
     (note,) = [bytes(model.buffers[note.buffer].data) for note in model.metadata if note.name.decode() == METADATA]
     origins = json.loads(note)["origins"]
-    assert any("(/home/user/net.py:" in origin for origin in origins.values())
+    assert any("(net.py:" in origin for origin in origins.values())
     for graph in model.subgraphs:
         for operator in graph.operators:
             for place in operator.outputs:
                 name = graph.tensors[place].name.decode()
                 node, _, line = origins.get(name, name.partition("/")[0]).partition(" (")
                 assert node in nodes, name
-                assert not line or line.startswith("/home/user/net.py:"), name
+                assert not line or line.startswith("net.py:"), name
 
 
 def test_a_refusal_shows_the_line():
@@ -82,4 +82,4 @@ def test_a_refusal_shows_the_line():
     named(proto.graph)
     with pytest.raises(Unsupported, match="the_unknown_y") as caught:
         compiled(proto)
-    assert caught.value.location == "/home/user/net.py:2, in forward"
+    assert caught.value.location == "net.py:2, in forward"
