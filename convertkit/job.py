@@ -152,11 +152,12 @@ class _Run:
             artifact = self._source.artifact
             try:
                 with self._source.runner() as runner:
-                    feeds = self._feeds
+                    title = f"{artifact.format} (source)"
                     if self._calibration is None:
-                        feeds, weak = settled(runner, artifact, feeds)
+                        self._source_recording, weak = settled(title, artifact, runner, self._feeds)
                         self._notes += weak
-                    self._source_recording = record(f"{artifact.format} (source)", artifact, runner, feeds)
+                    else:
+                        self._source_recording = record(title, artifact, runner, self._feeds)
             except (ToolError, WorkerError) as error:
                 if self._calibration is not None:
                     raise

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import onnx_ir as ir
+
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.onnx.canonical import canonicalize, freeze_dims
 from convertkit.onnx.inputs import fixed_sizes, with_input_options
@@ -24,8 +26,9 @@ class OnnxSource:
     notes: tuple[str, ...] = ()
 
     def __init__(self, path: Path, options: ExportOptions) -> None:
-        inputs, outputs = interface(load_model(path))
-        self._options = options
+        self._opened: ir.Model | None = load_model(path)
+        inputs, outputs = interface(self._opened)
+        self._sizes = fixed_sizes(inputs, options.inputs)
         self.artifact = Artifact(path, "onnx", with_input_options(inputs, options.inputs), outputs, sha256_of(path))
 
     def __enter__(self) -> Self:
@@ -40,7 +43,8 @@ class OnnxSource:
         return OnnxRunner(self.artifact)
 
     def stage(self) -> Stage:
-        return CanonicalStage(fixed_sizes(self.artifact.path, self._options.inputs))
+        opened, self._opened = self._opened, None  # the stage changes the model: another stage reads the file again
+        return CanonicalStage(self._sizes, opened)
 
 
 class CanonicalStage:
@@ -52,15 +56,17 @@ class CanonicalStage:
     produces = "onnx"
     tolerance: Tolerance = FLOAT32
 
-    def __init__(self, sizes: Mapping[str, int]) -> None:
+    def __init__(self, sizes: Mapping[str, int], opened: ir.Model | None = None) -> None:
         self._sizes = dict(sizes)
+        self._opened = opened
 
     @property
     def options(self) -> Mapping[str, object]:
         return {"fixed_dims": self._sizes} if self._sizes else {}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        model = load_model(source.path)
+        opened, self._opened = self._opened, None
+        model = opened or load_model(source.path)
         if self._sizes:
             freeze_dims(model, self._sizes)
         return save_model(canonicalize(model), workdir / "canonical.onnx", f"{self.name} {self.version}")

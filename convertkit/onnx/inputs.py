@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 from convertkit.artifact import TensorSpec
 from convertkit.errors import UsageError
-from convertkit.onnx.load import load_model
-from convertkit.onnx.specs import interface
 from convertkit.recipe import InputSpec
 
 
@@ -25,9 +22,8 @@ def with_input_options(specs: Sequence[TensorSpec], options: Sequence[InputSpec]
     return tuple(_merged(spec, wanted[spec.name]) if spec.name in wanted else spec for spec in specs)
 
 
-def fixed_sizes(path: Path, options: Sequence[InputSpec]) -> dict[str, int]:
-    """Sizes that ``--input`` gives to named dimensions of the model at ``path``."""
-    inputs, _ = interface(load_model(path))
+def fixed_sizes(inputs: Sequence[TensorSpec], options: Sequence[InputSpec]) -> dict[str, int]:
+    """Sizes that ``--input`` gives to named dimensions of a model with these inputs."""
     sizes: dict[str, int] = {}
     wanted = {option.name: option.shape for option in options}
     for spec in inputs:

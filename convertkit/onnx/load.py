@@ -35,6 +35,13 @@ def load_model(path: Path) -> ir.Model:
     return model
 
 
+def load_own(path: Path) -> ir.Model:
+    """A model that a stage of this export has written and ONNX Runtime has executed: nothing is checked again."""
+    model: ir.Model = ir.from_proto(onnx.load_model(path, load_external_data=False))
+    ir.external_data.set_base_dir(model.graph, path.parent)
+    return model
+
+
 def load_proto(path: Path) -> onnx.ModelProto:
     """The checked protobuf at ``path``; external data stays on disk."""
     if not path.is_file():

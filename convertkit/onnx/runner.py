@@ -35,6 +35,7 @@ class OnnxRunner:
     def __enter__(self) -> Self:
         options = ort.SessionOptions()
         options.log_severity_level = _QUIET
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads burn a core each
         level = ort.GraphOptimizationLevel
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from convertkit.artifact import Array, Artifact
+from convertkit.parity.replay import Recording, record
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner
 
 _NUDGE = 2.0**-23
@@ -19,34 +20,35 @@ _QUIETER = 0.25
 _ATTEMPTS = 3
 
 
-def settled(runner: Runner, artifact: Artifact, feeds: Sequence[Feed]) -> tuple[tuple[Feed, ...], tuple[str, ...]]:
-    """``feeds`` with ill-conditioned ones made quieter, and a note where that was needed.
+def settled(title: str, artifact: Artifact, runner: Runner, feeds: Sequence[Feed]) -> tuple[Recording, tuple[str, ...]]:
+    """A recording of ``feeds`` with ill-conditioned ones made quieter, and a note where that was needed.
 
     A feed is ill-conditioned where nudging its floats by one unit in the last place moves an output by
     more than a float32 step may depart.  Stateful models keep their feeds: each
     call's state depends on the calls before it.
     """
     if any(spec.is_state for spec in artifact.inputs):
-        return tuple(feeds), ()
-    result, changed = [], 0
-    for feed in feeds:
-        quiet = _settled(runner, feed)
-        changed += quiet is not feed
-        result.append(quiet)
+        return record(title, artifact, runner, feeds), ()
+    pairs = [_settled(runner, feed) for feed in feeds]
+    recording = Recording(title, artifact, tuple(feed for feed, _ in pairs), tuple(outputs for _, outputs in pairs))
+    changed = sum(quiet is not feed for (quiet, _), feed in zip(pairs, feeds, strict=True))
     if not changed:
-        return tuple(result), ()
+        return recording, ()
     note = f"{changed} of {len(feeds)} generated inputs drove the model into chaos and were made quieter; "
-    return tuple(result), (f"{note}--calib with real samples proves more",)
+    return recording, (f"{note}--calib with real samples proves more",)
 
 
-def _settled(runner: Runner, feed: Feed) -> Feed:
+def _settled(runner: Runner, feed: Feed) -> tuple[Feed, Outputs]:
+    """``feed``, or the first quieter one that is well-conditioned, with what the model makes of it."""
     limit = FLOAT32.relative or 0.0
-    candidate = feed
+    candidate, outputs = feed, runner.run(feed)
+    first = outputs
     for _ in range(_ATTEMPTS):
-        if _sensitivity(runner.run(candidate), runner.run(_nudged(candidate))) <= limit:
-            return candidate
+        if _sensitivity(outputs, runner.run(_nudged(candidate))) <= limit:
+            return candidate, outputs
         candidate = {name: _quieter(value) for name, value in candidate.items()}
-    return feed
+        outputs = runner.run(candidate)
+    return feed, first
 
 
 def _sensitivity(plain: Outputs, nudged: Outputs) -> float:

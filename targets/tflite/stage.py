@@ -56,12 +56,12 @@ class CompileTflite:
             if error.name in ("ai_edge_litert", "flatbuffers"):
                 raise MissingFramework("ai-edge-litert", "tflite") from error
             raise
-        from convertkit.onnx.load import load_model
+        from convertkit.onnx.load import load_own
         from convertkit.targets.tflite.metadata import metadata_of
         from convertkit.targets.tflite.passes import Options
 
         metadata = metadata_of(self._options, source.inputs, source.outputs)
-        model = load_model(source.path)
+        model = load_own(source.path)
         chosen = self._options
         passes = Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype)
         compiled = compile_model(model, passes, dict(_only_values(source.inputs, chosen.inputs)))

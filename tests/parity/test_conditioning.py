@@ -26,17 +26,22 @@ def artifact(*names):
 
 
 def test_tame_models_keep_their_feeds():
-    feeds, notes = settled(Tame(), artifact("x"), FEEDS)
+    recording, notes = settled("tame", artifact("x"), Tame(), FEEDS)
+    feeds = recording.feeds
     assert all(kept is given for kept, given in zip(feeds, FEEDS, strict=True))
     assert notes == ()
+    assert [outputs["y"].tolist() for outputs in recording.outputs] == [(feed["x"] * 3).tolist() for feed in FEEDS]
 
 
 def test_chaotic_feeds_become_quieter_and_it_is_said():
-    feeds, notes = settled(Chaotic(), artifact("x"), FEEDS)
+    recording, notes = settled("chaotic", artifact("x"), Chaotic(), FEEDS)
+    feeds = recording.feeds
     assert all(np.abs(kept["x"]).max() < np.abs(given["x"]).max() for kept, given in zip(feeds, FEEDS, strict=True))
     assert "made quieter" in notes[0]
+    for feed, outputs in zip(feeds, recording.outputs, strict=True):
+        assert np.array_equal(outputs["y"], Chaotic().run(feed)["y"])
 
 
 def test_stateful_models_keep_their_feeds():
-    feeds, _ = settled(Chaotic(), artifact("x", "state.h"), FEEDS)
-    assert feeds == FEEDS
+    recording, _ = settled("stateful", artifact("x", "state.h"), Chaotic(), FEEDS)
+    assert recording.feeds == FEEDS
