@@ -5,12 +5,16 @@ Source: TFLite reference kernels, ``tensorflow/lite/kernels/internal/reference``
 
 from __future__ import annotations
 
+import numpy as np
+
 from convertkit.converters.tflite.activations import fused
-from convertkit.converters.tflite.builder import QUANTIZED, Builder, Tensor, numpy_dtype
+from convertkit.converters.tflite.builder import QUANTIZED, Builder, Tensor, numpy_dtype, onnx_dtype
 from convertkit.converters.tflite.registry import Registry
-from convertkit.errors import Unsupported
+from convertkit.errors import SourceError, Unsupported
 
 arithmetic = Registry()
+
+_INT32 = int(onnx_dtype("int32"))
 
 
 @arithmetic.reads("ADD", "AddOptions")
@@ -91,7 +95,33 @@ def floor_mod(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 @arithmetic.reads("ATAN2")
 def atan2(b: Builder, y: Tensor, x: Tensor) -> Tensor:
-    raise Unsupported("ONNX has no two-argument arc tangent")
+    """The angle of (x, y): of the quotient, half a turn on where x is negative; 0 for the origin."""
+    zero, pi = b.scalar(0, x), b.scalar(np.pi, x)
+    left, below = (b.map("Less", [each, zero], dtype="bool") for each in (x, y))
+    nothing = b.map("And", [b.map("Equal", [each, zero], dtype="bool") for each in (x, y)], dtype="bool")
+    turned = b.map("Where", [below, b.map("Neg", [pi]), pi], dtype=x.dtype)
+    angle = b.map("Atan", [b.map("Div", [y, x])])
+    whole = b.map("Where", [left, b.map("Add", [angle, turned]), angle], dtype=x.dtype)
+    return b.map("Where", [nothing, zero, whole], dtype=x.dtype)
+
+
+@arithmetic.reads("RIGHT_SHIFT")
+def right_shift(b: Builder, x: Tensor, places: Tensor) -> Tensor:
+    """The sign stays: a division by a power of two that rounds down; ONNX shifts unsigned integers only."""
+    if x.dtype.startswith("u"):
+        return b.map("BitShift", [x, places], {"direction": "RIGHT"})
+    value = b.cast(x, "int64")
+    power = b.map("Pow", [b.scalar(2, value), b.cast(places, "int64")], dtype="int64")
+    return b.cast(floor_div(b, value, power), x.dtype)
+
+
+@arithmetic.reads("BUCKETIZE", "BucketizeOptions")
+def bucketize(b: Builder, x: Tensor, *, boundaries: tuple[float, ...]) -> Tensor:
+    """How many boundaries are at most ``x``."""
+    ends = b.constant(np.asarray(boundaries, np.float32))
+    value = b.op("Unsqueeze", [b.cast(x, "float32"), b.constant([-1])])
+    reached = b.op("Cast", [b.op("GreaterOrEqual", [value, ends], dtype="bool")], {"to": _INT32}, dtype="int32")
+    return b.op("ReduceSum", [reached, b.constant([-1])], {"keepdims": 0})
 
 
 @arithmetic.reads("ZEROS_LIKE")
@@ -159,5 +189,14 @@ def dequantize(b: Builder, x: Tensor) -> Tensor:
 
 @arithmetic.reads("FAKE_QUANT", "FakeQuantOptions")
 def fake_quant(b: Builder, x: Tensor, *, min: float, max: float, num_bits: int, narrow_range: bool) -> Tensor:
-    """The trained range is a property of the neighbouring integers; float kernels clamp and round."""
-    raise Unsupported("simulated quantization inside the file", ways_out=("convert the model to integers first",))
+    """Clamped to the range moved onto the grid of integers, and rounded there, a half upwards."""
+    low, high = float(narrow_range), float(2**num_bits - 1)
+    if not min < max or not 2 <= num_bits <= 16:
+        raise SourceError(f"simulated quantization from {min} to {max} with {num_bits} bits")
+    scale = np.float32((max - min) / (high - low))
+    point = np.clip(np.floor(low - min / scale + 0.5), low, high)
+    bottom, top = np.float32((low - point) * scale), np.float32((high - point) * scale)
+    within = b.map("Clip", [x, b.scalar(float(bottom), x), b.scalar(float(top), x)])
+    steps = b.map("Div", [b.map("Sub", [within, b.scalar(float(bottom), x)]), b.scalar(float(scale), x)])
+    whole = b.map("Floor", [b.map("Add", [steps, b.scalar(0.5, x)])])
+    return b.map("Add", [b.map("Mul", [whole, b.scalar(float(scale), x)]), b.scalar(float(bottom), x)])

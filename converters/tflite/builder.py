@@ -79,13 +79,17 @@ Inline = Callable[["Builder", int, tuple[Tensor, ...]], tuple[Tensor, ...]]
 
 
 class Builder:
-    """Collects nodes of one ONNX graph; ``operator`` and ``results`` describe what is being translated."""
+    """Collects nodes of one ONNX graph; ``operator`` and ``results`` describe what is being translated.
+
+    ``variables`` are the resource variables that never change, by name.
+    """
 
     def __init__(self, inline: Inline, constants: dict[str, ir.Value], numbers: Iterator[int]) -> None:
         self.nodes: list[ir.Node] = []
         self.results: tuple[TensorInfo, ...] = ()
         self.tensors: tuple[TensorInfo, ...] = ()
         self.operator: Operator | None = None
+        self.variables: Mapping[str, TensorInfo] = {}
         self.inline = inline
         self.constants = constants
         self._numbers = numbers
@@ -93,7 +97,9 @@ class Builder:
 
     def nested(self) -> Builder:
         """A builder for a subgraph of this graph."""
-        return Builder(self.inline, self.constants, self._numbers)
+        inner = Builder(self.inline, self.constants, self._numbers)
+        inner.variables = self.variables
+        return inner
 
     def name(self) -> str:
         """A name that no other value has, in this graph and those around it."""

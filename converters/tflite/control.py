@@ -98,12 +98,18 @@ def _counted(given: int, expected: int, index: int) -> None:
         raise SourceError(f"subgraph {index} gives {given} outputs, expected {expected}")
 
 
-def _stateful(builtin: str) -> None:
-    def refuse(b: Builder, *xs: Tensor) -> Tensor:
-        raise Unsupported("a resource that lives from call to call; ONNX has none")
+def _refused(builtins: str, reason: str) -> None:
+    def refuse(b: Builder, *xs: Tensor | None) -> Tensor:
+        raise Unsupported(reason)
 
-    control.reads(builtin)(refuse)
+    for builtin in builtins.split():
+        control.reads(builtin)(refuse)
 
 
-for _builtin in ("READ_VARIABLE", "ASSIGN_VARIABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_SIZE"):
-    _stateful(_builtin)
+_refused(
+    "HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE HASHTABLE_LOOKUP",
+    "a lookup table; ONNX holds none",
+)
+_refused("SVDF RNN", "one step of a recurrence whose state lives from call to call; ONNX has no state")
+_refused("RANDOM_STANDARD_NORMAL RANDOM_UNIFORM MULTINOMIAL", "random numbers, of which no two runs give the same")
+_refused("RFFT2D REAL IMAG COMPLEX_ABS", "complex numbers; ONNX operators take none")

@@ -115,18 +115,25 @@ def transpose_conv(
     sizes, kernel, strides = x.dims[1:3], w.dims[1:3], (stride_h, stride_w)
     if len(shape) != 4 or FREE in (*shape[1:3], *sizes):
         raise Unsupported("the output's height and width are computed at run time")
+    attributes = _transposed_window(sizes, shape[1:3], kernel, strides, padding)
+    values = [b.transpose(x, TO_NCHW), b.transpose(w, (3, 0, 1, 2))]
+    values += [each for each in [bias_of(b, bias, x, w)] if each is not None]
+    y = b.transpose(b.op("ConvTranspose", values, attributes), TO_NHWC)
+    return fused(b, y, fused_activation_function)
+
+
+def _transposed_window(
+    sizes: tuple[int, ...], shape: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...], padding: int
+) -> Attributes:
+    """ONNX attributes under which the forward convolution maps ``shape`` to ``sizes``."""
     before, after, extra = [], [], []
-    for out, size, reach, stride in zip(shape[1:3], sizes, kernel, strides, strict=True):
+    for out, size, reach, stride in zip(shape, sizes, kernel, strides, strict=True):
         front = same_padding(out, reach, stride)[0] if padding == schema.SAME else 0
         behind = (size - 1) * stride + reach - front - out
         before.append(front)
         after.append(max(behind, 0))
         extra.append(max(-behind, 0))
-    attributes = {"kernel_shape": kernel, "strides": strides, "pads": (*before, *after), "output_padding": tuple(extra)}
-    values = [b.transpose(x, TO_NCHW), b.transpose(w, (3, 0, 1, 2))]
-    values += [each for each in [bias_of(b, bias, x, w)] if each is not None]
-    y = b.transpose(b.op("ConvTranspose", values, attributes), TO_NHWC)
-    return fused(b, y, fused_activation_function)
+    return {"kernel_shape": kernel, "strides": strides, "pads": (*before, *after), "output_padding": tuple(extra)}
 
 
 @convolutions.reads("CONV_3D", "Conv3DOptions")
@@ -152,4 +159,34 @@ def conv_3d(
     values = [b.transpose(x, (0, 4, 1, 2, 3)), b.transpose(w, (4, 3, 0, 1, 2))]
     values += [] if bias is None else [bias]
     y = b.transpose(b.op("Conv", values, {**attributes, "group": group}), (0, 2, 3, 4, 1))
+    return fused(b, y, fused_activation_function)
+
+
+@convolutions.reads("CONV_3D_TRANSPOSE", "Conv3DOptions")
+def conv_3d_transpose(
+    b: Builder,
+    output_shape: Tensor,
+    w: Tensor,
+    x: Tensor,
+    bias: Tensor | None = None,
+    *,
+    padding: int,
+    stride_d: int,
+    stride_w: int,
+    stride_h: int,
+    fused_activation_function: int,
+    dilation_d_factor: int,
+    dilation_w_factor: int,
+    dilation_h_factor: int,
+) -> Tensor:
+    """Weights are DHWOI."""
+    if (dilation_d_factor, dilation_h_factor, dilation_w_factor) != (1, 1, 1):
+        raise Unsupported("dilation of a transposed convolution")
+    shape = output_shape.integers if output_shape.const is not None else b.results[0].shape or ()
+    if len(shape) != 5 or FREE in (*shape[1:4], *x.dims[1:4]):
+        raise Unsupported("the output's sizes are computed at run time")
+    attributes = _transposed_window(x.dims[1:4], shape[1:4], w.dims[:3], (stride_d, stride_h, stride_w), padding)
+    values = [b.transpose(x, (0, 4, 1, 2, 3)), b.transpose(w, (4, 3, 0, 1, 2))]
+    values += [] if bias is None else [bias]
+    y = b.transpose(b.op("ConvTranspose", values, attributes), (0, 2, 3, 4, 1))
     return fused(b, y, fused_activation_function)

@@ -21,7 +21,10 @@ from convertkit.converters.tflite import (
     pooling,
     recurrent,
     reductions,
+    scattering,
     shapes,
+    suppression,
+    variables,
 )
 from convertkit.converters.tflite.builder import FREE, GENERATED, QUANTIZED, Builder, Tensor, named_dims, onnx_dtype
 from convertkit.converters.tflite.model import (
@@ -46,7 +49,10 @@ HANDLERS = (
     | pooling.pooling
     | recurrent.recurrent
     | reductions.reductions
+    | scattering.scattering
     | shapes.shapes
+    | suppression.suppression
+    | variables.variables
 )
 
 OPSET = 20
@@ -65,6 +71,7 @@ def to_onnx(model: TFLiteModel, signature: Signature) -> ir.Model:
     graph = model.subgraphs[signature.subgraph]
     importer = _Importer(model)
     builder = Builder(importer.inline, {}, itertools.count())
+    builder.variables = variables.constants(model)
     names = {index: name for name, index in signature.inputs}
     inputs = tuple(_input(graph.tensors[index], names[index]) for index in graph.inputs)
     results = dict(zip(graph.outputs, importer.translate(builder, graph, inputs), strict=True))

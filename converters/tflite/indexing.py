@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from convertkit.converters.tflite.builder import FREE, Builder, Tensor
 from convertkit.converters.tflite.registry import Registry
-from convertkit.errors import Unsupported
+from convertkit.errors import SourceError, Unsupported
 
 indexing = Registry()
 
@@ -16,10 +18,15 @@ def gather(b: Builder, x: Tensor, places: Tensor, *, axis: int, batch_dims: int)
     axis, batch = axis % x.rank, batch_dims % (places.rank + 1) if batch_dims < 0 else batch_dims
     if not batch:
         return b.op("Gather", [x, places], {"axis": axis})
-    if axis != batch:
-        raise Unsupported(f"axis={axis} with batch_dims={batch}; expected the axis behind the batch")
+    if axis < batch:
+        raise SourceError(f"axis={axis} within batch_dims={batch}")
     each = b.op("Unsqueeze", [b.cast(places, "int64"), b.constant([-1])])
-    return b.op("GatherND", [x, each], {"batch_dims": batch})
+    between = tuple(range(batch, axis))
+    moved = b.transpose(x, (*range(batch), axis, *between, *range(axis + 1, x.rank)))
+    y = b.op("GatherND", [moved, each], {"batch_dims": batch})
+    chosen, rest = range(batch, places.rank), range(places.rank + len(between), places.rank + x.rank - 1 - batch)
+    order = (*range(batch), *range(places.rank, places.rank + len(between)), *chosen, *rest)
+    return b.op("Transpose", [y], {"perm": order}) if between else y
 
 
 @indexing.reads("GATHER_ND", moves=True)
@@ -46,7 +53,7 @@ def dynamic_update_slice(b: Builder, x: Tensor, update: Tensor, start: Tensor) -
         raise Unsupported("an update of free size")
     changed = [axis for axis in range(x.rank) if x.dims[axis] != update.dims[axis]]
     if len(changed) > 1:
-        raise Unsupported(f"an update smaller than its target along {len(changed)} axes; expected one at most")
+        return _block_update(b, x, update, start)
     if not changed:
         return update
     axis, room = changed[0], x.dims[changed[0]] - update.dims[changed[0]]
@@ -57,6 +64,14 @@ def dynamic_update_slice(b: Builder, x: Tensor, update: Tensor, start: Tensor) -
     front = b.op("Slice", [x, b.constant([0]), fitting, axes])
     rest = b.op("Slice", [x, behind, b.constant([x.dims[axis]]), axes])
     return b.op("Concat", [front, update, rest], {"axis": axis})
+
+
+def _block_update(b: Builder, x: Tensor, update: Tensor, start: Tensor) -> Tensor:
+    """The places of a whole block, moved by a start at which it fits."""
+    room = b.constant([size - part for size, part in zip(x.dims, update.dims, strict=True)])
+    fitting = b.op("Max", [b.op("Min", [b.cast(start, "int64"), room]), b.constant([0] * x.rank)])
+    grid = np.stack(np.meshgrid(*(np.arange(size) for size in update.dims), indexing="ij"), -1)
+    return b.op("ScatterND", [x, b.op("Add", [b.constant(grid), fitting]), update])
 
 
 @indexing.reads("ONE_HOT", "OneHotOptions")

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.converters.tflite import flatbuffer, schema
+from convertkit.converters.tflite import flatbuffer, schema, sparse
 from convertkit.converters.tflite.flatbuffer import Table
 from convertkit.errors import SourceError, Unsupported
 
@@ -70,6 +70,7 @@ class Operator:
     intermediates: tuple[int, ...]
     options: Mapping[str, Option]
     options_name: str
+    custom_options: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,7 @@ def _operator(table: Table, codes: tuple[tuple[str, int], ...]) -> Operator:
         table.integers(8),
         {} if options is None else {field.name: _option(values, field) for field in options.fields},
         "" if options is None else options.name,
+        table.array(5, "u1").tobytes(),
     )
 
 
@@ -246,9 +248,12 @@ def _tensor(table: Table, buffers: tuple[Array, ...]) -> TensorInfo:
     if any(size < 0 for size in shape) or math.prod(shape) > _MAX_ELEMENTS:
         raise SourceError(f"tensor {name!r} declares the shape {shape}")
     dtype, held = schema.DTYPES[number], buffers[buffer]
-    if table.has(6) and held.size:
-        raise Unsupported(f"tensor {name!r} is stored sparse", ways_out=("convert the model without sparsity",))
-    data = _constant(name, dtype, shape, held) if held.size or (math.prod(shape) == 0 and buffer) else None
+    sparsity = table.table(6)
+    if sparsity is not None and held.size and dtype not in _NO_DATA:
+        values = _constant(name, dtype, (sparse.stored_count(sparsity, shape),), held)
+        data = None if values is None else sparse.dense(sparsity, shape, values)
+    else:
+        data = _constant(name, dtype, shape, held) if held.size or (math.prod(shape) == 0 and buffer) else None
     signature = table.integers(7)
     if data is None and len(signature) == len(shape):
         shape = tuple(ABSENT if free < 0 else size for free, size in zip(signature, shape))

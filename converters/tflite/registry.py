@@ -58,6 +58,16 @@ class Registry:
 
         return register
 
+    def reads_custom(self, name: str) -> Callable[[H], H]:
+        """Register the decorated function for the custom operator ``name``; it reads its own options."""
+
+        def register(handler: H) -> H:
+            required, accepted = _arity(handler)
+            self._add(f"CUSTOM:{name}", Entry(handler, "", required, accepted, False, False))
+            return handler
+
+        return register
+
     def find(self, builtin: str) -> Entry | None:
         return self._entries.get(builtin)
 

@@ -32,6 +32,7 @@ class T:
     zero: int = 0
     variable: bool = False
     axis: int = 0
+    sparsity: object = None
 
 
 def const(value: object, dtype: str = "float32", scale: float | Sequence[float] | None = None, axis: int = 0) -> T:
@@ -95,6 +96,7 @@ def _add(model: object, graph: object, each: T | None, name: str) -> int:
         buffer.data = np.frombuffer(each.value.tobytes(), np.uint8)
         tensor.buffer = len(model.buffers)
         model.buffers.append(buffer)
+    tensor.sparsity = each.sparsity
     if each.scale is not None:
         scales = np.atleast_1d(np.asarray(each.scale, np.float32))
         tensor.quantization = schema.QuantizationParametersT()
