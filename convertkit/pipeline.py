@@ -30,7 +30,8 @@ _LEAST_SNR_DB = 3.0
 class StepRecord:
     """One finished step: what ran, what it made, how long it took and what the comparison found.
 
-    ``seconds`` is the stage alone; ``parity_seconds`` the proof.  ``peak_rss_bytes`` is this process's
+    ``seconds`` is the stage alone, with what it says it has spent beforehand (``prior_seconds``: a source
+    that was converted while it was opened); ``parity_seconds`` the proof.  ``peak_rss_bytes`` is this process's
     peak during the stage (where the system lets it be reset).  ``diagnosis`` is what the stage itself
     reports beyond its artifact, JSON-able.
     """
@@ -137,7 +138,8 @@ class Pipeline:
             _reset_peak_rss()
             begun = time.perf_counter()
             artifact = _checked(stage, stage.run(artifact, place))
-            seconds, peak = time.perf_counter() - begun, _peak_rss_bytes()
+            seconds = time.perf_counter() - begun + getattr(stage, "prior_seconds", 0.0)
+            peak = _peak_rss_bytes()
             begun = time.perf_counter()
             if source is None or previous is None:
                 source, previous = recordings()

@@ -51,7 +51,8 @@ class Worker:
     """Runs one service object in a process of its own; a context manager.
 
     ``service`` is ``package.module:Class``; the class is made without arguments in the worker, and
-    each of its methods takes ``(params: dict, arrays: dict)`` and returns a :class:`Reply`.
+    each of its methods takes ``(params: dict, arrays: dict)`` and returns a :class:`Reply`.  An attribute
+    ``import_seconds`` is set to what importing its module took, its framework included.
     ``timeout_s`` bounds every call.  The worker's stdout and stderr go to a file: :attr:`log`.
     """
 
@@ -91,20 +92,40 @@ class Worker:
         Raises the ``ConvertKitError`` that the method raised, or ``WorkerError`` where the worker
         crashed, ran out of memory, hung beyond the timeout or failed in a way it did not foresee.
         """
+        return self.begin(method, params, arrays, isolated=isolated)()
+
+    def begin(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        arrays: Mapping[str, Array] = _NO_ARRAYS,
+        *,
+        isolated: bool = False,
+    ) -> Callable[[], Reply]:
+        """Like :meth:`call`, but the parent may work meanwhile: what is returned waits for the reply.
+
+        It has to be called once, before any other call.
+        """
         process = self._started()
         deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         header = {"method": method, "params": dict(params or {}), "isolated": isolated}
+        assert process.stdin is not None
         try:
-            assert process.stdin is not None
-            assert process.stdout is not None
             _send(process.stdin, header, arrays)
+        except BrokenPipeError:
+            raise errors.WorkerError(self._died(process, method)) from None
+        return lambda: self._reply(process, method, deadline)
+
+    def _reply(self, process: subprocess.Popen[bytes], method: str, deadline: float | None) -> Reply:
+        assert process.stdout is not None
+        try:
             answer, values = _receive(_deadline_reader(process.stdout, deadline))
         except TimeoutError:
             self._stop()
             raise errors.WorkerError(
                 f"{self._title(method)} took longer than {self._timeout_s:g} s and was stopped; raise --timeout"
             ) from None
-        except (EOFError, BrokenPipeError):
+        except EOFError:
             raise errors.WorkerError(self._died(process, method)) from None
         self.peak_rss_bytes = max(self.peak_rss_bytes, int(answer.get("peak_rss_bytes", 0)))
         if "error" in answer:
@@ -328,7 +349,10 @@ def serve(service_name: str) -> None:
             return
         if service is None:
             try:
+                begun = time.perf_counter()
                 service = getattr(importlib.import_module(module), name)()
+                if hasattr(service, "import_seconds"):
+                    service.import_seconds = time.perf_counter() - begun
             except (ImportError, errors.ConvertKitError) as error:
                 _send(replies, {"error": _described(error)}, {})
                 continue

@@ -31,9 +31,12 @@ class TorchConverter:
         return "torch-factory" if imports_of(source) & _FRAMEWORKS else None
 
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+        from convertkit.converters.pytorch import opening
+
+        begun = opening.begin(source, options)  # torch is imported there while we import here
         from convertkit.converters.pytorch.source import TorchSource
 
-        return TorchSource.opened(source, options, workdir)
+        return TorchSource.opened(begun, options, workdir)
 
 
 converter = TorchConverter()

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import onnx_ir as ir
 
-from convertkit.artifact import Artifact, Dim, sha256_of
+from convertkit.artifact import Dim
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.provenance import TRACE_KEY, python_trace, user_trace
 from convertkit.errors import ToolError
-from convertkit.onnx.load import load_model
-from convertkit.onnx.specs import interface
 
 
-def settle_interface(path: Path, leaves: Sequence[Leaf], outputs: Sequence[str]) -> Artifact:
-    """Rewrite the file's interface in place: all leaves in their order, outputs under their names.
+def settle_interface(model: ir.Model, leaves: Sequence[Leaf], outputs: Sequence[str]) -> None:
+    """Rewrite the model's interface in place: all leaves in their order, outputs under their names.
 
     An input that the exporter dropped because nothing reads it comes back, unread.
+    Raises ``ToolError`` where the exporter made another interface than the model has.
     """
-    model = load_model(path)
     graph = model.graph
     found = {value.name: value for value in graph.inputs if value.name not in graph.initializers}
     if surplus := sorted(str(name) for name in set(found) - {leaf.name for leaf in leaves}):
@@ -39,10 +36,6 @@ def settle_interface(path: Path, leaves: Sequence[Leaf], outputs: Sequence[str])
     for value, name in zip(graph.outputs, outputs, strict=True):
         value.name = name
     _keep_user_traces(model)
-    ir.external_data.load_to_model(model)
-    ir.save(model, path)
-    specs = interface(model)
-    return Artifact(path, "onnx", *specs, sha256_of(path))
 
 
 def _check_free(value: ir.Value, leaf: Leaf) -> None:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from convertkit.artifact import Array
+from convertkit.artifact import Array, Artifact
 from convertkit.converters.pytorch.acceptance import check_feeds
 from convertkit.converters.pytorch.interface import settle_interface
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
+from convertkit.converters.pytorch.opening import Opening
 from convertkit.errors import ConvertKitError, ParityError, Unsupported, WorkerError
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
-from convertkit.recipe import InputSpec
 from convertkit.stage import FLOAT32, Feed, Outputs
-from convertkit.worker import Worker
 
 _ROUTES = {
     "torchscript": ("torchscript-exporter", "replay"),
@@ -30,24 +32,10 @@ _ROUTES = {
 _FOR_STATE = {"torchscript": ("replay",), "pt2": ("torch.export",), "eager": ("torch.export",)}
 _LIGHT = frozenset({"torchscript-exporter", "script", "trace"})
 """Roads that do without what ``prepare`` imports."""
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """Which model the worker is to load, and what the user said about it."""
-
-    source: str
-    kind: str
-    factory: str | None
-    inputs: tuple[InputSpec, ...]
-
-    def params(self) -> dict[str, Any]:
-        """The same as JSON."""
-        inputs = [
-            {"name": each.name, "shape": each.shape, "dtype": each.dtype, "range": each.value_range}
-            for each in self.inputs
-        ]
-        return {"path": self.source, "kind": self.kind, "model": self.factory, "inputs": inputs}
+_EXPORTED = "exported.onnx"
+MADE_BY = "pytorch-to-onnx 1"
+_Computed = tuple[Outputs, ...]
+"""Outputs for each of several feeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +45,7 @@ class Attempt:
     route: str
     dynamic: bool
     seconds: float
+    torch_seconds: float = 0.0
     failure: str = ""
     mismatch: bool = False
     location: str = ""
@@ -74,16 +63,17 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An ONNX file that computes what the model computes, and the interface that this settled."""
+    """Canonical ONNX that computes what the model computes, and the interface that this settled."""
 
-    path: Path
+    artifact: Artifact
     route: str
     leaves: tuple[Leaf, ...]
     outputs: tuple[str, ...]
     attempts: tuple[Attempt, ...]
     notes: tuple[str, ...]
+    seconds: Mapping[str, float]
+    """What importing torch and loading the model took."""
     slots: Sequence[Mapping[str, Any]] = ()
-    initial_state: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +93,15 @@ class _Interface:
 class Ladder:
     """Tries roads for one model until one matches it."""
 
-    def __init__(self, worker: Worker, model: Model, workdir: Path, seed: int) -> None:
-        self._worker = worker
-        self._model = model
+    def __init__(self, opening: Opening, workdir: Path, seed: int) -> None:
+        self._worker = opening.worker
+        self._model = opening.model
+        self._loaded = opening.loaded
         self._workdir = workdir
         self._seed = seed
         self._attempts: list[Attempt] = []
-        self._prepared = False
+        self._prepared = opening.model.kind == "pt2"
+        self._seconds: Mapping[str, float] = {}
         self._slots: list[dict[str, Any]] = []
         self._initial_state: Path | None = None
 
@@ -118,8 +110,7 @@ class Ladder:
 
         Raises ``ParityError`` where roads led to ONNX and none of it matches, ``Unsupported`` where none led there.
         """
-        if self._model.kind == "pt2":
-            self._prepare()  # reading a program needs most of what exporting it needs
+        self._seconds = self._loaded().value
         reply = self._worker.call("describe", self._model.params(), isolated=True)
         described = reply.value
         self._slots = described["slots"]
@@ -143,10 +134,9 @@ class Ladder:
     def _compare_with_twin(self, accepted: Accepted, sizes: Sequence[Mapping[str, int]]) -> None:
         """Hold an archive against the module that it was made from: a trace may have kept one path of several."""
         feeds = tuple(check_feeds(accepted.leaves, sizes, self._seed))
-        artifact = settle_interface(accepted.path, accepted.leaves, accepted.outputs)
-        own, twins = (self._references(accepted.leaves, feeds, kind) for kind in ("torchscript", "torchscript-twin"))
-        archive = Recording("the archive", artifact, feeds, tuple(own))
-        twin = Recording("its module", artifact, feeds, tuple(twins))
+        own, twins = (self._references(accepted.leaves, feeds, kind)() for kind in ("torchscript", "torchscript-twin"))
+        archive = Recording("the archive", accepted.artifact, feeds, tuple(own))
+        twin = Recording("its module", accepted.artifact, feeds, tuple(twins))
         if failures := compare_recordings(twin, archive, FLOAT32).failures:
             raise ParityError(
                 f"{Path(self._model.source).name} departs from {self._model.factory} on varied inputs: {failures[0]}; "
@@ -155,39 +145,40 @@ class Ladder:
             )
 
     def _first_match(self, wanted: _Interface) -> Accepted | None:
-        # The last feed is the example: a free dimension that is 1 there would be taken for a constant by torch.export.
-        feeds = list(check_feeds(wanted.leaves, wanted.sizes, self._seed))
-        references: list[Outputs] | None = None
+        feeds = tuple(check_feeds(wanted.leaves, wanted.sizes, self._seed))
+        references: _Computed | None = None
         group = self._model.kind if self._model.kind in _ROUTES else "eager"
         for route in (_FOR_STATE if self._slots else _ROUTES)[group]:
             place = self._workdir / f"attempt-{len(self._attempts)}"
             place.mkdir()
             begun = time.perf_counter()
+            # The last feed is the example: a free dimension that is 1 there would be taken for a constant.
             reply = self._called(route, wanted, place, feeds[-1])
-            seconds = time.perf_counter() - begun
+            attempt = Attempt(route, wanted.dynamic, time.perf_counter() - begun, reply.get("seconds", 0.0))
             if "failed" in reply:
-                place_in_source, unknown = reply.get("location", ""), reply.get("unknown")
-                told = str(reply["failed"]).splitlines()[0] if unknown else reply["failed"]
-                self._attempts.append(
-                    Attempt(route, wanted.dynamic, seconds, told, location=place_in_source, unknown=unknown)
-                )
+                self._attempts.append(_failed(attempt, reply))
                 continue
-            references = references or self._references(wanted.leaves, feeds)
-            path = place / "model.onnx"
-            departure = self._departure(path, wanted, feeds, references)
-            self._attempts.append(Attempt(route, wanted.dynamic, seconds, departure, mismatch=bool(departure)))
-            if not departure:
-                return Accepted(
-                    path,
-                    route,
-                    wanted.leaves,
-                    wanted.outputs,
-                    tuple(self._attempts),
-                    wanted.notes,
-                    self._slots,
-                    self._initial_state,
-                )
+            pending = self._references(wanted.leaves, feeds) if references is None else None
+            made = self._canonical(place, wanted, feeds)  # while the worker computes the references
+            references = pending() if pending else references
+            assert references is not None
+            departure = made if isinstance(made, str) else _departure(references, made)
+            self._attempts.append(replace(attempt, failure=departure, mismatch=bool(departure)))
+            if isinstance(made, Recording) and not departure:
+                return self._accepted(made.artifact, route, wanted)
         return None
+
+    def _accepted(self, artifact: Artifact, route: str, wanted: _Interface) -> Accepted:
+        return Accepted(
+            artifact,
+            route,
+            wanted.leaves,
+            wanted.outputs,
+            tuple(self._attempts),
+            wanted.notes,
+            self._seconds,
+            self._slots,
+        )
 
     def _called(self, route: str, wanted: _Interface, place: Path, feed: Feed) -> dict[str, Any]:
         params = {
@@ -196,7 +187,7 @@ class Ladder:
             "leaves": to_json(wanted.leaves),
             "outputs": wanted.outputs,
             "slots": self._slots,
-            "target": str(place / "model.onnx"),
+            "target": str(place / _EXPORTED),
         }
         try:
             if route not in _LIGHT:
@@ -212,28 +203,48 @@ class Ladder:
             self._worker.call("prepare")
             self._prepared = True
 
-    def _references(self, leaves: Sequence[Leaf], feeds: Sequence[Feed], kind: str = "") -> list[Outputs]:
+    def _references(self, leaves: Sequence[Leaf], feeds: Sequence[Feed], kind: str = "") -> Callable[[], _Computed]:
+        """Start computing what the model gives for ``feeds``; what is returned waits for it."""
         arrays = {f"{place}/{name}": value for place, feed in enumerate(feeds) for name, value in feed.items()}
         params = {**self._model.params(), "leaves": to_json(leaves), "slots": self._slots, "count": len(feeds)}
         params["kind"] = kind or self._model.kind
-        found = self._worker.call("reference", params, arrays, isolated=True).arrays
-        results: list[Outputs] = [{} for _ in feeds]
-        for key, value in found.items():
-            place, _, name = key.partition("/")
-            results[int(place)][name] = value
-        return results
+        reply = self._worker.begin("reference", params, arrays, isolated=True)
+        return lambda: _by_feed(reply().arrays, len(feeds))
 
-    def _departure(self, path: Path, wanted: _Interface, feeds: Sequence[Feed], references: Sequence[Outputs]) -> str:
-        """How what a road made departs from the model, empty where it does not."""
+    def _canonical(self, place: Path, wanted: _Interface, feeds: Sequence[Feed]) -> Recording | str:
+        """What an exporter wrote in ``place`` as canonical ONNX, with what it computes, or why it does not work."""
         try:
-            artifact = settle_interface(path, wanted.leaves, wanted.outputs)
-            artifact = replace(artifact, initial_state=self._initial_state)
+            model = load_model(place / _EXPORTED)
+            settle_interface(model, wanted.leaves, wanted.outputs)
+            artifact = save_model(canonicalize(model), place / "canonical.onnx", MADE_BY, self._initial_state)
             with OnnxRunner(artifact) as runner:
-                recording = record("onnx", artifact, runner, feeds)
-            reference = replace(recording, title="the model", outputs=tuple(references))
-            return "; ".join(compare_recordings(reference, recording, FLOAT32).failures)
+                return record("onnx", artifact, runner, feeds)
         except ConvertKitError as error:
             return str(error)
+
+
+def _by_feed(arrays: Mapping[str, Array], count: int) -> _Computed:
+    """Outputs for each of ``count`` feeds; the arrays are named ``<place>/<output>``."""
+    results: list[dict[str, Array]] = [{} for _ in range(count)]
+    for key, value in arrays.items():
+        place, _, name = key.partition("/")
+        results[int(place)][name] = value
+    return tuple(results)
+
+
+def _departure(references: _Computed, made: Recording) -> str:
+    """How what a road made departs from the model, empty where it does not."""
+    try:
+        reference = replace(made, title="the model", outputs=references)
+        return "; ".join(compare_recordings(reference, made, FLOAT32).failures)
+    except ConvertKitError as error:
+        return str(error)
+
+
+def _failed(attempt: Attempt, reply: Mapping[str, Any]) -> Attempt:
+    unknown = reply.get("unknown")
+    told = str(reply["failed"]).splitlines()[0] if unknown else reply["failed"]
+    return replace(attempt, failure=told, location=reply.get("location", ""), unknown=unknown)
 
 
 def defeat(attempts: Sequence[Attempt]) -> ConvertKitError:

@@ -1,12 +1,13 @@
 """What the worker process does: everything that needs torch.
 
-The process that serves calls imports torch and computes nothing until conversion is over: a process
-whose threads have computed must not be forked, and every attempt runs in a fork.
+The process that serves calls imports torch and loads the model on one thread, and computes nothing until
+conversion is over: a process whose threads have computed must not be forked, and every attempt runs in a fork.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,37 @@ class TorchService:
     """Methods that the parent calls; ``params`` always says which model is meant."""
 
     def __init__(self) -> None:
+        self.import_seconds = 0.0
         self._session: Session | None = None
+        self._subject: Subject | None = None
+        self._threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+
+    def open(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
+        """Load the model once, for all forks to come; returns the seconds that it and torch's import took."""
+        begun = time.perf_counter()
+        if params["kind"] == "pt2":
+            exporting.prepare()  # reading a program needs most of what exporting it needs
+        self._subject = _load(params)
+        return Reply({"import": self.import_seconds, "load": time.perf_counter() - begun})
+
+    def _loaded(self, params: Mapping[str, Any]) -> Subject:
+        """The model, for a call that computes: the one that was opened, or its twin."""
+        torch.set_num_threads(self._threads)
+        if self._subject is None or params["kind"] == "torchscript-twin":
+            return _load(params)
+        return self._subject
+
+    def _fresh_session(self, params: Mapping[str, Any]) -> Session:
+        """A session that begins where the model begins: one that keeps state is loaded again after its first use."""
+        subject = self._loaded(params)
+        if params["slots"]:
+            self._subject = None
+        return Session(subject, slots_from_json(params["slots"]))
 
     def describe(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """The model's interface, found by loading it and running it on generated inputs."""
-        described, state = probing.describe(_load(params), Path(params["path"]), params["inputs"])
+        described, state = probing.describe(self._loaded(params), Path(params["path"]), params["inputs"])
         return Reply(described.as_json(), state)
 
     def prepare(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
@@ -44,7 +71,8 @@ class TorchService:
 
     def attempt(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Try one road to ONNX; the error of a road that fails is a value, for the report."""
-        subject = _load(params)
+        subject = self._loaded(params)
+        begun = time.perf_counter()
         try:
             routes.attempt(subject, params, arrays)
         except Unsupported as error:
@@ -57,11 +85,11 @@ class TorchService:
             if unknown is not None:
                 return Reply({"failed": str(unknown), "unknown": _fields(unknown)})
             return Reply({"failed": f"{type(error).__name__}: {brief(error)}"})
-        return Reply({})
+        return Reply({"seconds": time.perf_counter() - begun})
 
     def reference(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """What the model computes for ``params["count"]`` feeds, whose arrays are named ``<place>/<input>``."""
-        session, leaves = _session(params), from_json(params["leaves"])
+        session, leaves = self._fresh_session(params), from_json(params["leaves"])
         results: dict[str, Array] = {}
         for place in range(int(params["count"])):
             feed = {leaf.name: arrays[key] for leaf in leaves if (key := f"{place}/{leaf.name}") in arrays}
@@ -71,8 +99,8 @@ class TorchService:
 
     def run(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """One call of the reference runner; the model stays loaded."""
-        if self._session is None or params["fresh"]:
-            self._session = _session(params)
+        if self._session is None or (params["fresh"] and params["slots"]):
+            self._session = self._fresh_session(params)
         return Reply(None, _computed(self._session, from_json(params["leaves"]), arrays))
 
 
@@ -88,10 +116,6 @@ def _fields(refusal: Unsupported) -> dict[str, Any]:
 
 def _load(params: Mapping[str, Any]) -> Subject:
     return load(params["path"], params["kind"], params["model"])
-
-
-def _session(params: Mapping[str, Any]) -> Session:
-    return Session(_load(params), slots_from_json(params["slots"]))
 
 
 def _computed(session: Session, leaves: Sequence[Leaf], feed: Mapping[str, Array]) -> dict[str, Array]:

@@ -2,63 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from convertkit.artifact import Artifact, TensorSpec, sha256_of
-from convertkit.converters.pytorch.ladder import Accepted, Ladder, Model
+from convertkit.artifact import Artifact, sha256_of
+from convertkit.converters.pytorch.ladder import MADE_BY, Accepted, Ladder
 from convertkit.converters.pytorch.leaves import to_json
-from convertkit.converters.pytorch.safety import check
-from convertkit.converters.pytorch.sniff import Found, examine
+from convertkit.converters.pytorch.opening import Model, Opening
 from convertkit.errors import SourceError
-from convertkit.onnx.canonical import canonicalize
-from convertkit.onnx.load import load_model
-from convertkit.onnx.save import save_model
-from convertkit.onnx.specs import interface
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Stage, Tolerance
 from convertkit.worker import Worker
 
-SERVICE = "convertkit.converters.pytorch.service:TorchService"
-
 
 class TorchSource:
     """A PyTorch model and the worker that holds torch; use :meth:`opened`."""
 
-    def __init__(self, artifact: Artifact, worker: Worker, model: Model, accepted: Accepted) -> None:
+    def __init__(self, artifact: Artifact, opening: Opening, accepted: Accepted, seconds: float) -> None:
         self.artifact = artifact
         self.notes: tuple[str, ...] = accepted.notes
-        self._worker = worker
-        self._model = model
+        self._worker = opening.worker
+        self._model = opening.model
         self._accepted = accepted
+        self._seconds = seconds
 
     @classmethod
-    def opened(cls, source: str, options: ExportOptions, workdir: Path) -> TorchSource:
-        """Recognise, check, convert.
+    def opened(cls, opening: Opening, options: ExportOptions, workdir: Path) -> TorchSource:
+        """Convert.
 
         The interface, above all whether the batch is free, is settled by a conversion that was checked;
-        so the conversion happens here and the stage makes its result canonical.
+        so the conversion happens here, and the stage hands over its result.
         """
-        found = examine(Path(source)) or Found("torch-factory")
-        if found.kind != "torch-factory":
-            check(Path(source), found, trust_pickle="pickle" in options.trust)
-        workdir.mkdir(parents=True, exist_ok=True)
-        worker = Worker(SERVICE, timeout_s=options.timeout_s)
+        model = opening.model
         try:
-            model = Model(source, found.kind, options.model, options.inputs)
-            accepted = Ladder(worker, model, workdir, options.seed).climb()
-            if found.kind == "pickled-module":
-                trusted = f"--trust pickle: code stored in {Path(source).name} was executed"
+            workdir.mkdir(parents=True, exist_ok=True)
+            accepted = Ladder(opening, workdir, options.seed).climb()
+            if model.kind == "pickled-module":
+                trusted = f"--trust pickle: code stored in {Path(model.source).name} was executed"
                 accepted = replace(accepted, notes=(trusted, *accepted.notes))
-            artifact = _artifact(source, found.kind, accepted)
+            artifact = _artifact(model, accepted)
         except BaseException:
-            worker.__exit__(None, None, None)
+            opening.worker.__exit__(None, None, None)
             raise
-        return cls(artifact, worker, model, accepted)
+        return cls(artifact, opening, accepted, time.perf_counter() - opening.begun)
 
     def __enter__(self) -> Self:
         return self
@@ -72,31 +64,39 @@ class TorchSource:
         return TorchRunner(self._worker, self._model, self._accepted, self.artifact)
 
     def stage(self) -> Stage:
-        return TorchStage(self._accepted)
+        return TorchStage(self._accepted, self._seconds)
 
 
 class TorchStage:
     """PyTorch → canonical ONNX."""
 
-    name = "pytorch-to-onnx"
-    version = "1"
+    name, version = MADE_BY.split()
     accepts = frozenset({"torchscript", "pt2", "state-dict", "safetensors", "pickled-module", "torch-factory"})
     produces = "onnx"
     tolerance: Tolerance = FLOAT32
 
-    def __init__(self, accepted: Accepted) -> None:
+    def __init__(self, accepted: Accepted, prior_seconds: float) -> None:
         self._accepted = accepted
+        self.prior_seconds = prior_seconds
+        """What opening the source took: torch's import, loading, the roads that were tried, their checks."""
 
     @property
     def options(self) -> Mapping[str, object]:
-        """The road taken and, for each that was tried, how it ended and its seconds in torch."""
-        return {"route": self._accepted.route, "attempts": [each.as_json() for each in self._accepted.attempts]}
+        """The road taken, how each that was tried ended, and what torch itself took."""
+        attempts = self._accepted.attempts
+        export = sum(each.torch_seconds for each in attempts)
+        torch = {name: round(value, 3) for name, value in {**self._accepted.seconds, "export": export}.items()}
+        return {
+            "route": self._accepted.route,
+            "attempts": [each.as_json() for each in attempts],
+            "torch_seconds": torch,
+        }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        model = canonicalize(load_model(self._accepted.path))
-        return save_model(
-            model, workdir / "canonical.onnx", f"{self.name} {self.version}", self._accepted.initial_state
-        )
+        made = self._accepted.artifact
+        for file in made.path.parent.glob(f"{made.path.name}*"):  # the weights of a large model lie beside it
+            os.link(file, workdir / file.name)
+        return replace(made, path=workdir / made.path.name)
 
 
 class TorchRunner:
@@ -125,20 +125,13 @@ class TorchRunner:
         return {spec.name: reply.arrays[spec.name] for spec in self._artifact.outputs}
 
 
-def _artifact(source: str, kind: str, accepted: Accepted) -> Artifact:
-    path = Path(source)
-    if kind == "torch-factory":
-        file = module_file(source.partition(":")[0])
+def _artifact(model: Model, accepted: Accepted) -> Artifact:
+    path = Path(model.source)
+    if model.kind == "torch-factory":
+        file = module_file(model.source.partition(":")[0])
         if file is None:
-            raise SourceError(f"{source}: its module has no file")
+            raise SourceError(f"{model.source}: its module has no file")
         path = file
-    _, outputs = interface(load_model(accepted.path))
     inputs = tuple(leaf.spec() for leaf in accepted.leaves)
-    return Artifact(
-        path, kind, inputs, _ordered(outputs, accepted.outputs), sha256_of(path), "", accepted.initial_state
-    )
-
-
-def _ordered(outputs: Sequence[TensorSpec], names: Sequence[str]) -> tuple[TensorSpec, ...]:
-    found: dict[str, Any] = {spec.name: spec for spec in outputs}
-    return tuple(found[name] for name in names)
+    outputs = accepted.artifact.outputs
+    return Artifact(path, model.kind, inputs, outputs, sha256_of(path), "", accepted.artifact.initial_state)

@@ -1,0 +1,60 @@
+"""The first thing that happens to a PyTorch model: safe to read or refused, then on its way into a worker.
+
+Importing torch takes a second.  The worker does it while the parent imports what it needs itself, so
+this module imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from convertkit.converters.pytorch.safety import check
+from convertkit.converters.pytorch.sniff import Found, examine
+from convertkit.recipe import ExportOptions, InputSpec
+from convertkit.worker import Reply, Worker
+
+SERVICE = "convertkit.converters.pytorch.service:TorchService"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Which model the worker is to load, and what the user said about it."""
+
+    source: str
+    kind: str
+    factory: str | None
+    inputs: tuple[InputSpec, ...]
+
+    def params(self) -> dict[str, Any]:
+        """The same as JSON."""
+        inputs = [
+            {"name": each.name, "shape": each.shape, "dtype": each.dtype, "range": each.value_range}
+            for each in self.inputs
+        ]
+        return {"path": self.source, "kind": self.kind, "model": self.factory, "inputs": inputs}
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A model that a worker is loading; ``loaded`` waits for it and returns seconds by what they were spent on."""
+
+    model: Model
+    worker: Worker
+    loaded: Callable[[], Reply]
+    begun: float
+    """``time.perf_counter()`` when it began."""
+
+
+def begin(source: str, options: ExportOptions) -> Opening:
+    """Recognise the file, refuse what is damaged or hostile, and start a worker that loads it."""
+    begun = time.perf_counter()
+    found = examine(Path(source)) or Found("torch-factory")
+    if found.kind != "torch-factory":
+        check(Path(source), found, trust_pickle="pickle" in options.trust)
+    model = Model(source, found.kind, options.model, options.inputs)
+    worker = Worker(SERVICE, timeout_s=options.timeout_s)
+    return Opening(model, worker, worker.begin("open", model.params()), begun)
