@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact
-from convertkit.errors import Unsupported, UsageError
+from convertkit.errors import UsageError
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.parity.replay import initial_state
@@ -24,6 +24,7 @@ from convertkit.profile import OpRule, QuantProfile
 from convertkit.progress import Progress, Silent
 from convertkit.quantization.patches import Moments, from_rows, has_rows, moments, weight_rows
 from convertkit.quantization.prepare import add_constant, drop_unused, prepare
+from convertkit.quantization.prune_channels import PruneChannels
 from convertkit.quantization.rounding import layer_snr_db, ordered_inverse
 from convertkit.quantization.split import split
 from convertkit.quantization.tune import affordable
@@ -141,13 +142,12 @@ def _float32(unit: Unit, rows: Array) -> Array:
 
 
 def build(context: BuildContext) -> Stage | None:
-    """The pruning stage for ``--prune``; ``--prune-channels`` is refused."""
+    """The stage for ``--prune`` or ``--prune-channels``."""
     options = context.options
+    if options.prune is not None and options.prune_channels is not None:
+        raise UsageError("--prune and --prune-channels exclude each other")
     if options.prune_channels is not None:
-        raise Unsupported(
-            "--prune-channels removes whole channels, which convertkit does not do",
-            ways_out=("--prune 0.5", "--prune 2:4"),
-        )
+        return PruneChannels(options.prune_channels, context.calibration, options.seed, context.progress)
     if options.prune is None:
         return None
     return PruneWeights(pattern(options.prune), options.prune, context.calibration, options.seed, context.progress)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from models import artifact_of, images, small_cnn
 
-from convertkit.errors import Unsupported, UsageError
+from convertkit.errors import UsageError
 from convertkit.feeds import load_feeds
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
@@ -59,6 +59,6 @@ def test_what_makes_no_sense_is_refused(text: str) -> None:
         pattern(text)
 
 
-def test_channels_are_refused() -> None:
-    with pytest.raises(Unsupported, match="prune-channels"):
-        prune.stage(BuildContext(ExportOptions("x", prune_channels=0.3), None))  # type: ignore[arg-type]
+def test_both_ways_at_once_are_refused() -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        prune.stage(BuildContext(ExportOptions("x", prune="0.5", prune_channels=0.3), None))  # type: ignore[arg-type]
