@@ -59,9 +59,10 @@ def test_one_file_for_every_batch(kind: str, steps: int, given: str) -> None:
     compiled(model).agree(*(feed(model, batch, seed) for seed, batch in enumerate(BATCHES)))
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
-def test_one_way(direction: str) -> None:
-    model = recurrent("LSTM", 4, direction=direction)
+def test_one_way(kind: str, direction: str) -> None:
+    model = recurrent(kind, 4, direction=direction)
     compiled(model).agree(*(feed(model, batch, seed) for seed, batch in enumerate(BATCHES)))
 
 
