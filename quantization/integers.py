@@ -18,24 +18,30 @@ from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
 from convertkit.quantization.blocks import BlockedWeight
 from convertkit.quantization.choose_ranges import choose_methods
+from convertkit.quantization.equalized import equalized
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.islands import choose_integer
 from convertkit.quantization.loop import Loop
 from convertkit.quantization.observe import observe
 from convertkit.quantization.opset import INT16_OPSET, at_least
-from convertkit.quantization.patches import has_rows, moments
+from convertkit.quantization.patches import Moments, has_rows, moments
+from convertkit.quantization.place import Placement
 from convertkit.quantization.plan import Plan, Ranges, apply, placed
 from convertkit.quantization.prepare import prepare
+from convertkit.quantization.ranges import noise
 from convertkit.quantization.report import describe
 from convertkit.quantization.split import split
 from convertkit.quantization.trial import Trials
-from convertkit.quantization.tune import Tuned, affordable, bias_shift, tune_all
+from convertkit.quantization.tune import Tuned, affordable, bias_shift, tune_all, worth_tuning
 from convertkit.quantization.units import Unit, find_units, quantizable_values
+from convertkit.quantization.weights import QuantizedWeight
 from convertkit.quantization.write import default_weight, input_scale
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed, FeedSource
 
 _SINGLE_TENSOR_TRIALS = 12
+PASSES = ("equalize", "ranges", "rounding", "bias", "loop")
+"""What is tried, each kept only where it gains; leaving one out shows what it is worth."""
 
 
 class Integers:
@@ -49,7 +55,9 @@ class Integers:
         feeds: FeedSource,
         state: Mapping[str, Array],
         progress: Progress,
+        passes: Collection[str] = PASSES,
     ) -> None:
+        self._passes = frozenset(passes)
         self._model = at_least(model, INT16_OPSET) if profile.activation == "int16" else model
         self._profile, self._options = profile, options
         self._measured, self._held_out = split(feeds)
@@ -60,24 +68,30 @@ class Integers:
         """The QDQ model."""
         prepare(self._model)
         units = find_units(self._model.graph, self._profile)
-        statistics = self._observed(units, self._measured)
         integer = choose_integer(units, self._profile, insist=self._options.full_integer)
         self._refuse_float(units, integer)
         method = self._options.calib_method
         plan = Plan(frozenset(unit.name for unit in integer), "mse" if method == "auto" else method)
+        moved: Mapping[str, str] = {}
+        if "equalize" in self._passes:
+            self._progress.status("equalizing channels")
+            self._model, moved = equalized(self._model, plan, self._profile, self._held_out, self._state)
+            units = find_units(self._model.graph, self._profile)
+        statistics = self._observed(units, self._measured)
         ranges = Ranges(statistics, self._profile)
         trials = Trials(self._model, ranges, self._held_out, self._state)
         groups = placed(units, plan, ranges).groups
-        if method == "auto":
+        if method == "auto" and "ranges" in self._passes:
             self._progress.status("choosing ranges")
             plan = choose_methods(plan, trials, groups, ranges, min(_SINGLE_TENSOR_TRIALS, trials.affordable // 3))
         plan, tuned = self._tuned(units, plan, trials, ranges)
-        outcome = Loop(units, ranges, self._options, trials, self._progress).run(plan)
+        loop = Loop(units, ranges, self._options, trials, self._progress)
+        outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
         # What was chosen stays; the ranges may now take all of the data into account.
         for name, seen in self._observed(units, self._held_out).items():
             statistics[name].merge(seen)
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile))
-        self._diagnosis = describe(units, placement, statistics, outcome, tuned)
+        self._diagnosis = {**describe(units, placement, statistics, outcome, tuned), "equalized": dict(moved)}
         return self._model
 
     def diagnosis(self) -> Mapping[str, object]:
@@ -101,19 +115,34 @@ class Integers:
         rng = np.random.default_rng(self._options.seed)
         found = moments(self._model, chosen, self._held_out, self._state, rng)
         nearest = {unit.name: default_weight(unit, self._profile, input_scale(unit, placement)) for unit in chosen}
-        tuned = tune_all(chosen, nearest, found, self._profile.weight_range)
+        worth = [unit for unit in chosen if self._worth_tuning(unit, nearest, found, placement, ranges)]
+        tuned = tune_all(worth, nearest, found, self._profile.weight_range) if "rounding" in self._passes else {}
         weights = {name: each.weight for name, each in tuned.items() if not isinstance(each.weight, BlockedWeight)}
         base = trials.score(plan)
         better: list[tuple[float, Plan]] = []
-        for integers in ({}, weights):
+        for integers in ({}, weights) if weights else ({},):
             used = {unit.name: integers.get(unit.name, nearest[unit.name]) for unit in chosen}
             shifts = {u.name: bias_shift(u, used[u.name], found[u.name]) for u in chosen if u.bias is not None}
-            for variant in (replace(plan, tuned=integers) if integers else plan,
-                            replace(plan, tuned=integers, shifts=shifts)):  # fmt: skip
+            variants = [replace(plan, tuned=integers)] if integers else []
+            variants += [replace(plan, tuned=integers, shifts=shifts)] if "bias" in self._passes else []
+            for variant in variants:
                 if (level := trials.score(variant)).beats(base):
                     better.append((level.snr_db, variant))
         best = max(better, key=lambda item: item[0])[1] if better else plan
         return best, tuned if best.tuned else {}
+
+    def _worth_tuning(
+        self,
+        unit: Unit,
+        nearest: Mapping[str, QuantizedWeight],
+        found: Mapping[str, Moments],
+        placement: Placement,
+        ranges: Ranges,
+    ) -> bool:
+        value = unit.data[min(unit.data)]
+        parameters = placement.edges.get((unit, min(unit.data))) or placement.values[value]
+        error = noise(ranges.statistics[str(value.name)].histogram, parameters)
+        return worth_tuning(unit, nearest[unit.name], found[unit.name], error)
 
     def _refuse_float(self, units: tuple[Unit, ...], integer: frozenset[Unit]) -> None:
         if not self._options.full_integer:

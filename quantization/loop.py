@@ -58,13 +58,18 @@ class Loop:
         self._units, self._ranges, self._options = units, ranges, options
         self._trials, self._progress = trials, progress
 
+    def as_is(self, plan: Plan) -> Outcome:
+        """The plan itself, measured."""
+        score = self._trials.score(plan)
+        return Outcome(plan, score, {}, (Point(0, self._cost(plan), score),))
+
     def run(self, plan: Plan) -> Outcome:
         """The plan itself where it is good enough already."""
-        score = self._trials.score(plan)
-        start = self._cost(plan)
-        curve = [Point(0, start, score)]
+        plain = self.as_is(plan)
+        score, (first,) = plain.score, plain.curve
+        start, curve = first.cost_ns, [first]
         if self._good(score) or self._options.full_integer:
-            return Outcome(plan, score, {}, tuple(curve))
+            return plain
         gains = self._gains(plan, score)
         kept: dict[str, str] = {}
         current, reached = plan, score

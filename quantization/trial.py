@@ -119,7 +119,8 @@ def compare(reference: Sequence[Output], outputs: Sequence[Output]) -> Score:
     """Score of outputs against the float model's."""
     both = tuple(zip(reference, outputs, strict=True))
     noise = [noise_shares(one.before, other.before) for one, other in both]
-    levels = [_decibels(each) for each in noise]
+    whole = [_sliced(one.before, _errors(one.before, other.before), None) for one, other in both]
+    levels = [(_decibels(sliced) + _decibels(total)) / 2 for sliced, total in zip(noise, whole, strict=True)]
     worst = min(float(_decibels(each.mean(keepdims=True))[0]) for each in noise)
     drops = [expected_drop(one.values, other.values) for one, other in both if _has_classes(one)]
     return Score(np.mean(levels, axis=0), worst, max(drops, default=0.0))
@@ -136,11 +137,15 @@ def noise_shares(expected: Sequence[Array], got: Sequence[Array]) -> Array:
     Slices are taken along the second axis and along the last one, each against its own signal over
     all feeds, and the worse axis counts: scores beside boxes a thousand times larger weigh the same.
     """
-    errors = [np.square(a.astype(np.float64) - b) for a, b in zip(expected, got, strict=True)]
+    errors = _errors(expected, got)
     axes = {1, errors[0].ndim - 1} if errors[0].ndim > 1 else {0}
     ragged = {axis for axis in axes if len({error.shape[axis] for error in errors}) > 1}
     chosen: list[int | None] = [*sorted(axes - ragged)] or [None]
     return np.asarray(np.max([_sliced(expected, errors, axis) for axis in chosen], axis=0))
+
+
+def _errors(expected: Sequence[Array], got: Sequence[Array]) -> list[Array]:
+    return [np.square(a.astype(np.float64) - b) for a, b in zip(expected, got, strict=True)]
 
 
 def _sliced(expected: Sequence[Array], errors: Sequence[Array], axis: int | None) -> Array:

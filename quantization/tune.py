@@ -10,12 +10,14 @@ import numpy as np
 from convertkit.artifact import Array
 from convertkit.quantization.blocks import BlockedWeight
 from convertkit.quantization.patches import Moments, from_rows, weight_rows
-from convertkit.quantization.rounding import compensated, descended, layer_snr_db
+from convertkit.quantization.rounding import compensated, descended, layer_snr_db, output_error
 from convertkit.quantization.units import Unit
 from convertkit.quantization.weights import QuantizedWeight, along
 
 _BUDGET = 1.5e10
 """Multiply-adds that tuning may cost in all: a few seconds, whatever the model."""
+_LEAST_SHARE = 0.1
+"""Weights that add less noise than this share of the activations' are good enough."""
 
 Weight = QuantizedWeight | BlockedWeight
 
@@ -42,6 +44,13 @@ def tune(unit: Unit, nearest: Weight, moments: Moments, limits: tuple[int, int])
     best = max(levels, key=lambda way: levels[way])
     integers = from_rows(unit, ways[best]).astype(np.int8)
     return Tuned(_with_integers(nearest, integers), best, levels["nearest"], levels[best])
+
+
+def worth_tuning(unit: Unit, nearest: Weight, moments: Moments, activation_noise: float) -> bool:
+    """Whether the weights' rounding shows beside that of the activations, whose mean squared error is given."""
+    rows = weight_rows(unit)
+    by_weights = output_error(weight_rows(unit, nearest.real()) - rows, moments)
+    return by_weights > _LEAST_SHARE * activation_noise * float(np.square(rows).sum())
 
 
 def bias_shift(unit: Unit, weight: Weight, moments: Moments) -> Array:

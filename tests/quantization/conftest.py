@@ -15,7 +15,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from convertkit.artifact import Array, Artifact
 from convertkit.feeds import load_feeds
+from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
+from convertkit.progress import Silent
+from convertkit.quantization.integers import PASSES, Integers
 from convertkit.quantization.stage import build
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
@@ -89,5 +93,20 @@ def quantized(tmp_path: Path) -> Callable[..., Quantized]:
         chosen = replace(ExportOptions(source="x", precision=precision), **options)  # type: ignore[arg-type]
         stage = build(BuildContext(chosen, TARGETS[target], calibration=feeds))  # type: ignore[arg-type]
         return Quantized(before, stage.run(before, tmp_path), stage)
+
+    return run
+
+
+@pytest.fixture
+def without_passes(tmp_path: Path) -> Callable[..., Quantized]:
+    """int8 for TFLite, with some passes left out."""
+
+    def run(model: onnx.ModelProto, data: Array, *left_out: str) -> Quantized:
+        before = artifact_of(model, tmp_path)
+        options = ExportOptions(source="x", precision="int8")
+        kept = [name for name in PASSES if name not in left_out]
+        feeds = load_feeds(data, before.inputs)
+        worker = Integers(load_model(before.path), tflite_profile(options), options, feeds, {}, Silent(), kept)
+        return Quantized(before, save_model(worker.quantized(), tmp_path / "without.onnx", "test"), None)
 
     return run

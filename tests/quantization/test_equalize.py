@@ -1,0 +1,123 @@
+"""Scales moved between layers: the float model computes the same, the integer one loses less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from models import artifact_of, images, model_of
+from onnx import helper
+
+from convertkit.artifact import Array
+from convertkit.onnx.load import load_model
+from convertkit.quantization.equalize import equalize, find_sites, measure
+from convertkit.quantization.prepare import prepare
+from convertkit.quantization.replay import open_session, run_all
+
+DATA = images(24)
+FEEDS = [{"x": image[None]} for image in DATA]
+SPREAD = np.exp(np.random.default_rng(7).normal(0, 1.5, 12)).astype(np.float32)
+
+
+def layers(between: str, groups: int = 1) -> onnx.ModelProto:
+    """Two convolutions; the channels between them differ by orders of magnitude."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(0, 0.3, (12, 3, 3, 3)) * SPREAD[:, None, None, None]
+    second = rng.normal(0, 0.3, (12, 12 // groups, 3, 3))
+    second = second / (SPREAD[None, :, None, None] if groups == 1 else SPREAD[:, None, None, None])
+    attributes = {"kernel_shape": [2, 2]} if between.endswith("Pool") else {}
+    limits = ["low", "high"] if between == "Clip" else []
+    constants = {"w1": first, "b1": rng.normal(0, 0.1, 12) * SPREAD, "w2": second, "low": 0.0, "high": 6.0}
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["a"], "first"),
+        helper.make_node(between, ["a", *limits], ["b"], "between", **attributes),
+        helper.make_node("Conv", ["b", "w2"], ["y"], "second", group=groups),
+    ]
+    size = 8 if not attributes else 7
+    floats = {name: np.asarray(value, np.float32) for name, value in constants.items()}
+    return model_of(nodes, floats, {"x": [1, 3, 12, 12]}, {"y": [1, 12, size, size]})
+
+
+def normalized() -> onnx.ModelProto:
+    """A normalization whose scales have outliers, as in language models, and two products behind it."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "gain": SPREAD,
+        "shift": 0.1 * SPREAD,
+        "w1": rng.normal(0, 0.3, (12, 24)) / SPREAD[:, None],
+        "w2": rng.normal(0, 0.3, (12, 16)) / SPREAD[:, None],
+    }
+    nodes = [
+        helper.make_node("LayerNormalization", ["x", "gain", "shift"], ["n"], "norm", axis=-1),
+        helper.make_node("MatMul", ["n", "w1"], ["y"], "one"),
+        helper.make_node("MatMul", ["n", "w2"], ["z"], "two"),
+    ]
+    floats = {name: np.asarray(value, np.float32) for name, value in constants.items()}
+    return model_of(nodes, floats, {"x": [1, 3, 12, 12]}, {"y": [1, 3, 12, 24], "z": [1, 3, 12, 16]})
+
+
+def outputs(model: ir.Model) -> Array:
+    names = [str(value.name) for value in model.graph.outputs]
+    return np.concatenate([answer[name].ravel() for answer in run_all(open_session(model), names, FEEDS, {})
+                           for name in names])  # fmt: skip
+
+
+MODELS = {
+    "Relu": layers("Relu"),
+    "LeakyRelu": layers("LeakyRelu"),
+    "depthwise": layers("Relu", groups=12),
+    "grouped": layers("Relu", groups=3),
+    "pooled": layers("MaxPool"),
+    "normalized": normalized(),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_float_model_stays(tmp_path: Path, name: str) -> None:
+    model = load_model(artifact_of(MODELS[name], tmp_path).path)
+    prepare(model)
+    before = outputs(model)
+    sites = find_sites(model.graph)
+    assert len(sites) == 1
+    readers = frozenset(sites[0].readers)
+    assert equalize(model.graph, sites, measure(model, sites, FEEDS, {}), readers, symmetric=False)
+    np.testing.assert_allclose(outputs(model), before, atol=1e-5 * np.abs(before).max())
+
+
+@pytest.mark.parametrize("between", ["Clip", "Sigmoid", "Tanh"])
+def test_what_does_not_commute_with_scales_is_left(tmp_path: Path, between: str) -> None:
+    model = load_model(artifact_of(layers(between), tmp_path).path)
+    prepare(model)
+    assert find_sites(model.graph) == ()
+
+
+def test_an_output_of_the_graph_keeps_its_scale(tmp_path: Path) -> None:
+    proto = layers("Relu")
+    proto.graph.output.append(helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, [1, 12, 10, 10]))
+    model = load_model(artifact_of(proto, tmp_path).path)
+    prepare(model)
+    assert find_sites(model.graph) == ()
+
+
+@pytest.mark.parametrize(("name", "technique"), [("Relu", "cross-layer equalization"), ("normalized", "SmoothQuant")])
+def test_its_gain_and_that_it_is_chosen(quantized, without_passes, name: str, technique: str) -> None:
+    result = quantized(MODELS[name], DATA)
+    assert set(result.stage.diagnosis["equalized"].values()) == {technique}
+    plain = without_passes(MODELS[name], DATA, "equalize", "loop")
+    assert 3 + plain.snr_db(images(32, 5)) < result.snr_db(images(32, 5)) < 60
+
+
+def test_where_it_does_not_gain_it_is_not_done(quantized) -> None:
+    rng = np.random.default_rng(0)
+    constants = {"w1": rng.normal(0, 0.3, (12, 3, 3, 3)), "w2": rng.normal(0, 0.3, (12, 12, 3, 3))}
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], "first"),
+        helper.make_node("Relu", ["a"], ["b"], "between"),
+        helper.make_node("Conv", ["b", "w2"], ["y"], "second"),
+    ]
+    floats = {name: np.asarray(value, np.float32) for name, value in constants.items()}
+    model = model_of(nodes, floats, {"x": [1, 3, 12, 12]}, {"y": [1, 12, 8, 8]})
+    assert quantized(model, DATA).stage.diagnosis["equalized"] == {}
