@@ -16,6 +16,7 @@ class Operation:
     """One TFLite operator; ``options`` are the fields of its schema table in snake case.
 
     ``origin`` is the ONNX node that it comes from, with the line of the user's model where known.
+    ``intermediates`` only say how a fused kernel rounds inside.
     """
 
     code: str
@@ -23,6 +24,7 @@ class Operation:
     outputs: tuple[Tensor, ...]
     options: Mapping[str, Option]
     origin: str = ""
+    intermediates: tuple[Tensor, ...] = ()
 
 
 @dataclass(slots=True)

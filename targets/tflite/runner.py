@@ -67,6 +67,7 @@ class TfliteRunner:
             _resize(interpreter, places[0], encoded)
             for name, value in encoded.items():
                 interpreter.set_tensor(places[0][name], value)
+            interpreter.reset_all_variables()  # fused recurrent kernels keep their state from call to call
             interpreter.invoke()
         except (RuntimeError, ValueError) as error:
             raise ToolError(f"LiteRT fails on {self._artifact.path.name}: {_brief(error)}") from error

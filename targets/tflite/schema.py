@@ -54,12 +54,16 @@ def operator_code(code: str, version: int) -> object:
     return entry
 
 
-def operator(operation: Operation, opcode: int, inputs: list[int], outputs: list[int]) -> object:
+def operator(
+    operation: Operation, opcode: int, inputs: list[int], outputs: list[int], intermediates: list[int]
+) -> object:
     """One operator with its options."""
     result = schema.OperatorT()
     result.opcodeIndex = opcode
     result.inputs = inputs
     result.outputs = outputs
+    if intermediates:
+        result.intermediates = intermediates
     name = _OPTIONS.get(operation.code) or _camel(operation.code) + "Options"
     in_first_union = getattr(schema.BuiltinOptions, name, 0)
     in_second_union = getattr(schema.BuiltinOptions2, name, 0)

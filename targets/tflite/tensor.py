@@ -47,7 +47,8 @@ class Tensor:
     """One value; two tensors are the same only if they are the same object.
 
     ``shape`` holds ``DYNAMIC`` where a size is known at run time only.  ``constant`` may be a
-    view of a memory-mapped file: transpose it, never copy it without need.
+    view of a memory-mapped file: transpose it, never copy it without need.  A ``variable`` is state
+    of a fused kernel that the runtime keeps from call to call.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Tensor:
     dtype: DType
     constant: Array | None = None
     quantization: QuantParams | None = None
+    variable: bool = False
 
     @property
     def rank(self) -> int:

@@ -93,7 +93,8 @@ class _Writer:
             opcode = self._codes.setdefault(key, len(self._codes))
             inputs = [-1 if tensor is None else index.setdefault(tensor, len(index)) for tensor in operation.inputs]
             outputs = [index.setdefault(tensor, len(index)) for tensor in operation.outputs]
-            operators.append(tables.operator(operation, opcode, inputs, outputs))
+            inner = [index.setdefault(tensor, len(index)) for tensor in operation.intermediates]
+            operators.append(tables.operator(operation, opcode, inputs, outputs, inner))
         result = schema.SubGraphT()
         result.name = subgraph.name
         result.outputs = [index.setdefault(tensor, len(index)) for tensor in subgraph.outputs]
@@ -110,6 +111,7 @@ class _Writer:
         if DYNAMIC in tensor.shape:
             result.shapeSignature = list(tensor.shape)
         result.hasRank = True
+        result.isVariable = tensor.variable
         result.type = tables.TYPES[tensor.dtype]
         result.buffer = 0 if tensor.constant is None else self._buffer(tensor.constant)
         if tensor.quantization is not None:

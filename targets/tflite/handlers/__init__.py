@@ -13,6 +13,7 @@ from convertkit.targets.tflite.handlers.control import control
 from convertkit.targets.tflite.handlers.convolutions import convolutions
 from convertkit.targets.tflite.handlers.elementwise import elementwise
 from convertkit.targets.tflite.handlers.fused import fused
+from convertkit.targets.tflite.handlers.fused_lstm import fused_lstm
 from convertkit.targets.tflite.handlers.grids import grids
 from convertkit.targets.tflite.handlers.indexing import indexing
 from convertkit.targets.tflite.handlers.integers import integers
@@ -46,6 +47,7 @@ TFLITE: Registry = reduce(
         moves,
         control,
         fused,
+        fused_lstm,
         norms,
         recurrent,
         pooling,

@@ -14,6 +14,7 @@ from convertkit.targets.tflite.passes.edits import drop_identities
 from convertkit.targets.tflite.passes.flatten import absorb_flatten
 from convertkit.targets.tflite.passes.fold import fold_quantized
 from convertkit.targets.tflite.passes.fuse import fold_batch_norm, fuse_activations, fuse_bias
+from convertkit.targets.tflite.passes.fused_lstm import fuse_lstm
 from convertkit.targets.tflite.passes.hybrid import fold_hybrid
 from convertkit.targets.tflite.passes.layout import channels_last_layout
 from convertkit.targets.tflite.passes.part import Part
@@ -52,6 +53,7 @@ def prepare(model: ir.Model, options: Options) -> InterfaceChange:
 
 def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tuple[int, ...]]:
     mark_quantization(part)  # before everything: unsigned bytes become signed ones, parameters leave the graph
+    fuse_lstm(part)  # before anything rewrites the cell
     fuse_gelu(part)
     fold_batch_norm(part)  # before biases: it leaves one
     fuse_bias(part)

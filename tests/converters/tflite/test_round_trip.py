@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 import convertkit
+from convertkit.converters.tflite.importer import to_onnx
+from convertkit.converters.tflite.model import read_model
+from convertkit.converters.tflite.recurrent import METADATA
+from convertkit.onnx.canonical import canonicalize
+from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.passes import Options
 
 pytestmark = pytest.mark.case
 
@@ -63,11 +71,34 @@ def test_the_residual_network_is_bit_identical(cases: Path, tmp_path: Path):
     np.testing.assert_array_equal(after, run(path, samples))
 
 
-def test_the_fused_lstm_keeps_its_decisions(cases: Path, tmp_path: Path):
-    """The cell's 16-bit state is rounded elsewhere, so at most one decision in a thousand may change."""
-    path = cases / "mnist" / "trained_lstm_int8.tflite"
+def lstm_samples(cases: Path, count: int) -> np.ndarray:
     packed = (cases / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes()
-    pixels = np.frombuffer(gzip.decompress(packed), np.uint8, offset=16).reshape(-1, 28, 28)[:500]
-    samples = (pixels.astype(np.int16) - 128).astype(np.int8)
-    after, before = run(again(path, samples, tmp_path, "fixed_input"), samples), run(path, samples)
-    assert (after.argmax(-1) != before.argmax(-1)).sum() <= 2
+    pixels = np.frombuffer(gzip.decompress(packed), np.uint8, offset=16).reshape(-1, 28, 28)[:count]
+    return (pixels.astype(np.int16) - 128).astype(np.int8)
+
+
+def test_the_fused_lstm_is_bit_identical(cases: Path, tmp_path: Path):
+    path, samples = cases / "mnist" / "trained_lstm_int8.tflite", lstm_samples(cases, 300)
+    made = again(path, samples, tmp_path, "fixed_input")
+    np.testing.assert_array_equal(run(made, samples), run(path, samples))
+    assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in operators(made)
+
+
+def operators(path: Path) -> list[str]:
+    return [op.builtin for op in read_model(path).subgraphs[0].operators]
+
+
+@pytest.mark.parametrize("change", [0.0, 0.3])
+def test_an_lstm_whose_weights_are_no_longer_its_integers_is_not_fused(cases: Path, tmp_path: Path, change: float):
+    """A weight moved by a third of its step."""
+    model = read_model(cases / "mnist" / "trained_lstm_int8.tflite")
+    onnx = canonicalize(to_onnx(model, model.signatures[0]))
+    scan = next(node for node in onnx.graph if METADATA in node.metadata_props)
+    facts = json.loads(scan.metadata_props[METADATA])
+    product = scan.inputs[2].producer().inputs[0].producer()
+    weights = product.inputs[1].const_value.numpy().copy()
+    weights[3, 5] += change * facts["input_weights"][0]["scale"]
+    product.inputs[1].const_value = ir.tensor(weights, name=product.inputs[1].name)
+    compiled = compile_model(onnx, Options())
+    fused = [op.code for op in compiled.program.subgraphs[0].operations].count("UNIDIRECTIONAL_SEQUENCE_LSTM")
+    assert fused == (0 if change else 1)
