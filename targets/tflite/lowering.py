@@ -237,7 +237,8 @@ def copied(builder: Builder, tensor: Tensor) -> Tensor:
     """A computed tensor with the same contents."""
     if tensor.constant is not None:
         tensor = Tensor(tensor.name, tensor.shape, tensor.dtype, tensor.constant, tensor.quantization)
-    sizes = builder.shape_of(tensor)
+    is_plain = tensor.shape.count(DYNAMIC) == 1 and 0 not in tensor.shape
+    sizes = builder.ints(tensor.shape) if is_plain else builder.shape_of(tensor)
     return builder.reshape_to(tensor, sizes, tensor.shape)
 
 

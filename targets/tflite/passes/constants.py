@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from convertkit.targets.tflite.passes.bodies import infer_bodies
 from convertkit.targets.tflite.passes.edits import constant, new_constant
+from convertkit.targets.tflite.passes.shape_arithmetic import fold_sizes
 
 _MAX_ROUNDS = 6
 _LARGEST_BYTES = 64 << 20
@@ -29,8 +30,15 @@ _SMALL = 1 << 16
 
 def fold_constants(model: ir.Model) -> None:
     """Evaluate nodes with constant inputs and inline branches with known conditions, in place."""
-    opset = model.graph.opset_imports.get("", 1)
     infer_bodies(model.graph, dict(model.graph.opset_imports), model.ir_version)
+    _fold(model)
+    if fold_sizes(model):
+        infer_bodies(model.graph, dict(model.graph.opset_imports), model.ir_version)
+        _fold(model)
+
+
+def _fold(model: ir.Model) -> None:
+    opset = model.graph.opset_imports.get("", 1)
     for _ in range(_MAX_ROUNDS):
         graphs = [model.graph, *model.graph.subgraphs()]
         folded = [_fold_graph(graph, opset) for graph in graphs]
