@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
+from convertkit.errors import FeedError
 from convertkit.stage import Feed, FeedSource
 
 _SHARE = 4
@@ -29,6 +32,21 @@ class Part:
         return (feed for index, feed in enumerate(self.source) if index in self.positions)
 
 
+def refuse_constant(source: FeedSource) -> None:
+    """``FeedError`` where no value differs from any other, or from the first sample's: nothing can be measured."""
+    feeds = iter(source)
+    first = next(feeds, None)
+    if first is None:
+        return
+    if any(np.any(array != array.flat[0]) for array in first.values() if array.size):
+        return
+    if any(not np.array_equal(array, first[name]) for feed in feeds for name, array in feed.items()):
+        return
+    raise FeedError(
+        f"{source.description} is one number throughout: ranges measured on it would be wrong on all other data"
+    )
+
+
 def split(source: FeedSource) -> tuple[Part, tuple[Feed, ...]]:
     """Feeds for measuring, and the held-out ones: every fourth, at most 64.
 
@@ -36,6 +54,7 @@ def split(source: FeedSource) -> tuple[Part, tuple[Feed, ...]]:
     a choice that is too sure of itself.
     """
     count = len(source)
+    refuse_constant(source)
     everything = frozenset(range(count))
     if count < _LEAST:
         return Part(source, everything), tuple(source)

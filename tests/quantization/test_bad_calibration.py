@@ -1,0 +1,63 @@
+"""Calibration data that cannot be right: a sentence that says why, and no artifact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from models import images, small_cnn
+
+import convertkit
+from convertkit.artifact import Array
+from convertkit.errors import ConvertKitError
+
+DATA = images(12)
+
+
+def poisoned(value: float) -> Array:
+    array = DATA.copy()
+    array[3, 1, 2, 2] = value
+    return array
+
+
+BAD = {
+    "zero": ({"x": 0 * DATA}, "one number throughout"),
+    "constant": ({"x": np.full_like(DATA, 0.5)}, "one number throughout"),
+    "NaN": ({"x": poisoned(np.nan)}, "x holds NaN or infinity"),
+    "infinity": ({"x": poisoned(np.inf)}, "x holds NaN or infinity"),
+    "layout": ({"x": DATA.transpose(0, 2, 3, 1)}, r"the data looks NHWC, store it with \.transpose\(0, 3, 1, 2\)"),
+    "bytes": ({"x": DATA.astype("u1")}, "x is uint8, the model takes float32"),
+    "integers": ({"x": DATA.astype("i4")}, "x is int32, the model takes float32"),
+    "another name": ({"y": DATA}, "holds the array 'y'; the model's inputs are 'x'"),
+    "no samples": ({"x": DATA[:0]}, "holds no sample"),
+    "overflow": ({"x": DATA * np.float32(1e37)}, "not finite"),
+}
+ODD = {
+    "one sample": ({"x": DATA[:1]}, "holds one sample only"),
+    "doubles": ({"x": DATA.astype("f8")}, "x is float64, the model takes float32; converted"),
+}
+
+
+def export(folder: Path, arrays: dict[str, Array]) -> convertkit.Result:
+    onnx.save(small_cnn(), folder / "model.onnx")
+    np.savez(folder / "calib.npz", **arrays)
+    return convertkit.export(
+        folder / "model.onnx", target="tflite", int8=True, calib=folder / "calib.npz", output=folder / "out"
+    )
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_it_is_refused_before_any_artifact(tmp_path: Path, name: str) -> None:
+    arrays, reason = BAD[name]
+    with pytest.raises(ConvertKitError, match=reason):
+        export(tmp_path, arrays)
+    assert not (tmp_path / "out").exists()
+    assert not [*tmp_path.rglob("*.tflite")]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_can_be_used_is_used_with_a_note(tmp_path: Path, name: str) -> None:
+    arrays, note = ODD[name]
+    assert any(note in text for text in export(tmp_path, arrays).report["notes"])
