@@ -66,9 +66,8 @@ class Bench:
 
     def _export(self, name: str, target: str, precision: str, folder: Path) -> str:
         command = [sys.executable, "-m", "convertkit", "export", str(self.zoo / f"{name}.onnx"), "--target", target]
-        if precision != "float32":
-            command += [f"--{precision}", "--calib", str(self.zoo / f"{name}.calib.npz")]
-        command += ["-o", str(folder), "--force"]
+        command += ["--calib", str(self.zoo / f"{name}.calib.npz"), "-o", str(folder), "--force"]
+        command += [] if precision == "float32" else [f"--{precision}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1][:300]
 

@@ -15,6 +15,7 @@ from convertkit.artifact import Array
 from convertkit.profile import QuantProfile
 from convertkit.quantization.blocks import BlockedWeight, block_axis, quantize_blocks
 from convertkit.quantization.prepare import drop_unused
+from convertkit.quantization.tables import quantize_tables
 from convertkit.quantization.units import Unit, constant
 from convertkit.quantization.weights import QuantizedWeight, best_scales, quantize_weight
 from convertkit.quantization.write import Writer
@@ -29,7 +30,7 @@ Corrected = Mapping[str, QuantizedWeight | BlockedWeight]
 def quantize_weights(
     model: ir.Model, units: tuple[Unit, ...], profile: QuantProfile, corrected: Corrected | None = None
 ) -> tuple[str, ...]:
-    """Quantize every unit's weight in place; returns the names of the units."""
+    """Quantize every unit's weight, and embedding tables, in place; returns the names of the nodes."""
     writer = Writer(model.graph, profile)
     done = []
     for unit in units:
@@ -39,6 +40,7 @@ def quantize_weights(
         chosen = (corrected or {}).get(unit.name) or nearest(unit, profile)
         unit.node.replace_input_with(index, writer.weight(source, chosen, unit.node))
         done.append(unit.name)
+    done += quantize_tables(model.graph)
     drop_unused(model.graph)
     return tuple(done)
 

@@ -26,7 +26,6 @@ _INTEGER_WEIGHTS = Tolerance(
     "ONNX Runtime multiplies integer weights by activations that it quantizes on the fly, in blocks",
     snr_db=15.0,
     warn_snr_db=25.0,
-    lossy=True,
 )
 
 
