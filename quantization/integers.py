@@ -30,6 +30,7 @@ from convertkit.quantization.plan import Plan, Ranges, apply, placed
 from convertkit.quantization.prepare import prepare
 from convertkit.quantization.ranges import noise
 from convertkit.quantization.report import describe
+from convertkit.quantization.resume import EVERY, checkpoint
 from convertkit.quantization.split import split
 from convertkit.quantization.trial import Trials
 from convertkit.quantization.tune import Tuned, affordable, bias_shift, tune_all, worth_tuning
@@ -60,6 +61,7 @@ class Integers:
         self._passes = frozenset(passes)
         self._model = at_least(model, INT16_OPSET) if profile.activation == "int16" else model
         self._profile, self._options = profile, options
+        self._data_sha256 = feeds.sha256
         self._measured, self._held_out = split(feeds)
         self._state, self._progress = state, progress
         self._diagnosis: Mapping[str, object] = {}
@@ -101,7 +103,12 @@ class Integers:
     def _observed(self, units: tuple[Unit, ...], feeds: Collection[Feed]) -> dict[str, Statistics]:
         names = [str(value.name) for value in quantizable_values(units)]
         tracked = self._progress.track(feeds, len(feeds), "calibrating")
-        return observe(self._model, names, tracked, self._state)
+        if len(feeds) < 2 * EVERY or self._state:
+            return observe(self._model, names, tracked, self._state)
+        where = checkpoint(self._model, names, self._data_sha256, f"{len(feeds)} samples")
+        found = observe(self._model, names, tracked, self._state, where)
+        where.clear()
+        return found
 
     def _tuned(
         self, units: tuple[Unit, ...], plan: Plan, trials: Trials, ranges: Ranges

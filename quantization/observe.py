@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import onnx_ir as ir
@@ -16,6 +17,7 @@ from convertkit.artifact import NEXT_STATE_PREFIX, Array
 from convertkit.errors import FeedError
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.replay import open_session, run_all
+from convertkit.quantization.resume import EVERY, Checkpoint
 from convertkit.stage import Feed
 
 _KEPT = 2048
@@ -35,29 +37,50 @@ class Probe:
 
 
 def observe(
-    model: ir.Model, names: Sequence[str], feeds: Iterable[Feed], initial_state: Mapping[str, Array]
+    model: ir.Model,
+    names: Sequence[str],
+    feeds: Iterable[Feed],
+    initial_state: Mapping[str, Array],
+    checkpoint: Checkpoint | None = None,
 ) -> dict[str, Statistics]:
-    """Statistics of the named values of the main graph over all feeds.  ``model`` is not changed."""
+    """Statistics of the named values of the main graph over all feeds.  ``model`` is not changed.
+
+    With a ``checkpoint`` the work goes on where a killed run left it, and leaves states itself; not for
+    models with state, whose samples depend on the ones before.
+    """
     instrumented, probes = _instrumented(model, names)
     session = open_session(instrumented)
     wanted = [output for probe in probes for output in (probe.low, probe.high, probe.values)]
-    found = {probe.name: Statistics() for probe in probes}
-    waiting: dict[str, list[Array]] = {probe.name: [] for probe in probes}
-    for index, answer in enumerate(run_all(session, wanted, feeds, initial_state), start=1):
-        for probe in probes:
-            values = answer[probe.values]
-            if values.size == 0:
-                continue
-            low, high = float(answer[probe.low]), float(answer[probe.high])
-            if not np.isfinite([low, high]).all() or not np.isfinite(values).all():
-                fault = "the data is outside the model's domain"
-                raise FeedError(f"calibration drives tensor {probe.name!r} to NaN or infinity: {fault}")
-            found[probe.name].extremes(low, high)
-            waiting[probe.name].append(values)
+    kept = None if initial_state else checkpoint
+    done, found = kept.load(names) if kept else (0, {name: Statistics() for name in names})
+    waiting: dict[str, list[Array]] = {name: [] for name in names}
+    answers = run_all(session, wanted, islice(feeds, done, None), initial_state)
+    for index, answer in enumerate(answers, start=done + 1):
+        _take(answer, probes, found, waiting)
         if index % _AT_ONCE == 0:
             _count(found, waiting)
+        if kept and index % EVERY == 0:
+            kept.save(index, found)
     _count(found, waiting)
     return found
+
+
+def _take(
+    answer: Mapping[str, Array],
+    probes: Sequence[Probe],
+    found: Mapping[str, Statistics],
+    waiting: Mapping[str, list[Array]],
+) -> None:
+    for probe in probes:
+        values = answer[probe.values]
+        if values.size == 0:
+            continue
+        low, high = float(answer[probe.low]), float(answer[probe.high])
+        if not np.isfinite([low, high]).all() or not np.isfinite(values).all():
+            fault = "the data is outside the model's domain"
+            raise FeedError(f"calibration drives tensor {probe.name!r} to NaN or infinity: {fault}")
+        found[probe.name].extremes(low, high)
+        waiting[probe.name].append(values)
 
 
 def _count(found: Mapping[str, Statistics], waiting: Mapping[str, list[Array]]) -> None:

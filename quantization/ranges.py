@@ -155,10 +155,11 @@ def _search(statistics: Statistics, dtype: str, symmetric: bool, shrinks: Array,
 
 
 def _divergences(histogram: Histogram, candidates: Sequence[Affine]) -> Array:
-    return np.array([_divergence(histogram, each) for each in candidates])
+    return np.array([divergence(histogram, each) for each in candidates])
 
 
-def _divergence(histogram: Histogram, parameters: Affine) -> float:
+def divergence(histogram: Histogram, parameters: Affine) -> float:
+    """Kullback-Leibler divergence of the clipped and quantized distribution from the measured one."""
     places = np.flatnonzero(histogram.counts)
     centres, counts = histogram.centres[places], histogram.counts[places].astype(np.float64)
     kind = np.iinfo(parameters.dtype)
