@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from convertkit import delivery, manifest, plugins
-from convertkit.artifact import Artifact
-from convertkit.errors import GateError, ParityError, ToolError, UsageError, WorkerError
+from convertkit.artifact import Artifact, TensorSpec
+from convertkit.errors import GateError, ParityError, ToolError, Unsupported, UsageError, WorkerError
 from convertkit.evaluation import Evaluation, find_metric, predictions
 from convertkit.feeds import load_feeds
 from convertkit.latency import Latency, compare_latency
@@ -61,8 +61,19 @@ def export_all(
     with delivery.workspace(root) as workdir, ExitStack() as stack:
         source = stack.enter_context(converter.open(options.source, options, workdir / "source"))
         run = _Run(options, source, workdir, progress or Silent(), on_step)
-        finished = [run.to_target(target) for target in targets]
+        finished = [_with_free_dims(run, target) for target in targets]
         return _delivered(options, root, folders, finished, workdir)
+
+
+def _with_free_dims(run: _Run, target: Target) -> _Finished:
+    """``target`` with the dimensions that the source freed by itself; fixed again where the target cannot have that."""
+    try:
+        return run.to_target(target)
+    except Unsupported as refusal:
+        fixed = run.at_fixed_sizes(target, refusal)
+        if fixed is None:
+            raise
+        return fixed.to_target(target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +98,26 @@ class _Run:
         self._on_step = on_step
         self._frozen = _frozen(source.artifact, options)
         inputs = self._frozen.inputs
-        self._calibration = _feeds(options.calib, inputs, options.calib_samples, label=False)
-        self._evaluation = _feeds(options.eval, inputs, None, label=True)
+        self._calibration = _feeds(options.calib, inputs, options, options.calib_samples, label=False)
+        self._evaluation = _feeds(options.eval, inputs, options, None, label=True)
         self._feeds = proof_feeds(self._frozen, self._calibration, options.seed)
         self._notes: list[str] = []
         self._source_recording: Recording | None = None
         self._predictions: tuple[Any, Any] | None = None
         self._hub: Road | None = None
+
+    def at_fixed_sizes(self, target: Target, refusal: Unsupported) -> _Run | None:
+        """The same export with those sizes fixed that nobody asked to be free; None where there are none."""
+        chosen = dict(self._options.static)
+        implied: Mapping[str, int] = getattr(self._source, "implied_sizes", {})
+        sizes = {name: size for name, size in implied.items() if name not in chosen}
+        if not sizes:
+            return None
+        options = dataclasses.replace(self._options, static=(*self._options.static, *sizes.items()))
+        run = _Run(options, self._source, self._workdir / f"{target.name}-fixed", self._progress, self._on_step)
+        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        run._notes.append(f"{told} is fixed, {target.name} cannot leave it free: {str(refusal).splitlines()[0]}")
+        return run
 
     def to_target(self, target: Target) -> _Finished:
         """Take the source to one target, in a folder of its own below the work folder."""
@@ -247,10 +271,17 @@ def _folders(options: ExportOptions) -> dict[str, Path]:
     return {name: Path(options.output) / name for name in options.targets}
 
 
-def _feeds(data: object, inputs: Sequence[Any], samples: int | None, *, label: bool) -> FeedSource | None:
+def _feeds(
+    data: object, inputs: Sequence[TensorSpec], options: ExportOptions, samples: int | None, *, label: bool
+) -> FeedSource | None:
     if data is None:
         return None
-    return load_feeds(data, tuple(spec for spec in inputs if not spec.is_state), samples=samples, label=label)
+    plain = tuple(spec for spec in inputs if not spec.is_state)
+    images = options.images
+    for each in options.normalization:  # images can only be for a single input
+        if [each.input] == [spec.name for spec in plain]:
+            images = dataclasses.replace(images, mean=each.mean, std=each.std)
+    return load_feeds(data, plain, samples=samples, label=label, images=images)
 
 
 def _frozen(artifact: Artifact, options: ExportOptions) -> Artifact:

@@ -125,7 +125,11 @@ class FeedSource(Protocol):
 
 
 class Source(Protocol):
-    """An opened source model: knows its interface, can be executed, and can become ONNX."""
+    """An opened source model: knows its interface, can be executed, and can become ONNX.
+
+    A source that freed dimensions which the model itself leaves open may have ``implied_sizes``, their sizes
+    by name: a target that cannot leave them free gets the model at these.
+    """
 
     @property
     def artifact(self) -> Artifact: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import ml_dtypes
 import numpy as np
 
 from convertkit.artifact import Array, Dim
+from convertkit.converters.pytorch.leaves import Kind
+from convertkit.converters.pytorch.leaves import Path as Way
 from convertkit.converters.pytorch.pickles import StoredTensor, stored_examples
 
 _DTYPE_OF_STORAGE = {
@@ -37,11 +40,37 @@ class ExampleArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """What one parameter was traced with: an array, or several of a tuple or list (``sequence``)."""
+class Item:
+    """One array of a parameter, and the way to it through tuples, lists and dicts."""
 
-    arrays: tuple[ExampleArray, ...]
-    sequence: str = ""
+    array: ExampleArray
+    path: Way = ()
+    kinds: tuple[Kind, ...] = ()
+
+
+Example = tuple[Item, ...]
+"""What one parameter was called with."""
+
+
+def flattened(value: object, read: Callable[[object, Way], ExampleArray | None]) -> Example | None:
+    """The arrays in a value of nested tuples, lists and dicts; None where ``read`` cannot read one of them."""
+    found: list[Item] = []
+    waiting: list[tuple[object, Way, tuple[Kind, ...]]] = [(value, (), ())]
+    while waiting:
+        each, path, kinds = waiting.pop()
+        if isinstance(each, Mapping):
+            inner: list[tuple[int | str, object]] = [(str(key), item) for key, item in each.items()]
+            kind: Kind = "dict"
+        elif isinstance(each, tuple | list):
+            inner, kind = list(enumerate(each)), "tuple" if isinstance(each, tuple) else "list"
+        else:
+            array = read(each, path)
+            if array is None:
+                return None
+            found.append(Item(array, path, kinds))
+            continue
+        waiting += [(item, (*path, key), (*kinds, kind)) for key, item in reversed(inner)]
+    return tuple(found)
 
 
 def traced_examples(path: Path) -> tuple[Example, ...] | None:
@@ -60,7 +89,7 @@ def traced_examples(path: Path) -> tuple[Example, ...] | None:
         folder = pickles[0].removesuffix(".pkl")
         if not isinstance(stored, dict) or not isinstance(stored.get("forward"), tuple | list):
             return None
-        examples = [_example(archive, folder, value) for value in stored["forward"]]
+        examples = [flattened(value, lambda each, path: _array(archive, folder, each)) for value in stored["forward"]]
     return None if None in examples else tuple(example for example in examples if example is not None)
 
 
@@ -69,16 +98,6 @@ def integer_range(values: Array) -> tuple[float, float] | None:
     if values.dtype.kind not in "iu" or values.size == 0 or values.min() == values.max():
         return None
     return float(values.min()), float(values.max()) + 1
-
-
-def _example(archive: zipfile.ZipFile, folder: str, value: object) -> Example | None:
-    if isinstance(value, tuple | list):
-        arrays = [_array(archive, folder, item) for item in value]
-        if any(array is None for array in arrays):
-            return None
-        return Example(tuple(array for array in arrays if array is not None), type(value).__name__)
-    array = _array(archive, folder, value)
-    return None if array is None else Example((array,))
 
 
 def _array(archive: zipfile.ZipFile, folder: str, value: object) -> ExampleArray | None:

@@ -13,7 +13,7 @@ from convertkit.converters.pytorch.flat import Flat, is_constant
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.operators import decompositions, refusal
 from convertkit.converters.pytorch.state import Slot
-from convertkit.converters.pytorch.subject import Subject, to_tensor
+from convertkit.converters.pytorch.subject import Subject, to_tensor, value_for
 
 OPSET = 18
 
@@ -40,7 +40,7 @@ def export(
 ) -> None:
     """Write the model to ``path``; ``feed`` is an example at which it computes."""
     taken = [leaf for leaf in leaves if not is_constant(leaf)]
-    tensors = tuple(to_tensor(feed[leaf.name]) for leaf in taken)
+    tensors = tuple(_example(leaf, feed[leaf.name]) for leaf in taken)
     dims = tuple(
         {axis: torch.export.Dim.AUTO for axis, dim in enumerate(leaf.shape) if isinstance(dim, str)} for leaf in taken
     )
@@ -51,6 +51,11 @@ def export(
     if table := decompositions():
         program = program.run_decompositions(table)
     write_program(program, [leaf.name for leaf in taken], outputs, path)
+
+
+def _example(leaf: Leaf, array: Array) -> torch.Tensor:
+    value = value_for(leaf, array)
+    return value if isinstance(value, torch.Tensor) else to_tensor(array)
 
 
 def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convertkit.artifact import Dim
-from convertkit.converters.pytorch.examples import Example, ExampleArray
-from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.converters.pytorch.examples import Example, ExampleArray, Item
+from convertkit.converters.pytorch.leaves import Kind, Leaf, Path, leaf_name
 from convertkit.converters.pytorch.subject import Parameter, Subject
 from convertkit.errors import UsageError
 
@@ -32,8 +32,10 @@ def leaves_of(
     given = {str(option["name"]): option for option in options}
     found: list[Leaf] = []
     missing: list[Parameter] = []
+    parameters = {parameter.name for parameter in subject.parameters}
     for parameter in subject.parameters:
-        own = _of_parameter(parameter, known.get(parameter.name), given)
+        own_flags = {name: flag for name, flag in given.items() if name == parameter.name or name not in parameters}
+        own = _of_parameter(parameter, known.get(parameter.name), own_flags)
         found += own
         if not own and parameter.required:
             missing.append(parameter)
@@ -50,35 +52,49 @@ def leaves_of(
 
 def _of_parameter(parameter: Parameter, example: Example | None, given: Mapping[str, Mapping[str, Any]]) -> list[Leaf]:
     if parameter.name in given:
-        known = example.arrays[0] if example and not example.sequence else None
+        known = example[0].array if example and not example[0].path else None
         return [_given(parameter, given[parameter.name], known)]
-    items = [name for name in given if _is_item(name, parameter.name)]
-    if items and example is None:
-        sequence = "tuple" if "Tuple" in parameter.type or "tuple" in parameter.type or not parameter.type else "list"
-        ordered = sorted(items, key=lambda name: int(name.rpartition("_")[2]))
-        return [
-            dataclasses.replace(_given(parameter, given[name], None), name=name, index=place, sequence=sequence)
-            for place, name in enumerate(ordered)
-        ]
     if example is None:
-        return []
-    if not example.sequence:
-        return [_from_example(parameter.name, parameter, example.arrays[0])]
-    return [
-        dataclasses.replace(
-            _given(parameter, given[name], array) if name in given else _from_example(name, parameter, array),
-            name=name,
-            index=place,
-            sequence=example.sequence,
+        example = _structure(parameter, given)
+        known_arrays: list[ExampleArray | None] = [None] * len(example)
+    else:
+        known_arrays = [item.array for item in example]
+    found = []
+    for item, array in zip(example, known_arrays, strict=True):
+        name = leaf_name(parameter.name, item.path)
+        leaf = (
+            _given(parameter, given[name], array)
+            if name in given
+            else Leaf(name, parameter.name, item.array.shape, item.array.dtype, value_range=item.array.value_range)
         )
-        for place, array in enumerate(example.arrays)
-        for name in (f"{parameter.name}_{place}",)
-    ]
+        found.append(dataclasses.replace(leaf, name=name, path=item.path, kinds=item.kinds))
+    return found
 
 
-def _is_item(name: str, parameter: str) -> bool:
-    head, _, place = name.rpartition("_")
-    return head == parameter and place.isdecimal()
+_NOTHING_KNOWN = ExampleArray((), "float32")
+
+
+def _structure(parameter: Parameter, given: Mapping[str, Mapping[str, Any]]) -> Example:
+    """What ``--input`` flags say about a parameter that is a tuple, list or dict: ``x_0``, ``x_key``, ``x_1_0``."""
+    if parameter.type in ("Tensor", "Optional[Tensor]", *_SCALARS):
+        return ()
+    suffixes = [name.removeprefix(f"{parameter.name}_") for name in given if name.startswith(f"{parameter.name}_")]
+    items = [Item(_NOTHING_KNOWN, *_way(parameter.type, suffix)) for suffix in suffixes]
+    if any("dict" in item.kinds for item in items):
+        return tuple(items)
+    return tuple(sorted(items, key=lambda item: tuple(int(step) for step in item.path)))
+
+
+def _way(kind: str, suffix: str) -> tuple[Path, tuple[Kind, ...]]:
+    """The path that ``suffix`` names in a value of the type ``kind`` (TorchScript's word, or an annotation)."""
+    if not suffix:
+        return (), ()
+    kind = kind.removeprefix("typing.").removeprefix("Optional[")
+    head, _, rest = suffix.partition("_")
+    if not head.isdecimal():
+        return (suffix,), ("dict",)
+    path, kinds = _way(kind[len("List[") :] if kind.startswith(("List[", "list[")) else "", rest)
+    return (int(head), *path), ("list" if kind.lower().startswith("list") else "tuple", *kinds)
 
 
 def _given(parameter: Parameter, option: Mapping[str, Any], known: ExampleArray | None) -> Leaf:
@@ -103,10 +119,6 @@ def _given(parameter: Parameter, option: Mapping[str, Any], known: ExampleArray 
         scalar=scalar and not shape,
         given=given,
     )
-
-
-def _from_example(name: str, parameter: Parameter, example: ExampleArray) -> Leaf:
-    return Leaf(name, parameter.name, example.shape, example.dtype, value_range=example.value_range)
 
 
 def _request(subject: Subject, missing: Sequence[Parameter]) -> str:

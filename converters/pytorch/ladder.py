@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from convertkit.artifact import Array, Artifact
 from convertkit.converters.pytorch.acceptance import check_feeds
+from convertkit.converters.pytorch.halves import tolerance_of, widen
 from convertkit.converters.pytorch.interface import settle_interface
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
 from convertkit.converters.pytorch.opening import Opening
@@ -22,7 +23,7 @@ from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
-from convertkit.stage import FLOAT32, Feed, Outputs
+from convertkit.stage import FLOAT32, Feed, Outputs, Tolerance
 
 _ROUTES = {
     "torchscript": ("torchscript-exporter", "replay"),
@@ -66,6 +67,7 @@ class Accepted:
     """Canonical ONNX that computes what the model computes, and the interface that this settled."""
 
     artifact: Artifact
+    tolerance: Tolerance
     route: str
     leaves: tuple[Leaf, ...]
     outputs: tuple[str, ...]
@@ -74,6 +76,8 @@ class Accepted:
     seconds: Mapping[str, float]
     """What importing torch and loading the model took."""
     slots: Sequence[Mapping[str, Any]] = ()
+    implied_sizes: Mapping[str, int] = field(default_factory=dict)
+    """What dimensions that nobody asked to be free were in the model's example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,9 @@ class Ladder:
         notes, outputs = tuple(described["notes"]), tuple(described["outputs"])
         wanted = _Interface(leaves, outputs, tuple(described["sizes"]), notes)
         accepted = self._first_match(wanted)
-        if accepted is None and leaves != fixed:
+        if accepted is not None:
+            accepted = replace(accepted, implied_sizes=_implied(leaves, fixed))
+        elif leaves != fixed:
             why = next((each.failure for each in reversed(self._attempts)), "")
             note = f"the batch is fixed: no road to ONNX keeps it free ({why})"
             accepted = self._first_match(_Interface(fixed, outputs, ({},), (*notes, note)))
@@ -137,7 +143,7 @@ class Ladder:
         own, twins = (self._references(accepted.leaves, feeds, kind)() for kind in ("torchscript", "torchscript-twin"))
         archive = Recording("the archive", accepted.artifact, feeds, tuple(own))
         twin = Recording("its module", accepted.artifact, feeds, tuple(twins))
-        if failures := compare_recordings(twin, archive, FLOAT32).failures:
+        if failures := compare_recordings(twin, archive, accepted.tolerance).failures:
             raise ParityError(
                 f"{Path(self._model.source).name} departs from {self._model.factory} on varied inputs: {failures[0]}; "
                 "a trace keeps one path of Python branches and loops that depend on data\n"
@@ -162,15 +168,16 @@ class Ladder:
             made = self._canonical(place, wanted, feeds)  # while the worker computes the references
             references = pending() if pending else references
             assert references is not None
-            departure = made if isinstance(made, str) else _departure(references, made)
+            departure = made if isinstance(made, str) else _departure(references, *made)
             self._attempts.append(replace(attempt, failure=departure, mismatch=bool(departure)))
-            if isinstance(made, Recording) and not departure:
-                return self._accepted(made.artifact, route, wanted)
+            if not isinstance(made, str) and not departure:
+                return self._accepted(made[0].artifact, made[1], route, wanted)
         return None
 
-    def _accepted(self, artifact: Artifact, route: str, wanted: _Interface) -> Accepted:
+    def _accepted(self, artifact: Artifact, tolerance: Tolerance, route: str, wanted: _Interface) -> Accepted:
         return Accepted(
             artifact,
+            tolerance,
             route,
             wanted.leaves,
             wanted.outputs,
@@ -211,16 +218,28 @@ class Ladder:
         reply = self._worker.begin("reference", params, arrays, isolated=True)
         return lambda: _by_feed(reply().arrays, len(feeds))
 
-    def _canonical(self, place: Path, wanted: _Interface, feeds: Sequence[Feed]) -> Recording | str:
-        """What an exporter wrote in ``place`` as canonical ONNX, with what it computes, or why it does not work."""
+    def _canonical(self, place: Path, wanted: _Interface, feeds: Sequence[Feed]) -> tuple[Recording, Tolerance] | str:
+        """What the canonical form of an exporter's file computes and how exactly it should, or why it does not work."""
         try:
             model = load_model(place / _EXPORTED)
             settle_interface(model, wanted.leaves, wanted.outputs)
+            tolerance = tolerance_of(model)
+            if tolerance is not FLOAT32:
+                widen(model)
             artifact = save_model(canonicalize(model), place / "canonical.onnx", MADE_BY, self._initial_state)
             with OnnxRunner(artifact) as runner:
-                return record("onnx", artifact, runner, feeds)
+                return record("onnx", artifact, runner, feeds), tolerance
         except ConvertKitError as error:
             return str(error)
+
+
+def _implied(leaves: Sequence[Leaf], fixed: Sequence[Leaf]) -> dict[str, int]:
+    return {
+        dim: size
+        for leaf, before in zip(leaves, fixed, strict=True)
+        for dim, size in zip(leaf.shape, before.shape, strict=True)
+        if isinstance(dim, str) and isinstance(size, int)
+    }
 
 
 def _by_feed(arrays: Mapping[str, Array], count: int) -> _Computed:
@@ -232,11 +251,11 @@ def _by_feed(arrays: Mapping[str, Array], count: int) -> _Computed:
     return tuple(results)
 
 
-def _departure(references: _Computed, made: Recording) -> str:
+def _departure(references: _Computed, made: Recording, tolerance: Tolerance) -> str:
     """How what a road made departs from the model, empty where it does not."""
     try:
         reference = replace(made, title="the model", outputs=references)
-        return "; ".join(compare_recordings(reference, made, FLOAT32).failures)
+        return "; ".join(compare_recordings(reference, made, tolerance).failures)
     except ConvertKitError as error:
         return str(error)
 

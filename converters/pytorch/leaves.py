@@ -5,33 +5,43 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from convertkit.artifact import Dim, TensorSpec
+
+Kind = Literal["tuple", "list", "dict"]
+Path = tuple[int | str, ...]
+"""Places in tuples and lists, keys of dicts."""
+
+
+def leaf_name(parameter: str, path: Path) -> str:
+    """``x_0``, ``x_key``: the name of one array inside a parameter."""
+    return "_".join([parameter, *map(str, path)])
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """One array that goes into the model.
 
-    ``parameter`` is the parameter of ``forward`` that takes it, ``index`` its place where that
-    parameter is a tuple or list of tensors.  ``scalar`` marks a Python number, ``fixed`` the only value
-    with which the model can be exported.  ``given`` says that the user fixed the shape.
+    ``parameter`` is the parameter of ``forward`` that takes it, ``path`` the way to it where that parameter is
+    a tuple, list or dict, and ``kinds`` says which at each step.  ``scalar`` marks a Python number.
+    ``given`` says that the user fixed the shape.
     """
 
     name: str
     parameter: str
     shape: tuple[Dim, ...]
     dtype: str
-    index: int | None = None
+    path: Path = ()
+    kinds: tuple[Kind, ...] = ()
     value_range: tuple[float, float] | None = None
     scalar: bool = False
     given: bool = False
-    sequence: str = ""
 
     def spec(self) -> TensorSpec:
-        """The same as an artifact's input."""
-        return TensorSpec(self.name, self.shape, self.dtype, value_range=self.value_range)
+        """The same as an artifact's input; bfloat16, which no runtime takes from numpy, is float32 there."""
+        dtype = "float32" if self.dtype == "bfloat16" else self.dtype
+        return TensorSpec(self.name, self.shape, dtype, value_range=self.value_range)
 
     def with_dims(self, sizes: Mapping[str, int]) -> Leaf:
         """The leaf with the named dimensions in ``sizes`` fixed."""
@@ -55,6 +65,8 @@ def _leaf(value: Mapping[str, Any]) -> Leaf:
         **{
             **value,
             "shape": tuple(value["shape"]),
+            "path": tuple(value["path"]),
+            "kinds": tuple(value["kinds"]),
             "value_range": None if bounds is None else (float(bounds[0]), float(bounds[1])),
         }
     )

@@ -8,7 +8,7 @@ import torch
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.leaves import Leaf
-from convertkit.converters.pytorch.subject import Subject, to_tensor
+from convertkit.converters.pytorch.subject import Subject, value_for
 
 OPSET = 18
 
@@ -17,7 +17,7 @@ def export(
     subject: Subject, leaves: Sequence[Leaf], outputs: Sequence[str], feed: Mapping[str, Array], path: str
 ) -> None:
     """Write the model to ``path``; ``feed`` is an example at which it computes."""
-    values = {leaf.name: feed[leaf.name].item() if leaf.scalar else to_tensor(feed[leaf.name]) for leaf in leaves}
+    values = {leaf.name: value_for(leaf, feed[leaf.name]) for leaf in leaves}
     args, kwargs = subject.arguments(leaves, values)
     free = {leaf.name: _free(leaf) for leaf in leaves if _free(leaf)}
     with torch.no_grad():

@@ -138,7 +138,7 @@ class _Prober:
             except SourceError as error:
                 reason = str(error)
                 continue
-            return freed, fixed, []
+            return freed, fixed, [f"the batch is free, as dimension {BATCH}; --static {BATCH}=1 fixes it"]
         batch = next(leaf.shape[0] for leaf in fixed if leaf.shape)
         return fixed, fixed, [f"the batch is fixed at {batch}, as in the example that the model came with: {reason}"]
 

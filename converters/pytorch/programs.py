@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from convertkit.artifact import Dim
-from convertkit.converters.pytorch.examples import Example, ExampleArray, integer_range
+from convertkit.converters.pytorch.examples import Example, ExampleArray, flattened, integer_range
 from convertkit.converters.pytorch.inputs import BATCH
+from convertkit.converters.pytorch.leaves import Path as Way
+from convertkit.converters.pytorch.leaves import leaf_name
 from convertkit.converters.pytorch.subject import Subject, to_array
 from convertkit.errors import Unsupported
 
@@ -31,25 +33,28 @@ def program_examples(subject: Subject) -> Mapping[str, Example] | Sequence[Examp
 
 
 def _of_values(subject: Subject, example: object) -> Mapping[str, Example]:
-    if isinstance(example, Mapping):
+    if isinstance(example, Mapping) and {p.name for p in subject.parameters} >= set(example):
         return {str(name): _example(str(name), value) for name, value in example.items()}
     values = example if isinstance(example, tuple | list) else (example,)
     return {p.name: _example(p.name, value) for p, value in zip(subject.parameters, values, strict=False)}
 
 
 def _example(name: str, value: object) -> Example:
-    if isinstance(value, torch.Tensor):
-        return Example((_array(value),))
-    if isinstance(value, tuple | list) and all(isinstance(item, torch.Tensor) for item in value):
-        return Example(tuple(_array(item) for item in value), type(value).__name__)
-    raise Unsupported(
-        f"the example for {name} is a {type(value).__name__}; expected tensors, or a tuple or list of them"
-    )
+    return _flat(name, value, lambda tensor, path: _array(tensor))
+
+
+def _flat(name: str, value: object, read: Callable[[Any, Way], ExampleArray]) -> Example:
+    found = flattened(value, lambda each, path: read(each, path) if isinstance(each, torch.Tensor) else None)
+    if not found:
+        raise Unsupported(
+            f"the example for {name} is a {type(value).__name__}; expected tensors, or tuples, lists and dicts of them"
+        )
+    return found
 
 
 def _array(tensor: torch.Tensor) -> ExampleArray:
-    array = to_array(tensor)
-    return ExampleArray(tuple(array.shape), array.dtype.name, integer_range(array))
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return ExampleArray(tuple(tensor.shape), dtype, integer_range(to_array(tensor)))
 
 
 def _of_program(subject: Subject) -> Mapping[str, Example]:
@@ -64,12 +69,7 @@ def _of_program(subject: Subject) -> Mapping[str, Example]:
 
 
 def _traced(name: str, value: Any, names: dict[str, str]) -> Example:
-    if isinstance(value, torch.Tensor):
-        return Example((_symbolic(name, value, names),))
-    if isinstance(value, tuple | list) and all(isinstance(item, torch.Tensor) for item in value):
-        items = tuple(_symbolic(f"{name}_{place}", item, names) for place, item in enumerate(value))
-        return Example(items, type(value).__name__)
-    raise Unsupported(f"the program's input {name} is a {type(value).__name__}; expected tensors")
+    return _flat(name, value, lambda tensor, path: _symbolic(leaf_name(name, path), tensor, names))
 
 
 def _symbolic(name: str, tensor: torch.Tensor, names: dict[str, str]) -> ExampleArray:

@@ -13,7 +13,7 @@ from convertkit.converters.pytorch import exporting, legacy
 from convertkit.converters.pytorch.flat import is_constant
 from convertkit.converters.pytorch.leaves import Leaf, from_json
 from convertkit.converters.pytorch.state import Slot, lifted, slots_from_json
-from convertkit.converters.pytorch.subject import Parameter, Subject, to_tensor
+from convertkit.converters.pytorch.subject import Parameter, Subject, value_for
 from convertkit.errors import Unsupported
 
 
@@ -70,9 +70,7 @@ def _script(job: Job) -> None:
 
 def _trace(job: Job) -> None:
     """torch.jit.trace of an eager module: what one example does; the numbers say whether that is all."""
-    values = {
-        leaf.name: job.feed[leaf.name].item() if leaf.scalar else to_tensor(job.feed[leaf.name]) for leaf in job.leaves
-    }
+    values = {leaf.name: value_for(leaf, job.feed[leaf.name]) for leaf in job.leaves}
     args, kwargs = job.subject.arguments(job.leaves, values)
     if kwargs:
         raise Unsupported("this road takes positional arguments only")

@@ -17,7 +17,7 @@ from convertkit.converters.pytorch.opening import Model, Opening
 from convertkit.errors import SourceError
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
-from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Stage, Tolerance
+from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
 from convertkit.worker import Worker
 
 
@@ -27,6 +27,7 @@ class TorchSource:
     def __init__(self, artifact: Artifact, opening: Opening, accepted: Accepted, seconds: float) -> None:
         self.artifact = artifact
         self.notes: tuple[str, ...] = accepted.notes
+        self.implied_sizes = accepted.implied_sizes
         self._worker = opening.worker
         self._model = opening.model
         self._accepted = accepted
@@ -73,10 +74,10 @@ class TorchStage:
     name, version = MADE_BY.split()
     accepts = frozenset({"torchscript", "pt2", "state-dict", "safetensors", "pickled-module", "torch-factory"})
     produces = "onnx"
-    tolerance: Tolerance = FLOAT32
 
     def __init__(self, accepted: Accepted, prior_seconds: float) -> None:
         self._accepted = accepted
+        self.tolerance: Tolerance = accepted.tolerance
         self.prior_seconds = prior_seconds
         """What opening the source took: torch's import, loading, the roads that were tried, their checks."""
 

@@ -52,22 +52,31 @@ class Subject:
 
     def compute(self, leaves: Sequence[Leaf], feed: Mapping[str, Array]) -> dict[str, Array]:
         """All outputs for one feed, flat and named."""
-        values = {leaf.name: _value(leaf, feed[leaf.name]) for leaf in leaves}
+        values = {leaf.name: value_for(leaf, feed[leaf.name]) for leaf in leaves}
         args, kwargs = self.arguments(leaves, values)
         with torch.no_grad(), torch.jit.optimized_execution(False):  # profiling pays off after many calls only
             result = self.module(*args, **kwargs)
         return {name: to_array(tensor) for name, tensor in named_outputs(result)}
 
 
-def _structured(leaves: Sequence[Leaf], values: Mapping[str, Any]) -> Any:
-    if leaves[0].index is None:
+def _structured(leaves: Sequence[Leaf], values: Mapping[str, Any], depth: int = 0) -> Any:
+    """One argument, its tuples, lists and dicts put together from the leaves."""
+    if len(leaves[0].path) == depth:
         return values[leaves[0].name]
-    items = [values[leaf.name] for leaf in leaves]
-    return tuple(items) if leaves[0].sequence == "tuple" else items
+    groups: dict[int | str, list[Leaf]] = {}
+    for leaf in leaves:
+        groups.setdefault(leaf.path[depth], []).append(leaf)
+    items = {key: _structured(group, values, depth + 1) for key, group in groups.items()}
+    kind = leaves[0].kinds[depth]
+    return items if kind == "dict" else tuple(items.values()) if kind == "tuple" else list(items.values())
 
 
-def _value(leaf: Leaf, array: Array) -> Any:
-    return np.asarray(array).item() if leaf.scalar else to_tensor(array)
+def value_for(leaf: Leaf, array: Array) -> Any:
+    """What ``forward`` takes for a leaf: a Python number, or a tensor of the leaf's dtype."""
+    if leaf.scalar:
+        return np.asarray(array).item()
+    tensor = to_tensor(array)
+    return tensor.to(torch.bfloat16) if leaf.dtype == "bfloat16" else tensor
 
 
 def to_tensor(array: Array) -> torch.Tensor:
@@ -79,15 +88,14 @@ def to_tensor(array: Array) -> torch.Tensor:
 
 
 def to_array(tensor: Any) -> Array:
-    """A tensor or Python number as an array."""
+    """A tensor or Python number as an array; bfloat16 becomes float32."""
     if not isinstance(tensor, torch.Tensor):
         return np.asarray(tensor)
     plain = tensor.detach().cpu().resolve_conj().resolve_neg()
     if plain.is_quantized:
         plain = plain.dequantize()
     if plain.dtype == torch.bfloat16:
-        bits: Array = plain.contiguous().view(torch.int16).numpy()
-        return bits.view(ml_dtypes.bfloat16)
+        plain = plain.float()
     array: Array = plain.numpy().copy()
     return array
 
