@@ -70,7 +70,7 @@ class TensorSpec:
             kind = np.iinfo(self.dtype)
             steps = np.rint(value / self.quantization.scale) + self.quantization.zero_point
             value = np.clip(steps, kind.min, kind.max).astype(self.dtype)
-        return np.ascontiguousarray(value)
+        return np.asarray(value, order="C")  # ascontiguousarray would give a scalar an axis
 
     def decode(self, value: Array) -> Array:
         """Translate what the artifact's runtime returned into the source's layout and dtype."""
