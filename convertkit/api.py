@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from convertkit.errors import UsageError
 from convertkit.flags import options_from
 from convertkit.job import Result, export_all
-from convertkit.recipe import InputSpec, Normalization
+from convertkit.recipe import ImageOptions, InputSpec, Normalization
 
 
 def export(
@@ -25,6 +25,7 @@ def export(
     io_dtype: str = "float32",
     calib: object = None,
     calib_samples: int | None = None,
+    images: str | ImageOptions | None = None,
     calib_method: str = "auto",
     eval: object = None,
     metric: str | None = None,
@@ -67,6 +68,7 @@ def export(
         "io_dtype": io_dtype,
         "calib": _path(calib),
         "calib_samples": calib_samples,
+        "images": images,
         "calib_method": calib_method,
         "eval": _path(eval),
         "metric": metric,

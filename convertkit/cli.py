@@ -74,7 +74,10 @@ def _complete_targets(context: click.Context, parameter: click.Parameter, incomp
 @click.option("--full-integer", is_flag=True, help="Every operator integer, or refuse (microcontrollers, NPUs).")
 @click.option("--io-dtype", metavar="DTYPE", help="Interface of a quantized artifact: float32, int8, uint8, int16.")
 @click.option("--calib", metavar="PATH", help="Calibration data: .npz, .npy, a folder, or pkg.mod:func.")
-@click.option("--calib-samples", type=int, metavar="N", help="Use only the first N samples.")
+@click.option("--calib-samples", type=int, metavar="N", help="Use only N samples, evenly spread.")
+@click.option(
+    "--images", metavar="SPEC", help="Images of a folder: stretch, crop[:0.875] or pad[:114]; bicubic, bgr, nhwc, …"
+)
 @click.option(
     "--calib-method", metavar="METHOD", help="auto, minmax, moving-average, percentile, entropy or mse [default: auto]."
 )

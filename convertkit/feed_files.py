@@ -9,30 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from convertkit.artifact import Array, TensorSpec
 from convertkit.errors import FeedError, MissingFramework
+from convertkit.recipe import ImageOptions
 from convertkit.stage import Feed
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 LABEL = "label"
 _IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif"})
-
-
-@dataclass(frozen=True, slots=True)
-class ImageOptions:
-    """How an image becomes an input: resized, then ``(pixel * scale - mean) / std`` per channel.
-
-    ``resize`` is ``stretch`` (to the input's height and width) or ``crop`` (shorter side first, then
-    the centre).  Integer inputs get the pixels as they are.
-    """
-
-    scale: float = 1.0 / 255.0
-    mean: tuple[float, ...] = (0.0,)
-    std: tuple[float, ...] = (1.0,)
-    resize: str = "stretch"
 
 
 DEFAULT_IMAGES = ImageOptions()
@@ -337,37 +327,56 @@ class _ImageReader:
 
     def __init__(self, spec: TensorSpec, options: ImageOptions) -> None:
         shape = spec.source_shape[1:]
-        if len(shape) != 3 or not all(isinstance(dim, int) for dim in shape):
+        if len(shape) != 3:
             raise FeedError(f"images for input {spec.name} of shape {spec.source_shape}; expected N×C×H×W or N×H×W×C")
+        if free := [dim for dim in shape if isinstance(dim, str)]:
+            raise FeedError(f"images for input {spec.name} of a free size; fix it with --static {free[0]}=SIZE")
         self.shape = tuple(int(dim) for dim in shape)
         self._dtype = spec.dtype
         self._options = options
         self._first = self.shape[0] in (1, 3) and self.shape[2] not in (1, 3)
         self._first |= self.shape[0] in (1, 3) and self.shape[1] > 3 and self.shape[2] > 3
+        if options.layout != "auto":
+            self._first = options.layout == "nchw"
         self._channels = self.shape[0] if self._first else self.shape[2]
         if self._channels not in (1, 3):
             raise FeedError(f"images for input {spec.name} with {self._channels} channels; expected 1 or 3")
+        for numbers in (options.mean, options.std):
+            if len(numbers) not in (1, self._channels):
+                raise FeedError(f"{len(numbers)} means for {self._channels} channels of input {spec.name}")
 
     def __call__(self, file: Path) -> Array:
         try:
             from PIL import Image, ImageOps, UnidentifiedImageError
         except ImportError as error:
             raise MissingFramework("pillow", "images") from error
-        height, width = self.shape[1:] if self._first else self.shape[:2]
         try:
             with Image.open(file) as opened:
                 # The camera's rotation tag is applied, as every viewer does.
                 upright = ImageOps.exif_transpose(opened).convert("L" if self._channels == 1 else "RGB")
-                fit = ImageOps.fit if self._options.resize == "crop" else Image.Image.resize
-                pixels = np.asarray(fit(upright, (width, height), Image.Resampling.BILINEAR))
+                pixels = np.asarray(self._fitted(upright))
         except (UnidentifiedImageError, OSError) as error:
             raise FeedError(f"{file} is no readable image") from error
-        return self._normalised(pixels.reshape(height, width, self._channels))
+        return self._normalised(pixels)
+
+    def _fitted(self, image: Image.Image) -> Image.Image:
+        """The image in the input's size."""
+        from PIL import Image, ImageOps
+
+        height, width = self.shape[1:] if self._first else self.shape[:2]
+        size, options = (width, height), self._options
+        way = Image.Resampling[options.filter.upper()]
+        if options.fit == "crop":
+            return ImageOps.fit(image, size, way, bleed=(1 - options.share) / 2)
+        if options.fit == "pad":
+            return ImageOps.pad(image, size, way, color=options.fill if image.mode == "L" else (options.fill,) * 3)
+        return image.resize(size, way)
 
     def _normalised(self, pixels: Array) -> Array:
+        pixels = pixels.reshape(*pixels.shape[:2], self._channels)
+        if self._options.order == "bgr":
+            pixels = pixels[:, :, ::-1]
         if np.issubdtype(np.dtype(self._dtype), np.floating):
-            scaled = pixels.astype(np.float32) * np.float32(self._options.scale)
-            pixels = (
-                (scaled - np.array(self._options.mean, np.float32)) / np.array(self._options.std, np.float32)
-            ).astype(self._dtype)
+            mean, std = (np.array(each, np.float32) for each in (self._options.mean, self._options.std))
+            pixels = ((pixels.astype(np.float32) - mean) / std).astype(self._dtype)
         return pixels.transpose(2, 0, 1) if self._first else pixels

@@ -15,7 +15,8 @@ import numpy as np
 
 from convertkit.artifact import Array, TensorSpec
 from convertkit.errors import FeedError
-from convertkit.feed_files import DEFAULT_IMAGES, LABEL, Columns, ImageOptions, Items, Raw, open_path
+from convertkit.feed_files import DEFAULT_IMAGES, LABEL, Columns, Items, Raw, open_path
+from convertkit.recipe import ImageOptions
 from convertkit.stage import Feed
 
 __all__ = ["Feeds", "ImageOptions", "load_feeds"]

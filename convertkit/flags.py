@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 from convertkit.errors import RecipeError, UsageError
-from convertkit.recipe import CalibMethod, ExportOptions, InputSpec, Layout, Normalization, Precision, Trust
+from convertkit.recipe import (
+    CalibMethod,
+    ExportOptions,
+    ImageOptions,
+    InputSpec,
+    Layout,
+    Normalization,
+    Precision,
+    Trust,
+)
 
 PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4")
 _RENAMED = {"timeout": "timeout_s"}
@@ -25,6 +34,7 @@ _KEYS = (
     "io_dtype",
     "calib",
     "calib_samples",
+    "images",
     "calib_method",
     "eval",
     "metric",
@@ -62,6 +72,16 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     **dict.fromkeys(("max_drop", "prune_channels", "timeout"), (_NUMBER, (int, float))),
     "prune": ("a share or N:M", (int, float, str)),
 }
+_IMAGE_WORDS: Mapping[str, tuple[str, ...]] = {
+    "fit": ("stretch", "crop", "pad"),
+    "filter": ("bilinear", "bicubic", "nearest", "lanczos"),
+    "order": ("rgb", "bgr"),
+    "layout": ("nchw", "nhwc"),
+}
+_IMAGE_NUMBERS: Mapping[str, tuple[str, type[int] | type[float], tuple[float, float]]] = {
+    "crop": ("share", float, (0.1, 1.0)),
+    "pad": ("fill", int, (0, 255)),
+}
 OPSETS = range(7, 27)
 """What ``--opset`` may ask for: 7 is the oldest that ONNX's version converter reaches, 26 the newest we write."""
 _INPUT = re.compile(
@@ -97,6 +117,8 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
     fields["static"] = tuple(_static(text) for text in _pairs(given.get("static", ())))
     fields["trust"] = frozenset(_strings("trust", given.get("trust", ())))
     fields["passes"] = _strings("passes", given.get("passes", ()))
+    if "images" in fields:
+        fields["images"] = parse_images(fields["images"])
     options = ExportOptions(**{**fields, "precision": precision})
     return _consistent(options)
 
@@ -138,6 +160,38 @@ def parse_input(text: str | InputSpec) -> InputSpec:
         except ValueError as error:
             raise UsageError(f"--input {text}: the value range is not [LOW,HIGH)") from error
     return InputSpec(match["name"], shape, match["dtype"], value_range)
+
+
+def parse_images(text: str | ImageOptions) -> ImageOptions:
+    """Words in any order: ``crop:0.875,bicubic,bgr,nhwc``; ``pad:114`` names the fill."""
+    if isinstance(text, ImageOptions):
+        return text
+    chosen: dict[str, Any] = {}
+    for word in str(text).lower().replace(" ", "").split(","):
+        name, colon, number = word.partition(":")
+        field = next((field for field, words in _IMAGE_WORDS.items() if name in words), None)
+        if field is None or field in chosen or (colon and name not in _IMAGE_NUMBERS):
+            raise UsageError(f"--images {text}: {word!r}; expected one word each of {_image_words()}")
+        chosen[field] = name
+        if colon:
+            field, kind, (least, most) = _IMAGE_NUMBERS[name]
+            chosen[field] = _within(f"--images {text}", number, kind, least, most)
+    return ImageOptions(**chosen)
+
+
+def _image_words() -> str:
+    return ", ".join("|".join(words) for words in _IMAGE_WORDS.values())
+
+
+def _within(title: str, text: str, kind: type[int] | type[float], least: float, most: float) -> float:
+    """The number, where it is one between the bounds."""
+    try:
+        number = kind(text)
+    except ValueError as error:
+        raise UsageError(f"{title}: {text!r} is no number") from error
+    if not least <= number <= most:
+        raise UsageError(f"{title}: {text} is not from {least} to {most}")
+    return number
 
 
 def parse_normalization(text: str | Normalization) -> Normalization:

@@ -22,6 +22,26 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageOptions:
+    """``--images``: how the images of a folder become inputs, ``(pixel - mean) / std`` per channel in the end.
+
+    ``fit`` is ``stretch`` (to the input's height and width), ``crop`` (the centre, ``share`` of the
+    shorter side) or ``pad`` (the whole image, the rest filled with ``fill``, 0 to 255).  ``layout``
+    tells what the input's shape leaves open; ``mean`` and ``std`` are in units of pixels, one number or
+    one for each channel.  Integer inputs get the pixels as they are.
+    """
+
+    fit: Literal["stretch", "crop", "pad"] = "stretch"
+    share: float = 1.0
+    fill: int = 0
+    filter: Literal["bilinear", "bicubic", "nearest", "lanczos"] = "bilinear"
+    order: Literal["rgb", "bgr"] = "rgb"
+    layout: Layout = "auto"
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (255.0,)
+
+
+@dataclass(frozen=True, slots=True)
 class Normalization:
     """One ``--normalization INPUT:MEAN/STD``: the model was trained on ``(x - mean) / std``.
 
@@ -49,6 +69,7 @@ class ExportOptions:
     io_dtype: Literal["float32", "int8", "uint8", "int16"] = "float32"
     calib: object = None
     calib_samples: int | None = None
+    images: ImageOptions = ImageOptions()
     calib_method: CalibMethod = "auto"
     eval: object = None
     metric: str | None = None

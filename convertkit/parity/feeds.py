@@ -31,7 +31,10 @@ def proof_feeds(artifact: Artifact, calibration: FeedSource | None, seed: int) -
     if calibration is not None:
         samples = list(islice(calibration, FROM_CALIBRATION))
         if batch_dim(specs) is not None and not stateful and len(samples) > 1:
-            samples.append(batched(samples, [spec.name for spec in specs], _SECOND_SIZE))
+            every = [spec.name for spec in specs]
+            # Samples of other sizes (texts, recordings) make no batch with the first one.
+            alike = [feed for feed in samples if all(feed[name].shape == samples[0][name].shape for name in every)]
+            samples.append(batched(alike, every, _SECOND_SIZE))
         return tuple(samples)
     names = {dim for spec in specs for dim in spec.source_shape if isinstance(dim, str)}
     first, second = dict.fromkeys(names, 1), dict.fromkeys(names, _SECOND_SIZE)
