@@ -16,16 +16,26 @@ from convertkit.errors import SourceError, Untrusted
 Config = dict[str, Any]
 _MAX_CONFIG_BYTES = 1 << 28
 _MAX_RATIO = 1000
+_RANDOM = frozenset(
+    [
+        "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "LecunNormal", "LecunUniform", "Orthogonal",
+        "OrthogonalInitializer", "RandomNormal", "RandomUniform", "TruncatedNormal", "VarianceScaling",
+    ]
+)  # fmt: skip
 _OURS = ("keras", "builtins", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a file says about itself: its model's configuration and the Keras version that wrote it."""
+    """What a file says about itself: its model's configuration and the Keras version that wrote it.
+
+    ``assets`` are files beside the weights, such as vocabularies.
+    """
 
     kind: str
     config: Config
     version: str
+    assets: bool = False
 
 
 def describe(path: Path) -> Described:
@@ -41,10 +51,12 @@ def _from_zip(path: Path) -> Described:
                 if member.file_size > _MAX_RATIO * max(member.compress_size, 1):
                     raise SourceError(f"{path}: {member.filename} unpacks to {member.file_size} bytes; refused")
             config = _parsed(path, archive.read("config.json"))
-            metadata = _parsed(path, archive.read("metadata.json")) if "metadata.json" in archive.namelist() else {}
+            names = archive.namelist()
+            metadata = _parsed(path, archive.read("metadata.json")) if "metadata.json" in names else {}
     except (zipfile.BadZipFile, KeyError, OSError, EOFError, NotImplementedError, zlib.error) as error:
         raise SourceError(f"{path} is no readable .keras archive: {error}") from error
-    return Described("keras", config, str(metadata.get("keras_version", "3")))
+    assets = any(name.startswith("assets/") for name in names)
+    return Described("keras", config, str(metadata.get("keras_version", "3")), assets)
 
 
 def _from_hdf5(path: Path) -> Described:
@@ -91,6 +103,15 @@ def _parsed(path: Path, data: bytes) -> Config:
     if not isinstance(config, dict):
         raise SourceError(f"{path}: the model's configuration is no object")
     return config
+
+
+def without_random_weights(config: Any) -> Any:
+    """``config`` with zeros for random initialisers: the weights are loaded, and drawing random ones takes seconds."""
+    if isinstance(config, dict):
+        if config.get("module") == "keras.initializers" and config.get("class_name") in _RANDOM:
+            return {"module": "keras.initializers", "class_name": "Zeros", "config": {}, "registered_name": None}
+        return {key: without_random_weights(value) for key, value in config.items()}
+    return [without_random_weights(each) for each in config] if isinstance(config, list) else config
 
 
 def dicts(value: Any) -> Iterator[Config]:

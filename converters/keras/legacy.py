@@ -1,6 +1,6 @@
 """Keras 2 configurations in the terms of Keras 3, with what Keras 2 meant by them.
 
-Weights are loaded afterwards, so initialisers, regularisers and constraints do not matter and go.
+Weights are loaded afterwards, so regularisers and constraints go, and initialisers are those that cost nothing.
 What Keras 3 would read differently is spelled out: ``hard_sigmoid``, GRU's ``reset_after``,
 operators that were recorded as layers.  An option that is not known to be harmless is refused.
 """
@@ -190,6 +190,7 @@ def _layer(entry: Config, rules: Rules) -> Config:
             f"{config.get('name')} ({name}): Keras has no such layer", ways_out=("--model pkg.mod:Class",)
         )
     options = {key: _option(name, key, value, rules) for key, value in config.items() if _kept(name, key, value, rules)}
+    options |= {key: "zeros" for key in config if key.endswith("initializer") and rules.accepts(name, key)}
     if name == "GRU" and rules.keras2:
         options.setdefault("reset_after", False)  # Keras 2.0 and 2.1 wrote no such option and meant False
     if name == "InputLayer":

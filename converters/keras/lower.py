@@ -30,6 +30,20 @@ class Program:
     output_dims: Mapping[tuple[int, int], str]
 
 
+def compiled(model: Any, packed: Callable[[list[Any]], Any]) -> Callable[[list[Any]], list[Any]]:
+    """One inference call from flat inputs to flat outputs, compiled once for each set of shapes."""
+
+    def forward(trainable: list[Any], fixed: list[Any], flat: list[Any]) -> list[Any]:
+        results, _ = model.stateless_call(trainable, fixed, packed(flat), training=False)
+        return list(keras.tree.flatten(results))
+
+    weights = [
+        [variable.value for variable in each] for each in (model.trainable_variables, model.non_trainable_variables)
+    ]
+    compiled_once = jax.jit(forward)
+    return lambda flat: list(compiled_once(*weights, flat))
+
+
 def exported(model: Any, packed: Callable[[list[Any]], Any], inputs: Sequence[Input]) -> Program:
     """Trace one inference call of ``model``; raises ``Unsupported`` where JAX cannot."""
     trainable = [variable.value for variable in model.trainable_variables]
