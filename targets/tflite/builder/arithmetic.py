@@ -181,6 +181,9 @@ class Arithmetic(BuilderCore):
 
     def _binary(self, code: str, x: Tensor, y: Tensor, *, fusable: bool = False) -> Tensor:
         options = _FUSABLE if fusable else None
+        if code in ("ADD", "SUB") and x.dtype == "int16" and x.is_quantized:
+            # The schema's default promises scales that are powers of two.
+            options = {**_FUSABLE, "pot_scale_int16": False}
         return self.emit(code, (x, y), broadcast_shape(x.shape, y.shape), x.dtype, options, self.result_of(x, y))
 
     def _compare(self, code: str, x: Tensor, y: Tensor) -> Tensor:
