@@ -17,7 +17,6 @@ from convertkit.parity.feeds import proof_feeds
 from convertkit.parity.replay import initial_state
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress, Silent
-from convertkit.quantization.existing import is_quantized, to_qdq
 from convertkit.quantization.half import compute_half, store_half
 from convertkit.quantization.integers import Integers
 from convertkit.quantization.observe import observe
@@ -33,6 +32,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Stage, Tolerance
 
 _FILE = "quantized.onnx"
+_QUANTIZED = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "QGemm", "ConvInteger", "MatMulInteger"})
 
 
 @dataclass(slots=True)
@@ -62,9 +62,7 @@ class QuantizeIntegers:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Write the QDQ model; ``diagnosis`` is set afterwards."""
         model = load_model(source.path)
-        if is_quantized(model):
-            to_qdq(model)
-        else:
+        if not is_quantized(model):
             worker = Integers(model, self.profile, self.choices, self.calibration, initial_state(source), self.progress)
             model = worker.quantized()
             self.diagnosis = worker.diagnosis()
@@ -158,6 +156,11 @@ def build(context: BuildContext) -> Stage:
     if context.calibration is None:
         raise UsageError(f"--{options.precision} measures activation ranges and needs data: --calib PATH")
     return QuantizeIntegers(options, profile, context.calibration, context.progress)
+
+
+def is_quantized(model: ir.Model) -> bool:
+    """Whether any operator quantizes an activation already: such a model passes through with its own scales."""
+    return any(node.op_type in _QUANTIZED or node.op_type.startswith("QLinear") for node in model.graph)
 
 
 def _calibration_options(feeds: FeedSource | None) -> Mapping[str, object]:

@@ -197,7 +197,11 @@ def _given(node: ir.Node, place: int) -> bool:
 def _constant(node: ir.Node, place: int) -> Array:
     value = node.inputs[place]
     if value is None or value.const_value is None:
-        raise Unsupported("scales, zero points or weights that are computed at run time")
+        raise Unsupported(
+            "scales, zero points or weights that are computed at run time",
+            subject=f"{node.name} ({node.op_type})",
+            ways_out=("convert the float model with --w8: activations are then quantized on the fly",),
+        )
     return value.const_value.numpy()
 
 

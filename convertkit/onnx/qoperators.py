@@ -1,7 +1,6 @@
-"""Models that arrive quantized: they pass through with the scales that they came with.
+"""QLinear operators, ONNX's and ONNX Runtime's, as the same computation in QDQ, which is what passes and targets read.
 
-QDQ stays as it is.  The QLinear operators of ONNX and of ONNX Runtime become the same computation
-as QDQ, which is what targets read.
+Between them such graphs move integers about (MaxPool, Transpose, …): these moves get a pair of their own.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import ShapeInferencePass
 
-from convertkit.quantization.prepare import add_constant
-from convertkit.quantization.units import constant, is_constant
+from convertkit.artifact import Array
 
 _CONTRIB = "com.microsoft"
 
@@ -46,27 +44,64 @@ _FORMS: Mapping[tuple[str, str], Form] = {
     (_CONTRIB, "QLinearAveragePool"): Form("AveragePool", (0,), 3),
     (_CONTRIB, "QLinearGlobalAveragePool"): Form("GlobalAveragePool", (0,), 3),
 }
+_MOVES = frozenset({
+    "MaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Gather", "Expand", "Tile",
+    "DepthToSpace", "SpaceToDepth", "Identity",
+})  # fmt: skip
+"""They pass integers on as they are, so their scales and zero points go with them."""
 _FOREIGN_ATTRIBUTES = ("channels_last", "opset")
 
 
-def is_quantized(model: ir.Model) -> bool:
-    """Whether any operator quantizes an activation already (QDQ, or QLinear operators)."""
-    return any(
-        node.op_type in ("QuantizeLinear", "QGemm", "ConvInteger", "MatMulInteger")
-        or node.op_type.startswith("QLinear")
-        for node in model.graph
-    )
+def to_qdq(model: ir.Model) -> bool:
+    """Rewrite QLinear operators as QDQ, in place; False where there are none."""
+    graph = model.graph
+    found = False
+    for node in tuple(graph):
+        form = _form(node)
+        if form is not None:
+            _rewrite(graph, node, form)
+            found = True
+    if found:
+        _pair_moves(graph)
+        ShapeInferencePass()(model)
+    return found
 
 
-def to_qdq(model: ir.Model) -> None:
-    """Rewrite QLinear operators as QDQ, in place; numerics stay."""
-    for node in tuple(model.graph):
-        if node.op_type == "QLinearConcat" and node.domain == _CONTRIB:
-            starts = tuple(range(2, len(node.inputs), 3))
-            _rewrite(model.graph, node, Form("Concat", starts, 0))
-        elif (node.domain, node.op_type) in _FORMS and not node.attributes.get_int("channels_last", 0):
-            _rewrite(model.graph, node, _FORMS[node.domain, node.op_type])
-    ShapeInferencePass()(model)
+def _form(node: ir.Node) -> Form | None:
+    if node.attributes.get_int("channels_last", 0) == 1:
+        return None
+    if node.op_type == "QLinearConcat" and node.domain == _CONTRIB:
+        return Form("Concat", tuple(range(2, len(node.inputs), 3)), 0)
+    return _FORMS.get((node.domain, node.op_type))
+
+
+def _pair_moves(graph: ir.Graph) -> None:
+    """``x:i8 → MaxPool → y:i8`` as ``x:i8 → DequantizeLinear → MaxPool → QuantizeLinear → y:i8``: the same integers."""
+    known: dict[ir.Value, list[ir.Value]] = {}
+    for node in tuple(graph):
+        if node.op_type == "QuantizeLinear":
+            known[node.outputs[0]] = [value for value in node.inputs[1:] if value is not None]
+        source = node.inputs[0] if node.inputs else None
+        if node.op_type not in _MOVES or node.domain or source is None or source not in known:
+            continue
+        parameters = known[source]
+        node.replace_input_with(0, _real(graph, node, (source, *parameters), None, f"{node.name}_operand"))
+        for output in node.outputs:
+            known[_quantized(graph, node, output, parameters)] = parameters
+
+
+def _quantized(graph: ir.Graph, node: ir.Node, output: ir.Value, parameters: list[ir.Value]) -> ir.Value:
+    """Make an output float and quantize it again; what was integers keeps its name."""
+    again = ir.Node("", "QuantizeLinear", [output, *parameters], num_outputs=1, name=f"{output.name}_quantize")
+    made = again.outputs[0]
+    made.shape = output.shape
+    made.dtype = (parameters[1].dtype if len(parameters) > 1 else None) or ir.DataType.UINT8
+    ir.convenience.replace_all_uses_with(output, made, replace_graph_outputs=True)
+    again.replace_input_with(0, output)
+    output.name, made.name = f"{output.name}_float", output.name
+    output.dtype = ir.DataType.FLOAT
+    graph.insert_after(node, again)
+    return made
 
 
 def _rewrite(graph: ir.Graph, node: ir.Node, form: Form) -> None:
@@ -103,10 +138,10 @@ def _real(
     graph: ir.Graph, before: ir.Node, triple: tuple[ir.Value | None, ...], axis: int | None, name: str
 ) -> ir.Value:
     inputs = [value for value in triple if value is not None]
-    if axis is not None and len(inputs) == 3 and is_constant(inputs[2]) and _size(inputs[2]) == 1:
+    if axis is not None and len(inputs) == 3 and inputs[2].const_value is not None and _size(inputs[2]) == 1:
         # DequantizeLinear wants one zero point per scale; QLinearConv lets one stand for all.
-        zeros = np.full(_size(inputs[1]), constant(inputs[2]).item(), constant(inputs[2]).dtype)
-        inputs[2] = add_constant(graph, f"{name}_zero_points", zeros)
+        zeros = np.full(_size(inputs[1]), _constant(inputs[2]).item(), _constant(inputs[2]).dtype)
+        inputs[2] = _add_constant(graph, f"{name}_zero_points", zeros)
     attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
     node = ir.Node("", "DequantizeLinear", inputs, attributes, num_outputs=1, name=name)
     node.outputs[0].name, node.outputs[0].dtype, node.outputs[0].shape = name, ir.DataType.FLOAT, inputs[0].shape
@@ -119,11 +154,23 @@ def _bias(graph: ir.Graph, node: ir.Node, inputs: tuple[ir.Value | None, ...], f
     assert bias is not None
     assert first is not None
     assert second is not None
-    product = constant(first).reshape(-1) * constant(second).reshape(-1)
+    product = _constant(first).reshape(-1) * _constant(second).reshape(-1)
     scales = product.reshape(()) if product.size == 1 else product
-    scale = add_constant(graph, f"{name}_bias_scale", scales.astype(np.float32))
+    scale = _add_constant(graph, f"{name}_bias_scale", scales.astype(np.float32))
     return _real(graph, node, (bias, scale), None if product.size == 1 else 0, f"{name}_bias")
 
 
+def _add_constant(graph: ir.Graph, name: str, array: Array) -> ir.Value:
+    value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
+    value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
+    graph.register_initializer(value)
+    return value
+
+
+def _constant(value: ir.Value) -> Array:
+    assert value.const_value is not None, f"{value.name} is computed at run time"
+    return value.const_value.numpy()
+
+
 def _size(value: ir.Value | None) -> int:
-    return 1 if value is None or not is_constant(value) else int(constant(value).size)
+    return 1 if value is None or value.const_value is None else int(_constant(value).size)

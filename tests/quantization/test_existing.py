@@ -1,0 +1,136 @@
+"""Models that others quantized, in every form that ONNX Runtime's tools write."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+from models import images, model_of, small_cnn
+from onnx import helper
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantFormat,
+    QuantType,
+    quantize_dynamic,
+    quantize_static,
+)
+
+import convertkit
+from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
+from convertkit.onnx.qoperators import to_qdq
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
+
+DATA = images(12)
+TYPES = {"u8": QuantType.QUInt8, "s8": QuantType.QInt8, "u16": QuantType.QUInt16, "s16": QuantType.QInt16}
+
+
+class Reader(CalibrationDataReader):
+    def __init__(self) -> None:
+        self.rest = iter([{"x": x[None]} for x in DATA])
+
+    def get_next(self) -> object:
+        return next(self.rest, None)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory):
+    """A quantized small network by the names of its form and types, as ``QOperator pc u8 s8``."""
+    folder = tmp_path_factory.mktemp("quantized")
+    onnx.save(small_cnn(), folder / "float.onnx")
+
+    @functools.cache
+    def make(name: str) -> Path:
+        form, channels, activation, weight = name.split()
+        path = folder / f"{name.replace(' ', '_')}.onnx"
+        quantize_static(
+            str(folder / "float.onnx"), str(path), Reader(), quant_format=QuantFormat[form],
+            per_channel=channels == "pc", activation_type=TYPES[activation], weight_type=TYPES[weight],
+        )  # fmt: skip
+        return path
+
+    return make
+
+
+def float_outputs() -> np.ndarray:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(small_cnn().SerializeToString())
+    return np.concatenate([session.run(None, {"x": x[None]})[0] for x in DATA])
+
+
+QOPERATORS = [f"QOperator {channels} {types}" for channels in ("pt", "pc") for types in ("u8 s8", "s8 s8", "u8 u8")]
+QDQ = ["QDQ pt u8 s8", "QDQ pc s8 s8", "QDQ pc u8 s8", "QDQ pc u8 u8"]
+
+
+@pytest.mark.parametrize("name", QOPERATORS)
+def test_qlinear_operators_become_the_same_computation(made, tmp_path: Path, name: str) -> None:
+    model = canonicalize(load_model(made(name)))
+    before = save_model(model, tmp_path / "before.onnx", "test")
+    assert to_qdq(model)
+    kinds = {node.op_type for node in model.graph}
+    assert not {kind for kind in kinds if kind.startswith("QLinear") or kind == "QGemm"}
+    # MaxPool moves integers: it stands between a pair of its own now, as targets expect it.
+    (pool,) = [node for node in model.graph if node.op_type == "MaxPool"]
+    assert pool.inputs[0].producer().op_type == "DequantizeLinear"
+    assert [use.node.op_type for use in pool.outputs[0].uses()] == ["QuantizeLinear"]
+    after = save_model(model, tmp_path / "after.onnx", "test")
+    onnx.checker.check_model(str(after.path), full_check=True)
+    with OnnxRunner(before) as one, OnnxRunner(after) as other:
+        steps = [(one.run({"x": x[None]})["y"] - other.run({"x": x[None]})["y"]) / after.outputs[0].lsb for x in DATA]
+    assert np.abs(steps).max() <= 1.01
+
+
+def test_a_model_without_them_is_left_alone(made) -> None:
+    model = canonicalize(load_model(made("QDQ pc s8 s8")))
+    before = [node.op_type for node in model.graph]
+    assert not to_qdq(model)
+    assert [node.op_type for node in model.graph] == before
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+@pytest.mark.parametrize("name", ["QOperator pt u8 s8", "QOperator pc s8 s8", *QDQ])
+def test_quantized_sources_arrive(made, tmp_path: Path, name: str, target: str) -> None:
+    result = convertkit.export(str(made(name)), target, output=str(tmp_path / "out"), calib=DATA)
+    got = np.concatenate([result.run({"x": x[None]})["y"] for x in DATA])
+    expected = float_outputs()
+    assert 10 * np.log10(np.square(expected).sum() / np.square(got - expected).sum()) > 25
+    if target == "tflite" and name.endswith("s8"):
+        tensors = Interpreter(model_path=str(result.artifact.path)).get_tensor_details()
+        assert np.int8 in {each["dtype"] for each in tensors if each["shape"].tolist() == [16, 3, 3, 3]}
+
+
+def test_int8_leaves_scales_that_are_there(made, tmp_path: Path) -> None:
+    plain = convertkit.export(str(made("QDQ pc s8 s8")), "tflite", output=str(tmp_path / "a"), calib=DATA)
+    asked = convertkit.export(str(made("QDQ pc s8 s8")), "tflite", output=str(tmp_path / "b"), calib=DATA, int8=True)
+    assert plain.artifact.sha256 == asked.artifact.sha256
+
+
+def dynamic(tmp_path: Path) -> str:
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], "up"),
+        helper.make_node("Relu", ["h"], ["r"], "relu"),
+        helper.make_node("MatMul", ["r", "v"], ["y"], "down"),
+    ]
+    weights = {"w": rng.normal(0, 0.3, (16, 32)).astype("f4"), "v": rng.normal(0, 0.3, (32, 8)).astype("f4")}
+    onnx.save(model_of(nodes, weights, {"x": ["N", 16]}, {"y": ["N", 8]}), tmp_path / "float.onnx")
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "dynamic.onnx")
+    return str(tmp_path / "dynamic.onnx")
+
+
+def test_dynamic_quantization_passes_to_onnxruntime(tmp_path: Path) -> None:
+    result = convertkit.export(dynamic(tmp_path), "onnxruntime", output=str(tmp_path / "out"))
+    kinds = {node.op_type for node in onnx.load(result.artifact.path).graph.node}
+    assert {"DynamicQuantizeLinear", "MatMulInteger"} <= kinds
+
+
+def test_dynamic_quantization_is_refused_by_name_elsewhere(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match=r"up_quant \(MatMulInteger\): scales, .* at run time\n.*--w8"):
+        convertkit.export(dynamic(tmp_path), "tflite", output=str(tmp_path / "out"))
