@@ -9,10 +9,11 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.profile import QuantProfile
 from convertkit.quantization.equalize import NORMS, equalize, find_sites, measure
+from convertkit.quantization.masks import measurable
 from convertkit.quantization.observe import observe
 from convertkit.quantization.plan import Plan, Ranges
 from convertkit.quantization.trial import Score, Trials
-from convertkit.quantization.units import find_units, quantizable_values
+from convertkit.quantization.units import find_units
 from convertkit.stage import Feed
 
 _MEASURED = 8
@@ -65,6 +66,6 @@ def _moved(
 def _score(
     model: ir.Model, plan: Plan, profile: QuantProfile, feeds: Sequence[Feed], state: Mapping[str, Array]
 ) -> Score:
-    names = [str(value.name) for value in quantizable_values(find_units(model.graph, profile))]
+    names = measurable(find_units(model.graph, profile))
     ranges = Ranges(observe(model, names, feeds, state), profile)
     return Trials(model, ranges, feeds, state).score(plan)

@@ -22,6 +22,7 @@ from convertkit.quantization.equalized import equalized
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.islands import choose_integer
 from convertkit.quantization.loop import Loop
+from convertkit.quantization.masks import marking_units, measurable
 from convertkit.quantization.observe import observe
 from convertkit.quantization.opset import INT16_OPSET, at_least
 from convertkit.quantization.patches import Moments, has_rows, moments
@@ -34,7 +35,7 @@ from convertkit.quantization.resume import EVERY, checkpoint
 from convertkit.quantization.split import split
 from convertkit.quantization.trial import Trials
 from convertkit.quantization.tune import Tuned, affordable, bias_shift, tune_all, worth_tuning
-from convertkit.quantization.units import Unit, find_units, quantizable_values
+from convertkit.quantization.units import Unit, find_units
 from convertkit.quantization.weights import QuantizedWeight
 from convertkit.quantization.write import default_weight, input_scale
 from convertkit.recipe import ExportOptions
@@ -70,16 +71,16 @@ class Integers:
         """The QDQ model."""
         prepare(self._model)
         units = find_units(self._model.graph, self._profile)
-        integer = choose_integer(units, self._profile, insist=self._options.full_integer)
-        self._refuse_float(units, integer)
         method = self._options.calib_method
-        plan = Plan(frozenset(unit.name for unit in integer), "mse" if method == "auto" else method)
+        integer = self._integer(units, marking_units(units))
+        plan = Plan(integer, "mse" if method == "auto" else method)
         moved: Mapping[str, str] = {}
         if "equalize" in self._passes:
             self._progress.status("equalizing channels")
             self._model, moved = equalized(self._model, plan, self._profile, self._held_out, self._state)
             units = find_units(self._model.graph, self._profile)
         statistics = self._observed(units, self._measured)
+        plan = replace(plan, integer=self._integer(units, marking_units(units, statistics)))
         ranges = Ranges(statistics, self._profile)
         trials = Trials(self._model, ranges, self._held_out, self._state)
         groups = placed(units, plan, ranges).groups
@@ -100,8 +101,15 @@ class Integers:
         """What the report shows; see ``report.describe``."""
         return self._diagnosis
 
+    def _integer(self, units: tuple[Unit, ...], marking: frozenset[str]) -> frozenset[str]:
+        """Names of the units that compute in integers; ``Unsupported`` where all of them should and one cannot."""
+        insist = self._options.full_integer
+        integer = choose_integer(units, self._profile, insist=insist, keep_float=marking)
+        self._refuse_float(units, integer, marking)
+        return frozenset(unit.name for unit in integer)
+
     def _observed(self, units: tuple[Unit, ...], feeds: Collection[Feed]) -> dict[str, Statistics]:
-        names = [str(value.name) for value in quantizable_values(units)]
+        names = measurable(units)
         tracked = self._progress.track(feeds, len(feeds), "calibrating")
         if len(feeds) < 2 * EVERY or self._state:
             return observe(self._model, names, tracked, self._state)
@@ -151,14 +159,18 @@ class Integers:
         error = noise(ranges.statistics[str(value.name)].histogram, parameters)
         return worth_tuning(unit, nearest[unit.name], found[unit.name], error)
 
-    def _refuse_float(self, units: tuple[Unit, ...], integer: frozenset[Unit]) -> None:
+    def _refuse_float(self, units: tuple[Unit, ...], integer: frozenset[Unit], marking: frozenset[str]) -> None:
         if not self._options.full_integer:
             return
         for unit in units:
-            if unit not in integer and any(value.dtype == ir.DataType.FLOAT for value in unit.node.outputs):
-                raise Unsupported(
-                    f"{self._profile.name} has no integer kernel for it",
-                    subject=f"{unit.name} ({unit.node.op_type})",
-                    location=unit.node.metadata_props.get("pkg.torch.onnx.stack_trace", ""),
-                    ways_out=("--int8 without --full-integer",),
-                )
+            if unit in integer or not any(value.dtype == ir.DataType.FLOAT for value in unit.node.outputs):
+                continue
+            reason = f"{self._profile.name} has no integer kernel for it"
+            if unit.rule is not None and unit.name in marking:
+                reason = "it computes with numbers that stand for infinity, which no integers express"
+            raise Unsupported(
+                reason,
+                subject=f"{unit.name} ({unit.node.op_type})",
+                location=unit.node.metadata_props.get("pkg.torch.onnx.stack_trace", ""),
+                ways_out=("--int8 without --full-integer",),
+            )

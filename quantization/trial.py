@@ -145,7 +145,9 @@ def noise_shares(expected: Sequence[Array], got: Sequence[Array]) -> Array:
 
 
 def _errors(expected: Sequence[Array], got: Sequence[Array]) -> list[Array]:
-    return [np.square(a.astype(np.float64) - b) for a, b in zip(expected, got, strict=True)]
+    # Where both are infinite, as masks are, nothing is lost.
+    return [np.square(np.subtract(a, b, where=a != b, out=np.zeros(a.shape), dtype=np.float64))
+            for a, b in zip(expected, got, strict=True)]  # fmt: skip
 
 
 def _sliced(expected: Sequence[Array], errors: Sequence[Array], axis: int | None) -> Array:
