@@ -12,7 +12,6 @@ import pytest
 
 import convertkit
 from convertkit.converters.tensorflow import converter
-from convertkit.errors import ConvertKitError
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.recipe import ExportOptions
 
@@ -127,39 +126,3 @@ def test_the_grid(tmp_path: Path, model: str):
         else:
             assert outcome.exit_code == 0, (suffix, outcome.text)
             assert not outcome.absent, suffix
-
-
-def broken(folder: Path, to: Path, rng: np.random.Generator) -> None:
-    """A copy with one file truncated or with flipped bits."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    victim = files[int(rng.integers(len(files)))]
-    for file in files:
-        target = to / file.relative_to(folder)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        data = bytearray(file.read_bytes())
-        if file == victim and data:
-            if rng.integers(2):
-                data = data[: int(rng.integers(len(data)))]
-            else:
-                data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
-        target.write_bytes(bytes(data))
-
-
-@pytest.mark.nightly
-@pytest.mark.case
-@pytest.mark.parametrize("seed", range(40))
-def test_broken_saved_models(cases: Path, tmp_path: Path, seed: int):
-    rng = np.random.default_rng(seed)
-    folder = tmp_path / "broken"
-    broken(cases / "mlperf-kws" / "saved_model", folder, rng)
-    try:
-        with converter.open(str(folder), ExportOptions(str(folder), timeout_s=120), tmp_path) as source:
-            feed = {"input_1": rng.random((2, 49, 10, 1)).astype("f")}
-            made = source.stage().run(source.artifact, tmp_path)
-            with source.runner() as reference, OnnxRunner(made) as runner:
-                expected, got = reference.run(feed), runner.run(feed)
-    except ConvertKitError:
-        return
-    for name, value in expected.items():
-        if np.isfinite(value).all():
-            assert np.abs(got[name] - value).max() <= 1e-4 * max(float(np.abs(value).max()), 1e-6)

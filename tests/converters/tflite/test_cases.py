@@ -187,13 +187,6 @@ def test_broken_files_are_refused_or_mean_what_they_say(cases: Path, tmp_path: P
     assert set(outcomes) <= {"refused", "equal"}
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", ["tflm/hello_world_int8", "mnist/trained_lstm_int8", "tflm/micro_speech_quantized"])
-def test_many_broken_files(cases: Path, tmp_path: Path, name: str):
-    for data in mutants((cases / f"{name}.tflite").read_bytes(), 70):
-        assert survives(data, tmp_path) in ("refused", "equal")
-
-
 def test_the_reader_alone_survives_hundreds_of_broken_files(cases: Path):
     data = (cases / "mlperf-kws" / "reference_int8.tflite").read_bytes()
     for each in mutants(data, 60):
