@@ -190,7 +190,7 @@ class _Examination:
             return value
         want = np.dtype("float32") if spec.quantization is not None else _numpy_dtype(spec.dtype)
         if value.dtype == want:
-            return np.ascontiguousarray(value)
+            return np.asarray(value, order="C")  # ascontiguousarray would give a scalar an axis
         both_float = np.issubdtype(value.dtype, np.floating) and np.issubdtype(want, np.floating)
         both_int = np.issubdtype(value.dtype, np.integer) and np.issubdtype(want, np.integer)
         cast = value.astype(want) if both_float or both_int else None

@@ -10,6 +10,7 @@ import pytest
 from convertkit.artifact import TensorSpec
 from convertkit.errors import FeedError
 from convertkit.feeds import load_feeds
+from convertkit.parity.replay import batched
 
 IMAGE = TensorSpec("x", ("N", 3, 4, 5), "float32")
 DATA = np.random.default_rng(0).standard_normal((7, 3, 4, 5)).astype(np.float32)
@@ -129,3 +130,14 @@ def test_what_fits_and_is_suspicious_is_warned_about(data: np.ndarray, warning: 
 def test_missing_label() -> None:
     with pytest.raises(FeedError, match="no array 'label'"):
         load_feeds({"x": DATA}, (IMAGE,), label=True)
+
+
+def test_scalars_stay_scalars_alone_and_in_a_batch() -> None:
+    position = TensorSpec("position", (), "int32")
+    rows = {"x": DATA, "position": np.arange(len(DATA), dtype=np.int32)}
+    feeds = list(load_feeds(rows, (IMAGE, position)))
+    assert [feed["position"].shape for feed in feeds] == [()] * len(DATA)
+    assert [int(feed["position"]) for feed in feeds] == list(range(len(DATA)))
+    together = batched(feeds, ["x", "position"], 3)
+    assert together["x"].shape[0] == 3
+    assert together["position"] == 0

@@ -102,8 +102,9 @@ def _nnx_function(model: Any) -> Callable[..., Any]:
     graph, state = nnx.split(model)
 
     def applied(*values: Any) -> Any:
-        # Merged anew in each trace: NNX modules refuse to be changed by a trace that did not make them.
-        return nnx.merge(graph, state)(*values)
+        # Merged anew in each trace, from fresh variables: a trace may change only those that it made itself, and
+        # the random streams of an NNX.RNN's carry count.
+        return nnx.merge(graph, jax.tree.map(lambda value: value, state))(*values)
 
     return applied
 

@@ -17,7 +17,7 @@ from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.interpreter import Interpreter
 from convertkit.converters.stablehlo.mlir import dtype_of, element, is_complex, shape_of, text
 from convertkit.converters.stablehlo.module import PORTABLE, context, functions, prepare, read_module, run_pass, walk
-from convertkit.converters.stablehlo.naming import argument_names, result_names
+from convertkit.converters.stablehlo.naming import apart_from, argument_names, result_names
 from convertkit.converters.stablehlo.ops import HANDLERS
 from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.converters.stablehlo.registry import Handlers
@@ -93,7 +93,7 @@ class Parsed:
             function = entry_point(self._module)
             kind = mlir.FunctionType(mlir.TypeAttr(function.attributes["function_type"]).value)
             names = input_names or argument_names(self._module, function)
-            results = result_names(function, len(kind.results))
+            results = apart_from(names, result_names(function, len(kind.results)))
             inputs = tuple(_port(name, each) for name, each in zip(names, kind.inputs, strict=True))
             return Interface(inputs, tuple(_port(name, each) for name, each in zip(results, kind.results, strict=True)))
 

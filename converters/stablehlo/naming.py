@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from jaxlib.mlir import ir as mlir
@@ -38,6 +39,19 @@ def result_names(function: Any, count: int) -> list[str]:
             # A bare position says less than our own numbering.
             names[index] = found if found and not found.isdigit() else names[index]
     return names if len(set(names)) == count else [f"y{index}" for index in range(count)]
+
+
+def apart_from(taken: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The results' names, one that an argument has too with ``_out`` behind it: a cache goes in and comes out."""
+    used = {*taken, *names}
+    found = []
+    for name in names:
+        fresh = name
+        while name in taken and fresh in used:
+            fresh += "_out"
+        used.add(fresh)
+        found.append(fresh)
+    return found
 
 
 def _clean(text: str) -> str:

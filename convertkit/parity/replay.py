@@ -69,6 +69,9 @@ def compare_recordings(before: Recording, after: Recording, tolerance: Tolerance
 
 
 def batched(feeds: Sequence[Feed], names: Sequence[str], count: int) -> Feed:
-    """One feed of ``count`` samples: single-sample feeds concatenated along axis 0."""
+    """One feed of ``count`` samples: single-sample feeds concatenated along axis 0, scalars as the first has them."""
     chosen = [feeds[index % len(feeds)] for index in range(count)]
-    return {name: np.concatenate([feed[name] for feed in chosen]) for name in names}
+    return {
+        name: np.concatenate([feed[name] for feed in chosen]) if np.ndim(chosen[0][name]) else chosen[0][name]
+        for name in names
+    }

@@ -46,8 +46,11 @@ _REDUCTION = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min
 def scatter(b: Builder, op: hlo.ScatterOp, *operands: Tensor) -> Operand | tuple[Operand, ...]:
     count = (len(operands) - 1) // 2
     inputs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
-    plan = _Plan(b, op, inputs[0], indices, updates[0])
     block = op.regions[0].blocks[0]
+    if indices.shape == (0,) and inputs[0].rank == 0:
+        # One update of a scalar, as ``x.at[...].add(1)`` writes it.
+        return b.regions.vectorized(b, block, (*inputs, *updates))
+    plan = _Plan(b, op, inputs[0], indices, updates[0])
     reduction = _reduction(block, inputs[0], count)
     if reduction is not None:
         return tuple(plan.scatter(x, u, reduction) for x, u in zip(inputs, updates, strict=True))

@@ -112,3 +112,18 @@ def test_truncated_files_are_one_sentence(files, name, size, tmp_path):
         opener.open(str(broken), ExportOptions(str(broken)), tmp_path)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 1
+
+
+def test_a_result_called_like_an_argument_gets_a_name_of_its_own(tmp_path):
+    from jax import export, numpy
+
+    def step(cache, x):
+        return {"cache": cache + x, "y": numpy.tanh(x)}
+
+    import jax
+
+    shape = jax.ShapeDtypeStruct((3,), np.float32)
+    (tmp_path / "step.jax").write_bytes(export.export(jax.jit(step))(shape, shape).serialize())
+    with converter.open(str(tmp_path / "step.jax"), ExportOptions(str(tmp_path / "step.jax")), tmp_path) as source:
+        assert [each.name for each in source.artifact.outputs] == ["cache_out", "y"]
+        assert parity(source, tmp_path, 1) <= 1e-6

@@ -124,3 +124,17 @@ def test_an_unrecognised_comparator_is_refused():
 def test_a_broken_module_is_one_sentence(text):
     with pytest.raises(SourceError, match="cannot be read"):
         to_onnx(text)
+
+
+def test_a_scalar_is_scattered_without_indices():
+    """What ``x.at[...].add(u)`` exports for a scalar: its index vector has no element."""
+    body = (
+        "%i = stablehlo.constant dense<> : tensor<0xi32>\n"
+        '%r = "stablehlo.scatter"(%a, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<>}> ({\n'
+        "^bb0(%old: tensor<ui32>, %new: tensor<ui32>):\n"
+        "%s = stablehlo.add %old, %new : tensor<ui32>\n"
+        "stablehlo.return %s : tensor<ui32>\n"
+        "}) : (tensor<ui32>, tensor<0xi32>, tensor<ui32>) -> tensor<ui32>"
+    )
+    program = main("%a: tensor<ui32>, %u: tensor<ui32>", body, "tensor<ui32>")
+    assert run(program, np.uint32(5), np.uint32(7)) == 12
