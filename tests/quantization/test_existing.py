@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -134,3 +136,25 @@ def test_dynamic_quantization_passes_to_onnxruntime(tmp_path: Path) -> None:
 def test_dynamic_quantization_is_refused_by_name_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match=r"up_quant \(MatMulInteger\): scales, .* at run time\n.*--w8"):
         convertkit.export(dynamic(tmp_path), "tflite", output=str(tmp_path / "out"))
+
+
+@pytest.mark.nightly
+@pytest.mark.case
+@pytest.mark.parametrize("file", ["tflm/hello_world_int8.tflite", "mlperf-kws/reference_int8.tflite"])
+def test_an_integer_tflite_file_through_tf2onnx(cases: Path, tmp_path: Path, file: str) -> None:
+    path = tmp_path / "through.onnx"
+    flags = ["--tflite", str(cases / file), "--output", str(path), "--opset", "17"]
+    subprocess.run([sys.executable, "-m", "tf2onnx.convert", *flags], check=True, capture_output=True)
+    result = convertkit.export(str(path), "tflite", output=str(tmp_path / "out"))
+    original = Interpreter(model_path=str(cases / file))
+    original.allocate_tensors()
+    (entry,), (last,) = original.get_input_details(), original.get_output_details()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        integers = rng.integers(-128, 128, entry["shape"]).astype(entry["dtype"])
+        original.set_tensor(entry["index"], integers)
+        original.invoke()
+        (name,) = (spec.name for spec in result.artifact.inputs)
+        got = next(iter(result.run({name: integers}).values()))
+        steps = got.astype(np.int32) - original.get_tensor(last["index"]).astype(np.int32)
+        assert np.abs(steps).max() <= 1
