@@ -78,7 +78,8 @@ class QuantProfile:
     variant without an entry takes its operator's, except ``.3d``, ``.dynamic`` and ``.depthwise_large``,
     which are other kernels.
     An operator without a rule stays float; one with a rule and no cost counts as equally fast.
-    ``weight_only`` leaves activations in float.  ``half`` says what ``--fp16`` means: weights stored as
+    ``weight_only`` leaves activations in float.  ``tables``: embedding tables become int8 rows beside integer
+    activations, too.  ``half`` says what ``--fp16`` means: weights stored as
     float16 and cast in the graph, or everything computed in float16.  ``block`` is the number of weights along the
     reduced axis that share a scale, None for whole channels.
     """
@@ -93,6 +94,7 @@ class QuantProfile:
     bias: Literal["int32", "int64", "float32"] = "int32"
     weight_only: bool = False
     half: Literal["weights", "compute"] = "weights"
+    tables: bool = False
     block: int | None = None
 
     def rule(self, kinds: tuple[str, ...]) -> OpRule | None:

@@ -28,11 +28,12 @@ from convertkit.quantization.opset import INT16_OPSET, at_least
 from convertkit.quantization.patches import Moments, has_rows, moments
 from convertkit.quantization.place import Placement
 from convertkit.quantization.plan import Plan, Ranges, apply, placed
-from convertkit.quantization.prepare import prepare
+from convertkit.quantization.prepare import drop_unused, prepare
 from convertkit.quantization.ranges import noise
 from convertkit.quantization.report import describe
 from convertkit.quantization.resume import EVERY, checkpoint
 from convertkit.quantization.split import split
+from convertkit.quantization.tables import quantize_tables
 from convertkit.quantization.trial import Trials
 from convertkit.quantization.tune import Tuned, affordable, bias_shift, tune_all, worth_tuning
 from convertkit.quantization.units import Unit, find_units
@@ -94,6 +95,9 @@ class Integers:
         for name, seen in self._observed(units, self._held_out).items():
             statistics[name].merge(seen)
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile))
+        if self._profile.tables:
+            quantize_tables(self._model.graph)
+            drop_unused(self._model.graph)
         self._diagnosis = {**describe(units, placement, statistics, outcome, tuned), "equalized": dict(moved)}
         return self._model
 

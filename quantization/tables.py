@@ -48,8 +48,8 @@ def _quantize(graph: ir.Graph, table: ir.Value, readers: list[ir.Node]) -> None:
         old, indices = node.outputs[0], node.inputs[1]
         axis = ir.AttrInt64("axis", 0)
         row = _made("Gather", [integers, indices], [axis], f"{old.name}_row", ir.DataType.INT8)
-        whole = _made("DequantizeLinear", [row.outputs[0], one], [], f"{old.name}_whole", ir.DataType.FLOAT)
-        scale = _made("Gather", [scales, indices], [axis], f"{old.name}_scale", ir.DataType.FLOAT)
+        whole = _made("DequantizeLinear", [row.outputs[0], one], [], f"{old.name}_row_whole", ir.DataType.FLOAT)
+        scale = _made("Gather", [scales, indices], [axis], f"{old.name}_row_scale", ir.DataType.FLOAT)
         last = _made("Mul", [whole.outputs[0], scale.outputs[0]], [], str(node.name), ir.DataType.FLOAT)
         row.outputs[0].shape = whole.outputs[0].shape = last.outputs[0].shape = old.shape
         graph.insert_before(node, (row, whole, scale, last))

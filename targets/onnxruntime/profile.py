@@ -68,4 +68,4 @@ def profile(options: ExportOptions) -> QuantProfile:
         )
     if options.precision == "int16x8":
         return QuantProfile("onnxruntime int16x8", "int16", True, _INT8, bias="float32")
-    return QuantProfile("onnxruntime int8", "int8", False, _INT8, half="compute")
+    return QuantProfile("onnxruntime int8", "int8", False, _INT8, half="compute", tables=True)

@@ -93,7 +93,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         )
     if weight_only:
         return QuantProfile("tflite w8", "int8", False, _WEIGHTED, weight_only=True)
-    return QuantProfile("tflite int8", "int8", False, _INT8, costs=_costs())
+    return QuantProfile("tflite int8", "int8", False, _INT8, costs=_costs(), tables=not options.full_integer)
 
 
 @cache
