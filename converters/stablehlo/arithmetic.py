@@ -182,6 +182,10 @@ class Arithmetic(Tape):
         """``x`` where the condition holds, else ``y``; at least one of them is a tensor."""
         dtype = x.dtype if isinstance(x, Tensor) else y.dtype if isinstance(y, Tensor) else F32
         both = [each if isinstance(each, Tensor) else splat(each, (), dtype) for each in (x, y)]
+        chosen = None if condition.scalar is None else both[0 if condition.scalar else 1]
+        shape = broadcast(condition.shape, *(each.shape for each in both))
+        if chosen is not None and (chosen.shape == shape or None not in shape):
+            return Tensor(chosen.core, chosen.core_shape, shape, dtype, chosen.extent)
         return self.elementwise("Where", condition, *both)
 
     # --- bits -----------------------------------------------------------------------------------

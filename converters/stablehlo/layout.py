@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from convertkit.converters.stablehlo.arithmetic import Arithmetic
 from convertkit.converters.stablehlo.tape import Out
-from convertkit.converters.stablehlo.tensor import I64, Shape, Tensor, constant
+from convertkit.converters.stablehlo.tensor import I64, Shape, Tensor, constant, size_of
 
 _END = np.iinfo(np.int64).max
 Size = int | Tensor
@@ -34,6 +34,9 @@ class Layout(Arithmetic):
             return Tensor(x.core, (), shape, x.dtype, None if x.extent is None else self.gather(x.extent, perm))
         if x.const is not None:
             return constant(np.asarray(self._constant(x).transpose(perm)))
+        moved = [axis for axis in perm if x.shape[axis] != 1]
+        if None not in shape and moved == sorted(moved):
+            return self.reshape(x, shape)
         return self.op("Transpose", [x], shape, x.dtype, {"perm": list(perm)})
 
     def reshape(self, x: Tensor, shape: Shape, sizes: Tensor | None = None) -> Tensor:
@@ -42,12 +45,28 @@ class Layout(Arithmetic):
             return x
         if not x.core_shape and None not in shape and (x.const is not None or not x.is_full):
             return Tensor(x.core, (), shape, x.dtype)
+        if not x.is_full and None not in x.shape and size_of(x.core_shape) == size_of(x.shape) > 0:
+            x = Tensor(x.core, x.core_shape, x.core_shape, x.dtype)  # broadcast along axes of size 1 only
+            if x.shape == shape:
+                return x
         if x.const is not None and None not in shape:
             return constant(self._constant(x).reshape([size or 0 for size in shape]))
+        source = self._reshaped(x)
+        if source is not None and None not in shape:
+            return self.reshape(source, shape)
         if sizes is None or sum(size is None for size in shape) < 2:
             sizes = int64s([-1 if size is None else size for size in shape])
         attributes = {"allowzero": 1} if 0 in shape else {}
         return self.op("Reshape", [x, sizes], shape, x.dtype, attributes)
+
+    def _reshaped(self, x: Tensor) -> Tensor | None:
+        """What ``x`` is another shape of, both of known sizes."""
+        node = x.core.producer() if isinstance(x.core, ir.Value) and x.is_full else None
+        source = node.inputs[0] if node is not None and node.op_type == "Reshape" else None
+        if source is None or source.shape is None or not source.shape.is_static() or None in x.shape:
+            return None
+        shape = tuple(source.shape.numpy())
+        return Tensor(source, shape, shape, x.dtype)
 
     def _constant(self, x: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
         value = x.const

@@ -7,7 +7,7 @@ that has it (``kernels``).  Handlers never see names or the graph.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Self
@@ -18,11 +18,23 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.converters.stablehlo import kernels
-from convertkit.converters.stablehlo.tensor import BOOL, U64, Shape, Tensor, broadcast, constant, is_float
+from convertkit.converters.stablehlo.tensor import (
+    BOOL,
+    F32,
+    F64,
+    U64,
+    Shape,
+    Tensor,
+    broadcast,
+    constant,
+    is_float,
+    size_of,
+)
 
 Attribute = int | float | str | Sequence[int] | Sequence[float] | ir.Graph | ir.DataType | ir.TensorProtocol
 _NO_ATTRIBUTES: Mapping[str, Attribute] = MappingProxyType({})
 _SMALL_BYTES = 4096
+_FOLDED_BYTES = 1 << 18
 BASE_OPSET = 18
 _NEWER: Mapping[str, int] = MappingProxyType({"BitCast": 26, "CumProd": 26})
 
@@ -66,6 +78,17 @@ class Out:
     dtype: ir.DataType
 
 
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """How a value came about: ``source`` with ``update`` written over it from ``first`` on along ``axis``."""
+
+    source: Tensor
+    update: Tensor
+    axis: int
+    first: Tensor
+    nodes: tuple[ir.Node, ...]
+
+
 class Tape:
     """Records the nodes of one graph; subgraphs are tapes of their own that see the outer values."""
 
@@ -78,6 +101,8 @@ class Tape:
         self._alive: list[Array] = []
         self._counter = 0
         self._casts: dict[tuple[int, ir.DataType], Tensor] = {}
+        self._ranges: dict[int, tuple[int, int]] = {}
+        self._splices: dict[int, Splice] = {}
         self.origin: str = parent.origin if parent else ""
 
     @property
@@ -107,6 +132,9 @@ class Tape:
         if not isinstance(tensor.core, ir.Value) and None not in tensor.shape:
             whole = np.broadcast_to(tensor.core, tuple(size or 0 for size in tensor.shape))
             return Tensor(np.array(whole, order="C"), tensor.shape, tensor.shape, tensor.dtype)
+        if None not in (*tensor.shape, *tensor.core_shape) and size_of(tensor.core_shape) == size_of(tensor.shape) > 0:
+            sizes = constant(np.array(tensor.shape, np.int64))
+            return self.op("Reshape", [_as_is(tensor), sizes], tensor.shape, tensor.dtype)
         return self.op("Expand", [_as_is(tensor), self._extent(tensor)], tensor.shape, tensor.dtype)
 
     def _extent(self, tensor: Tensor) -> Tensor:
@@ -213,6 +241,9 @@ class Tape:
         inputs = tuple(_scalar_core(each) for each in inputs)
         core_shape = broadcast(*(each.core_shape for each in inputs))
         shape = broadcast(*(each.shape for each in inputs))
+        folded = _folded(op, inputs)
+        if folded is not None:
+            return Tensor(folded, core_shape, shape, dtype or inputs[-1].dtype)
         extent = next((each.extent for each in inputs if each.extent is not None and each.shape == shape), None)
         result = self.op(op, [_as_is(each) for each in inputs], core_shape, dtype or inputs[-1].dtype, attributes)
         return Tensor(result.core, core_shape, shape, result.dtype, extent)
@@ -229,6 +260,29 @@ class Tape:
             self._casts[key] = self.raw("Cast", [_as_is(x)], (Out(x.core_shape, dtype),), {"to": dtype})[0]
         return Tensor(self._casts[key].core, x.core_shape, x.shape, dtype, x.extent)
 
+    # --- what is known of values ----------------------------------------------------------------
+
+    def counter(self, x: Tensor, dtype: ir.DataType, first: int, last: int) -> Tensor:
+        """An int64 value that lies between ``first`` and ``last``, in another integer dtype that holds these."""
+        self._root._ranges[id(x.core)] = (first, last)
+        narrow = self.cast(x, dtype)
+        self._root._ranges[id(narrow.core)] = (first, last)
+        self._casts[(id(narrow.core), x.dtype)] = x
+        return narrow
+
+    def lies_between(self, x: Tensor, low: int, high: int) -> bool:
+        """Whether all values are known to be at least ``low`` and at most ``high``."""
+        known = self._root._ranges.get(id(x.core))
+        return known is not None and low <= known[0] and known[1] <= high
+
+    def spliced(self, result: Tensor, splice: Splice) -> None:
+        """Remember how ``result`` came about."""
+        self._root._splices[id(result.core)] = splice
+
+    def splice_of(self, x: Tensor) -> Splice | None:
+        """How a value came about, where it is another with a part written over."""
+        return self._root._splices.get(id(x.core)) if x.is_full else None
+
     def _enter(self, x: Tensor, way: kernels.Detour) -> Tensor:
         if way.flipped:
             top = constant(np.array(1 << 63, np.uint64))
@@ -240,6 +294,37 @@ class Tape:
         if not way.flipped:
             return x
         return self.op("BitwiseXor", [x, constant(np.array(1 << 63, np.uint64))], x.shape, U64)
+
+
+_EXACT: Mapping[str, Callable[..., Array]] = MappingProxyType(
+    {
+        "Add": np.add,
+        "Sub": np.subtract,
+        "Mul": np.multiply,
+        "Div": np.divide,
+        "Neg": np.negative,
+        "Sqrt": np.sqrt,
+        "Reciprocal": lambda x: np.divide(np.ones((), x.dtype), x),
+        "Equal": np.equal,
+        "Less": np.less,
+        "LessOrEqual": np.less_equal,
+        "Greater": np.greater,
+        "GreaterOrEqual": np.greater_equal,
+        "Where": np.where,
+    }
+)
+"""Operators whose result IEEE 754 leaves no choice about."""
+
+
+def _folded(op: str, inputs: Sequence[Tensor]) -> Array | None:
+    """The result on small constants of float32 or float64, None for anything else."""
+    arrays = [each.core for each in inputs if not isinstance(each.core, ir.Value)]
+    if op not in _EXACT or len(arrays) < len(inputs) or sum(each.nbytes for each in arrays) > _FOLDED_BYTES:
+        return None
+    if any(None in each.shape for each in inputs) or any(each.dtype not in (F32, F64) for each in inputs[-1:]):
+        return None
+    with np.errstate(all="ignore"):
+        return np.asarray(_EXACT[op](*arrays))
 
 
 def _as_is(x: Tensor) -> Tensor:

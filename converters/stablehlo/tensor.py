@@ -52,8 +52,8 @@ class Tensor:
 
     @property
     def const(self) -> Array | None:
-        """The broadcast constant (a view), None where the value is computed."""
-        if isinstance(self.core, ir.Value):
+        """The broadcast constant (a view), None where the value or its extent is computed."""
+        if isinstance(self.core, ir.Value) or None in self.shape:
             return None
         return np.broadcast_to(self.core, static(self.shape))
 

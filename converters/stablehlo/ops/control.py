@@ -3,36 +3,154 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder, assembled, parts
+from convertkit.converters.stablehlo.mlir import text
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tape import Out
-from convertkit.converters.stablehlo.tensor import BOOL, I64, Complex, Operand, Tensor, constant
+from convertkit.converters.stablehlo.tensor import BOOL, I32, I64, Complex, Operand, Tensor, constant
 
 control = Handlers()
 
 
 def while_loop(b: Builder, op: hlo.WhileOp, *operands: Operand) -> tuple[Operand, ...]:
-    """ONNX ``Loop``: the condition is computed once before and once after each pass."""
+    """ONNX ``Loop``; the condition is computed once before and once after each pass.
+
+    What no pass changes is read from outside.  A counter that only runs to a known limit is the
+    loop's own, and a buffer that every pass fills one row of is a scan output.
+    """
     condition, body = (region.blocks[0] for region in op.regions)
-    template = [isinstance(each, Complex) for each in operands]
-    starts = [b.full(each) for each in parts(operands)]
-    first = _single(b.regions.inline(b, condition, operands))
+    count = counted(b, condition, body, operands)
+    kept = {place for place, value in enumerate(_yielded(body)) if value == body.arguments[place]}
+    varying = [place for place in range(len(operands)) if place not in kept and place != _place(count)]
+    template = [isinstance(operands[place], Complex) for place in varying]
+    starts = [b.full(each) for each in parts([operands[place] for place in varying])]
     inner = b.child()
-    counter = inner.fresh((), I64, "pass")
-    going = inner.fresh((), BOOL, "going")
+    turn, going = inner.fresh((), I64, "pass"), inner.fresh((), BOOL, "going")
     state = [inner.fresh(each.shape, each.dtype, "state") for each in starts]
-    results = b.regions.inline(inner, body, assembled(template, state))
-    again = _single(b.regions.inline(inner, condition, results))
-    outputs = parts(results)
-    graph = inner.graph("body", [counter, going, *state], [again, *outputs])
-    outs = [Out(each.shape, each.dtype) for each in outputs]
-    finals = b.raw("Loop", [None, b.full(first), *starts], outs, {"body": graph})
-    return tuple(assembled(template, finals))
+    seen = dict(zip(varying, assembled(template, state), strict=True))
+    if count is not None:
+        seen[count.place] = count.number(inner, turn)
+    results = b.regions.inline(inner, body, [seen.get(place, each) for place, each in enumerate(operands)])
+    outputs = parts([results[place] for place in varying])
+    rows = [None if count is None else _row(inner, *pair, turn, count) for pair in zip(state, outputs, strict=True)]
+    if count is None:
+        first = _single(b.regions.inline(b, condition, operands))
+        after = [results[place] if place in varying else each for place, each in enumerate(operands)]
+        again, trips = _single(b.regions.inline(inner, condition, after)), None
+    else:
+        first, again, trips = constant(np.array(True)), going, constant(np.array(count.trips, np.int64))
+    carried = [place for place, row in enumerate(rows) if row is None]
+    stacked = [row for row in rows if row is not None]
+    results_ = [again, *(outputs[place] for place in carried), *stacked]
+    graph = inner.graph("body", [turn, going, *(state[place] for place in carried)], results_)
+    outs = [Out(outputs[place].shape, outputs[place].dtype) for place in carried]
+    outs += [Out((trips_of(count), *row.shape), row.dtype) for row in stacked]
+    values = iter(b.raw("Loop", [trips, b.full(first), *(starts[place] for place in carried)], outs, {"body": graph}))
+    by_place = {place: next(values) for place in carried}
+    by_place |= {place: next(values) for place, row in enumerate(rows) if row is not None}
+    finals = dict(zip(varying, assembled(template, [by_place[place] for place in range(len(rows))]), strict=True))
+    if count is not None:
+        finals[count.place] = count.final()
+    return tuple(finals.get(place, each) for place, each in enumerate(operands))
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A loop that runs ``trips`` times while the state at ``place`` counts up from ``first`` by 1."""
+
+    place: int
+    first: int
+    trips: int
+    dtype: ir.DataType
+
+    def number(self, b: Builder, turn: Tensor) -> Tensor:
+        """The state within the pass with this number."""
+        moved = turn if self.first == 0 else b.add(turn, self.first)
+        return b.counter(moved, self.dtype, self.first, self.first + self.trips - 1)
+
+    def final(self) -> Tensor:
+        """The state after the last pass."""
+        return constant(np.array(self.first + self.trips, self.dtype.numpy()))
+
+
+def counted(b: Builder, condition: Any, body: Any, operands: Sequence[Operand]) -> Count | None:
+    """``while i < limit`` with ``i = i + 1``, both ends known; None for any other loop."""
+    test = _yielded(condition)[0].owner
+    if not hasattr(test, "opview") or test.name != "stablehlo.compare":
+        return None
+    arguments = list(condition.arguments)
+    if text(test.opview.comparison_direction) != "LT" or test.operands[0] not in arguments:
+        return None
+    place = arguments.index(test.operands[0])
+    start = operands[place]
+    step = _yielded(body)[place].owner
+    if not isinstance(start, Tensor) or start.dtype not in (I32, I64) or start.scalar is None or start.rank:
+        return None
+    if not hasattr(step, "opview") or step.name != "stablehlo.add" or step.operands[0] != body.arguments[place]:
+        return None
+    by, limit = _known(b, step.operands[1], body, operands), _known(b, test.operands[1], condition, operands)
+    if by != 1 or limit is None or limit <= start.scalar:
+        return None
+    return Count(place, int(start.scalar), int(limit - start.scalar), start.dtype)
+
+
+def _known(b: Builder, value: Any, block: Any, operands: Sequence[Operand]) -> float | None:
+    """The number that a scalar of a block is in every pass, None where it is none."""
+    arguments = list(block.arguments)
+    if value in arguments:
+        place = arguments.index(value)
+        # The limit may be handed from pass to pass unchanged.
+        tensor: Operand | None = operands[place] if _unchanged(block, place) else None
+    elif value.owner in [op.operation for op in block.operations] and value.owner.name != "stablehlo.constant":
+        return None
+    else:
+        tensor = b.regions.value(b, block, operands, value)
+    return tensor.scalar if isinstance(tensor, Tensor) and not tensor.rank else None
+
+
+def _unchanged(block: Any, place: int) -> bool:
+    """Whether the loop that ``block`` belongs to keeps the state at ``place``."""
+    body = block.owner.regions[1].blocks[0]
+    return bool(_yielded(body)[place] == body.arguments[place])
+
+
+def _yielded(block: Any) -> list[Any]:
+    return list(list(block.operations)[-1].operation.operands)
+
+
+def _place(count: Count | None) -> int | None:
+    return None if count is None else count.place
+
+
+def trips_of(count: Count | None) -> int | None:
+    """How often a loop runs, None where only the running model knows."""
+    return None if count is None else count.trips
+
+
+def _row(b: Builder, state: Tensor, output: Tensor, turn: Tensor, count: Count) -> Tensor | None:
+    """What each pass writes into its row of a buffer that nothing else reads; None for any other state."""
+    splice = b.splice_of(output)
+    if splice is None or splice.source.core is not state.core or splice.axis != 0 or splice.update.shape[0] != 1:
+        return None
+    place = splice.first.core.producer() if isinstance(splice.first.core, ir.Value) else None
+    own = place is not None and place.op_type == "Reshape" and place.inputs[0] is turn.core
+    assert isinstance(state.core, ir.Value)
+    others = [use.node for use in state.core.uses() if use.node not in splice.nodes]
+    result = output.core
+    assert isinstance(result, ir.Value)
+    if not own or count.first != 0 or state.shape[0] != count.trips or others or result.uses():
+        return None
+    for node in splice.nodes:
+        b.nodes.remove(node)
+        node.resize_inputs(0)
+    return b.squeeze(splice.update, [0])
 
 
 def _single(results: Sequence[Operand]) -> Tensor:

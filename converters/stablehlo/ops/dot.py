@@ -80,9 +80,8 @@ def _common(*dtypes: ir.DataType) -> ir.DataType:
 
 
 def _matmul(b: Builder, x: Tensor, y: Tensor, left: Axes, right: Axes) -> Tensor:
-    if not left.batch and len(left.contract) == 1 and len(right.free) == 1 and left.free:
-        x, y = b.transpose(x, left.free + left.contract), b.transpose(y, right.contract + right.free)
-        return b.op("MatMul", [x, y], (*x.shape[:-1], y.shape[-1]), x.dtype)
+    if not left.batch and left.free and right.free:
+        return _by_weights(b, x, y, left, right)
     sizes = [
         *(b.size(x, axis) for axis in left.batch + left.free),
         *(b.size(y, axis) for axis in right.free),
@@ -92,6 +91,18 @@ def _matmul(b: Builder, x: Tensor, y: Tensor, left: Axes, right: Axes) -> Tensor
     columns = _merged(b, y, right.batch, right.contract, right.free)
     matrix = b.op("MatMul", [rows, columns], (*rows.shape[:-1], columns.shape[-1]), rows.dtype)
     return matrix if matrix.shape == shape and _is_plain(left, right) else b.reshape(matrix, shape, b.sizes(sizes))
+
+
+def _by_weights(b: Builder, x: Tensor, y: Tensor, left: Axes, right: Axes) -> Tensor:
+    """Without batch axes, the free axes of ``x`` stay what they are: MatMul broadcasts the matrix that ``y`` is."""
+    rows = _merged(b, x, left.free, left.contract)
+    columns = _merged(b, y, (), right.contract, right.free)
+    matrix = b.op("MatMul", [rows, columns], (*rows.shape[:-1], columns.shape[-1]), rows.dtype)
+    if len(right.free) == 1:
+        return matrix
+    sizes = [*(b.size(x, axis) for axis in left.free), *(b.size(y, axis) for axis in right.free)]
+    shape = tuple(x.shape[axis] for axis in left.free) + tuple(y.shape[axis] for axis in right.free)
+    return b.reshape(matrix, shape, b.sizes(sizes))
 
 
 def _is_plain(left: Axes, right: Axes) -> bool:

@@ -12,6 +12,7 @@ from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.layout import Size, int64s
 from convertkit.converters.stablehlo.mlir import dtype_of, integer, ints, shape_of
 from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.tape import Splice
 from convertkit.converters.stablehlo.tensor import I32, I64, U64, Operand, Shape, Tensor, constant, static
 from convertkit.errors import Unsupported
 
@@ -164,6 +165,9 @@ def dynamic_slice(b: Builder, op: hlo.DynamicSliceOp, x: Tensor, *starts: Tensor
         if x.shape[axis] != size:
             first = clamped_start(b, start, b.size(x, axis), size)
             shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+            if size == 1:
+                x = b.gather(x, first, axis)
+                continue
             last = b.add(first, int64s([size]))
             x = b.op("Slice", [x, first, last, int64s([axis])], shape, x.dtype)
     return x
@@ -177,6 +181,8 @@ def clamped_start(b: Builder, start: Tensor, whole: Size, size: Size) -> Tensor:
     if isinstance(whole, int) and isinstance(size, int):
         if first.const is not None:
             return int64s([int(np.clip(first.const, 0, whole - size))])
+        if b.lies_between(first, 0, whole - size):
+            return b.reshape(first, (1,))
         limit = constant(np.array(whole - size, np.int64))
     else:
         limit = b.sub(*(b.squeeze(e, [0]) if isinstance(e, Tensor) else constant(np.array(e)) for e in (whole, size)))
@@ -210,4 +216,7 @@ def _spliced(b: Builder, x: Tensor, update: Tensor, axis: int, first: Tensor) ->
     end = int64s([np.iinfo(np.int64).max])
     before = b.op("Slice", [x, int64s([0]), first, int64s([axis])], free, x.dtype)
     after = b.op("Slice", [x, last, end, int64s([axis])], free, x.dtype)
-    return b.op("Concat", [before, update, after], x.shape, x.dtype, {"axis": axis})
+    result = b.op("Concat", [before, update, after], x.shape, x.dtype, {"axis": axis})
+    nodes = [each.core.producer() for each in (before, after, result) if isinstance(each.core, ir.Value)]
+    b.spliced(result, Splice(x, update, axis, first, tuple(node for node in nodes if node is not None)))
+    return result

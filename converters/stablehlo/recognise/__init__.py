@@ -5,20 +5,55 @@ Every recogniser matches operators, constants, axes and shapes exactly, and leav
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
+from convertkit.converters.stablehlo.recognise.affine import recognise_convolution_affine
+from convertkit.converters.stablehlo.recognise.elementary import recognise_mean, recognise_sigmoid
 from convertkit.converters.stablehlo.recognise.erf import recognise_erf
-from convertkit.converters.stablehlo.recognise.gelu import recognise_gelu
+from convertkit.converters.stablehlo.recognise.gelu import GELU_SINCE, recognise_gelu, recognise_whole_gelu
+from convertkit.converters.stablehlo.recognise.norm import recognise_layer_norm
+from convertkit.converters.stablehlo.recognise.products import recognise_gemm, recognise_swapped_product
+from convertkit.converters.stablehlo.recognise.recurrent import recognise_recurrent
 from convertkit.converters.stablehlo.recognise.softmax import recognise_softmax
+from convertkit.converters.stablehlo.recognise.transposes import sink_transposes
 
-_RECOGNISERS = (recognise_erf, recognise_gelu, recognise_softmax)
+_FUNCTIONS = (
+    recognise_erf,
+    recognise_gelu,
+    recognise_softmax,
+    recognise_sigmoid,
+    recognise_mean,  # layer norms are made of means
+    recognise_layer_norm,
+    recognise_recurrent,
+)
+_LINEAR = (
+    recognise_swapped_product,
+    recognise_gemm,
+    recognise_convolution_affine,  # behind the transposes, which stand between a convolution and its bias
+)
 
 
 def recognise(model: ir.Model) -> ir.Model:
     """Apply every recogniser to the model and its subgraphs, in place."""
-    for recogniser in _RECOGNISERS:
-        for node in list(model.graph.all_nodes()):
-            recogniser(node)
+    _apply(model, _FUNCTIONS, backwards=True)
+    if all(node.op_type != "DFT" for node in model.graph.all_nodes()):  # newer opsets write it differently
+        _apply(model, (recognise_whole_gelu,), backwards=True)
+    if any(node.op_type == "Gelu" for node in model.graph.all_nodes()):
+        model.graph.opset_imports[""] = max(GELU_SINCE, model.graph.opset_imports[""])
+    for graph in model.graphs():
+        sink_transposes(graph)
+    _apply(model, _LINEAR)
     common.RemoveUnusedNodesPass()(model)
     return model
+
+
+def _apply(model: ir.Model, recognisers: Sequence[Callable[[ir.Node], None]], backwards: bool = False) -> None:
+    """Backwards, what is composed of others is seen before its parts: a normalisation with its bias."""
+    for recogniser in recognisers:
+        nodes = list(model.graph.all_nodes())
+        for node in reversed(nodes) if backwards else nodes:
+            if node.graph is not None:  # not taken out by the ones before
+                recogniser(node)

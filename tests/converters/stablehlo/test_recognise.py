@@ -1,5 +1,7 @@
 """Compositions put back into ONNX operators: graph, numbers before and after, and what must not match."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import onnx_ir as ir
 import onnxruntime
+from flax import linen
 from jax import export
 
 from convertkit.converters.stablehlo import importer
@@ -43,7 +46,7 @@ def check(function, expected, monkeypatch):
 
 
 def test_gelu(monkeypatch):
-    check(lambda x: jax.nn.gelu(x, approximate=False), ["Mul", "Mul", "Erf", "Add", "Mul"], monkeypatch)
+    check(lambda x: jax.nn.gelu(x, approximate=False), ["Gelu"], monkeypatch)
 
 
 ROOT_HALF = np.float32(np.sqrt(0.5))
@@ -117,3 +120,157 @@ def test_rows_without_finite_values_stay_nan():
     model = converted(lambda x: jax.nn.softmax(jnp.where(x > 100, x, -jnp.inf)))
     assert "Softmax" in operators(model)
     assert np.isnan(run(model)).all()
+
+
+SCALE, SHIFT = (np.random.default_rng(number).uniform(0.5, 2, 8).astype(np.float32) for number in (1, 2))
+
+
+def normalised(x, variance, affine=True, inverse=jax.lax.rsqrt):
+    result = (x - x.mean(-1, keepdims=True)) * inverse(variance + np.float32(1e-5))
+    return result * SCALE + SHIFT if affine else result
+
+
+def fast_variance(x):
+    return jnp.maximum(0, (x * x).mean(-1, keepdims=True) - jnp.square(x.mean(-1, keepdims=True)))
+
+
+def two_pass(x):
+    return x.var(-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: normalised(x, fast_variance(x)),
+        lambda x: normalised(x, two_pass(x)),
+        lambda x: normalised(x, two_pass(x), affine=False),
+        lambda x: normalised(x, two_pass(x), inverse=lambda v: 1 / jnp.sqrt(v)),
+        lambda x: (x - x.mean(-1, keepdims=True)) / jnp.sqrt(two_pass(x) + np.float32(1e-5)) * SCALE + SHIFT,
+        lambda x: linen.LayerNorm().apply({"params": {"scale": SCALE, "bias": SHIFT}}, x),
+        lambda x: jax.nn.standardize(x, epsilon=1e-5),
+    ],
+    ids=["fast variance", "two passes", "no affine part", "reciprocal", "quotient", "flax", "jax.nn"],
+)
+def test_layer_norm(function, monkeypatch):
+    check(function, ["LayerNormalization"], monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x - x.mean(1, keepdims=True)) * jax.lax.rsqrt(x.var(1, keepdims=True) + 1e-5),
+        lambda x: (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-5),
+        lambda x: normalised(x, fast_variance(x) * 2),
+        lambda x: normalised(x, two_pass(x + x[:, ::-1])),
+        lambda x: (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(two_pass(x) + SCALE),
+    ],
+    ids=["inner axis", "no deviation", "twice the variance", "of something else", "epsilons"],
+)
+def test_what_is_no_layer_norm(function):
+    assert "LayerNormalization" not in operators(converted(function))
+
+
+def test_elementary_functions(monkeypatch):
+    check(jax.nn.silu, ["Sigmoid", "Mul"], monkeypatch)
+    check(lambda x: x.mean(-1), ["ReduceMean"], monkeypatch)
+    check(lambda x: jax.nn.gelu(x, approximate=True), ["Gelu"], monkeypatch)
+    assert "ReduceMean" not in operators(converted(lambda x: x.sum(-1) / 7))
+    assert "Sigmoid" not in operators(converted(lambda x: 1 / (2 + jnp.exp(-x))))
+
+
+KERNEL = np.random.default_rng(6).standard_normal((3, 8, 4)).astype(np.float32)
+
+
+def normalised_convolution(x):
+    """A convolution with batch normalisation in inference, channels last."""
+    y = jax.lax.conv_general_dilated(x, KERNEL, (1,), "SAME", dimension_numbers=("NHC", "HIO", "NHC"))
+    return jax.nn.relu((y - SHIFT[:4]) * SCALE[:4] + SHIFT[4:])
+
+
+def test_batch_normalisation_becomes_part_of_its_convolution(monkeypatch):
+    check(normalised_convolution, ["Transpose", "Conv", "Relu", "Transpose"], monkeypatch)
+
+
+def test_a_scale_that_varies_in_space_stays(monkeypatch):
+    spread = np.arange(1, 6, dtype=np.float32)[:, None]
+    expected = ["Transpose", "Conv", "Mul", "Transpose"]
+    convolution = functools.partial(
+        jax.lax.conv_general_dilated,
+        rhs=KERNEL,
+        window_strides=(1,),
+        padding="SAME",
+        dimension_numbers=("NHC", "HIO", "NHC"),
+    )
+    check(lambda x: convolution(x) * spread, expected, monkeypatch)
+
+
+def test_transposes_meet_their_inverses(monkeypatch):
+    def channels(x):
+        return jnp.transpose(x, (0, 2, 1))
+
+    check(lambda x: channels(jax.nn.relu(channels(x) * 2)), ["Mul", "Relu"], monkeypatch)
+    check(lambda x: channels(jnp.tanh(channels(x)) + channels(x * 2)), ["Tanh", "Mul", "Add"], monkeypatch)
+    check(lambda x: channels(x).sum(1), ["ReduceSum"], monkeypatch)
+    kept = operators(converted(lambda x: jnp.cumsum(channels(x), 1)))
+    assert kept[0] == "Transpose"
+
+
+def test_attention_has_no_more_transposes_than_its_heads_need(monkeypatch):
+    module = linen.MultiHeadDotProductAttention(2)
+    variables = jax.tree.map(lambda w: w + 0.1, module.init(jax.random.key(0), X))
+    found = operators(converted(lambda x: module.apply(variables, x)))
+    assert found.count("Transpose") == 4
+    assert found.count("Reshape") == 4
+    check(lambda x: module.apply(variables, x), found, monkeypatch)
+
+
+def recurrence(cell, **more):
+    """A Flax cell with random weights and biases over time."""
+    module = linen.RNN(cell(6, **more))
+    variables = jax.tree.map(lambda w: w + 0.1, module.init(jax.random.key(0), X))
+    return lambda x: module.apply(variables, x)
+
+
+@pytest.mark.parametrize(
+    ("cell", "operator"),
+    [(linen.LSTMCell, "LSTM"), (linen.OptimizedLSTMCell, "LSTM"), (linen.GRUCell, "GRU"), (linen.MGUCell, "GRU")],
+)
+def test_recurrent_cells(cell, operator, monkeypatch):
+    check(recurrence(cell), ["Transpose", operator, "Squeeze", "Transpose"], monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("function", "states"),
+    [
+        (recurrence(linen.SimpleCell), 1),
+        (recurrence(linen.LSTMCell, gate_fn=jnp.tanh), 2),
+        (recurrence(linen.GRUCell, activation_fn=jax.nn.relu), 1),
+    ],
+    ids=["simple", "other gates", "other activation"],
+)
+def test_other_cells_stay_loops(function, states, monkeypatch):
+    model = converted(function)
+    loops = [node for node in model.graph if node.op_type == "Loop"]
+    assert [len(node.inputs) for node in loops] == [2 + states]  # the count, the condition and what turns change
+    check(function, operators(model), monkeypatch)
+
+
+def test_a_counter_that_is_no_plain_one_stays_a_state(monkeypatch):
+    def doubling(x):
+        return jax.lax.while_loop(lambda s: s[0] < 20, lambda s: (s[0] * 2, s[1] + s[0]), (1, x))[1]
+
+    def bounded_by_data(x):
+        return jax.lax.while_loop(lambda s: s[0] < s[1].max(), lambda s: (s[0] + 1, s[1] * 0.9), (1.0, x))[1]
+
+    def rows(x):
+        """The buffer is read while it is written."""
+
+        def step(i, out):
+            return out.at[i].set(out.sum(0) + x[0, i])
+
+        return jax.lax.fori_loop(0, 5, step, jnp.ones((5, 8)))
+
+    for function in (doubling, bounded_by_data, rows):
+        check(function, operators(converted(function)), monkeypatch)
+        got, want = run(converted(function)), np.asarray(function(jnp.asarray(X)))
+        assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()

@@ -1,0 +1,116 @@
+"""Changing a graph in place: nodes put in, taken over and taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.converters.stablehlo.recognise.match import only_user
+
+Attribute = int | float | str | Sequence[int]
+_NONE: Mapping[str, Attribute] = {}
+
+
+def replaced(
+    node: ir.Node, operator: str, inputs: Sequence[ir.Value], attributes: Mapping[str, Attribute] = _NONE
+) -> ir.Node:
+    """A new node that computes the one output of ``node``, which is taken out."""
+    old = node.outputs[0]
+    made = inserted(node, operator, inputs, old, attributes)
+    name, new = old.name, made.outputs[0]
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    assert node.graph is not None
+    node.graph.remove(node, safe=True)
+    new.name = name
+    return made
+
+
+def inserted(
+    before: ir.Node,
+    operator: str,
+    inputs: Sequence[ir.Value],
+    like: ir.Value,
+    attributes: Mapping[str, Attribute] = _NONE,
+    shape: ir.Shape | None = None,
+) -> ir.Node:
+    """A new node in front of ``before``, its output of the dtype and (unless given) the shape of ``like``."""
+    stem = f"{like.name}/{operator}"
+    made = ir.node(operator, list(inputs), dict(attributes), name=stem)
+    result = made.outputs[0]
+    result.name, result.shape, result.type = stem, like.shape if shape is None else shape, like.type
+    made.metadata_props.update(before.metadata_props)
+    assert before.graph is not None
+    before.graph.insert_before(before, made)
+    return made
+
+
+def initializer(node: ir.Node, array: Array, name: str) -> ir.Value:
+    """A constant in the graph of ``node``."""
+    graph = node.graph
+    assert graph is not None
+    while name in graph.initializers:
+        name += "_"
+    tensor = ir.tensor(np.asarray(array, order="C"), name=name)
+    value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+    graph.register_initializer(value)
+    return value
+
+
+def dropped(node: ir.Node, source: ir.Value) -> None:
+    """Take ``node`` out; ``source``, which is equal to its one output, stands for it."""
+    old = node.outputs[0]
+    if old.is_graph_output():
+        replaced(node, "Identity", [source])
+        return
+    old.replace_all_uses_with(source)
+    assert node.graph is not None
+    node.graph.remove(node, safe=True)
+
+
+def producer(value: ir.Value | None, operator: str) -> ir.Node | None:
+    """The node of this ONNX operator that computes ``value``, else None."""
+    node = None if value is None else value.producer()
+    return node if node is not None and node.op_type == operator and node.domain == "" else None
+
+
+def array_of(value: ir.Value | None) -> Array | None:
+    """A constant's elements, None where the value is computed."""
+    if value is None or value.const_value is None:
+        return None
+    elements: Array = value.const_value.numpy()
+    return elements
+
+
+def sizes(value: ir.Value | None) -> tuple[int | None, ...] | None:
+    """The shape with None for what only the running model knows; None where not even the rank is known."""
+    if value is None or value.shape is None:
+        return None
+    return tuple(size if isinstance(size, int) else None for size in value.shape)
+
+
+def axes_of(node: ir.Node, rank: int) -> tuple[int, ...] | None:
+    """The axes of a reduction, none of them negative; None where they are not constant."""
+    axes = array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    return None if axes is None else tuple(sorted(int(axis) % rank for axis in axes.reshape(-1)))
+
+
+def is_float32(value: ir.Value | None) -> bool:
+    """Whether a value is known to be float32."""
+    return value is not None and value.dtype == ir.DataType.FLOAT
+
+
+__all__ = [
+    "array_of",
+    "axes_of",
+    "dropped",
+    "initializer",
+    "inserted",
+    "is_float32",
+    "only_user",
+    "producer",
+    "replaced",
+    "sizes",
+]
