@@ -42,7 +42,8 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
 
     def _replayed(self, args: Any, kwargs: Any, state: dict[tuple[str, ...], Any]) -> tuple[Any, dict[Any, Any]]:
         constants = {slot.path: slot.constant for slot in self._slots if slot.constant is not None}
-        memory = Memory(state, constants)
+        numbers = {slot.path for slot in self._slots if slot.number and slot.dtype != "bool"}
+        memory = Memory({p: value.item() if p in numbers else value for p, value in state.items()}, constants)
         return self.model.replay(args, kwargs, memory), memory.values
 
     def _called(self, args: Any, kwargs: Any, state: dict[tuple[str, ...], Any]) -> tuple[Any, dict[Any, Any]]:

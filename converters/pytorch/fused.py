@@ -1,6 +1,6 @@
-"""Fused inference kernels that a trace under ``no_grad`` holds, written out in the operators they fuse.
+"""Operators that only traces hold, written out in those that the exporter knows.
 
-Semantics: aten/src/ATen/native/transformers/transformer.cpp and attention.cpp.
+Semantics: aten/src/ATen/native/transformers/transformer.cpp and attention.cpp; Convolution.cpp beside them.
 """
 
 from __future__ import annotations
@@ -84,12 +84,24 @@ def multi_head_attention(
     out = functional.linear(_attended(q, k, v, num_head, mask, mask_type), proj_weight, proj_bias)
     if not need_weights:
         return out, None
-    scores = _heads(q, num_head) @ _heads(k, num_head).transpose(-2, -1) / (embed_dim // num_head) ** 0.5
-    allowed = _allowed(mask, mask_type)
-    if allowed is not None:
-        scores = scores.masked_fill(torch.logical_not(allowed), float("-inf"))
-    weights = torch.softmax(scores, -1)
+    weights = _weights(_heads(q, num_head), _heads(k, num_head), mask, mask_type)
     return out, weights.mean(1) if average_attn_weights else weights
+
+
+def convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    *backend: bool,
+) -> Tensor:
+    """``aten::_convolution``: a convolution with flags of the backend that it was traced on."""
+    return torch.ops.aten.convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
 def _projected(
@@ -109,10 +121,19 @@ def _heads(x: Tensor, count: int) -> Tensor:
 
 
 def _attended(q: Tensor, k: Tensor, v: Tensor, heads: int, mask: Tensor | None, mask_type: int | None) -> Tensor:
-    mixed = functional.scaled_dot_product_attention(
-        _heads(q, heads), _heads(k, heads), _heads(v, heads), _allowed(mask, mask_type)
-    )
-    return mixed.transpose(1, 2).reshape(q.shape)
+    q, k, v = _heads(q, heads), _heads(k, heads), _heads(v, heads)
+    plain = mask is None
+    mixed = functional.scaled_dot_product_attention(q, k, v) if plain else _weights(q, k, mask, mask_type) @ v
+    return mixed.transpose(1, 2).flatten(2)
+
+
+def _weights(q: Tensor, k: Tensor, mask: Tensor | None, mask_type: int | None) -> Tensor:
+    """Attention weights by head; not a number where a mask hides every key, as in the kernels."""
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    allowed = _allowed(mask, mask_type)
+    if allowed is not None:
+        scores = scores.masked_fill(torch.logical_not(allowed), float("-inf"))
+    return torch.softmax(scores, -1)
 
 
 def _allowed(mask: Tensor | None, mask_type: int | None) -> Tensor | None:
@@ -129,6 +150,7 @@ def _allowed(mask: Tensor | None, mask_type: int | None) -> Tensor | None:
 
 FUSED: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
+        "aten::_convolution": convolution,
         "aten::_transformer_encoder_layer_fwd": encoder_layer,
         "aten::_native_multi_head_attention": multi_head_attention,
     }

@@ -33,9 +33,20 @@ def settle_interface(model: ir.Model, leaves: Sequence[Leaf], outputs: Sequence[
         if value.shape is not None:
             value.shape = ir.Shape([renamed.get(_text(dim), dim) for dim in tuple(value.shape)])
     graph.inputs[:] = inputs
-    for value, name in zip(graph.outputs, outputs, strict=True):
-        value.name = name
+    _name_outputs(graph, outputs)
     _keep_user_traces(model)
+
+
+def _name_outputs(graph: ir.Graph, names: Sequence[str]) -> None:
+    """Give every output its own name: one value may be returned twice, or be an input or a constant."""
+    for place, name in enumerate(names):
+        value = graph.outputs[place]
+        if value.producer() is None or any(value is earlier for earlier in graph.outputs[:place]):
+            copy = ir.node("Identity", [value])
+            graph.append(copy)
+            copy.outputs[0].shape, copy.outputs[0].type = value.shape, value.type
+            graph.outputs[place] = value = copy.outputs[0]
+        value.name = name
 
 
 def _check_free(value: ir.Value, leaf: Leaf) -> None:

@@ -28,9 +28,9 @@ from convertkit.stage import FLOAT32, Feed, Outputs, Tolerance
 _ROUTES = {
     "torchscript": ("torchscript-exporter", "replay"),
     "pt2": ("program", "torch.export"),
-    "eager": ("torch.export", "script", "trace"),
+    "eager": ("torch.export", "script", "script-replay", "trace-replay", "trace"),
 }
-_FOR_STATE = {"torchscript": ("replay",), "pt2": ("torch.export",), "eager": ("torch.export",)}
+_FOR_STATE = {"torchscript": ("replay",), "pt2": ("torch.export",), "eager": ("torch.export", "script-replay")}
 _LIGHT = frozenset({"torchscript-exporter", "script", "trace"})
 """Roads that do without what ``prepare`` imports."""
 _EXPORTED = "exported.onnx"

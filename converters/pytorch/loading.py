@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.utils.parametrize
 
 from convertkit.converters.pytorch import operators
 from convertkit.converters.pytorch.subject import Parameter, Subject
@@ -96,6 +97,7 @@ def _exported(path: str) -> Subject:
 
 def _eager(module: torch.nn.Module) -> Subject:
     module.eval()
+    _bake_parametrizations(module)
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     found = []
@@ -104,6 +106,14 @@ def _eager(module: torch.nn.Module) -> Subject:
             continue
         found.append(Parameter(parameter.name, _annotation(parameter.annotation), parameter.default is parameter.empty))
     return Subject(module, tuple(found), "eager")
+
+
+def _bake_parametrizations(module: torch.nn.Module) -> None:
+    """Compute parametrized weights (weight_norm, orthogonal, …) once: in evaluation they do not change any more."""
+    for each in module.modules():
+        if torch.nn.utils.parametrize.is_parametrized(each):
+            for name in list(each.parametrizations):
+                torch.nn.utils.parametrize.remove_parametrizations(each, name, leave_parametrized=True)
 
 
 def _annotation(annotation: object) -> str:

@@ -18,7 +18,7 @@ from convertkit.converters.pytorch.inputs import BATCH, example_sizes, free_batc
 from convertkit.converters.pytorch.leaves import Leaf, to_json
 from convertkit.converters.pytorch.loading import brief
 from convertkit.converters.pytorch.programs import program_examples
-from convertkit.converters.pytorch.state import Slot, find_slots, initial, lifted, restore, snapshot
+from convertkit.converters.pytorch.state import Slot, find_slots, initial, lifted, read, restore, snapshot, write
 from convertkit.converters.pytorch.subject import Subject
 from convertkit.errors import SourceError, UsageError
 from convertkit.parity.feeds import generated_feed
@@ -59,6 +59,7 @@ def describe(
     found, notes = prober.with_scalars(leaves_of(subject, _examples(subject, path), options))
     base = example_sizes(found, found)
     slots = find_slots(subject, lambda turn: prober.run(found, base, turn, keep=True))
+    slots = tuple(slot for slot in slots if prober.depends(found, base, slot))
     leaves, fixed, more = _stateful(found, base) if lifted(slots) else prober.with_free_batch(found)
     sizes = example_sizes(leaves, fixed)
     outputs = tuple(prober.run(leaves, sizes, 0))
@@ -125,6 +126,19 @@ class _Prober:
             if not keep:
                 restore(self._subject, self._fresh)
 
+    def depends(self, leaves: Sequence[Leaf], sizes: Mapping[str, int], slot: Slot) -> bool:
+        """Whether a call's results depend on what the slot held before it: else it is no state, only written."""
+        if slot.number or slot.dtype[:5] not in ("float", "int32", "int64"):
+            return True
+        self.run(leaves, sizes, 0, keep=True)
+        settled = snapshot(self._subject)
+        expected = self.run(leaves, sizes, 1, keep=True), read(self._subject.module, slot.path)
+        restore(self._subject, settled)
+        write(self._subject.module, slot.path, torch.full_like(read(self._subject.module, slot.path), 7))
+        got = self.run(leaves, sizes, 1, keep=True), read(self._subject.module, slot.path)
+        restore(self._subject, self._fresh)
+        return not (torch.equal(expected[1], got[1]) and _same_outputs(expected[0], got[0]))
+
     def with_free_batch(self, fixed: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...], list[str]]:
         """The leaves with a free batch where the model computes with it, as they came, and what to tell."""
         reason = ""
@@ -162,6 +176,10 @@ class _Prober:
         except SourceError:
             return False
         return True
+
+
+def _same_outputs(a: Mapping[str, Array], b: Mapping[str, Array]) -> bool:
+    return all(np.array_equal(value, b[name], equal_nan=value.dtype.kind in "fc") for name, value in a.items())
 
 
 def _with_value(leaves: tuple[Leaf, ...], scalar: Leaf, value: int) -> tuple[Leaf, ...]:

@@ -165,8 +165,10 @@ class _Run:
     # --- nodes that have no operator ---
 
     def constant(self, node: Any) -> Any:
-        """``prim::Constant``."""
+        """``prim::Constant``; traces hold the integers of size arithmetic as tensors."""
         value = node.output().toIValue()
+        if isinstance(value, torch.Tensor) and value.dtype == torch.int64 and value.dim() == 0:
+            return value.item()
         return self._replay.literal(value) if isinstance(value, torch.Tensor) else value
 
     def get_attribute(self, node: Any) -> Any:

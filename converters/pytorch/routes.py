@@ -68,14 +68,28 @@ def _script(job: Job) -> None:
     _torchscript(_as_torchscript(job, torch.jit.script(job.subject.module)))
 
 
+def _replayed_script(job: Job) -> None:
+    """The same, executed operator by operator under torch.export: numbers as state, operators of inference."""
+    _export(_as_torchscript(job, torch.jit.script(job.subject.module)))
+
+
 def _trace(job: Job) -> None:
     """torch.jit.trace of an eager module: what one example does; the numbers say whether that is all."""
+    _torchscript(_traced(job))
+
+
+def _replayed_trace(job: Job) -> None:
+    """The same, executed operator by operator under torch.export: Python's decisions are gone, sizes are symbols."""
+    _export(_traced(job))
+
+
+def _traced(job: Job) -> Job:
     values = {leaf.name: value_for(leaf, job.feed[leaf.name]) for leaf in job.leaves}
     args, kwargs = job.subject.arguments(job.leaves, values)
     if kwargs:
         raise Unsupported("this road takes positional arguments only")
     torch.backends.mha.set_fastpath_enabled(False)
-    _torchscript(_as_torchscript(job, torch.jit.trace(job.subject.module, args, check_trace=False, strict=False)))
+    return _as_torchscript(job, torch.jit.trace(job.subject.module, args, check_trace=False, strict=False))
 
 
 def _as_torchscript(job: Job, script: Any) -> Job:
@@ -89,5 +103,7 @@ _ROUTES = {
     "torch.export": _export,
     "program": _program,
     "script": _script,
+    "script-replay": _replayed_script,
+    "trace-replay": _replayed_trace,
     "trace": _trace,
 }

@@ -91,7 +91,11 @@ def _list_slice(items: Any, start: int | None, end: int | None, step: int = 1) -
     return items[start:end:step]
 
 
-def _divided(a: Any, b: Any) -> Any:
+def _divided(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
+    if rounding_mode == "floor":
+        return a // b
+    if rounding_mode == "trunc":
+        return a // b if (a >= 0) == (b >= 0) else -(-a // b)
     return torch.sym_float(a) / b
 
 
