@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _BOX, _GAP, _BOX_HEIGHT, _MARGIN = 178, 108, 104, 8
@@ -63,13 +63,14 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A histogram with a logarithmic count axis, so that single outliers stay visible."""
+    """A histogram with a logarithmic count axis, so that single outliers stay visible; ``marks`` are places on it."""
 
     width: int
     height: int
     bars: tuple[Bar, ...]
     low: float
     high: float
+    marks: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,10 @@ def values(tensor: Mapping[str, Any]) -> Bars | None:
     low, high = min(number(tensor["range"][0]), 0.0), max(number(tensor["range"][1]), 0.0)
     count = len(tensor["histogram"])
     edges = [low + (high - low) * index / count for index in range(count + 1)]
-    return bars({"edges": edges, "counts": tensor["histogram"]})
+    plot = bars({"edges": edges, "counts": tensor["histogram"]})
+    # What lies beyond a mark is clipped; ends that cover everything need none.
+    ends = [number(end) for end in tensor.get("quantized_range", ()) if low < number(end) < high]
+    return plot and replace(plot, marks=tuple(_PLOT_WIDTH * (end - low) / (high - low) for end in ends))
 
 
 def curve(diagnosis: Mapping[str, Any]) -> Curve | None:

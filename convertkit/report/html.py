@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import jinja2
 
 from convertkit.report import charts
+
+_SHOWN = frozenset({"tensors", "layers", "groups", "float", "float32"})
+"""What a step may have found that gets a section of its own."""
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -90,7 +94,36 @@ def _diagnosis(step: Mapping[str, Any]) -> dict[str, Any]:
     worst = [tensors[name] for name in found.get("worst", ())]
     return {
         "stage": step["stage"],
+        "facts": _facts(found),
         "worst": [(tensor, charts.values(tensor)) for tensor in worst],
+        "tensors": list(tensors.values()),
+        "layers": found.get("layers", ()),
+        "groups": found.get("groups", ()),
         "curve": charts.curve(found),
-        "float": found.get("float", {}),
+        "float": found.get("float")
+        or dict.fromkeys(found.get("float32", ()), "float16 would overflow or does not exist"),
     }
+
+
+def _facts(found: Mapping[str, Any]) -> list[str]:
+    """What was decided, in a sentence each."""
+    facts = []
+    if "method" in found:
+        ways = Counter(tensor.get("method", "") for tensor in found.get("tensors", ()))
+        listed = ", ".join(f"{way} for {count}" for way, count in ways.most_common() if way)
+        facts.append(f"ranges: {listed or found['method']}")
+    if "held_out" in found:
+        kept = found["held_out"]
+        worst, drop = figure(kept.get("worst_output_db")), figure(kept.get("expected_drop"))
+        facts.append(
+            f"on held-out samples: {figure(kept['snr_db'])} dB, {worst} dB at the worst output, "
+            f"{drop} points of top-1 expected to be lost"
+        )
+    for key, text in (
+        ("layers", "layers whose weights were fitted"),
+        ("bias_corrected", "biases corrected"),
+        ("equalized", "scales moved between layers"),
+    ):
+        if found.get(key):
+            facts.append(f"{text}: {len(found[key])}")
+    return facts

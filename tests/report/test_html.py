@@ -143,11 +143,33 @@ def test_page_tells_everything(report):
     assert page.count('<rect class="box') == 4
     assert page.count('class="bar"') >= 6
     assert "relu_13" in page
-    assert "relu_3<" not in page, "only the ten worst tensors are listed"
+    assert page.count("<figcaption>values of relu_") == 10, "only the ten worst tensors are drawn"
+    assert "all 15 quantized tensors" in page
+    assert "relu_3<" in page
     assert "<polyline" in page
     assert "integers are slower here" in page
     assert "model.py:12" in page
     assert "output boxes keeps its layout" in page
+    assert "What tflite did" not in page, "transposes have a section of their own"
+
+
+def test_page_tells_what_was_decided(report):
+    found = report["steps"][1]["diagnosis"]
+    found["layers"] = [{"name": "conv_7", "way": "descended", "snr_db_before": 20.5, "snr_db_after": 31.25}]
+    found["bias_corrected"] = ["conv_7", "conv_8"]
+    found["tensors"][0]["method"] = "percentile"
+    found["groups"] = [{"layers": ["stem", "head"], "channels_before": 16, "channels_after": 12}]
+    page = render(report)
+    for told in ("percentile for 1", "57 dB, ", "biases corrected: 2", "20.5", "31.25", "stem, head", ">12<"):
+        assert told in page
+
+
+def test_clipped_ends_are_marked(report):
+    assert 'class="mark"' not in render(report), "everything is covered"
+    for tensor in report["steps"][1]["diagnosis"]["tensors"]:
+        tensor["quantized_range"] = [-1.0, 4.5]
+    page = render(report)
+    assert page.count('class="mark" x1="225.0"') == 10, "at three quarters of 300, once for each of the worst"
 
 
 def test_page_needs_no_network(report):
