@@ -22,7 +22,10 @@ from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.tensor import Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
 
-TYPES = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+TYPES = (
+    *("float32", "float16", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    "bool",
+)
 OUT = Path(__file__).resolve().parents[1] / "targets" / "tflite" / "kernels.json"
 
 Arrays = list[np.ndarray]
@@ -197,6 +200,26 @@ CASES: dict[str, tuple[Build, Expect, tuple[tuple[int, ...], ...], Callable]] = 
         lambda a: np.stack([a[0][0], a[1][0], a[0][2]]),
         (S, V),
         _wide,
+    ),
+}
+CASES |= {
+    "DEPTH_TO_SPACE": (
+        lambda b, t: b.depth_to_space(b.reshape(t[0], (1, 1, 3, 4)), block_size=2),
+        lambda a: a[0].reshape(1, 1, 3, 2, 2, 1).transpose(0, 1, 3, 2, 4, 5).reshape(1, 2, 6, 1),
+        (S,),
+        _wide,
+    ),
+    "SPACE_TO_DEPTH": (
+        lambda b, t: b.space_to_depth(b.reshape(t[0], (1, 2, 6, 1)), block_size=2),
+        lambda a: a[0].reshape(1, 1, 2, 3, 2, 1).transpose(0, 1, 3, 2, 4, 5).reshape(1, 1, 3, 4),
+        (S,),
+        _wide,
+    ),
+    "RANGE": (
+        lambda b, t: b.range(b.scalar(1, t[0]), b.reshape(t[0], ()), b.scalar(2, t[0]), -1),
+        lambda a: np.arange(1, a[0].item(), 2).astype(a[0].dtype),
+        ((1,),),
+        lambda rng, dtype, shape: np.full(shape, 9, dtype),
     ),
 }
 for _source in TYPES:

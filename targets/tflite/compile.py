@@ -106,8 +106,8 @@ def _is_handled(opset: int) -> Callable[[ir.Node], bool]:
 
 
 def _spec(source: TensorSpec, tensor: Tensor, perm: tuple[int, ...]) -> TensorSpec:
-    order = perm or range(len(source.shape))
-    names = [source.shape[axis] for axis in order]
+    stated = source.shape or [f"{source.name}_{axis}" for axis in range(tensor.rank)]  # a rank that nobody stated
+    names = [stated[axis] for axis in perm or range(len(stated))]
     shape = tuple(name if size == DYNAMIC else size for name, size in zip(names, tensor.shape, strict=True))
     # A model whose own interface is integer keeps speaking integers; only --io-dtype puts them in place of floats.
     params = tensor.quantization if tensor.dtype != source.dtype else None

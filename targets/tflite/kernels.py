@@ -10,10 +10,13 @@ from convertkit.targets.tflite.tensor import DType
 
 _ANY: tuple[DType, ...] = ("float32", "int32", "int64", "int8", "uint8", "int16", "bool")
 
+MEASURED: tuple[DType, ...] = (*_ANY, "float16", "float64", "uint16", "uint32", "uint64")
+"""The types that kernels were tried with."""
 
-def accepted_dtypes(code: str) -> tuple[DType, ...]:
-    """Types of the deciding input that the kernel of ``code`` accepts; all usual ones where not measured."""
-    return _measured().get(code, _ANY)
+
+def accepted_dtypes(code: str, otherwise: tuple[DType, ...] = _ANY) -> tuple[DType, ...]:
+    """Types of the deciding input that the kernel of ``code`` accepts; ``otherwise`` where it was not measured."""
+    return _measured().get(code, otherwise)
 
 
 @cache

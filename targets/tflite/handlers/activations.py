@@ -16,6 +16,12 @@ activations = Registry()
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 
 
+def _float_or_quantized(x: Tensor, what: str) -> None:
+    """Kernels of activations do not look at plain integers' and doubles' types before they run."""
+    if not x.is_quantized:
+        float_only(x, what)
+
+
 @activations.lowers("Relu", since=14)
 def relu(b: Builder, x: Tensor) -> Tensor:
     """RELU, or the maximum with zero for integers."""
@@ -26,16 +32,19 @@ def relu(b: Builder, x: Tensor) -> Tensor:
 
 @activations.lowers("Sigmoid", since=13)
 def sigmoid(b: Builder, x: Tensor) -> Tensor:
+    _float_or_quantized(x, "Sigmoid")
     return b.logistic(x)
 
 
 @activations.lowers("Tanh", since=13)
 def tanh(b: Builder, x: Tensor) -> Tensor:
+    _float_or_quantized(x, "Tanh")
     return b.tanh(x)
 
 
 @activations.lowers("LeakyRelu", since=16)
 def leaky_relu(b: Builder, x: Tensor, *, alpha: float = 0.01) -> Tensor:
+    _float_or_quantized(x, "LeakyRelu")
     return b.leaky_relu(x, alpha=alpha)
 
 
@@ -44,6 +53,8 @@ def prelu(b: Builder, x: Tensor, slope: Tensor) -> Tensor:
     """PRELU for one slope per last axis, else chosen element by element."""
     if x.is_quantized or (slope.constant is not None and slope.rank and slope.size == slope.shape[-1] == x.shape[-1]):
         return b.prelu(x, slope)
+    if x.dtype.startswith("u"):
+        return x  # nothing is negative
     negative = computed(b, "MUL", b.mul, x, slope)
     if x.is_float:
         return b.select(b.less(x, like(b, x, 0)), negative, x)
@@ -54,6 +65,7 @@ def prelu(b: Builder, x: Tensor, slope: Tensor) -> Tensor:
 @activations.lowers("Elu", since=(6, 22))
 def elu(b: Builder, x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """ELU; its negative side is scaled where alpha is not 1."""
+    _float_or_quantized(x, "Elu")
     if alpha == 1.0:
         return b.elu(x)
     return b.add(b.relu(x), b.mul(_negative_elu(b, x), like(b, x, alpha)))
@@ -81,11 +93,13 @@ def celu(b: Builder, x: Tensor, *, alpha: float = 1.0) -> Tensor:
 
 @activations.lowers("Gelu", since=20)
 def gelu(b: Builder, x: Tensor, *, approximate: str = "none") -> Tensor:
+    _float_or_quantized(x, "Gelu")
     return b.gelu(x, approximate=approximate == "tanh")
 
 
 @activations.lowers("HardSwish", since=(14, 22))
 def hard_swish(b: Builder, x: Tensor) -> Tensor:
+    _float_or_quantized(x, "HardSwish")
     return b.hard_swish(x)
 
 
@@ -144,12 +158,14 @@ def shrink(b: Builder, x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> T
 @activations.lowers("Softmax", since=13)
 def softmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
     """TFLite reduces the last axis only, so another axis is moved there and back."""
+    _float_or_quantized(x, "Softmax")
     moved, order = moved_last(b, x, axis % x.rank)
     return b.transpose(b.softmax(moved), order)
 
 
 @activations.lowers("LogSoftmax", since=13)
 def log_softmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
+    _float_or_quantized(x, "LogSoftmax")
     moved, order = moved_last(b, x, axis % x.rank)
     return b.transpose(b.log_softmax(moved), order)
 

@@ -11,6 +11,7 @@ import numpy as np
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.builder.core import static
 from convertkit.targets.tflite.handlers.depthwise import is_wide, wide_depthwise
 from convertkit.targets.tflite.handlers.window import Pads, Window, window
 from convertkit.targets.tflite.marks import NHWC
@@ -34,6 +35,7 @@ def conv(
     strides: tuple[int, ...] | None = None,
 ) -> Tensor:
     """CONV_2D, DEPTHWISE_CONV_2D where each group has one channel, CONV_3D for volumes."""
+    static(w.shape, "a kernel")
     if x.rank not in (3, 4, 5):
         raise Unsupported(f"a convolution over {x.rank - 2} spatial axes: TFLite has 1 to 3")
     if x.rank == 3:
@@ -73,6 +75,7 @@ def conv_transpose(
     strides: tuple[int, ...] | None = None,
 ) -> Tensor:
     """TRANSPOSE_CONV without padding, cut to the size that ONNX's pads leave."""
+    static(w.shape, "a kernel")
     if x.rank == 3:
         lift = (1,)
         image = conv_transpose(

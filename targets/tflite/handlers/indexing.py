@@ -33,9 +33,9 @@ def gathered(b: Builder, x: Tensor, places: Tensor, axis: int) -> Tensor:
     return result if wide is x else b.cast(result, x.dtype)
 
 
-def static_shape(x: Tensor, what: str) -> tuple[int, ...]:
-    """The shape of ``x``; a refusal where a size is only known at run time."""
-    if not x.is_static:
+def static_shape(x: Tensor, what: str, *, but_batch: bool = False) -> tuple[int, ...]:
+    """The shape of ``x``; a refusal where a size, other than the first ``but_batch``, is only known at run time."""
+    if DYNAMIC in x.shape[int(but_batch) :]:
         raise Unsupported(f"{what} of sizes that are only known at run time")
     return x.shape
 
@@ -53,17 +53,35 @@ def gather(b: Builder, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
 
 @indexing.lowers("GatherElements", since=13)
 def gather_elements(b: Builder, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
-    places = element_places(b, static_shape(x, "GatherElements"), indices, axis % x.rank)
+    axis %= x.rank
+    if DYNAMIC in x.shape:
+        return _elements_of_rows(b, x, indices, axis)
+    places = element_places(b, x.shape, indices, axis)
     return gathered(b, b.reshape(x, (x.size,)), places, 0)
 
 
-def element_places(b: Builder, shape: tuple[int, ...], indices: Tensor, axis: int) -> Tensor:
-    """Places in the flattened tensor of ``shape`` that differ from their own only along ``axis``."""
-    static_shape(indices, "indices")
+def _elements_of_rows(b: Builder, x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """A free batch in front: GATHER reads each batch apart, from rows flattened behind it."""
+    inner, wanted = x.shape[1:], indices.shape[1:]
+    if axis == 0 or x.shape[0] != DYNAMIC or indices.shape[0] != DYNAMIC or DYNAMIC in (*inner, *wanted):
+        raise Unsupported("GatherElements of sizes that are only known at run time, other than a batch in front")
+    places = element_places(b, (1, *inner), indices, axis, batched=True)
+    count = math.prod(inner)
+    (wide,) = as_accepted(b, "GATHER", b.reshape(x, (DYNAMIC, count)))
+    found = b.gather(wide, b.reshape(places, (DYNAMIC, math.prod(wanted))), 1, batch_dims=1)
+    return b.cast(b.reshape(found, (DYNAMIC, *wanted)), x.dtype)
+
+
+def element_places(b: Builder, shape: tuple[int, ...], indices: Tensor, axis: int, *, batched: bool = False) -> Tensor:
+    """Places in the flattened tensor of ``shape`` that differ from their own only along ``axis``.
+
+    ``batched``: the first axis counts as if it had one element, whatever its size.
+    """
+    sizes = (1, *indices.shape[1:]) if batched else static_shape(indices, "indices")
     turned = nonnegative(b, indices, shape[axis])
     strides = _strides(shape)
-    own = np.zeros(indices.shape, np.int32)
-    for other, count in enumerate(indices.shape):
+    own = np.zeros(sizes, np.int32)
+    for other, count in enumerate(sizes):
         if other != axis:
             view = [1] * len(shape)
             view[other] = count
@@ -139,7 +157,7 @@ def one_hot(b: Builder, indices: Tensor, depth: Tensor, values: Tensor, *, axis:
 def compress(b: Builder, x: Tensor, condition: Tensor, *, axis: int | None = None) -> Tensor:
     """The places where the condition holds, gathered; how many is known at run time."""
     if axis is None:
-        x, axis = b.reshape(x, (x.size,)), 0
+        x, axis = b.reshape(x, (x.size if x.is_static else DYNAMIC,)), 0
     found = b.where(condition)
     places = b.cast(b.reshape(found, (DYNAMIC,)), "int32")
     return gathered(b, x, places, axis % x.rank)

@@ -38,6 +38,8 @@ def bitwise_or(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 @integers.lowers("BitShift", since=(11, 28))
 def bit_shift(b: Builder, x: Tensor, y: Tensor, *, direction: str) -> Tensor:
     """A shift by less than 0 or by the width or more leaves what the sign extends to."""
+    if x.dtype == "uint64":
+        raise Unsupported("uint64 input: TFLite CAST takes none, and no kernel shifts it")
     bits = np.dtype(x.dtype).itemsize * 8
     signed = x.dtype.startswith("i")
     amount = b.cast(y, "int32") if y.dtype != "int64" else y

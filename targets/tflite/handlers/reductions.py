@@ -17,7 +17,7 @@ from convertkit.targets.tflite.handlers.elementary import (
     like,
     moved_last,
 )
-from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 reductions = Registry()
 
@@ -120,6 +120,13 @@ for _op, _since, _compute in (
     reductions.lowers(_op, since=_since)(_reduction(_compute))
 
 
+def known_size(x: Tensor, axis: int, what: str) -> int:
+    """The size of one axis; a refusal where it is only known at run time."""
+    if x.shape[axis] == DYNAMIC:
+        raise Unsupported(f"{what} along an axis whose size is only known at run time")
+    return x.shape[axis]
+
+
 def _arg_reduction(code: str) -> Handler:
     def handler(b: Builder, x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
         """The first of equal extremes, or the last: the first one from behind."""
@@ -128,7 +135,8 @@ def _arg_reduction(code: str) -> Handler:
         find = b.arg_max if code == "ARG_MAX" else b.arg_min
         index = find(b.reverse(wide, (axis,)) if select_last_index else wide, axis)
         if select_last_index:
-            index = b.sub(like(b, index, x.shape[axis] - 1), index)
+            size = known_size(x, axis, "the last of equal extremes")
+            index = b.sub(like(b, index, size - 1), index)
         return b.expand_dims(index, axis) if keepdims else index
 
     return handler
@@ -144,7 +152,7 @@ def hardmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
     axis %= x.rank
     (wide,) = as_accepted(b, "ARG_MAX", x)
     index = b.arg_max(wide, axis, "int32")
-    depth = b.constant(np.array(x.shape[axis], np.int32))
+    depth = b.constant(np.array(known_size(x, axis, "Hardmax"), np.int32))
     return b.one_hot(index, depth, like(b, x, 1), like(b, x, 0), axis)
 
 
@@ -161,6 +169,8 @@ def cum_prod(b: Builder, x: Tensor, axis: Tensor, *, exclusive: int = 0, reverse
     """Products with the values 1, 2, 4, … places before: log2(size) multiplications."""
     (place,) = constant_ints(axis, "the axis")
     place %= x.rank
+    if not x.is_static:
+        raise Unsupported("CumProd of sizes that are only known at run time")
     (product,) = as_accepted(b, "MUL", x)
     if reverse:
         product = b.reverse(product, (place,))
@@ -232,7 +242,7 @@ def lp_normalization(b: Builder, x: Tensor, *, axis: int = -1, p: int = 2) -> Te
 def trilu(b: Builder, x: Tensor, k: Tensor | None, *, upper: int = 1) -> Tensor:
     """One triangle of each matrix; the rest is zero."""
     shift = constant_ints(k, "the diagonal")[0] if k is not None else 0
-    rows, columns = x.shape[-2:]
+    rows, columns = (known_size(x, axis, "Trilu") for axis in (-2, -1))
     kept = np.triu(np.ones((rows, columns), bool), shift) if upper else np.tril(np.ones((rows, columns), bool), shift)
     dtype = accepted(b, "SELECT_V2", x.dtype)
     wide = b.cast(x, dtype)

@@ -131,7 +131,7 @@ def slice_(
     strides = (1,) * len(firsts) if steps is None else constant_ints(steps, "the steps")
     cuts = [slice(None)] * x.rank
     for axis, first, last, stride in zip(places, firsts, lasts, strides, strict=True):
-        cuts[axis % x.rank] = slice(first, _open_end(last, stride), stride)
+        cuts[axis % x.rank] = slice(max(min(first, _FAR), -_FAR), _open_end(last, stride), stride)
     return cut(b, x, cuts)
 
 
@@ -168,10 +168,13 @@ def _slice_at_run_time(
     return b.emit("STRIDED_SLICE", inputs, tuple(shape), x.dtype, options)
 
 
+_FAR = 2**31 - 1
+"""Starts and ends beyond int32 are beyond every axis."""
+
+
 def _open_end(last: int, stride: int) -> int | None:
     """None for an end so far that it means all there is."""
-    far = 2**31 - 1
-    return None if (last >= far and stride > 0) or (last <= -far and stride < 0) else last
+    return None if (last >= _FAR and stride > 0) or (last <= -_FAR and stride < 0) else last
 
 
 def cut(b: Builder, x: Tensor, cuts: list[slice]) -> Tensor:
@@ -226,6 +229,8 @@ def center_crop_pad(b: Builder, x: Tensor, sizes: Tensor, *, axes: tuple[int, ..
     cuts = [slice(None)] * x.rank
     pads = [(0, 0)] * x.rank
     for axis, target in zip(places, wanted, strict=True):
+        if x.shape[axis] == DYNAMIC:
+            raise Unsupported("an axis to cut or pad whose size is only known at run time")
         surplus = x.shape[axis] - target
         if surplus > 0:
             cuts[axis] = slice(surplus // 2, surplus // 2 + target)

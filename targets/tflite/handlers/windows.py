@@ -17,6 +17,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import float_only, like
+from convertkit.targets.tflite.handlers.indexing import static_shape
 from convertkit.targets.tflite.handlers.resize import along
 from convertkit.targets.tflite.handlers.window import Window, grown, window
 from convertkit.targets.tflite.marks import NHWC
@@ -77,6 +78,7 @@ def _membership(places: Array, size: int) -> Array:
 def largest_with_places(b: Builder, x: Tensor, win: Window, *, column_major: bool) -> tuple[Tensor, Tensor]:
     """The maximum over each window, and where the first one lies in the flattened NCHW tensor, as int64."""
     float_only(x, "MaxPool with indices")
+    static_shape(x, "MaxPool with indices")
     sizes, channels = x.shape[1:-1], x.shape[-1]
     axes = [seen(win, axis, size) for axis, size in enumerate(sizes)]
     pieces, flat_places = [], []

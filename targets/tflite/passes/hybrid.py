@@ -59,6 +59,8 @@ def _is_whole_conv(node: ir.Node) -> bool:
     if (node.domain, node.op_type) != (NHWC, "Conv") or node.inputs[1] is None or node.inputs[1].shape is None:
         return False
     groups = node.attributes.get("group")
+    if not node.inputs[1].shape.is_static():
+        return False
     _, channels, *window = (int(size) for size in node.inputs[1].shape.numpy())
     return (groups is None or groups.value == 1) and channels >= _FEWEST_CHANNELS and math.prod(window) > 1
 
