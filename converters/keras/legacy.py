@@ -25,7 +25,11 @@ OPERATION = "Keras2Operation"
 _TRAINING_ONLY = re.compile(r"(.*_)?(initializer|regularizer|constraint)")
 _MODELS = frozenset({"Functional", "Model", "Sequential"})
 _RECURRENT = frozenset({"RNN", "LSTM", "GRU", "SimpleRNN", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"})
-_RENAMED = {"Model": "Functional", "SyncBatchNormalization": "BatchNormalization"}
+_RENAMED = {
+    "Model": "Functional",
+    "SyncBatchNormalization": "BatchNormalization",
+    "GroupedQueryAttention": "GroupQueryAttention",
+}
 _HARMLESS: Mapping[str, tuple[object, ...]] = {
     "groups": (1, None),
     "time_major": (False, None),

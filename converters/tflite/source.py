@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
@@ -149,9 +150,8 @@ def spec_of(info: TensorInfo, name: str) -> TensorSpec:
         raise Unsupported(f"{name!r} holds {info.dtype} values; only numbers can cross an artifact's interface")
     if any(size == 0 for size in info.shape):
         raise SourceError(f"{name!r} has no elements: {info.shape}")
-    return TensorSpec(name, named_dims(name, info.shape), info.dtype, lsb=_lsb(info))
-
-
-def _lsb(info: TensorInfo) -> float | None:
-    integer = info.quantization is not None and info.dtype in QUANTIZED
-    return 1.0 if integer else None
+    if info.quantization is None or info.dtype not in QUANTIZED:
+        return TensorSpec(name, named_dims(name, info.shape), info.dtype)
+    limits = np.iinfo(info.dtype) if info.dtype in ("int8", "uint8", "int16", "uint16") else None
+    values = None if limits is None else (float(limits.min), float(limits.max) + 1)  # every integer is some real number
+    return TensorSpec(name, named_dims(name, info.shape), info.dtype, value_range=values, lsb=1.0)
