@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.onnx.origin import location
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
 from convertkit.quantization.blocks import BlockedWeight
@@ -175,6 +176,6 @@ class Integers:
             raise Unsupported(
                 reason,
                 subject=f"{unit.name} ({unit.node.op_type})",
-                location=unit.node.metadata_props.get("pkg.torch.onnx.stack_trace", ""),
+                location=location(unit.node),
                 ways_out=("--int8 without --full-integer",),
             )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from convertkit.onnx.origin import location
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.loop import Outcome
 from convertkit.quantization.place import Placement
@@ -75,11 +76,10 @@ def _tensor(
 ) -> dict[str, object]:
     seen = statistics is not None and statistics.samples > 0
     level = snr_db(statistics.histogram, parameters) if statistics is not None and seen else None
-    location = "" if maker is None else maker.node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
     return {
         "name": name,
         "node": "" if maker is None else maker.name,
-        "location": location.strip().splitlines()[-1] if location.strip() else "",
+        "location": "" if maker is None else location(maker.node),
         "range": [statistics.low, statistics.high] if statistics is not None and seen else None,
         "quantized_range": list(parameters.range),
         "scale": parameters.scale,

@@ -7,7 +7,6 @@ parameters, fused activations, captured values of subgraphs, and the words that 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import NONE, dtype_of
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from convertkit.artifact import Array
 
 WAYS_OUT = ("--target onnxruntime",)
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
-_TRACE = "pkg.torch.onnx.stack_trace"
 
 
 @dataclass(slots=True)
@@ -292,16 +290,6 @@ def subject(node: ir.Node, version: int) -> str:
     """``up2 (Resize-18)``."""
     operator = node.op_type if not node.domain or node.domain == "convertkit.nhwc" else f"{node.domain}.{node.op_type}"
     return f"{node.name or 'node'} ({operator}-{version})"
-
-
-def location(node: ir.Node) -> str:
-    """The line of the user's model that made the node, where the exporter recorded it: ``model.py:41, in forward``."""
-    trace = node.metadata_props.get(_TRACE, "") or node.doc_string or ""
-    frames = [frame for frame in _FRAME.finditer(trace) if "site-packages" not in frame["file"]]
-    if not frames:
-        return ""
-    last = frames[-1]
-    return f"{last['file']}:{last['line']}, in {last['function']}"
 
 
 def origin(node: ir.Node) -> str:
