@@ -5,7 +5,10 @@ from __future__ import annotations
 from models import images, small_cnn
 from onnx import StringStringEntryProto
 
-TRACE = '  File "model.py", line 41, in forward\n    y = self.conv(x)\n  File "/x/site-packages/torch/nn/conv.py", line 9, in f\n'
+TRACE = (
+    '  File "model.py", line 41, in forward\n    y = self.conv(x)\n'
+    '  File "/x/site-packages/torch/nn/conv.py", line 9, in f\n'
+)
 
 
 def test_tensors_lead_to_the_users_line(quantized) -> None:
