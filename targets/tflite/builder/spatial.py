@@ -124,13 +124,13 @@ class Spatial(BuilderCore):
     def depth_to_space(self, x: Tensor, *, block_size: int) -> Tensor:
         """Channels to blocks of pixels, ONNX's DCR order."""
         n, h, w, c = x.shape
-        shape = (n, _times(h, block_size), _times(w, block_size), c // block_size**2)
+        shape = (n, _times(h, block_size), _times(w, block_size), _over(c, block_size**2))
         return self.emit("DEPTH_TO_SPACE", (x,), shape, x.dtype, {"block_size": block_size}, x.quantization)
 
     def space_to_depth(self, x: Tensor, *, block_size: int) -> Tensor:
         """Blocks of pixels to channels."""
         n, h, w, c = x.shape
-        shape = (n, _over(h, block_size), _over(w, block_size), c * block_size**2)
+        shape = (n, _over(h, block_size), _over(w, block_size), _times(c, block_size**2))
         return self.emit("SPACE_TO_DEPTH", (x,), shape, x.dtype, {"block_size": block_size}, x.quantization)
 
     def local_response_normalization(self, x: Tensor, *, radius: int, bias: float, alpha: float, beta: float) -> Tensor:

@@ -13,6 +13,7 @@ from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import static
 from convertkit.targets.tflite.handlers.depthwise import is_wide, wide_depthwise
+from convertkit.targets.tflite.handlers.volumes import Spread, spread_volume
 from convertkit.targets.tflite.handlers.window import Pads, Window, window
 from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.tensor import DYNAMIC, QuantParams, Tensor
@@ -87,6 +88,9 @@ def conv_transpose(
             strides=None if strides is None else lift + strides,
         )  # fmt: skip
         return b.squeeze(image, (1,))
+    if x.rank == 5:
+        asked = (output_padding, output_shape, pads, auto_pad)
+        return _volume_transpose(b, x, w, bias, strides or (1, 1, 1), dilations or (1, 1, 1), group, asked)
     if x.rank != 4:
         raise Unsupported(f"a transposed convolution over {x.rank - 2} spatial axes")
     if group != 1:
@@ -117,6 +121,24 @@ def conv_transpose(
     sizes = _output_sizes(b, x, shape, w.shape[2:], steps, same=False)
     y = b.transpose_conv(x, kernel, bias, sizes=sizes, shape=shape, padding="VALID", strides=_pair(steps))
     return _cropped(b, y, cut)
+
+
+def _volume_transpose(
+    b: Builder,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    group: int,
+    asked: tuple[tuple[int, ...] | None, tuple[int, ...] | None, tuple[int, ...] | None, str],
+) -> Tensor:
+    """``asked`` are output_padding, output_shape, pads and auto_pad."""
+    sizes = static(x.shape[1:-1], "a transposed convolution of volumes")
+    reach = tuple((kernel - 1) * hole + 1 for kernel, hole in zip(w.shape[2:], dilations, strict=True))
+    full = tuple((size - 1) * step + far for size, step, far in zip(sizes, strides, reach, strict=True))
+    cut, extra = _transpose_pads(full, sizes, strides, *asked)
+    return spread_volume(b, x, w, bias, Spread(_triple(strides), _triple(dilations), cut, extra, group))
 
 
 def _as_image(

@@ -9,7 +9,7 @@ from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.comparisons import converted
 from convertkit.targets.tflite.handlers.elementary import dtype_named, float_only, like
-from convertkit.targets.tflite.tensor import DType, Tensor
+from convertkit.targets.tflite.tensor import DYNAMIC, DType, Tensor
 
 quantization = Registry()
 
@@ -43,6 +43,8 @@ def _spread(b: Builder, values: Tensor, x: Tensor, axis: int, block: int) -> Ten
     axis %= x.rank
     if values.rank == 1:
         return b.reshape(values, tuple(values.shape[0] if place == axis else 1 for place in range(x.rank)))
+    if x.shape[axis] == DYNAMIC:
+        raise Unsupported("blocks along an axis whose size is only known at run time")
     places = np.minimum(np.arange(x.shape[axis]) // block, values.shape[axis] - 1).astype(np.int32)
     if values.constant is not None:
         return b.constant(np.take(values.constant, places, axis))

@@ -207,6 +207,8 @@ def top_k(
     """The kernel sorts always; the smallest are the largest of the mirrored values, ties by index as before."""
     axis %= x.rank
     (wide,) = as_accepted(b, "TOPK_V2", x)
+    if not largest and not x.is_quantized and wide.dtype in ("int8", "uint8", "int16", "uint16"):
+        wide = b.cast(wide, "int32")  # in which the mirrored values fit, and SUB computes
     swapped, order = moved_last(b, wide, axis)
     ranked = swapped if largest else _mirrored(b, swapped)
     values, indices = b.topk(ranked, _scalar_k(b, k))

@@ -94,6 +94,8 @@ def resized(
         return builtin
     if method.mode not in ("nearest", "linear", "cubic"):
         raise Unsupported(f"mode {method.mode}")
+    if any(DYNAMIC in (axis.size, axis.wanted) for axis in axes.values()):
+        raise Unsupported("a resized axis whose size is only known at run time")
     result = x
     for place, axis in axes.items():
         if method.mode == "nearest":
@@ -110,8 +112,6 @@ def wanted_axes(x: Tensor, places: Sequence[int], target: Target, method: Method
     before = [x.shape[places[axis]] for axis in named]
     if target.sizes is not None:
         after = [int(size) for size in constant_of(target.sizes, "the sizes")]
-        if DYNAMIC in before:
-            before = [size if size != DYNAMIC else wanted for size, wanted in zip(before, after, strict=True)]
         scales = _kept_ratio(before, after, target.policy)
         if target.policy != "stretch":
             after = [math.floor(scale * size + 0.5) for scale, size in zip(scales, before, strict=True)]
@@ -119,17 +119,19 @@ def wanted_axes(x: Tensor, places: Sequence[int], target: Target, method: Method
         scales = [float(scale) for scale in constant_of(target.scales, "the scales")]
         after = [DYNAMIC if size == DYNAMIC else math.floor(size * scale) for size, scale in zip(before, scales)]
     boxes = _boxes(target.roi, len(named)) if method.coordinates == "tf_crop_and_resize" else [(0.0, 1.0)] * len(named)
-    specs = {
+    return {
         axis: Axis(size, wanted, scale, *box)
         for axis, size, wanted, scale, box in zip(named, before, after, scales, boxes, strict=True)
         if wanted != size or scale != 1 or box != (0.0, 1.0)
     }
-    if any(DYNAMIC in (spec.size, spec.wanted) for spec in specs.values()):
-        raise Unsupported("a resized axis whose size is only known at run time")
-    return specs
 
 
 def _kept_ratio(before: list[int], after: list[int], policy: str) -> list[float]:
+    """The scales of wanted sizes; nan where only the kernel will know it."""
+    if DYNAMIC in before:
+        if policy != "stretch":
+            raise Unsupported(f"keep_aspect_ratio_policy {policy} of sizes that are only known at run time")
+        return [math.nan if size == DYNAMIC else want / size for size, want in zip(before, after, strict=True)]
     ratios = [wanted / size for size, wanted in zip(before, after, strict=True)]
     if policy == "stretch":
         return ratios
@@ -146,19 +148,28 @@ def _builtin(b: Builder, x: Tensor, axes: dict[int, Axis], method: Method) -> Te
     if x.rank != 4 or not set(axes) <= {1, 2} or not axes or not (x.dtype == "float32" or x.is_quantized):
         return None
     height, width = (axes.get(place, Axis(x.shape[place], x.shape[place], 1.0)) for place in (1, 2))
-    if any(axis.scale != axis.wanted / axis.size or DYNAMIC in (axis.size, axis.wanted) for axis in (height, width)):
+    if any(not _is_ratio(axis) for axis in (height, width)):
         return None
     out, size = (height.wanted, width.wanted), b.ints((height.wanted, width.wanted))
     corners = method.coordinates == "align_corners"
     half = method.coordinates == "half_pixel"
-    if method.mode == "linear" and not (method.antialias and min(height.scale, width.scale) < 1):
+    if method.mode == "linear" and not (method.antialias and not min(height.scale, width.scale) >= 1):
         if corners or half or method.coordinates == "asymmetric":
             return b.resize_bilinear(x, size, out, align_corners=corners, half_pixel_centers=half)
+        return None
+    if DYNAMIC in (height.size, width.size):
         return None
     whole = all(axis.wanted % axis.size == 0 for axis in (height, width))
     if method.mode == "nearest" and whole and _is_floor(method):
         return b.resize_nearest_neighbor(x, size, out, align_corners=False, half_pixel_centers=False)
     return None
+
+
+def _is_ratio(axis: Axis) -> bool:
+    """Whether the scale is that of the sizes, which is all that kernels know; it is where only the target is known."""
+    if axis.size == DYNAMIC:
+        return math.isnan(axis.scale) and axis.wanted != DYNAMIC
+    return axis.scale == axis.wanted / axis.size
 
 
 def _is_floor(method: Method) -> bool:
