@@ -136,38 +136,36 @@ def _of_scan(node: ir.Node) -> _Layer | None:
         return None
     if sum(each.op_type == "MatMul" for each in body) != 4:  # a projection has another
         return None
-    outside = [_product(value) for value in node.inputs[2:]]
-    inside = [_recurrence(value, body.inputs[0]) for value in body.inputs[2:]]
-    found = [each for each in outside if each is not None]
-    recurrence = tuple(each for each in inside if each is not None)
-    if len(found) != 4 or len(recurrence) != 4 or len({id(x) for x, _, _ in found}) != 1:
+    outside = [found for value in node.inputs[2:] if (found := _product(value)) is not None]
+    inside = [found for value in body.inputs[2:] if (found := _gate(value, body.inputs[0])) is not None]
+    if len(outside) != 4 or len(inside) != 4 or len({id(x) for x, _ in outside}) != 1:
         return None
-    weights, biases = tuple(w for _, w, _ in found), tuple(b for _, _, b in found)
-    return _Layer(found[0][0], node.outputs[2], weights, recurrence, biases)
+    weights, recurrence = tuple(w for _, w in outside), tuple(r for r, _ in inside)
+    biases = tuple(bias for _, bias in inside)
+    return _Layer(outside[0][0], node.outputs[2], weights, recurrence, biases)
 
 
-def _product(value: ir.Value | None) -> tuple[ir.Value, Array, Array] | None:
-    """``x``, weights and bias of ``x @ w.T + bias``."""
-    add = None if value is None else value.producer()
-    if add is None or add.op_type != "Add" or add.inputs[0] is None:
+def _product(value: ir.Value | None) -> tuple[ir.Value, Array] | None:
+    """``x`` and the weights of ``x @ w.T``."""
+    product = None if value is None else value.producer()
+    if product is None or product.op_type != "MatMul" or product.inputs[0] is None:
         return None
-    product, bias = add.inputs[0].producer(), constant(add.inputs[1])
-    w = None if product is None or product.op_type != "MatMul" else constant(product.inputs[1])
-    if product is None or w is None or bias is None or product.inputs[0] is None:
-        return None
-    return product.inputs[0], w.T, bias
+    w = constant(product.inputs[1])
+    return None if w is None else (product.inputs[0], w.T)
 
 
-def _recurrence(value: ir.Value, state: ir.Value) -> Array | None:
-    """The weights whose product with the state a gate's input is added to; None where a peephole is added too."""
+def _gate(value: ir.Value, state: ir.Value) -> tuple[Array, Array] | None:
+    """Recurrent weights and bias of the gate that ``value`` goes into; None where a peephole does too."""
     add = only_user(value)
     if add is None or add.op_type != "Add" or add.inputs[1] is None:
         return None
     product, behind = add.inputs[1].producer(), only_user(add.outputs[0])
     if product is None or product.op_type != "MatMul" or product.inputs[0] is not state:
         return None
-    w = constant(product.inputs[1])
-    return None if w is None or behind is None or behind.op_type == "Add" else w.T
+    if behind is None or behind.op_type != "Add":
+        return None
+    w, bias = constant(product.inputs[1]), constant(behind.inputs[1])
+    return None if w is None or bias is None else (w.T, bias)
 
 
 def _integers(layer: _Layer, facts: dict[str, object]) -> dict[str, Array] | None:

@@ -196,8 +196,9 @@ def test_the_reader_alone_survives_hundreds_of_broken_files(cases: Path):
             to_onnx(model, model.signatures[0])
 
 
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
 @pytest.mark.parametrize("name", ["mnist/trained_lstm_int8", "tflm/hello_world_int8", "mlperf-kws/reference_int8"])
-def test_integer_files_are_proven_without_data(cases: Path, tmp_path: Path, name: str):
+def test_integer_files_are_proven_without_data(cases: Path, tmp_path: Path, name: str, target: str):
     """Generated integers must reach beyond the few that stand for indices, or saturated nets give one answer."""
-    done = convertkit.export(cases / f"{name}.tflite", target="onnxruntime", output=tmp_path / "out")
+    done = convertkit.export(cases / f"{name}.tflite", target=target, output=tmp_path / "out")
     assert done.report["passed"]
