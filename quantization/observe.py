@@ -6,6 +6,7 @@ leaves it, so that memory and time hardly depend on what is observed.  State goe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +19,7 @@ from convertkit.errors import FeedError
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.replay import open_session, run_all
 from convertkit.quantization.resume import EVERY, Checkpoint
+from convertkit.quantization.units import clamp_limits, is_constant
 from convertkit.stage import Feed
 
 _KEPT = 2048
@@ -102,15 +104,49 @@ def _instrumented(model: ir.Model, names: Sequence[str]) -> tuple[ir.Model, tupl
 def _probe(graph: ir.Graph, value: ir.Value, index: int) -> Probe:
     """Add the measuring nodes of one value behind the last node of the graph."""
     probe = Probe(str(value.name), f"__low_{index}", f"__high_{index}", f"__values_{index}")
-    flat = _add(graph, "Reshape", [value, _ints(graph, f"__flat_{index}", [-1])], f"__all_{index}")
-    for op, name in (("ReduceMin", probe.low), ("ReduceMax", probe.high)):
-        graph.outputs.append(_add(graph, op, [flat], name, [ir.AttrInt64("keepdims", 0)], ()))
-    size = _size(value)
-    step = max(1, (size or 1) // _KEPT) | 1  # odd: an even stride would see only some channels
+    sizes = _sizes(value)
+    if len(sizes) == 4 and _is_never_negative(value):
+        _probe_map(graph, value, sizes, probe, index)
+        return probe
+    flat = _flat(graph, value, f"__all_{index}", index)
+    graph.outputs.append(_reduced(graph, "ReduceMin", flat, probe.low))
+    graph.outputs.append(_reduced(graph, "ReduceMax", flat, probe.high))
+    step = max(1, math.prod(sizes or (1,)) // _KEPT) | 1  # odd: an even stride would see only some channels
     slicing = {"start": 0, "end": np.iinfo(np.int64).max, "axis": 0, "step": step}
     numbers = [_ints(graph, f"__{key}_{index}", [number]) for key, number in slicing.items()]
     graph.outputs.append(_add(graph, "Slice", [flat, *numbers], probe.values, (), (None,)))
     return probe
+
+
+def _probe_map(graph: ir.Graph, value: ir.Value, sizes: tuple[int, ...], probe: Probe, index: int) -> None:
+    """A feature map behind a Relu: by pooling, which ONNX Runtime does in the layout of its convolutions.
+
+    Any least value will do, because zero is in every range; the greatest is exact.
+    """
+    step = math.isqrt(math.prod(sizes) // _KEPT) | 1
+    window = [ir.AttrInt64s("kernel_shape", [1, 1]), ir.AttrInt64s("strides", [step, step])]
+    grid = _add(graph, "MaxPool", [value], f"__grid_{index}", window, (None,) * 4)
+    tops = _add(graph, "GlobalMaxPool", [value], f"__tops_{index}", (), (None, None, 1, 1))
+    values = _flat(graph, grid, probe.values, index)
+    graph.outputs.append(_reduced(graph, "ReduceMin", values, probe.low))
+    graph.outputs.append(_reduced(graph, "ReduceMax", tops, probe.high))
+    graph.outputs.append(values)
+
+
+def _is_never_negative(value: ir.Value) -> bool:
+    node = value.producer()
+    if node is None or node.domain or node.op_type not in ("Relu", "Clip"):
+        return False
+    limits = [limit for limit in node.inputs[1:] if limit is not None]
+    return all(map(is_constant, limits)) and clamp_limits(node)[0] >= 0
+
+
+def _flat(graph: ir.Graph, value: ir.Value, name: str, index: int) -> ir.Value:
+    return _add(graph, "Reshape", [value, _ints(graph, f"__flat_{index}", [-1])], name, (), (None,))
+
+
+def _reduced(graph: ir.Graph, op: str, value: ir.Value, name: str) -> ir.Value:
+    return _add(graph, op, [value], name, [ir.AttrInt64("keepdims", 0)], ())
 
 
 def _add(
@@ -135,7 +171,7 @@ def _ints(graph: ir.Graph, name: str, numbers: Sequence[int]) -> ir.Value:
     return value
 
 
-def _size(value: ir.Value) -> int | None:
-    if value.shape is None or not all(isinstance(dim, int) for dim in value.shape):
-        return None
-    return int(np.prod([int(dim) for dim in value.shape if isinstance(dim, int)], dtype=np.int64))
+def _sizes(value: ir.Value) -> tuple[int, ...]:
+    """The static shape; empty where there is none."""
+    sizes = tuple(dim for dim in value.shape or () if isinstance(dim, int))
+    return sizes if value.shape is not None and len(sizes) == len(value.shape) else ()
