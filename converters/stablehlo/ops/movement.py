@@ -13,7 +13,7 @@ from convertkit.converters.stablehlo.layout import Size, int64s
 from convertkit.converters.stablehlo.mlir import dtype_of, integer, ints, shape_of
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tape import Splice
-from convertkit.converters.stablehlo.tensor import I32, I64, U64, Operand, Shape, Tensor, constant, static
+from convertkit.converters.stablehlo.tensor import I32, I64, U64, Complex, Operand, Shape, Tensor, constant, static
 from convertkit.errors import Unsupported
 
 movement = Handlers()
@@ -81,6 +81,13 @@ def real_dynamic_slice(
 def iota(b: Builder, op: hlo.IotaOp) -> Operand:
     shape = static(shape_of(op.result.type))
     return counting(b, shape[integer(op.iota_dimension)], integer(op.iota_dimension), shape, dtype_of(op.result.type))
+
+
+@movement.complex
+def complex_iota(b: Builder, op: hlo.IotaOp) -> Operand:
+    real = iota(b, op)
+    assert isinstance(real, Tensor)
+    return Complex(real, Tensor(np.zeros((), real.dtype.numpy()), (), real.shape, real.dtype))
 
 
 @movement.translates
@@ -195,18 +202,22 @@ def dynamic_update_slice(
 ) -> Tensor:
     axes = [axis for axis in range(x.rank) if x.shape[axis] is None or x.shape[axis] != update.shape[axis]]
     firsts = {axis: clamped_start(b, starts[axis], b.size(x, axis), b.size(update, axis)) for axis in axes}
-    if not axes:
+    # Free axes last: there the update is as long as a rule, and only its window has to be cut to find out.
+    return _updated(b, x, update, [(axis, firsts[axis]) for axis in sorted(axes, key=lambda a: x.shape[a] is None)])
+
+
+def _updated(b: Builder, x: Tensor, update: Tensor, places: Sequence[tuple[int, Tensor]]) -> Tensor:
+    """The update in its place along the first axis, inside the window that the other axes' places cut out of it."""
+    if not places:
         return update
-    if len(axes) == 1:
-        return _spliced(b, x, update, axes[0], firsts[axes[0]])
-    whole, part = b.shape_of(x), b.shape_of(update)
-    low = b.concat([firsts.get(axis, int64s([0])) for axis in range(x.rank)], 0)
-    amounts = b.concat([low, b.sub(b.sub(whole, part), low)], 0)
-    zero = b.reshape(b.like(x, 0), ())
-    placed = b.op("Pad", [update, amounts, zero], x.shape, x.dtype)
-    inside = b.full(Tensor(np.array(True), (), update.shape, ir.DataType.BOOL, part))
-    mask = b.op("Pad", [inside, amounts, constant(np.array(False))], x.shape, ir.DataType.BOOL)
-    return b.where(mask, placed, x)
+    axis, first = places[0]
+    if len(places) > 1:
+        size = b.size(update, axis)
+        last = b.add(first, size if isinstance(size, Tensor) else int64s([size]))
+        shape = (*x.shape[:axis], update.shape[axis], *x.shape[axis + 1 :])
+        window = b.op("Slice", [x, first, last, int64s([axis])], shape, x.dtype)
+        update = _updated(b, window, update, places[1:])
+    return _spliced(b, x, update, axis, first)
 
 
 def _spliced(b: Builder, x: Tensor, update: Tensor, axis: int, first: Tensor) -> Tensor:
