@@ -58,6 +58,14 @@ def _example(leaf: Leaf, array: Array) -> torch.Tensor:
     return value if isinstance(value, torch.Tensor) else to_tensor(array)
 
 
+def _torchvision() -> dict[Any, Any] | None:
+    if not hasattr(torch.ops.torchvision, "nms"):
+        return None
+    from convertkit.converters.pytorch import detection
+
+    return detection.translations()
+
+
 def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:
     """Translate an exported program to ONNX under the given names."""
     try:
@@ -72,6 +80,7 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
             external_data=False,
             optimize=False,
             verbose=False,
+            custom_translation_table=_torchvision(),
         )
     except torch.onnx.OnnxExporterError as error:
         unknown = refusal(error, program.graph.nodes)

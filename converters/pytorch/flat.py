@@ -44,7 +44,8 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
         constants = {slot.path: slot.constant for slot in self._slots if slot.constant is not None}
         numbers = {slot.path for slot in self._slots if slot.number and slot.dtype != "bool"}
         memory = Memory({p: value.item() if p in numbers else value for p, value in state.items()}, constants)
-        return self.model.replay(args, kwargs, memory), memory.values
+        result = self.model.replay(args, kwargs, memory)
+        return result, {path: memory.value(path) for path in state}
 
     def _called(self, args: Any, kwargs: Any, state: dict[tuple[str, ...], Any]) -> tuple[Any, dict[Any, Any]]:
         """Call an eager module with the state in place, and leave it as it was found."""

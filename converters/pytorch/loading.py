@@ -60,9 +60,21 @@ def _torchscript(path: str) -> Any:
     try:
         return torch.jit.load(path, map_location="cpu").eval()
     except (RuntimeError, ValueError, NotImplementedError) as error:
+        if "torchvision::" in str(error) and _define_torchvision():
+            return _torchscript(path)
         if (refusal := operators.refusal(error)) is not None:
             raise refusal from error
         raise SourceError(f"{Path(path).name}: torch cannot read this TorchScript archive: {brief(error)}") from error
+
+
+def _define_torchvision() -> bool:
+    """Make torchvision's operators known; False where they were."""
+    if hasattr(torch.ops.torchvision, "nms"):
+        return False
+    from convertkit.converters.pytorch import detection  # it imports onnxscript, which few models need here
+
+    detection.define()
+    return True
 
 
 def _twin(path: str, factory: str) -> torch.nn.Module:
@@ -86,6 +98,8 @@ def _exported(path: str) -> Subject:
     try:
         program = torch.export.load(path)
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, AssertionError, OSError) as error:
+        if _define_torchvision():  # torch does not say which operator it lacks
+            return _exported(path)
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
     module = program.module()
     names = list(program.module_call_graph[0].signature.forward_arg_names or ())

@@ -43,10 +43,21 @@ class Memory:
 
     values: dict[Path, Any] = field(default_factory=dict)
     constants: Mapping[Path, Any] = field(default_factory=dict)
+    containers: dict[Path, Any] = field(default_factory=dict)
+    """Lists and dicts of tensors, as ``forward`` left them."""
+
+    def value(self, path: Path) -> Any:
+        """What is at ``path`` now."""
+        container = self.containers.get(path[:-1])
+        if container is None:
+            return self.values[path]
+        return container[int(path[-1]) if isinstance(container, list) else path[-1]]
 
     def write(self, path: Path, value: Any) -> None:
         """Remember a write; one that only confirms a constant is none."""
-        if path not in self.constants:
+        if isinstance(value, list | dict):
+            self.containers[path] = value
+        elif path not in self.constants:
             self.values[path] = value
 
 
@@ -94,10 +105,25 @@ class Replay(torch.nn.Module):  # type: ignore[misc]
                 return known[path]
         if path in self._slots:
             return getattr(self, self._slots[path])
+        if path in memory.containers:
+            return memory.containers[path]
         value = getattr(target.script, name)
         if isinstance(value, torch.Tensor):
             return self.literal(value)
+        if isinstance(value, list | dict) and _holds_tensor(value):
+            return memory.containers.setdefault(path, self._container(path, value, memory))
         return Object(path, value) if isinstance(value, torch.jit.ScriptModule) or _is_object(value) else value
+
+    def _container(self, path: Path, value: Any, memory: Memory) -> Any:
+        """A list or dict of tensors, those that came in as state in their places."""
+
+        def item(key: int | str, held: Any) -> Any:
+            own = (*path, str(key))
+            return memory.values.get(own, self.literal(held) if isinstance(held, torch.Tensor) else held)
+
+        if isinstance(value, dict):
+            return {key: item(key, held) for key, held in value.items()}
+        return [item(place, held) for place, held in enumerate(value)]
 
     def _hold(self, path: Path, tensor: torch.Tensor) -> None:
         slot = "_".join(path)
@@ -127,7 +153,7 @@ class _Run:
             values = self._node(node)
             if len(outputs) == 1:
                 self.env[outputs[0].debugName()] = values
-            else:
+            elif outputs:
                 for output, value in zip(outputs, values or (), strict=True):
                     self.env[output.debugName()] = value
         return [self.env[value.debugName()] for value in block.outputs()]
@@ -345,6 +371,8 @@ def _as_tensor(value: Any) -> Any:
 
 
 def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_tensor(item) for item in value.values())
     if isinstance(value, list | tuple):
         return any(_holds_tensor(item) for item in value)
     return isinstance(value, torch.Tensor)

@@ -172,24 +172,27 @@ def read(module: Any, path: Path) -> Any:
 
 
 def write(module: Any, path: Path, value: Any) -> None:
-    """Set the attribute at ``path``."""
+    """Set the attribute at ``path``; of a ScriptModule's lists and dicts Python sees copies, which go back whole."""
     owner = read(module, path[:-1])
+    if not isinstance(owner, list | dict):
+        setattr(owner, path[-1], value)
+        return
     if isinstance(owner, list):
         owner[int(path[-1])] = value
-    elif isinstance(owner, dict):
-        owner[path[-1]] = value
     else:
-        setattr(owner, path[-1], value)
+        owner[path[-1]] = value
+    if isinstance(read(module, path[:-2]), torch.jit.ScriptModule):
+        write(module, path[:-1], owner)
 
 
 def _script_paths(module: Any) -> list[Path]:
-    """Attributes that hold tensors or numbers and that ``forward`` reads or writes."""
+    """Attributes that hold tensors or numbers, lists and dicts of them too, and that ``forward`` reads or writes."""
     graph = module.forward.graph.copy()
     torch._C._jit_pass_inline(graph)
     objects: dict[str, Path] = {next(iter(graph.inputs())).debugName(): ()}
     found: dict[Path, None] = {}
     _collect(graph, objects, found)
-    plain = [path for path in found if isinstance(read(module, path), torch.Tensor | bool | int | float | None)]
+    plain = [path for each in found for path, _ in _values(read(module, each), each)]
     parameters = {tuple(name.split(".")) for name, _ in module.named_parameters()}
     return [path for path in plain if path not in parameters]
 
