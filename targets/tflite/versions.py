@@ -1,20 +1,13 @@
-"""The lowest operator version that a signature needs, and the oldest runtime that has it.
+"""The lowest operator version that a signature needs.
 
 Old phones run old runtimes, so nothing is emitted at a higher version than its types ask for.
-Rules: TensorFlow's ``tools/versioning`` (op_version.cc, runtime_version.cc), stored as data here.
+Rules: TensorFlow's ``tools/versioning/op_version.cc``, stored as data here.
 """
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from importlib import resources
-
 from convertkit.targets.tflite.graph import Operation
 from convertkit.targets.tflite.tensor import Tensor
-
-_OLDEST = "1.15.0"
-"""What runs here at the earliest; ``runtime_versions.json`` lists what came later."""
 
 # The version that a data type of the deciding input asks for, where nothing else matters.
 _BY_DTYPE: dict[str, dict[str, int]] = {
@@ -106,24 +99,6 @@ def lowest_version(operation: Operation) -> int:
     if operation.code in _BROADCASTS_ABOVE_RANK_4 and _broadcasts_above_rank_4(operation):
         version = max(version, _BROADCASTS_ABOVE_RANK_4[operation.code])
     return version
-
-
-def min_runtime_version(operations: list[Operation]) -> str:
-    """The oldest TensorFlow Lite release that runs all of ``operations``."""
-    table = _runtimes()
-    needed = [table.get(f"{op.code}:{lowest_version(op)}", _OLDEST) for op in operations]
-    return max(needed, key=_numbers, default=_OLDEST)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
-@cache
-def _runtimes() -> dict[str, str]:
-    text = resources.files("convertkit.targets.tflite").joinpath("runtime_versions.json").read_text()
-    table: dict[str, str] = json.loads(text)
-    return table
 
 
 def _deciding_input(operation: Operation) -> Tensor | None:

@@ -21,8 +21,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from convertkit.targets.tflite import schema as tables
 from convertkit.targets.tflite.graph import Program, Subgraph
+from convertkit.targets.tflite.runtimes import min_runtime_version
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
-from convertkit.targets.tflite.versions import lowest_version, min_runtime_version
+from convertkit.targets.tflite.versions import lowest_version
 
 if TYPE_CHECKING:
     from convertkit.artifact import Array
