@@ -11,13 +11,15 @@ import onnx_ir as ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
+from convertkit.converters.stablehlo.layout import int64s
 from convertkit.converters.stablehlo.mlir import bools, dtype_of, integer, ints
 from convertkit.converters.stablehlo.ops.convert import converted
 from convertkit.converters.stablehlo.ops.dot import pairwise
 from convertkit.converters.stablehlo.ops.movement import padded
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tape import Attribute
-from convertkit.converters.stablehlo.tensor import BF16, F16, F32, Operand, Shape, Tensor, constant, is_float
+from convertkit.converters.stablehlo.tensor import BF16, F16, F32, I64, Operand, Shape, Tensor, constant, is_float
+from convertkit.errors import Unsupported
 
 convolutions = Handlers()
 
@@ -41,14 +43,28 @@ def convolution(b: Builder, op: hlo.ConvolutionOp, x: Tensor, kernel: Tensor) ->
     return _convolved(b, op, x, kernel)
 
 
+@convolutions.translates
+def dynamic_conv(b: Builder, op: hlo.DynamicConvOp, x: Tensor, kernel: Tensor, amounts: Tensor) -> Tensor:
+    """Padding (axis, side) that depends on free sizes is carried out in front."""
+    numbers = hlo.ConvDimensionNumbers(op.dimension_numbers)
+    spatial = list(numbers.input_spatial_dimensions)
+    if any(size != 1 for size in ints(op.lhs_dilation, (1,))):
+        raise Unsupported("a spread input with padding that only the running model knows")
+    both = b.reshape(b.transpose(b.cast(amounts, I64), [1, 0]), (2 * len(spatial),))
+    inputs = [x, both, b.like(x, 0), int64s(spatial)]
+    shape = tuple(None if axis in spatial else size for axis, size in enumerate(x.shape))
+    return _convolved(b, op, b.op("Pad", inputs, shape, x.dtype), kernel)
+
+
 @convolutions.complex
 def complex_convolution(b: Builder, op: hlo.ConvolutionOp, x: Operand, kernel: Operand) -> Operand:
     return pairwise(b, x, kernel, lambda p, q: _convolved(b, op, p, q))
 
 
-def _attributes(op: hlo.ConvolutionOp, rank: int) -> Convolution:
+def _attributes(op: hlo.ConvolutionOp | hlo.DynamicConvOp, rank: int) -> Convolution:
     ones = (1,) * rank
-    padding = ints(op.padding, (0,) * (2 * rank))
+    zeros = (0,) * (2 * rank)
+    padding = zeros if isinstance(op, hlo.DynamicConvOp) else ints(op.padding, zeros)
     return Convolution(
         ints(op.window_strides, ones),
         padding[::2],
@@ -61,7 +77,7 @@ def _attributes(op: hlo.ConvolutionOp, rank: int) -> Convolution:
     )
 
 
-def _convolved(b: Builder, op: hlo.ConvolutionOp, x: Tensor, kernel: Tensor) -> Tensor:
+def _convolved(b: Builder, op: hlo.ConvolutionOp | hlo.DynamicConvOp, x: Tensor, kernel: Tensor) -> Tensor:
     numbers = hlo.ConvDimensionNumbers(op.dimension_numbers)
     how = _attributes(op, len(numbers.input_spatial_dimensions))
     x = b.transpose(

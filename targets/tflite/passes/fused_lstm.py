@@ -137,7 +137,7 @@ def _of_scan(node: ir.Node) -> _Layer | None:
     if sum(each.op_type == "MatMul" for each in body) != 4:  # a projection has another
         return None
     outside = [found for value in node.inputs[2:] if (found := _product(value)) is not None]
-    inside = [found for value in body.inputs[2:] if (found := _gate(value, body.inputs[0])) is not None]
+    inside = [gate for value in body.inputs[2:] if (gate := _gate(value, body.inputs[0])) is not None]
     if len(outside) != 4 or len(inside) != 4 or len({id(x) for x, _ in outside}) != 1:
         return None
     weights, recurrence = tuple(w for _, w in outside), tuple(r for r, _ in inside)
