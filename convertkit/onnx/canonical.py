@@ -28,7 +28,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     inputs = [value.name for value in model.graph.inputs if value.name not in model.graph.initializers]
     outputs = [value.name for value in model.graph.outputs]
     if same := sorted({str(name) for name in outputs} & {str(name) for name in inputs}):
-        raise Unsupported(f"output {same[0]} is the input {same[0]} itself; give the output a name of its own (Identity)")
+        raise Unsupported(f"output {same[0]} is the input of that name itself; give it another one through Identity")
     common.RemoveInitializersFromInputsPass()(model)
     name_free_dims(model)
     # Before IR version 4 an initializer had to be an input too, and the opset converter insists on it.
