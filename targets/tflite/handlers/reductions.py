@@ -194,6 +194,10 @@ def _delayed(b: Builder, x: Tensor, axis: int, places: int) -> Tensor:
     return b.concatenation([front, b.slice(x, (0,) * x.rank, kept)], axis)
 
 
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
+"""Integers that TopK ranks as they are, but SUB does not mirror."""
+
+
 @reductions.lowers("TopK", since=(11, 24))
 def top_k(
     b: Builder,
@@ -209,6 +213,8 @@ def top_k(
     (wide,) = as_accepted(b, "TOPK_V2", x)
     if not largest and not x.is_quantized and wide.dtype in ("int8", "uint8", "int16", "uint16"):
         wide = b.cast(wide, "int32")  # in which the mirrored values fit, and SUB computes
+    if not largest and wide.dtype in _NARROW:
+        wide = b.cast(wide, "int32")
     swapped, order = moved_last(b, wide, axis)
     ranked = swapped if largest else _mirrored(b, swapped)
     values, indices = b.topk(ranked, _scalar_k(b, k))

@@ -133,6 +133,8 @@ ROWS = [
                  "x y", {}, id="pow-int64"),
     pytest.param("TopK", {"x": np.array([[5, -3, 5, 2, -128]], np.int32)}, {"k": np.array([3])}, "x k",
                  {"largest": 0}, id="topk-smallest-int32"),
+    pytest.param("TopK", {"x": np.array([[5, -3, 5, 32767, -32768]], np.int16)}, {"k": np.array([4])}, "x k",
+                 {"largest": 0}, id="topk-smallest-int16"),
     pytest.param("ReduceLogSumExp", {"x": normal(3, 4) * 100}, {"a": np.array([1])}, "x a", {}, id="logsumexp-large"),
     pytest.param("ReduceMin", {"x": np.array([[True, False], [True, True]])}, {"a": np.array([1])}, "x a", {},
                  id="reduce-bool"),
