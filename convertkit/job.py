@@ -94,6 +94,7 @@ class _Run:
         self._options = options
         self._source = source
         self._workdir = workdir
+        self._outbox = workdir / "finished"
         self._progress = progress
         self._on_step = on_step
         self._frozen = _frozen(source.artifact, options)
@@ -115,6 +116,7 @@ class _Run:
             return None
         options = dataclasses.replace(self._options, static=(*self._options.static, *sizes.items()))
         run = _Run(options, self._source, self._workdir / f"{target.name}-fixed", self._progress, self._on_step)
+        run._outbox = self._outbox
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         run._notes.append(f"{told} is fixed, {target.name} cannot leave it free: {str(refusal).splitlines()[0]}")
         return run
@@ -224,7 +226,7 @@ class _Run:
         latency: Latency | None,
         failure: ParityError | None,
     ) -> _Finished:
-        folder = self._workdir / "finished" / target
+        folder = self._outbox / target
         folder.mkdir(parents=True)
         described = report_build.build(
             self._source.artifact,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -17,10 +16,8 @@ import torch.nn.utils.parametrize
 
 from convertkit.converters.pytorch import operators
 from convertkit.converters.pytorch.subject import Parameter, Subject
-from convertkit.errors import ConvertKitError, SourceError, Untrusted, UsageError
-
-_STATE_KEYS = ("state_dict", "model_state_dict", "model", "net", "module", "weights", "ema", "params")
-_PREFIXES = ("module.", "model.", "_orig_mod.", "net.")
+from convertkit.converters.pytorch.weights import brief, fill, stored_weights
+from convertkit.errors import ConvertKitError, SourceError, UsageError
 
 
 def load(path: str, kind: str, factory: str | None) -> Subject:
@@ -52,7 +49,7 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
             "  try   --model pkg.mod:factory, a function or class that returns the module"
         )
     module = _made(factory)
-    _fill(module, _weights(path, kind), Path(path).name, factory)
+    fill(module, stored_weights(path, kind), Path(path).name, factory)
     return _eager(module)
 
 
@@ -80,7 +77,7 @@ def _define_torchvision() -> bool:
 def _twin(path: str, factory: str) -> torch.nn.Module:
     """The module that an archive was made from, with the archive's weights."""
     module = _made(factory)
-    _fill(module, dict(_torchscript(path).state_dict()), Path(path).name, factory)
+    fill(module, dict(_torchscript(path).state_dict()), Path(path).name, factory)
     return module
 
 
@@ -180,70 +177,3 @@ def _pickled(path: str) -> torch.nn.Module:
     if not isinstance(loaded, torch.nn.Module):
         raise SourceError(f"{Path(path).name} holds a {type(loaded).__name__}, no module")
     return loaded
-
-
-def _weights(path: str, kind: str) -> dict[str, torch.Tensor]:
-    import pickle
-
-    try:
-        if kind == "safetensors":
-            from safetensors.torch import load_file
-
-            return dict(load_file(path))
-        stored = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise Untrusted(f"{Path(path).name} holds more than weights: {brief(error)}") from error
-    except (RuntimeError, ValueError, EOFError, KeyError, OSError) as error:
-        raise SourceError(f"{Path(path).name}: torch cannot read these weights: {brief(error)}") from error
-    weights = _state_dict(stored)
-    if weights is None:
-        raise SourceError(f"{Path(path).name} holds no state_dict")
-    return weights
-
-
-def _state_dict(stored: object) -> dict[str, torch.Tensor] | None:
-    """The mapping of names to tensors, in a checkpoint under one of the usual keys."""
-    if not isinstance(stored, Mapping):
-        return None
-    tensors = {str(name): value for name, value in stored.items() if isinstance(value, torch.Tensor)}
-    if tensors and len(tensors) == len(stored):
-        return tensors
-    for key in _STATE_KEYS:
-        if key in stored and (found := _state_dict(stored[key])) is not None:
-            return found
-    return tensors or None
-
-
-def _fill(module: torch.nn.Module, weights: dict[str, torch.Tensor], file: str, factory: str) -> None:
-    """Load the weights; a prefix that wrappers add to every name is taken off."""
-    wanted = set(module.state_dict())
-    for prefix in _PREFIXES:
-        if wanted.isdisjoint(weights) and all(name.startswith(prefix) for name in weights):
-            weights = {name.removeprefix(prefix): value for name, value in weights.items()}
-    missing, surplus = sorted(wanted - set(weights)), sorted(set(weights) - wanted)
-    if missing or surplus:
-        raise UsageError(f"{file} does not fit {factory}: {_difference(missing, surplus)}")
-    try:
-        module.load_state_dict(weights)
-    except RuntimeError as error:
-        lines = [line.strip() for line in str(error).splitlines()[1:] if line.strip()]
-        raise UsageError(f"{file} does not fit {factory}: {lines[0] if lines else brief(error)}") from error
-
-
-def _difference(missing: list[str], surplus: list[str]) -> str:
-    parts = []
-    if missing:
-        parts.append(
-            f"it lacks {', '.join(missing[:3])}" + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-        )
-    if surplus:
-        more = f" and {len(surplus) - 3} more" if len(surplus) > 3 else ""
-        parts.append(f"the module has no {', '.join(surplus[:3])}{more}")
-    return ", ".join(parts)
-
-
-def brief(error: BaseException) -> str:
-    """The first telling line of an error's text."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if not re.match(r"(File |Traceback|The above|During handling|\^|~|<--)", line)]
-    return (telling or lines or [type(error).__name__])[0][:300]

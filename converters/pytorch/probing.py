@@ -16,10 +16,10 @@ from convertkit.converters.pytorch.constants import compared_integers
 from convertkit.converters.pytorch.examples import Example, traced_examples
 from convertkit.converters.pytorch.inputs import BATCH, example_sizes, free_batch, leaves_of
 from convertkit.converters.pytorch.leaves import Leaf, to_json
-from convertkit.converters.pytorch.loading import brief
 from convertkit.converters.pytorch.programs import program_examples
 from convertkit.converters.pytorch.state import Slot, find_slots, initial, lifted, read, restore, snapshot, write
 from convertkit.converters.pytorch.subject import Subject
+from convertkit.converters.pytorch.weights import brief
 from convertkit.errors import SourceError, UsageError
 from convertkit.parity.feeds import generated_feed
 

@@ -19,10 +19,11 @@ import torch
 from convertkit.artifact import Array
 from convertkit.converters.pytorch import exporting, probing, routes
 from convertkit.converters.pytorch.leaves import Leaf, from_json
-from convertkit.converters.pytorch.loading import brief, load
+from convertkit.converters.pytorch.loading import load
 from convertkit.converters.pytorch.operators import refusal
 from convertkit.converters.pytorch.state import Session, slots_from_json
 from convertkit.converters.pytorch.subject import Subject
+from convertkit.converters.pytorch.weights import brief
 from convertkit.errors import ConvertKitError, SourceError, Unsupported
 from convertkit.worker import Reply
 
