@@ -8,6 +8,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import integer, shape_of, text
+from convertkit.converters.stablehlo.ops.lapack import ROUTINES
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tensor import I32, Operand, Tensor
 from convertkit.errors import Unsupported
@@ -15,12 +16,9 @@ from convertkit.errors import Unsupported
 custom = Handlers()
 
 _FUNCTIONS = {
-    "chlo.erf": "Erf",
-    "chlo.tan": "Tan",
-    "chlo.sinh": "Sinh",
-    "chlo.cosh": "Cosh",
-    "chlo.asin": "Asin",
-    "chlo.acos": "Acos",
+    f"{dialect}.{name.lower()}": name
+    for dialect in ("chlo", "mhlo")  # older exports call what CHLO has now
+    for name in ("Erf", "Tan", "Sinh", "Cosh", "Asin", "Acos")
 }
 _TRANSPARENT = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
 _ASSERTIONS = frozenset({"shape_assertion"})
@@ -40,6 +38,8 @@ def custom_call(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Op
         return operands
     if target in _ASSERTIONS:
         return ()
+    if target.startswith("lapack_"):
+        raise Unsupported(f"custom call @{target}: of LAPACK, only potrf and trsm of real numbers have an ONNX form")
     raise Unsupported(
         f"custom call @{target}: only the runtime that the module was exported for knows what it computes"
     )
@@ -50,8 +50,11 @@ def top_k(b: Builder, op: hlo.CustomCallOp, x: Tensor) -> tuple[Operand, ...]:
     from convertkit.converters.stablehlo.ops.sort import greatest_first
 
     count = integer(op.attributes["k"]) if "k" in op.attributes else shape_of(op.results[0].type)[-1]
+    carried = op.attributes.get("mhlo.attributes", {})
+    if "largest" in carried and str(carried["largest"]) != "true":
+        raise Unsupported("the least values of an axis with their places")
     values, places = greatest_first(b, x, count or 0)
     return values, b.cast(places, I32)
 
 
-_HANDLED: dict[str, Callable[..., tuple[Operand, ...]]] = {"chlo.top_k": top_k}
+_HANDLED: dict[str, Callable[..., tuple[Operand, ...]]] = {"chlo.top_k": top_k, "mhlo.topk": top_k, **ROUTINES}

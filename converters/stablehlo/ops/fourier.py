@@ -11,9 +11,11 @@ from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import dtype_of, ints, is_complex, shape_of, text
 from convertkit.converters.stablehlo.ops.dot import zeros
 from convertkit.converters.stablehlo.registry import Handlers
-from convertkit.converters.stablehlo.tensor import Complex, Operand, Tensor, constant, static
+from convertkit.converters.stablehlo.tensor import F32, Complex, Operand, Tensor, constant, static
 
 fourier = Handlers()
+
+_AS_MATRIX = 256
 
 
 @fourier.complex
@@ -63,6 +65,28 @@ def transformed(b: Builder, x: Complex, axes: Sequence[int], *, inverse: bool) -
     rank = x.rank
     stacked = b.concat([b.unsqueeze(b.full(part), [rank]) for part in (x.re, x.im)], rank)
     for axis in axes:
+        length = static(x.shape)[axis]
+        if x.dtype == F32 and length & (length - 1) and length <= _AS_MATRIX:
+            stacked = _multiplied(b, stacked, axis, inverse)
+            continue
         attributes = {"axis": axis, "inverse": int(inverse), "onesided": 0}
         stacked = b.op("DFT", [stacked], stacked.shape, stacked.dtype, attributes)
     return Complex(b.gather(stacked, 0, rank), b.gather(stacked, 1, rank))
+
+
+def _multiplied(b: Builder, stacked: Tensor, axis: int, inverse: bool) -> Tensor:
+    """The transform along one axis as a product with its matrix, real and imaginary parts interleaved.
+
+    For lengths that are no power of two the kernel of DFT loses three digits of float32.
+    """
+    length, rank = static(stacked.shape)[axis], stacked.rank
+    order = [place for place in range(rank - 1) if place != axis] + [axis, rank - 1]
+    moved = b.transpose(stacked, order)
+    angle = 2 * np.pi * (np.outer(np.arange(length), np.arange(length)) % length) / length
+    cos, sin = np.cos(angle), np.sin(-angle if inverse else angle)
+    # Axes: element and part of the input, element and part of the output.
+    matrix = np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], 1)
+    matrix = (matrix / (length if inverse else 1)).reshape(2 * length, 2 * length).astype(np.float32)
+    flat = b.reshape(moved, (*moved.shape[:-2], 2 * length))
+    product = b.op("MatMul", [flat, constant(matrix)], flat.shape, F32)
+    return b.transpose(b.reshape(product, moved.shape), list(np.argsort(order)))

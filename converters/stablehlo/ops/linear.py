@@ -7,6 +7,7 @@ The rows depend on each other, so a matrix of n rows takes n steps: written out 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from jaxlib.mlir.dialects import stablehlo as hlo
@@ -27,30 +28,45 @@ Step = Callable[[Builder, Tensor, Tensor], Tensor]
 
 @linear.translates
 def triangular_solve(b: Builder, op: hlo.TriangularSolveOp, a: Tensor, y: Tensor) -> Tensor:
-    lower, unit = _flag(op, "lower"), _flag(op, "unit_diagonal")
-    if a.dtype in (F16, BF16):
-        return b.cast(_solved(b, op, b.cast(a, F32), b.cast(y, F32), lower, unit), y.dtype)
-    return _solved(b, op, a, y, lower, unit)
+    how = Triangle(
+        left=_flag(op, "left_side"),
+        lower=_flag(op, "lower"),
+        transposed=text(op.transpose_a) in ("TRANSPOSE", "ADJOINT"),
+        unit=_flag(op, "unit_diagonal"),
+    )
+    return solved(b, a, y, how)
+
+
+@dataclass(frozen=True, slots=True)
+class Triangle:
+    """Which half of a matrix counts, on which side of the unknown it stands, and how it is read."""
+
+    left: bool
+    lower: bool
+    transposed: bool
+    unit: bool
 
 
 def _flag(op: hlo.TriangularSolveOp, name: str) -> bool:
     return name in op.attributes and str(op.attributes[name]) == "true"
 
 
-def _solved(b: Builder, op: hlo.TriangularSolveOp, a: Tensor, y: Tensor, lower: bool, unit: bool) -> Tensor:
+def solved(b: Builder, a: Tensor, y: Tensor, how: Triangle) -> Tensor:
     """``a · x = y`` (or ``x · a = y``), brought to a lower triangle with the unknown on the right."""
+    if a.dtype in (F16, BF16):
+        return b.cast(solved(b, b.cast(a, F32), b.cast(y, F32), how), y.dtype)
     swap = [*range(a.rank - 2), a.rank - 1, a.rank - 2]
-    left = _flag(op, "left_side")
-    if text(op.transpose_a) in ("TRANSPOSE", "ADJOINT"):
+    lower = how.lower
+    if how.transposed:
         a, lower = b.transpose(a, swap), not lower
-    if not left:  # x·a = y is aᵀ·xᵀ = yᵀ
+    if not how.left:  # x·a = y is aᵀ·xᵀ = yᵀ
         a, y, lower = b.transpose(a, swap), b.transpose(y, swap), not lower
     if not lower:  # counted from the end, an upper triangle is a lower one
         a, y = b.reverse(a, [a.rank - 2, a.rank - 1]), b.reverse(y, [y.rank - 2])
-    x = forward_substitution(b, a, y, unit)
+    x = forward_substitution(b, a, y, how.unit)
     if not lower:
         x = b.reverse(x, [x.rank - 2])
-    return x if left else b.transpose(x, swap)
+    return x if how.left else b.transpose(x, swap)
 
 
 def forward_substitution(b: Builder, a: Tensor, y: Tensor, unit: bool) -> Tensor:
@@ -74,6 +90,11 @@ def forward_substitution(b: Builder, a: Tensor, y: Tensor, unit: bool) -> Tensor
 @linear.translates
 def cholesky(b: Builder, op: hlo.CholeskyOp, a: Tensor) -> Tensor:
     lower = "lower" in op.attributes and str(op.attributes["lower"]) == "true"
+    return factored(b, a, lower)
+
+
+def factored(b: Builder, a: Tensor, lower: bool) -> Tensor:
+    """The Cholesky factor, zero in its other half; NaN from the first pivot on that is not positive."""
     swap = [*range(a.rank - 2), a.rank - 1, a.rank - 2]
     wide = b.cast(a, F32) if a.dtype in (F16, BF16) else a
     factor = _factor(b, wide if lower else b.transpose(wide, swap))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
@@ -18,10 +19,12 @@ from convertkit.converters.stablehlo.mlir import integer
 from convertkit.converters.stablehlo.ops.arithmetic import sign_bit
 from convertkit.converters.stablehlo.ops.regions import Expression, expressions
 from convertkit.converters.stablehlo.registry import Handlers
-from convertkit.converters.stablehlo.tensor import U8, Complex, Operand, Tensor, is_float
+from convertkit.converters.stablehlo.tensor import I16, I32, I64, U8, Complex, Operand, Tensor, bits, is_float
 from convertkit.errors import Unsupported
 
 sorting = Handlers()
+
+_SIGNED_OF_WIDTH = {16: I16, 32: I32, 64: I64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,9 @@ def _columns(b: Builder, column: Tensor, key: Key) -> list[tuple[Tensor, bool]]:
     """A key as columns that TopK orders right: NaN as a column of its own, signed zeros apart."""
     if not is_float(column.dtype):
         return [(column, key.descending)]
+    if key.total and key.expression[0] == "arg":
+        return [(ordered_bits(b, column), key.descending)]
+    # Comparators that put another NaN in place of each one, as JAX's do, need no bits.
     missing = b.is_nan(column)
     plain = b.where(missing, float("inf"), column)
     columns = [(b.cast(missing, U8), key.descending), (plain, key.descending)]
@@ -88,15 +94,22 @@ def _permuted(b: Builder, x: Operand, order: Tensor, axis: int) -> Operand:
 
 
 def greatest_first(b: Builder, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` greatest of the last axis and their places; NaN above all, equal ones in order."""
+    """The ``count`` greatest of the last axis and their places, equal ones in order.
+
+    Floats are in total order: -NaN, -∞, …, -0, +0, …, +∞, +NaN.
+    """
     axis = x.rank - 1
     if not is_float(x.dtype):
         return b.top_k(x, count, axis, True)
-    missing = b.is_nan(x)
-    plain = b.where(missing, float("inf"), x)
-    order = _refined(b, b.cast(missing, U8), True, axis, _refined(b, plain, True, axis, None))
-    kept = b.take(order, axis, 0, count)
-    return b.take_along(x, kept, axis), kept
+    _, places = b.top_k(ordered_bits(b, b.full(x)), count, axis, True)
+    return b.take_along(x, places, axis), places
+
+
+def ordered_bits(b: Builder, x: Tensor) -> Tensor:
+    """Signed integers in the total order of floats: the bits, all but the sign turned over below zero."""
+    whole = _SIGNED_OF_WIDTH[bits(x.dtype)]
+    raw = b.bitcast(x, whole)
+    return b.where(b.less(raw, 0), b.bit_xor(raw, int(np.iinfo(whole.numpy()).max)), raw)
 
 
 # --- reading the comparator ------------------------------------------------------------------------
