@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from convertkit.converters.keras import HDF5
-from convertkit.errors import SourceError, Untrusted
+from convertkit.errors import SourceError, Unsupported, Untrusted
 
 Config = dict[str, Any]
 _MAX_CONFIG_BYTES = 1 << 28
@@ -22,6 +22,7 @@ _RANDOM = frozenset(
         "OrthogonalInitializer", "RandomNormal", "RandomUniform", "TruncatedNormal", "VarianceScaling",
     ]
 )  # fmt: skip
+_TABLES = frozenset(["HashedCrossing", "Hashing", "IntegerLookup", "StringLookup", "TextVectorization"])
 _OURS = ("keras", "builtins", "")
 
 
@@ -139,6 +140,19 @@ def refuse_code(path: Path, config: Config, trusted: bool) -> bool:
                 )
             return True
     return False
+
+
+def refuse_tables(config: Config) -> None:
+    """Raise ``Unsupported`` for a layer that looks strings or integers up, which only TensorFlow computes."""
+    for each in dicts(config):
+        if each.get("class_name") in _TABLES and str(each.get("module") or "").partition(".")[0] in _OURS:
+            inner = each.get("config")
+            name = inner.get("name", "") if isinstance(inner, Mapping) else ""
+            raise Unsupported(
+                "a lookup table or hash; ONNX holds none",
+                subject=f"{name} ({each['class_name']})",
+                ways_out=("doing lookups before the model, which then takes numbers",),
+            )
 
 
 def refuse_unknown(path: Path, config: Config, known: Callable[[str], bool]) -> None:

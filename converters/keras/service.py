@@ -150,6 +150,7 @@ def _load(path: Path, objects: dict[str, Any], trust: list[str], workdir: Path) 
     described = archive.describe(path)
     trusted = "lambda" in trust
     archive.refuse_code(path, described.config, trusted)
+    archive.refuse_tables(described.config)
     known = {*objects, *keras.saving.get_custom_objects()}
     archive.refuse_unknown(path, described.config, lambda name: name in known)
     _allow_64_bit(described.config)

@@ -107,6 +107,24 @@ def test_lambda_code_is_refused_before_anything_loads(tmp_path: Path):
     assert archive.refuse_code(tmp_path, described.config, trusted=True)
 
 
+def test_lookups_are_refused_by_name():
+    config = {"layers": [{"module": "keras.layers", "class_name": "IntegerLookup", "config": {"name": "ids"}}]}
+    with pytest.raises(Unsupported, match=r"ids \(IntegerLookup\): a lookup table"):
+        archive.refuse_tables(config)
+    archive.refuse_tables({"layers": [{"module": "mine", "class_name": "Hashing", "config": {}}]})
+
+
+def test_random_initialisers_are_not_drawn():
+    """What the file's weights replace costs nothing; constants stay, because a layer may compute with them."""
+    config = {
+        "kernel": {"module": "keras.initializers", "class_name": "HeNormal", "config": {"seed": 3}},
+        "bias": {"module": "keras.initializers", "class_name": "Constant", "config": {"value": 2.0}},
+    }
+    made = archive.without_random_weights([config])[0]
+    assert made["kernel"]["class_name"] == "Zeros"
+    assert made["bias"] == config["bias"]
+
+
 def test_custom_classes_need_their_module(tmp_path: Path):
     config = {"module": "mine", "class_name": "Layer", "config": {}, "registered_name": "mine>Layer"}
     with pytest.raises(Untrusted, match="--model mine:Layer"):
