@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+import flatbuffers
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from convertkit.targets.tflite.graph import Operation, Option
 from convertkit.targets.tflite.tensor import QuantParams
+
+if TYPE_CHECKING:
+    from convertkit.artifact import Array
 
 # Where the options table is not named after the operator.
 _OPTIONS = {
@@ -78,9 +85,46 @@ def operator(
     return result
 
 
-def quantization(params: QuantParams, size: int) -> object:
-    """Scales and zero points; one zero point for each scale, as old runtimes demand."""
-    result = schema.QuantizationParametersT()
+@dataclass(slots=True)
+class Stored:
+    """Where a file being built holds numbers and parameters, so that equal ones are stored once.
+
+    Old runtimes demand a zero point of eight bytes for each scale: shared, all layers of a width have one such vector.
+    """
+
+    vectors: dict[bytes, int] = field(default_factory=dict)
+    parameters: dict[tuple[int, int, int], int] = field(default_factory=dict)
+
+
+class _Parameters(schema.QuantizationParametersT):  # type: ignore[misc]
+    """QuantizationParameters that may lie in the file already."""
+
+    def __init__(self, stored: Stored) -> None:
+        super().__init__()
+        self._stored = stored
+
+    def Pack(self, builder: flatbuffers.Builder) -> int:  # noqa: N802 - the schema's own name
+        scale = self._vector(builder, np.array(self.scale, "<f4"))
+        zero_point = self._vector(builder, np.array(self.zeroPoint, "<i8"))
+        key = (scale, zero_point, self.quantizedDimension)
+        if key not in self._stored.parameters:
+            schema.QuantizationParametersStart(builder)
+            schema.QuantizationParametersAddScale(builder, scale)
+            schema.QuantizationParametersAddZeroPoint(builder, zero_point)
+            schema.QuantizationParametersAddQuantizedDimension(builder, self.quantizedDimension)
+            self._stored.parameters[key] = schema.QuantizationParametersEnd(builder)
+        return self._stored.parameters[key]
+
+    def _vector(self, builder: flatbuffers.Builder, numbers: Array) -> int:
+        key = numbers.dtype.str.encode() + numbers.tobytes()
+        if key not in self._stored.vectors:
+            self._stored.vectors[key] = builder.CreateNumpyVector(numbers)
+        return self._stored.vectors[key]
+
+
+def quantization(params: QuantParams, size: int, stored: Stored) -> object:
+    """Scales and zero points, one for each scale; ``stored`` is shared by all of a file."""
+    result = _Parameters(stored)
     result.scale = list(params.scale)
     result.zeroPoint = list(params.zero_point)
     if params.axis is not None:
@@ -94,8 +138,8 @@ def quantization(params: QuantParams, size: int) -> object:
 
 def _options(name: str, values: Mapping[str, Option]) -> object:
     table = getattr(schema, name + "T")()
-    for field, value in values.items():
-        attribute = _camel(field, first_lower=True)
+    for option, value in values.items():
+        attribute = _camel(option, first_lower=True)
         assert hasattr(table, attribute), f"{name} has no field {attribute}"
         setattr(table, attribute, list(value) if isinstance(value, tuple) else value)
     return table

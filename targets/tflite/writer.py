@@ -61,6 +61,7 @@ class _Writer:
         self._by_digest: dict[bytes, int] = {}
         self._by_identity: dict[int, int] = {}
         self._codes: dict[tuple[str, int], int] = {}
+        self._stored = tables.Stored()
 
     def write(self, path: Path) -> None:
         subgraphs = [self._subgraph(subgraph) for subgraph in self._program.subgraphs]
@@ -118,7 +119,7 @@ class _Writer:
         if tensor.quantization is not None:
             axis = tensor.quantization.axis
             size = 1 if axis is None else tensor.shape[axis]
-            result.quantization = tables.quantization(tensor.quantization, size)
+            result.quantization = tables.quantization(tensor.quantization, size, self._stored)
         return result
 
     def _unique(self, tensor: Tensor, taken: dict[str, int]) -> str:

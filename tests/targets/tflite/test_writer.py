@@ -12,6 +12,7 @@ from onnx import numpy_helper, parser
 
 from convertkit.targets.tflite import writer
 from tests.targets.tflite.compiled import compiled, numbers
+from tests.targets.tflite.test_quantized import Qdq
 
 
 def two_layers():
@@ -47,6 +48,25 @@ def test_constants_are_aligned_and_stored_once(tmp_path):
             assert (array.ctypes.data - np.frombuffer(data, np.uint8).ctypes.data) % writer.ALIGNMENT == 0
             sizes.append(array.size)
     assert sizes.count(32 * 32 * 4) == 1
+
+
+def test_scales_and_zero_points_are_stored_once(tmp_path):
+    q = Qdq()
+    x = q.quantized("x")
+    for seed in (1, 2):
+        w, scales = q.weight(4, 4, 1, 1, seed=seed)
+        x = q.quantized(q.node("Conv", x, w, q.bias(scales)))
+    q.case(x, (1, 4, 3, 5)).compiled.write(tmp_path / "model.tflite")
+    data = (tmp_path / "model.tflite").read_bytes()
+    graph = schema.Model.GetRootAs(data, 0).Subgraphs(0)
+    found = [graph.Tensors(place).Quantization() for place in range(graph.TensorsLength())]
+    weights = [each for each in found if each is not None and each.ScaleLength() == 4]
+    activations = [each for each in found if each is not None and each.ScaleLength() == 1]
+    assert (len(weights), len(activations)) == (4, 3)  # two layers' weights and biases; the input and their results
+    assert len({each.ZeroPointAsNumpy().ctypes.data for each in weights}) == 1
+    assert len({each.ScaleAsNumpy().ctypes.data for each in weights}) == 2  # of the weights, and of the biases
+    assert len({each._tab.Pos for each in activations}) == 1
+    assert [each.ZeroPoint(0) for each in activations] == [3, 3, 3]
 
 
 def test_names_order_and_signature(tmp_path):
