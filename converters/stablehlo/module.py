@@ -17,7 +17,7 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
 from convertkit.converters.stablehlo.mlir import element
-from convertkit.errors import SourceError
+from convertkit.errors import SourceError, Unsupported
 
 PORTABLE = b"ML\xefR"
 _KEPT_CHLO = frozenset({"chlo.erf", "chlo.top_k", "chlo.tan", "chlo.sinh", "chlo.cosh", "chlo.asin", "chlo.acos"})
@@ -58,7 +58,7 @@ def context() -> Any:
 def read_module(ctx: Any, source: bytes | str) -> Any:
     """Parse MLIR text, MLIR bytecode or a portable StableHLO artifact.
 
-    Raises ``SourceError`` with the parser's first complaint.
+    Raises ``SourceError`` with the parser's first complaint, ``Unsupported`` for quantized types.
     """
     try:
         if isinstance(source, bytes) and source.startswith(PORTABLE):
@@ -68,6 +68,11 @@ def read_module(ctx: Any, source: bytes | str) -> Any:
                 return mlir.Module.parse(source, ctx)
         return mlir.Module.parse(source, ctx)
     except (mlir.MLIRError, ValueError, RuntimeError) as error:
+        if '"quant"<' in str(error):
+            raise Unsupported(
+                "quantized element types (!quant.uniform), which the parser in jaxlib does not know; "
+                "export the float model and quantize it with --int8"
+            ) from error
         raise SourceError(f"the StableHLO module cannot be read: {_complaint(error)}") from error
 
 

@@ -24,13 +24,20 @@ from convertkit.converters.stablehlo.importer import Names, Parsed
 from convertkit.errors import ConvertKitError
 from tests.converters.stablehlo.conformance import difference, executed
 
+_OPEN = "isstable_False"
+"""Sorts that leave open in which order elements of equal keys come."""
+
 
 def harnesses(patterns=("*",), each=None, seed=0):
     """The programs that JAX runs on CPU, ``each`` of every group and dtype in an order that ``seed`` gives."""
     groups = defaultdict(list)
     for harness in test_harnesses.all_harnesses:
         runs = not any(limit.filter(device="cpu", dtype=harness.dtype) for limit in harness.jax_unimplemented)
-        if runs and any(fnmatch.fnmatch(harness.fullname, pattern) for pattern in patterns):
+        if (
+            runs
+            and _OPEN not in harness.fullname
+            and any(fnmatch.fnmatch(harness.fullname, pattern) for pattern in patterns)
+        ):
             groups[harness.group_name, np.dtype(harness.dtype).name].append(harness)
     rng = random.Random(seed)
     chosen = [
@@ -61,9 +68,14 @@ def outcome(harness, seed=0):
         return "failed", str(error).split("\n")[0][:300]
     for index, (got, want) in enumerate(zip(results, map(parts, expected), strict=True)):
         fault = difference(got, want)
-        if fault:
+        if fault and not (harness.group_name == "fft" and is_close_for_its_size(got, want)):
             return "wrong", f"output {index}: {fault}"
     return "right", ""
+
+
+def is_close_for_its_size(got, want):
+    """Within 1e-6 of the greatest value: what is near 0 in a spectrum is what thousands of summands left."""
+    return got.shape == want.shape and np.abs(got - want).max() <= 1e-6 * np.abs(want).max()
 
 
 def parts(array):

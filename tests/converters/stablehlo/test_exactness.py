@@ -200,3 +200,10 @@ def test_other_routines_of_lapack_are_refused():
     text = lapack("lapack_sgeqrf_ffi", f"%a: {kind}", "", kind, f"{kind}, tensor<4xf32>")
     with pytest.raises(Unsupported, match="of LAPACK, only potrf and trsm"):
         to_onnx(text)
+
+
+def test_quantized_types_are_refused():
+    kind = "tensor<2x!quant.uniform<i8:f32, 0.1:0>>"
+    text = main("%a: tensor<2xf32>", f"%r = stablehlo.uniform_quantize %a : (tensor<2xf32>) -> {kind}", "tensor<2xf32>")
+    with pytest.raises(Unsupported, match="quantized element types"):
+        to_onnx(text)

@@ -1,0 +1,34 @@
+"""JAX's own operator programs: right, or refused with a reason that is known."""
+
+import collections
+
+import pytest
+
+pytest.importorskip("jax._src.internal_test_util.test_harnesses")
+
+from tests.converters.stablehlo.harnesses import harnesses, outcome
+
+KNOWN = ("of LAPACK, only", "@ApproxTopK", "complex numbers have no exact ONNX form")
+
+
+def departures(chosen):
+    """Programs that are neither right nor refused for one of the known reasons."""
+    found = {}
+    for harness in chosen:
+        state, why = outcome(harness)
+        if state != "right" and not (state == "refused" and any(reason in why for reason in KNOWN)):
+            found[harness.fullname] = (state, why)
+    return found
+
+
+def test_a_few_programs():
+    assert not departures(
+        harnesses(["add_*", "sort_dtypes_shape_float32*", "gather_batchdims*", "argmin*"], each=1)[::6]
+    )
+
+
+@pytest.mark.nightly
+def test_programs_of_every_group_and_type():
+    chosen = harnesses(each=2)
+    assert len(collections.Counter(harness.group_name for harness in chosen)) > 100
+    assert not departures(chosen)
