@@ -1,0 +1,114 @@
+"""The page of ``quantization.py``: ``quantization_page.py OUT/quantization.json > docs/quantization-peers.md``."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+Records = dict[str, dict]
+KINDS = {"int8": "Static int8", "w8": "8-bit weights", "w4": "4-bit weights"}
+RUNTIMES = {"tflite": "LiteRT", "onnxruntime": "ONNX Runtime"}
+HEAD = """# Quantization beside peers
+
+Written by `bench/quantization.py` and `bench/quantization_page.py`; what the peers ran is in
+[bench/peers](../bench/peers/README.md). Every tool got the same calibration samples and is judged by its best file.
+SNR: signal over noise of all outputs against ONNX Runtime's float32, over the evaluation samples, run by the runtime
+that the file is for (XNNPACK, one thread). The zoo has random weights, so its SNR is a stress test and no accuracy; the
+four trained models carry their accuracy.
+
+*Gain* is our SNR less the best peer's at the same kind of file, in dB. *Behind* names a peer's file that is better in
+SNR and in size at once{latency}. A file that no one made is a dash. A peer's file counts as quantized when it has less
+than 90 % of the float file's bytes.
+"""
+
+
+def kind(label: str) -> str:
+    """``int8`` for ``onnxruntime.int8-entropy``."""
+    return label.rsplit(".", 1)[1].split("-", maxsplit=1)[0]
+
+
+def runtime(label: str) -> str:
+    return "onnxruntime" if label.split(".", maxsplit=1)[0].removeprefix("convertkit ") == "onnxruntime" else "tflite"
+
+
+def rivals(records: Records, which: str, where: str) -> Records:
+    """The peers' quantized files of one kind for one runtime."""
+    whole = records.get("convertkit tflite.float32", {}).get("bytes", math.inf)
+    return {
+        label: found
+        for label, found in records.items()
+        if not label.startswith("convertkit")
+        and kind(label) == which
+        and runtime(label) == where
+        and found.get("ok")
+        and math.isfinite(found["snr_db"])
+        and found["bytes"] < 0.9 * whole
+    }
+
+
+def ahead(one: dict, other: dict) -> bool:
+    """Whether ``one`` is better in everything that was measured of both."""
+    better = one["snr_db"] > other["snr_db"] and one["bytes"] < other["bytes"]
+    return better and ("ms" not in one or "ms" not in other or one["ms"] < other["ms"])
+
+
+def cell(found: dict | None) -> str:
+    if not found or not found.get("ok"):
+        return "–"
+    time = f", {found['ms']:.3g} ms [{found['interval'][0]:.3g}, {found['interval'][1]:.3g}]" if "ms" in found else ""
+    accuracy = f", {found['top1']:.2f} %" if found.get("top1") is not None else ""
+    return f"{found['snr_db']:.1f} dB, {found['bytes'] / 1000:,.0f} KB{accuracy}{time}"
+
+
+def table(book: dict[str, Records], which: str, where: str) -> list[str]:
+    lines = [
+        f"### {KINDS[which]}, {RUNTIMES[where]}",
+        "",
+        "| model | convertkit | best peer by SNR | | gain | behind |",
+        "|---|---|---|---|---|---|",
+    ]
+    gains = []
+    for name, records in book.items():
+        mine, others = records.get(f"convertkit {where}.{which}"), rivals(records, which, where)
+        best = max(others, key=lambda label: others[label]["snr_db"], default=None)
+        done = bool(mine and mine.get("ok"))
+        gain, behind = "", ""
+        if done and best:
+            gains.append(mine["snr_db"] - others[best]["snr_db"])
+            gain = f"{gains[-1]:+.1f}"
+            behind = ", ".join(label for label, other in others.items() if ahead(other, mine))
+        theirs = cell(others[best]) if best else "–"
+        lines.append(f"| {name} | {cell(mine)} | {theirs} | {best or ''} | {gain} | {behind} |")
+    if gains:
+        lines += ["", f"Mean gain {sum(gains) / len(gains):+.1f} dB over {len(gains)}, least {min(gains):+.1f} dB."]
+    return [*lines, ""]
+
+
+def everything(book: dict[str, Records]) -> list[str]:
+    """Every file, and what went wrong where there is none."""
+    lines = ["## Every file", ""]
+    for name, records in book.items():
+        lines += [f"**{name}**", "", "| file | |", "|---|---|"]
+        for label, found in sorted(records.items()):
+            said = cell(found) if found.get("ok") else str(found.get("error", "")).replace("|", "/")[:140]
+            lines.append(f"| {label} | {said} |")
+        lines.append("")
+    return lines
+
+
+def main() -> int:
+    book = json.loads(Path(sys.argv[1]).read_text())
+    timed = any("ms" in found for records in book.values() for found in records.values())
+    note = ", and in latency" if timed else " (latency is not measured on this page)"
+    text = [HEAD.format(latency=note)]
+    for which in KINDS:
+        for where in RUNTIMES:
+            text += table(book, which, where)
+    print("\n".join([*text, *everything(book)]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
