@@ -106,6 +106,17 @@ def test_float16_leaves_what_would_overflow(quantized) -> None:
     assert result.snr_db(data) > 50
 
 
+def test_onnxruntime_computes_in_halves(tmp_path) -> None:
+    path = tmp_path / "float.onnx"
+    onnx.save(small_cnn(), path)
+    result = convertkit.export(str(path), "onnxruntime", output=str(tmp_path / "out"), fp16=True, calib=DATA)
+    kinds = {each.data_type for each in onnx.load(result.artifact.path).graph.initializer}
+    assert onnx.TensorProto.FLOAT16 in kinds
+    last = result.report["steps"][-1]["parity"]["versus_previous"]
+    assert "eleven bits" in last["tolerance"]["reason"]
+    assert float(last["tensors"][0]["snr_db"]) > 50
+
+
 def test_qdq_passes_through_untouched(quantized) -> None:
     once = quantized(small_cnn(), DATA)
     before = onnx.load(once.after.path)
