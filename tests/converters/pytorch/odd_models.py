@@ -1,0 +1,159 @@
+"""Small modules, each with a habit that exporters stumble over; importable as ``odd_models:NAME``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Seeded(nn.Module):
+    """Draws the same weights every time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+
+
+class Structured(Seeded):
+    """Takes a dict and nested tuples, returns a dict that holds one value twice."""
+
+    example_inputs = ({"a": torch.zeros(1, 4), "b": torch.zeros(1, 4)}, (torch.zeros(1, 4), (torch.zeros(1, 4),)))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: dict[str, Tensor], more: tuple[Tensor, tuple[Tensor]]) -> dict[str, Tensor]:
+        y = self.layer(x["a"] + more[0] * more[1][0])
+        return {"sum": y, "same": y, "difference": x["a"] - x["b"]}
+
+
+class Brain(Seeded):
+    """bfloat16 throughout."""
+
+    example_inputs = (torch.zeros(1, 8, dtype=torch.bfloat16),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 3)).bfloat16()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+class Half(Seeded):
+    """float16 throughout."""
+
+    example_inputs = (torch.zeros(1, 8, dtype=torch.float16),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 3)).half()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+class Counting(Seeded):
+    """A position as a Python number and a cache in a list: state that is no buffer."""
+
+    example_inputs = (torch.zeros(1, 1, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.position = 0
+        self.cache = [torch.zeros(1, 16, 4), torch.zeros(1, 4)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        here = torch.arange(16) == self.position
+        self.cache[0] = torch.where(here[None, :, None], self.layer(x), self.cache[0])
+        self.cache[1] = self.cache[1] * 0.5 + x[:, 0]
+        self.position = self.position + 1
+        return self.cache[0].sum(1) / float(self.position) + self.cache[1]
+
+
+class Growing(Seeded):
+    """A cache that grows from call to call."""
+
+    example_inputs = (torch.zeros(1, 1, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.past: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.past = x if self.past is None else torch.cat([self.past, x], 1)
+        return self.past.sum(1)
+
+
+class Rewriting(Seeded):
+    """Writes an attribute that it never reads before it has written it, and has parametrized weights."""
+
+    example_inputs = (torch.zeros(1, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4))
+        self.last: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = self.layer(x)
+        return self.last.relu()
+
+
+class OnlyOne(Seeded):
+    """Computes for a batch of 1 alone."""
+
+    example_inputs = (torch.zeros(1, 3, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(12, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.view(1, 12))
+
+
+class Resized(Seeded):
+    """An example of batch 1 and sizes taken from shapes."""
+
+    example_inputs = (torch.zeros(1, 4, 8, 12),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.conv = nn.GroupNorm(2, 4), nn.Conv2d(8, 9, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        small = nn.functional.avg_pool2d(self.norm(x), 2)
+        grown = nn.functional.interpolate(small, size=x.shape[-2:], mode="bilinear", align_corners=False)
+        return nn.functional.pixel_shuffle(self.conv(torch.cat([x, grown], 1)), 3)
+
+
+class Padded(Seeded):
+    """An encoder with a padding mask: a trace holds the fused kernel."""
+
+    example_inputs = (torch.zeros(2, 5, 8), torch.tensor([[False, False, False, True, True], [False] * 5]))
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tensor:
+        return self.encoder(x, src_key_padding_mask=padding)
+
+
+class Tied(Seeded):
+    """A head that shares the embedding's weights, and a batch norm."""
+
+    example_inputs = (torch.zeros(1, 6, dtype=torch.int64),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.norm = nn.Embedding(11, 8), nn.BatchNorm1d(8)
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.norm(self.embedding(ids).transpose(1, 2)).transpose(1, 2))

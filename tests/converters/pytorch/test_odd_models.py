@@ -1,0 +1,209 @@
+"""Habits of real modules: structured inputs, half types, state that is no buffer, awkward batches, wrapped weights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import odd_models
+import pytest
+
+import convertkit
+from convertkit import plugins
+from convertkit.errors import Unsupported, UsageError
+from convertkit.parity.replay import initial_state
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+HERE = Path(__file__).resolve().parent
+
+
+def _exported(name: str, folder: Path, target: str = "onnxruntime", **given) -> convertkit.Result:
+    return convertkit.export(f"odd_models:{name}", target, output=folder / "out", **given)
+
+
+def _notes(result: convertkit.Result) -> str:
+    return " ".join(result.report["notes"])
+
+
+def _floats(*shape: int, seed: int = 3) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def _shapes(specs) -> dict[str, tuple]:
+    return {spec.name: tuple(spec.shape) for spec in specs}
+
+
+def test_dicts_and_nested_tuples(tmp_path: Path) -> None:
+    import torch
+
+    result = _exported("Structured", tmp_path)
+    names = ["x_a", "x_b", "more_0", "more_1_0"]
+    assert _shapes(result.artifact.inputs) == dict.fromkeys(names, ("N", 4))
+    assert [spec.name for spec in result.artifact.outputs] == ["sum", "same", "difference"]
+    feed = {name: _floats(3, 4, seed=place) for place, name in enumerate(names)}
+    a, b, c, d = (torch.from_numpy(value) for value in feed.values())
+    with torch.no_grad():
+        expected = odd_models.Structured()({"a": a, "b": b}, (c, (d,)))
+    got = result.run(feed)
+    for name, value in expected.items():
+        np.testing.assert_allclose(got[name], value.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "dtype", "within"), [("Brain", "float32", 0.03), ("Half", "float16", 0.004)])
+def test_half_types_are_computed_in_float32(tmp_path: Path, name: str, dtype: str, within: float) -> None:
+    import torch
+
+    result = _exported(name, tmp_path)
+    assert [spec.dtype for spec in (*result.artifact.inputs, *result.artifact.outputs)] == [dtype, dtype]
+    x = _floats(3, 8).astype(dtype)
+    module = getattr(odd_models, name)().float()
+    with torch.no_grad():
+        expected = module(torch.from_numpy(x).float()).numpy()
+    assert np.abs(result.run({"x": x})["output"] - expected).max() < within * np.abs(expected).max()
+
+
+def test_numbers_and_lists_are_state(tmp_path: Path) -> None:
+    import torch
+
+    result = _exported("Counting", tmp_path)
+    assert {spec.name for spec in result.artifact.inputs} == {
+        *("x", "state.position", "state.cache.0", "state.cache.1"),
+    }
+    state, module = dict(initial_state(result.artifact)), odd_models.Counting()
+    with plugins.runner(result.artifact) as runner, torch.no_grad():
+        for turn in range(5):
+            x = _floats(1, 1, 4, seed=turn)
+            outputs = runner.run({"x": x, **state})
+            state = {name.removeprefix("next_"): value for name, value in outputs.items() if name.startswith("next_")}
+            np.testing.assert_allclose(outputs["output"], module(torch.from_numpy(x)).numpy(), rtol=1e-5, atol=1e-6)
+    assert state["state.position"] == 5
+
+
+def test_state_that_grows_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="the state 'past' grows from call to call"):
+        _exported("Growing", tmp_path)
+
+
+def test_what_is_only_written_is_no_state(tmp_path: Path) -> None:
+    result = _exported("Rewriting", tmp_path)
+    assert _shapes(result.artifact.inputs) == {"x": ("N", 4)}
+    assert "the batch is free" in _notes(result)
+
+
+def test_a_batch_that_must_be_one_is_fixed_and_said_so(tmp_path: Path) -> None:
+    result = _exported("OnlyOne", tmp_path)
+    assert _shapes(result.artifact.inputs) == {"x": (1, 3, 4)}
+    assert "the batch is fixed at 1" in _notes(result)
+
+
+def test_an_example_of_batch_one_frees_the_batch(tmp_path: Path) -> None:
+    result = _exported("Resized", tmp_path)
+    assert _shapes(result.artifact.outputs) == {"output": ("N", 1, 24, 36)}
+    assert result.report["steps"][0]["options"]["route"] == "torch.export"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["Resized", "Structured", "Brain", "Half", "Counting", "Rewriting", "OnlyOne"])
+def test_through_tflite(tmp_path: Path, name: str) -> None:
+    _exported(name, tmp_path, "tflite")
+
+
+@pytest.mark.nightly
+def test_masks_of_a_traced_encoder(tmp_path: Path) -> None:
+    import torch
+
+    module = odd_models.Padded().eval()
+    with torch.no_grad():
+        torch.jit.trace(module, module.example_inputs, check_trace=False).save(tmp_path / "model.pt")
+    result = convertkit.export(tmp_path / "model.pt", "onnxruntime", output=tmp_path / "out")
+    assert result.report["steps"][0]["options"]["route"] == "replay"
+
+
+PREFIXES = {
+    "plain": lambda state: state,
+    "nested": lambda state: {"epoch": 3, "state_dict": {f"module.{name}": value for name, value in state.items()}},
+    "lightning": lambda state: {
+        "state_dict": {**{f"model.{name}": value for name, value in state.items()}, "loss.weight": state["norm.bias"]}
+    },
+    "compiled and parallel": lambda state: {f"module._orig_mod.{name}": value for name, value in state.items()},
+    "with an average": lambda state: {
+        **{f"ema_model.{name}": value * 2 for name, value in state.items()},
+        **{f"model.{name}": value for name, value in state.items()},
+    },
+    "shared once": lambda state: {name: value for name, value in state.items() if name != "head.weight"},
+    "old batch norm": lambda state: {name: value for name, value in state.items() if "batches" not in name},
+}
+
+
+@pytest.mark.parametrize("form", PREFIXES)
+def test_weights_under_the_names_of_wrappers(form: str) -> None:
+    import torch
+
+    from convertkit.converters.pytorch.weights import fill
+
+    source, module = odd_models.Tied(), odd_models.Tied()
+    with torch.no_grad():
+        for parameter in source.parameters():
+            parameter.add_(1.0)
+    stored = PREFIXES[form](dict(source.state_dict()))
+    fill(module, stored.get("state_dict", stored), "weights.pth", "odd_models:Tied")
+    for name, value in source.state_dict().items():
+        assert torch.equal(module.state_dict()[name], value), name
+
+
+def test_weights_that_do_not_fit_are_named() -> None:
+    import torch
+
+    from convertkit.converters.pytorch.weights import fill
+
+    state = dict(odd_models.Tied().state_dict())
+    state["norm.extra"] = state.pop("norm.bias")
+    with pytest.raises(UsageError, match=r"it lacks norm\.bias, the module has no norm\.extra"):
+        fill(odd_models.Tied(), state, "weights.pth", "odd_models:Tied")
+    state = dict(odd_models.Tied().state_dict()) | {"norm.bias": torch.zeros(9)}
+    with pytest.raises(UsageError, match=r"size mismatch for norm\.bias"):
+        fill(odd_models.Tied(), state, "weights.pth", "odd_models:Tied")
+
+
+@pytest.mark.parametrize("form", ["pt", pytest.param("pt2", marks=pytest.mark.nightly)])
+def test_torchvision_operators_without_torchvision(tmp_path: Path, form: str) -> None:
+    script = HERE / "detection_archive.py"
+    subprocess.run([sys.executable, "-W", "ignore", str(script), str(tmp_path)], check=True, capture_output=True)
+    result = convertkit.export(
+        tmp_path / f"detect.{form}", "onnxruntime", input=["image:1,3,16,16"], output=tmp_path / "out"
+    )
+    import onnx
+
+    operators = {node.op_type for node in onnx.load(result.artifact.path).graph.node}
+    assert operators >= {"NonMaxSuppression", "RoiAlign"}
+
+
+def test_torch_is_imported_once_and_never_here(tmp_path: Path) -> None:
+    """Every import of torch leaves a line; the export itself has none of it."""
+    site = tmp_path / "site"
+    site.mkdir()
+    hook = (
+        "import os, sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        f"            open({str(tmp_path / 'imports')!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+        "sys.meta_path.insert(0, Watch())\n"
+    )
+    (site / "sitecustomize.py").write_text(hook)
+    code = (
+        "import json, os, sys, convertkit\n"
+        f"convertkit.export({str(HERE.parents[2] / 'fixtures' / 'digits' / 'model.pt')!r}, 'onnxruntime', "
+        f"output={str(tmp_path / 'out')!r})\n"
+        "print(json.dumps([os.getpid(), 'torch' in sys.modules]))"
+    )
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(site)}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    parent, loaded = json.loads(done.stdout.splitlines()[-1])
+    importers = [int(line) for line in (tmp_path / "imports").read_text().split()]
+    assert len(importers) == 1
+    assert not loaded
+    assert parent not in importers
