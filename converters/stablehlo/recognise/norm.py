@@ -54,7 +54,7 @@ def recognise_layer_norm(node: ir.Node) -> None:
     elif node.op_type not in ("Mul", "Div"):
         return
     found = None if product is None else _normalised(product)
-    if found is None:
+    if found is None or sizes(node.outputs[0]) != sizes(found.x):
         return
     shape = _last(found.x, found.count)
     offset = None if bias is None else _affine(array_of(bias), shape)

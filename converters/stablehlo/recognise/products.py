@@ -95,7 +95,7 @@ def recognise_gemm(node: ir.Node) -> None:
         columns = sizes(weights)
         if x is None or weights is None or columns is None or len(columns) != 2 or len(sizes(x) or ()) != 2:
             continue
-        if array_of(weights) is None or bias.size != columns[1] or bias.shape[-1:] != columns[1:]:
+        if array_of(weights) is None or bias.ndim > 2 or bias.size != columns[1] or bias.shape[-1:] != columns[1:]:
             continue
         row = initializer(node, bias.reshape(-1), f"{node.outputs[0].name}/bias")
         replaced(node, "Gemm", [x, weights, row])

@@ -67,6 +67,8 @@ def _scan(node: ir.Node) -> Scan | None:
     if node.op_type != "Loop" or node.domain != "" or node.inputs[0] is None:
         return None
     trips, going = array_of(node.inputs[0]), array_of(node.inputs[1])
+    if going is None and node.inputs[1] is not None:
+        return None
     body = node.attributes["body"].as_graph()
     turn, condition, *before = body.inputs
     states = len(before)

@@ -133,7 +133,7 @@ def _untransposed(before: ir.Node, value: ir.Value, perm: Sequence[int]) -> ir.V
         assert node.inputs[0] is not None
         return node.inputs[0]
     array = array_of(value)
-    if array is None or array.ndim == 0:
+    if array is None or array.size == 1:
         return value
     whole = array.reshape((1,) * (len(perm) - array.ndim) + array.shape)
     return initializer(before, whole.transpose(np.argsort(perm)), f"{before.outputs[0].name}/{value.name}")

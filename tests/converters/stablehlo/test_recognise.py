@@ -274,3 +274,13 @@ def test_a_counter_that_is_no_plain_one_stays_a_state(monkeypatch):
         check(function, operators(converted(function)), monkeypatch)
         got, want = run(converted(function)), np.asarray(function(jnp.asarray(X)))
         assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+
+
+def test_what_adds_an_axis_stays_outside(monkeypatch):
+    row = np.arange(8, dtype=np.float32).reshape(1, 1, 1, 8)
+    check(lambda x: normalised(x, two_pass(x), affine=False) + row, ["LayerNormalization", "Add"], monkeypatch)
+    weights = np.ones((8, 4), np.float32)
+    found = operators(converted(lambda x: x[0] @ weights + row[..., :4]))
+    assert found.count("MatMul") == 1
+    assert "Gemm" not in found
+    assert "Gemm" in operators(converted(lambda x: x[0] @ weights + row[0, 0, 0, :4]))
