@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 WORKERS ?= 2
 DIGITS := fixtures/digits
+BENCH := build/bench
+ZOO ?= $(BENCH)/zoo
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -26,8 +28,14 @@ lint: $(VENV)/.ready-all  ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.ready-all  ## time the command's start-up (the other scripts of bench/ say how they are called)
+bench: $(VENV)/.ready-all  ## measure start-up, zoo, conversions and a 3 GB model (PEERS=DIR ONNX2TF=PYTHON: peers, too)
 	$(BIN)/python bench/startup.py
+	test -e $(ZOO)/gpt_block.eval.npz || $(BIN)/python bench/make_zoo.py $(ZOO)
+	$(BIN)/python bench/tflite_zoo.py $(ZOO) $(BENCH)/out $(if $(PEERS),--peers $(PEERS))
+	$(BIN)/python bench/conversion_time.py $(ZOO) --json $(BENCH)/conversion.json $(if $(ONNX2TF),--onnx2tf $(ONNX2TF))
+	$(BIN)/python bench/large_model.py --json $(BENCH)/large.json
+	$(BIN)/python bench/render.py $(BENCH)/out/zoo.json $(if $(PEERS),--peers $(PEERS)/peers.json) \
+		--conversion $(BENCH)/conversion.json --large $(BENCH)/large.json > $(BENCH)/benchmarks.md
 
 conformance: $(VENV)/.ready-all  ## run ONNX's operator cases through the TFLite target and write the page of docs/
 	$(BIN)/python tests/conformance/board.py --out docs/conformance-onnx.md

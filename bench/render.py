@@ -1,4 +1,4 @@
-"""The page of benchmarks: ``render.py OUT/zoo.json PEERS/peers.json [--conversion J] [--large J] > PAGE.md``."""
+"""The page of benchmarks: ``render.py OUT/zoo.json [--peers peers.json] [--conversion J] [--large J] > PAGE.md``."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ evaluation samples), through `convertkit export --target tflite` and through eac
 - **SNR**: signal over noise of all outputs against the float model. Weights are random: it is a stress test, not an
   accuracy.
 
-Reproduce: `bench/make_zoo.py zoo`, `bench/peers/make_peers.py zoo peers …`,
-`bench/tflite_zoo.py zoo out --peers peers`, `bench/render.py out/zoo.json peers/peers.json`.
+Reproduce: `bench/make_zoo.py zoo`, `bench/peers/make_peers.py zoo peers …`, then
+`make bench ZOO=zoo PEERS=peers ONNX2TF=P/onnx2tf/bin/python`, which writes `build/bench/benchmarks.md`.
 """
 
 
@@ -197,12 +197,13 @@ def large_text(large: Record) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("zoo", type=Path)
-    parser.add_argument("peers", type=Path)
+    parser.add_argument("--peers", type=Path)
     parser.add_argument("--conversion", type=Path)
     parser.add_argument("--large", type=Path)
     args = parser.parse_args()
-    results, peers = json.loads(args.zoo.read_text()), json.loads(args.peers.read_text())
-    parts = [HEAD, float_table(results), eight_bit_table(results), peer_table(results, peers)]
+    results = json.loads(args.zoo.read_text())
+    parts = [HEAD, float_table(results), eight_bit_table(results)]
+    parts += [peer_table(results, json.loads(args.peers.read_text()))] if args.peers else []
     parts += [conversion_table(json.loads(args.conversion.read_text()))] if args.conversion else []
     parts += [large_text(json.loads(args.large.read_text()))] if args.large else []
     sys.stdout.write("\n".join(parts))
