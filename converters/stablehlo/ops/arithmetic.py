@@ -170,13 +170,13 @@ _SYMBOLS = {"EQ": "Equal", "LT": "Less", "LE": "LessOrEqual", "GT": "Greater", "
 
 @arithmetic.pointwise
 def compare(b: Builder, op: hlo.CompareOp, x: Tensor, y: Tensor) -> Tensor:
-    """Comparison; ``TOTALORDER`` only where sort recognises it."""
+    """Comparison; in ``TOTALORDER`` floats are compared by their bits: -NaN, -∞, …, -0, +0, …, +∞, +NaN."""
     from convertkit.converters.stablehlo.mlir import text
-    from convertkit.errors import Unsupported
+    from convertkit.converters.stablehlo.ops.sort import ordered_bits
 
     direction = text(op.comparison_direction)
     if op.compare_type is not None and text(op.compare_type) == "TOTALORDER":
-        raise Unsupported("a total order of floats (NaN and signed zeros) outside of sort")
+        x, y = (ordered_bits(b, b.full(each)) for each in (x, y))
     return comparison(b, direction, x, y)
 
 

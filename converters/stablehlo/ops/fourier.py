@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxlib.mlir.dialects import stablehlo as hlo
@@ -11,7 +12,8 @@ from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import dtype_of, ints, is_complex, shape_of, text
 from convertkit.converters.stablehlo.ops.dot import zeros
 from convertkit.converters.stablehlo.registry import Handlers
-from convertkit.converters.stablehlo.tensor import F32, Complex, Operand, Tensor, constant, static
+from convertkit.converters.stablehlo.tensor import F32, Complex, Operand, Shape, Tensor, constant, static
+from convertkit.errors import Unsupported
 
 fourier = Handlers()
 
@@ -23,11 +25,12 @@ def fft(b: Builder, op: hlo.FftOp, x: Operand) -> Operand:
     kind, lengths = text(op.fft_type), ints(op.fft_length)
     first = x.rank - len(lengths)
     axes = list(range(first, x.rank))
-    if 0 in static(x.shape):
+    if 0 in x.shape:
         return _nothing(op)
     if kind == "RFFT":
         assert isinstance(x, Tensor)
-        whole = transformed(b, Complex(x, zeros(x)), axes, inverse=False)
+        silent = zeros(x) if None not in x.shape else replace(zeros(x), extent=b.shape_of(x))
+        whole = transformed(b, Complex(x, silent), axes, inverse=False)
         kept = lengths[-1] // 2 + 1
         return Complex(b.take(whole.re, x.rank - 1, 0, kept), b.take(whole.im, x.rank - 1, 0, kept))
     assert isinstance(x, Complex)
@@ -65,7 +68,7 @@ def transformed(b: Builder, x: Complex, axes: Sequence[int], *, inverse: bool) -
     rank = x.rank
     stacked = b.concat([b.unsqueeze(b.full(part), [rank]) for part in (x.re, x.im)], rank)
     for axis in axes:
-        length = static(x.shape)[axis]
+        length = _length(x.shape, axis)
         if x.dtype == F32 and length & (length - 1) and length <= _AS_MATRIX:
             stacked = _multiplied(b, stacked, axis, inverse)
             continue
@@ -79,7 +82,7 @@ def _multiplied(b: Builder, stacked: Tensor, axis: int, inverse: bool) -> Tensor
 
     For lengths that are no power of two the kernel of DFT loses three digits of float32.
     """
-    length, rank = static(stacked.shape)[axis], stacked.rank
+    length, rank = _length(stacked.shape, axis), stacked.rank
     order = [place for place in range(rank - 1) if place != axis] + [axis, rank - 1]
     moved = b.transpose(stacked, order)
     angle = 2 * np.pi * (np.outer(np.arange(length), np.arange(length)) % length) / length
@@ -87,6 +90,14 @@ def _multiplied(b: Builder, stacked: Tensor, axis: int, inverse: bool) -> Tensor
     # Axes: element and part of the input, element and part of the output.
     matrix = np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], 1)
     matrix = (matrix / (length if inverse else 1)).reshape(2 * length, 2 * length).astype(np.float32)
-    flat = b.reshape(moved, (*moved.shape[:-2], 2 * length))
+    outer = [b.size(moved, place) for place in range(moved.rank - 2)]
+    flat = b.reshape(moved, (*moved.shape[:-2], 2 * length), b.sizes([*outer, 2 * length]))
     product = b.op("MatMul", [flat, constant(matrix)], flat.shape, F32)
-    return b.transpose(b.reshape(product, moved.shape), list(np.argsort(order)))
+    return b.transpose(b.reshape(product, moved.shape, b.sizes([*outer, length, 2])), list(np.argsort(order)))
+
+
+def _length(shape: Shape, axis: int) -> int:
+    length = shape[axis]
+    if length is None:
+        raise Unsupported(f"a Fourier transform along the free axis {axis}")
+    return length

@@ -61,10 +61,8 @@ def slice_(b: Builder, op: hlo.SliceOp, x: Tensor) -> Tensor:
     if None not in x.shape:
         return b.slice(x, starts, stops, steps)
     for axis, size in enumerate(x.shape):
-        if size is not None and (starts[axis], stops[axis], steps[axis]) != (0, size, 1):
+        if (starts[axis], stops[axis], steps[axis]) != (0, size, 1):
             x = b.take(x, axis, starts[axis], stops[axis], steps[axis])
-        elif size is None:
-            raise Unsupported(f"a static slice of the free axis {axis}")
     return x
 
 

@@ -237,7 +237,7 @@ def _measured(cell: Cell, folder: Path) -> Outcome:
                 noise = min(noise, 10 * np.log10(np.square(want, dtype=float).sum() / max(np.square(gap).sum(), 1e-30)))
     if quantized:
         integers = "" if equal == 1 else f", {equal:.0%} of integers"
-        return Outcome(f"{noise:.0f} dB{integers}", noise >= LEAST_SNR_DB)
+        return Outcome(f"{noise:.0f} dB{integers}", bool(noise >= LEAST_SNR_DB))
     good = apart <= FLOAT_TOLERANCE and equal == 1
     return Outcome(
         "equal" if apart == 0 else f"{apart:.0e}" + ("" if equal == 1 else f", {equal:.0%} of integers"), good

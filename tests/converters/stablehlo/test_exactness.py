@@ -207,3 +207,31 @@ def test_quantized_types_are_refused():
     text = main("%a: tensor<2xf32>", f"%r = stablehlo.uniform_quantize %a : (tensor<2xf32>) -> {kind}", "tensor<2xf32>")
     with pytest.raises(Unsupported, match="quantized element types"):
         to_onnx(text)
+
+
+def test_total_order_tells_zeros_and_nans_apart():
+    compared = "%r = stablehlo.compare LT, %a, %b, TOTALORDER : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xi1>"
+    program = main("%a: tensor<8xf32>, %b: tensor<8xf32>", compared, "tensor<8xi1>")
+    inf, nan = np.inf, np.nan
+    x = np.float32([-0.0, 0.0, -nan, -inf, inf, nan, 1, 2])
+    y = np.float32([0.0, -0.0, -inf, -nan, nan, inf, 2, 1])
+    assert run(program, x, y).tolist() == [True, False, True, False, True, False, True, False]
+
+
+def test_static_slices_of_a_free_axis():
+    program = main(
+        "%a: tensor<?x3xf32>",
+        "%r = stablehlo.slice %a [1:2, 0:3] : (tensor<?x3xf32>) -> tensor<1x3xf32>",
+        "tensor<1x3xf32>",
+    )
+    x = rng.standard_normal((4, 3)).astype(np.float32)
+    assert (run(program, x) == x[1:2]).all()
+
+
+@pytest.mark.parametrize("length", [6, 8])
+def test_transforms_of_rows_whose_number_is_free(length):
+    kind, result = f"tensor<?x{length}xf32>", f"tensor<?x{length // 2 + 1}xcomplex<f32>>"
+    body = f"%r = stablehlo.fft %a, type = RFFT, length = [{length}] : ({kind}) -> {result}"
+    x = rng.standard_normal((3, length)).astype(np.float32)
+    got = run(main(f"%a: {kind}", body, result), x)
+    assert np.abs(got[..., 0] + 1j * got[..., 1] - np.fft.rfft(x)).max() < 1e-5
