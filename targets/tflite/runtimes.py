@@ -23,11 +23,11 @@ _OLDEST = "1.15.0"
 
 _2_14, _2_20, _LATEST = "2.14.0", "2.20.0", "2.23.0"
 _BROADCASTS: dict[tuple[str, bool], tuple[str, str]] = {
-    ("ADD", True): (_OLDEST, _2_14),
+    ("ADD", True): (_2_14, _2_14),
     ("ADD", False): (_2_14, _2_14),
     ("SUB", True): (_OLDEST, _2_14),
     ("SUB", False): (_OLDEST, _2_20),
-    ("MUL", True): (_OLDEST, _2_14),
+    ("MUL", True): (_2_14, _2_14),
     ("MUL", False): (_2_20, _2_20),
     ("DIV", True): (_OLDEST, _2_14),
     ("DIV", False): (_OLDEST, _LATEST),
