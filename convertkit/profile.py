@@ -79,9 +79,9 @@ class QuantProfile:
     which are other kernels.
     An operator without a rule stays float; one with a rule and no cost counts as equally fast.
     ``weight_only`` leaves activations in float.  ``tables``: embedding tables become int8 rows beside integer
-    activations, too.  ``half`` says what ``--fp16`` means: weights stored as
-    float16 and cast in the graph, or everything computed in float16.  ``block`` is the number of weights along the
-    reduced axis that share a scale, None for whole channels.
+    activations, too; ``recurrent``: the weights of LSTM, GRU and RNN become int8.  ``half`` says what ``--fp16``
+    means: weights stored as float16 and cast in the graph, or everything computed in float16.  ``block`` is the number
+    of weights along the reduced axis that share a scale, None for whole channels.
     """
 
     name: str
@@ -95,6 +95,7 @@ class QuantProfile:
     weight_only: bool = False
     half: Literal["weights", "compute"] = "weights"
     tables: bool = False
+    recurrent: bool = False
     block: int | None = None
 
     def rule(self, kinds: tuple[str, ...]) -> OpRule | None:

@@ -31,6 +31,7 @@ from convertkit.quantization.place import Placement
 from convertkit.quantization.plan import Plan, Ranges, apply, placed
 from convertkit.quantization.prepare import drop_unused, prepare
 from convertkit.quantization.ranges import noise
+from convertkit.quantization.recurrent import quantize_recurrent
 from convertkit.quantization.report import describe
 from convertkit.quantization.resume import EVERY, checkpoint
 from convertkit.quantization.split import split
@@ -98,7 +99,9 @@ class Integers:
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile))
         if self._profile.tables:
             quantize_tables(self._model.graph)
-            drop_unused(self._model.graph)
+        if self._profile.recurrent:
+            quantize_recurrent(self._model)
+        drop_unused(self._model.graph)
         self._diagnosis = {**describe(units, placement, statistics, outcome, tuned), "equalized": dict(moved)}
         return self._model
 

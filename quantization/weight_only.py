@@ -15,6 +15,7 @@ from convertkit.artifact import Array
 from convertkit.profile import QuantProfile
 from convertkit.quantization.blocks import BlockedWeight, block_axis, quantize_blocks
 from convertkit.quantization.prepare import drop_unused
+from convertkit.quantization.recurrent import quantize_recurrent
 from convertkit.quantization.tables import quantize_tables
 from convertkit.quantization.units import Unit, constant
 from convertkit.quantization.weights import QuantizedWeight, best_scales, quantize_weight
@@ -30,7 +31,7 @@ Corrected = Mapping[str, QuantizedWeight | BlockedWeight]
 def quantize_weights(
     model: ir.Model, units: tuple[Unit, ...], profile: QuantProfile, corrected: Corrected | None = None
 ) -> tuple[str, ...]:
-    """Quantize every unit's weight, and embedding tables, in place; returns the names of the nodes."""
+    """Quantize units' weights, embedding tables and recurrent weights, in place; returns the names of the nodes."""
     writer = Writer(model.graph, profile)
     done = []
     for unit in units:
@@ -41,6 +42,7 @@ def quantize_weights(
         unit.node.replace_input_with(index, writer.weight(source, chosen, unit.node))
         done.append(unit.name)
     done += quantize_tables(model.graph)
+    done += quantize_recurrent(model) if profile.recurrent else ()
     drop_unused(model.graph)
     return tuple(done)
 

@@ -54,7 +54,7 @@ _INT8: Mapping[str, OpRule] = {
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
     if options.precision == "w8":
-        return QuantProfile("onnxruntime w8", "int8", False, _WEIGHTED, weight_only=True)
+        return QuantProfile("onnxruntime w8", "int8", False, _WEIGHTED, weight_only=True, recurrent=True)
     if options.precision == "w4":
         return QuantProfile(
             "onnxruntime w4",
@@ -65,6 +65,7 @@ def profile(options: ExportOptions) -> QuantProfile:
             weight_range=(-7, 7),
             weight_only=True,
             block=32,
+            recurrent=True,
         )
     if options.precision == "int16x8":
         return QuantProfile("onnxruntime int16x8", "int16", True, _INT8, bias="float32")

@@ -89,11 +89,19 @@ def profile(options: ExportOptions) -> QuantProfile:
     weight_only = options.precision in ("w8", "w4")
     if options.precision == "w4":
         return QuantProfile(
-            "tflite w4", "int8", False, _WEIGHTED, weight="int4", weight_range=(-7, 7), weight_only=weight_only
+            "tflite w4",
+            "int8",
+            False,
+            _WEIGHTED,
+            weight="int4",
+            weight_range=(-7, 7),
+            weight_only=weight_only,
+            recurrent=True,
         )
     if weight_only:
-        return QuantProfile("tflite w8", "int8", False, _WEIGHTED, weight_only=True)
-    return QuantProfile("tflite int8", "int8", False, _INT8, costs=_costs(), tables=not options.full_integer)
+        return QuantProfile("tflite w8", "int8", False, _WEIGHTED, weight_only=True, recurrent=True)
+    beside = not options.full_integer
+    return QuantProfile("tflite int8", "int8", False, _INT8, costs=_costs(), tables=beside, recurrent=beside)
 
 
 @cache

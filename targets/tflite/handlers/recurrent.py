@@ -19,17 +19,33 @@ from convertkit.targets.tflite.handlers.elementary import constant_of, float_onl
 from convertkit.targets.tflite.handlers.gates import Activation, activations_of, clipped
 from convertkit.targets.tflite.handlers.shapes import cut
 from convertkit.targets.tflite.handlers.steps import Step, run_steps, zeros_for_each
-from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
+from convertkit.targets.tflite.tensor import DYNAMIC, QuantParams, Tensor
 
 recurrent = Registry()
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A weight (out, in): float, or int8 with a scale per row."""
+
+    values: Array
+    scales: tuple[float, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    def rows(self, first: int, last: int) -> Matrix:
+        """Some of the rows."""
+        return Matrix(self.values[first:last], self.scales[first:last])
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """What the three operators have in common for one direction."""
 
-    w: Array
-    r: Array
+    w: Matrix
+    r: Matrix
     bias_w: Array
     bias_r: Array
     activations: tuple[Activation, ...]
@@ -141,10 +157,14 @@ def _gru_step(b: Builder, cell: Cell, xs: Tensor, state: Sequence[Tensor], linea
     f, g = cell.activations
     size = cell.r.shape[1]
     gates, last = [slice(None), slice(0, 2 * size)], [slice(None), slice(2 * size, 3 * size)]
-    everything = _dense(b, h, cell.r, cell.bias_r) if linear else _dense(b, h, cell.r[: 2 * size], None)
+    everything = _dense(b, h, cell.r, cell.bias_r) if linear else _dense(b, h, cell.r.rows(0, 2 * size), None)
     both = f(b, clipped(b, b.add(cut(b, xs, gates), cut(b, everything, gates)), cell.clip))
     z, reset = (cut(b, both, [slice(None), slice(gate * size, (gate + 1) * size)]) for gate in range(2))
-    inner = b.mul(reset, cut(b, everything, last)) if linear else _dense(b, b.mul(reset, h), cell.r[2 * size :], None)
+    inner = (
+        b.mul(reset, cut(b, everything, last))
+        if linear
+        else _dense(b, b.mul(reset, h), cell.r.rows(2 * size, 3 * size), None)
+    )
     candidate = g(b, clipped(b, b.add(cut(b, xs, last), inner), cell.clip))
     return (b.add(candidate, b.mul(z, b.sub(h, candidate))),)
 
@@ -199,8 +219,8 @@ def _cells(
     split_last: bool = False,
 ) -> list[Cell]:
     """One cell for each direction; recurrent biases join the input's, but the last gate's where it is apart."""
-    weights, recurrence = constant_of(w, "the weights"), constant_of(r, "the recurrent weights")
-    hidden = recurrence.shape[2]
+    weights, recurrence = _matrices(w, "the weights"), _matrices(r, "the recurrent weights")
+    hidden = recurrence[0].shape[1]
     both = np.zeros((len(weights), 2 * gates * hidden), np.float32)
     if bias is not None:
         both = constant_of(bias, "the bias").astype(np.float32)
@@ -268,5 +288,17 @@ def _input_products(b: Builder, x: Tensor, cell: Cell) -> Tensor:
     return b.reshape(rows, (steps, batch, cell.w.shape[0]))
 
 
-def _dense(b: Builder, x: Tensor, weight: Array, bias: Array | None) -> Tensor:
-    return b.fully_connected(x, b.constant(weight), b.constant(bias) if bias is not None and bias.any() else None)
+def _matrices(weight: Tensor, what: str) -> list[Matrix]:
+    """One matrix for each direction."""
+    values, params = constant_of(weight, what), weight.quantization
+    if params is None:
+        return [Matrix(each) for each in values]
+    rows = values.shape[1]
+    scales = params.scale if len(params.scale) == rows else params.scale * rows
+    return [Matrix(each, scales) for each in values]
+
+
+def _dense(b: Builder, x: Tensor, weight: Matrix, bias: Array | None) -> Tensor:
+    params = QuantParams(weight.scales, (0,) * len(weight.scales), 0) if weight.scales else None
+    stored = b.constant(weight.values, params)
+    return b.fully_connected(x, stored, b.constant(bias) if bias is not None and bias.any() else None)

@@ -25,6 +25,9 @@ _DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
 def fold_hybrid(part: Part) -> None:
     """Feed integer weights straight to matrix products with float activations, in place."""
     for node in list(part.graph):
+        if node.domain == "" and node.op_type in _RECURRENT:
+            _fold_recurrent(node)
+            continue
         dense = (node.domain, node.op_type) in _DENSE
         if not (dense or _is_whole_conv(node)) or KEEP_FLOAT in node.metadata_props:
             continue
@@ -47,6 +50,21 @@ def fold_hybrid(part: Part) -> None:
             drop_if_unused(widened)
 
 
+def _fold_recurrent(node: ir.Node) -> None:
+    """Weights with a scale for each row of a gate, zero points 0; their products are dense ones, made later."""
+    for index in (1, 2):
+        value = node.inputs[index]
+        widened = None if value is None else value.producer()
+        stored = None if widened is None or widened.domain != OWN else widened.inputs[0]
+        params = None if stored is None else quantization_of(stored)
+        if stored is None or widened is None or constant(stored) is None or params is None:
+            continue
+        if params.axis in (None, 1) and not any(params.zero_point) and stored.dtype == ir.DataType.INT8:
+            node.replace_input_with(index, stored)
+            drop_if_unused(widened)
+
+
+_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 _FEWEST_CHANNELS = 16
 
 
