@@ -8,14 +8,63 @@ import onnx_ir as ir
 _SMALL = 1 << 10
 
 
-def infer_bodies(graph: ir.Graph, opsets: dict[str, int], ir_version: int) -> None:
-    """Set shapes and types of all values in inner graphs, outer ones first, in place."""
+def infer_bodies(graph: ir.Graph, opsets: dict[str, int], ir_version: int) -> bool:
+    """Set shapes and types of all values in inner graphs, outer ones first, in place.
+
+    Returns whether a node's own results became known by that: then the graph around it is to be inferred again.
+    """
+    learned = False
     for node in graph:
         for attribute in node.attributes.values():
             if attribute.type == ir.AttributeType.GRAPH:
                 body = attribute.as_graph()
-                _infer(body, opsets, ir_version)
+                _infer_turns(node, body, opsets, ir_version)
                 infer_bodies(body, opsets, ir_version)
+        if node.domain == "" and node.op_type in ("If", "Loop"):
+            learned |= _learn_results(node)
+    return learned
+
+
+def _infer_turns(node: ir.Node, body: ir.Graph, opsets: dict[str, int], ir_version: int) -> None:
+    """A carried value of a Loop keeps its first shape if one turn gives it back: then so does every other turn."""
+    seeded = []
+    if node.op_type == "Loop":
+        for place, value in enumerate(body.inputs[2:], 2):
+            first = node.inputs[place]
+            if value.shape is None and first is not None and first.shape is not None and first.shape.is_static():
+                value.shape = first.shape
+                seeded.append((value, body.outputs[place - 1]))
+    _infer(body, opsets, ir_version)
+    if all(value.shape == result.shape for value, result in seeded):
+        return
+    for value, _ in seeded:
+        value.shape = None
+    for inner in body:
+        for value in inner.outputs:
+            value.shape = None
+    _infer(body, opsets, ir_version)
+
+
+def _learn_results(node: ir.Node) -> bool:
+    """Shapes of an If whose branches agree, and of what a Loop carries unchanged in shape."""
+    bodies = [
+        attribute.as_graph() for attribute in node.attributes.values() if attribute.type == ir.AttributeType.GRAPH
+    ]
+    learned = False
+    for place, value in enumerate(node.outputs):
+        if value.shape is not None:
+            continue
+        if node.op_type == "If":
+            shapes = [body.outputs[place].shape for body in bodies]
+        elif 2 + place < len(node.inputs):
+            first = node.inputs[2 + place]
+            shapes = [bodies[0].outputs[1 + place].shape, None if first is None else first.shape]
+        else:
+            continue
+        if shapes[0] is not None and shapes[0].is_static() and all(shape == shapes[0] for shape in shapes):
+            value.shape = shapes[0]
+            learned = True
+    return learned
 
 
 def _infer(body: ir.Graph, opsets: dict[str, int], ir_version: int) -> None:

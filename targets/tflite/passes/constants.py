@@ -30,7 +30,10 @@ _SMALL = 1 << 16
 
 def fold_constants(model: ir.Model) -> None:
     """Evaluate nodes with constant inputs and inline branches with known conditions, in place."""
-    infer_bodies(model.graph, dict(model.graph.opset_imports), model.ir_version)
+    for _ in range(_MAX_ROUNDS):
+        if not infer_bodies(model.graph, dict(model.graph.opset_imports), model.ir_version):
+            break
+        common.ShapeInferencePass()(model)
     _fold(model)
     if fold_sizes(model):
         infer_bodies(model.graph, dict(model.graph.opset_imports), model.ir_version)

@@ -40,7 +40,10 @@ def fold_batch_norm(part: Part) -> None:
 
 def _fold_batch_norm(graph: ir.Graph, node: ir.Node) -> None:
     parts = [constant(value) for value in node.inputs[1:5]]
+    training = node.attributes.get("training_mode")
     if any(part is None for part in parts) or len([value for value in node.outputs if value.uses()]) > 1:
+        return
+    if (training is not None and training.value) or node.inputs[0] is None or node.inputs[0].shape is None:
         return
     gamma, beta, mean, variance = (part.astype(np.float64) for part in parts if part is not None)
     epsilon = node.attributes.get("epsilon")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import parser
 
 from convertkit.errors import Unsupported
 from tests.targets.tflite.compiled import compiled, numbers
@@ -88,3 +89,19 @@ def test_a_loop_that_collects_without_end_is_refused():
                 s = Exp(w)
                 r = ReduceMax<keepdims = 0>(w)
                 c2 = Less(r, ten) }}> }}""")
+
+
+def test_shapes_that_nobody_states_behind_a_loop():
+    """Each turn gives a value of the first one's shape: a BatchNormalization behind it knows its channels."""
+    proto = parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
+        g (float[2,3,4,3] x) => (float[2,3,4,3] y)
+        <float[3] s = {1.0,2.0,3.0}, float[3] b = {0.5,0.0,-1.0},
+         float[3] m = {0.1,0.2,0.3}, float[3] v = {1.0,4.0,9.0}>
+        { k = Constant<value_int=3>()
+          z = Loop(k, , x) <body = turn (int64 i, bool go, float[] a) => (bool on, float[] o) {
+              on = Identity(go)  o = Add(a, x) }>
+          y = BatchNormalization(z, s, b, m, v) }""")
+    body = proto.graph.node[1].attribute[0].g
+    for value in (body.input[2], body.output[1]):
+        value.type.tensor_type.ClearField("shape")
+    compiled(proto).agree({"x": numbers(2, 3, 4, 3)})
