@@ -100,10 +100,12 @@ def _exported(path: str) -> Subject:
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
     module = program.module()
     names = list(program.module_call_graph[0].signature.forward_arg_names or ())
-    args, kwargs = program.example_inputs or ((), {})
+    spec = program.call_spec.in_spec
+    positional, keywords = torch.utils._pytree.tree_unflatten([None] * spec.num_leaves, spec)
     if not names:
-        names = [f"input_{place}" for place in range(len(args))] + list(kwargs)
-    return Subject(module, tuple(Parameter(name, "", True) for name in names), "pt2", program)
+        names = [f"input_{place}" for place in range(len(positional))] + list(keywords)
+    parameters = tuple(Parameter(name, "", True, name in keywords) for name in names)
+    return Subject(module, parameters, "pt2", program)
 
 
 def _eager(module: torch.nn.Module) -> Subject:
@@ -115,7 +117,8 @@ def _eager(module: torch.nn.Module) -> Subject:
     for parameter in inspect.signature(module.forward).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        found.append(Parameter(parameter.name, _annotation(parameter.annotation), parameter.default is parameter.empty))
+        required, keyword = parameter.default is parameter.empty, parameter.kind is parameter.KEYWORD_ONLY
+        found.append(Parameter(parameter.name, _annotation(parameter.annotation), required, keyword))
     return Subject(module, tuple(found), "eager")
 
 

@@ -93,7 +93,7 @@ def _traced(job: Job) -> Job:
 
 
 def _as_torchscript(job: Job, script: Any) -> Job:
-    parameters = tuple(Parameter(each.name, each.type, each.required) for each in job.subject.parameters)
+    parameters = tuple(Parameter(each.name, each.type, each.required, each.keyword) for each in job.subject.parameters)
     return Job(Subject(script, parameters, "torchscript"), job.leaves, job.outputs, job.slots, job.feed, job.target)
 
 

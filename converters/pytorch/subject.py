@@ -17,11 +17,15 @@ from convertkit.errors import Unsupported
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of ``forward``; ``type`` is TorchScript's word for it, empty where nothing is known."""
+    """One parameter of ``forward``; ``type`` is TorchScript's word for it, empty where nothing is known.
+
+    A ``keyword`` is passed by name.
+    """
 
     name: str
     type: str
     required: bool
+    keyword: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Subject:
                 skipped = True
                 continue
             value = _structured(own, values)
-            if skipped:
+            if skipped or parameter.keyword:
                 kwargs[parameter.name] = value
             else:
                 args.append(value)

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import re
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -136,6 +137,24 @@ def _called_function(mark: Path) -> bytes:
     )
 
 
+def _declared(size: int) -> bytes:
+    """An archive whose directory declares another unpacked size than it holds."""
+    data = bytearray(_saved({"w": torch.zeros(2)}))
+    at = data.find(b"PK\x01\x02")
+    struct.pack_into("<I", data, at + 24, size)
+    return bytes(data)
+
+
+def _safetensors(header: bytes, data: bytes = b"") -> bytes:
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def _frames(mark: Path) -> bytes:
+    """Protocol 5: the reduction lies in a second frame, behind one that looks like weights."""
+    plain, payload = pickle.dumps({}, 5)[:-1], pickle.dumps(Payload(mark), 5)
+    return _with_entry(_saved({}), "data.pkl", plain + b"0" + payload[2:])
+
+
 CORPUS: dict[str, Callable[[Path], bytes]] = {
     "bare": lambda mark: pickle.dumps(Payload(mark)),
     "bare-protocol-2": lambda mark: pickle.dumps(Payload(mark), 2),
@@ -167,6 +186,19 @@ CORPUS: dict[str, Callable[[Path], bytes]] = {
     "pt2-evaluated-size": _evaluated_size,
     "pt2-target": _called_function,
     "overlong-string": _overlong,
+    "pickle-named-safetensors": lambda mark: pickle.dumps({"w": Payload(mark)}, 4),
+    "safetensors-outside": lambda mark: _safetensors(
+        b'{"w":{"dtype":"F32","shape":[4],"data_offsets":[0,99999999]}}', bytes(16)
+    ),
+    "safetensors-huge": lambda mark: _safetensors(
+        b'{"w":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16]}}', bytes(16)
+    ),
+    "declared-huge": lambda mark: _declared(0xFFFFFFF0),
+    "frames": _frames,
+    "pt2-extra-pickle": lambda mark: _program(mark, "extra/notes.pkl", pickle.dumps(Payload(mark))),
+    "pt2-extra-outside": lambda mark: _program(mark, "../../../tmp/outside.so", b"\x7fELF"),
+    "pt2-weights-pickle": lambda mark: _program(mark, "data/weights/model.pt", _saved({"w": Payload(mark)})),
+    "torchscript-extra-pickle": lambda mark: _with_entry(_script(), "extra/notes.pkl", pickle.dumps(Payload(mark))),
     "pt2-with-pickle": lambda mark: _with_entry(
         _with_entry(_saved({}), "archive_format", b"pt2"), "data.pkl", pickle.dumps(Payload(mark), 2)
     ),
