@@ -157,3 +157,20 @@ class Tied(Seeded):
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.head(self.norm(self.embedding(ids).transpose(1, 2)).transpose(1, 2))
+
+
+class Attending(Seeded):
+    """One block of attention with grouped heads, as decoders write it."""
+
+    example_inputs = (torch.zeros(1, 6, 16),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.both, self.out = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        query = self.query(x).view(batch, length, 4, 4).transpose(1, 2)
+        key, value = self.both(x).view(batch, length, 4, 4).transpose(1, 2).chunk(2, 1)
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, 16))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import subprocess
 import sys
@@ -120,6 +121,18 @@ def test_masks_of_a_traced_encoder(tmp_path: Path) -> None:
         torch.jit.trace(module, module.example_inputs, check_trace=False).save(tmp_path / "model.pt")
     result = convertkit.export(tmp_path / "model.pt", "onnxruntime", output=tmp_path / "out")
     assert result.report["steps"][0]["options"]["route"] == "replay"
+
+
+def test_attention_is_two_products_and_a_softmax(tmp_path: Path) -> None:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    result = _exported("Attending", tmp_path, "tflite", static={"N": 1})
+    plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = Interpreter(str(result.artifact.path), experimental_op_resolver_type=plain)
+    found = collections.Counter(each["op_name"] for each in interpreter._get_ops_details())
+    arithmetic = {name: count for name, count in found.items() if name not in ("RESHAPE", "TRANSPOSE", "BROADCAST_TO")}
+    expected = {"FULLY_CONNECTED": 3, "SPLIT": 1, "MUL": 2, "BATCH_MATMUL": 2, "ADD": 1, "SOFTMAX": 1}
+    assert arithmetic == expected  # both factors scaled, one constant mask added: nothing is computed to make it
 
 
 PREFIXES = {
