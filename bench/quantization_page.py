@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import statistics
 import sys
 from pathlib import Path
 
 Records = dict[str, dict]
 KINDS = {"int8": "Static int8", "w8": "8-bit weights", "w4": "4-bit weights"}
+EXACT_DB = 90.0
+"""Beyond this nothing was quantized."""
 RUNTIMES = {"tflite": "LiteRT", "onnxruntime": "ONNX Runtime"}
 HEAD = """# Quantization beside peers
 
@@ -20,7 +24,7 @@ four trained models carry their accuracy.
 
 *Gain* is our SNR less the best peer's at the same kind of file, in dB. *Behind* names a peer's file that is better in
 SNR and in size at once{latency}. A file that no one made is a dash. A peer's file counts as quantized when it has less
-than 90 % of the float file's bytes.
+than 90 % of the float file's bytes and less than 90 dB.
 """
 
 
@@ -43,7 +47,7 @@ def rivals(records: Records, which: str, where: str) -> Records:
         and kind(label) == which
         and runtime(label) == where
         and found.get("ok")
-        and math.isfinite(found["snr_db"])
+        and -math.inf < found["snr_db"] < EXACT_DB
         and found["bytes"] < 0.9 * whole
     }
 
@@ -82,7 +86,11 @@ def table(book: dict[str, Records], which: str, where: str) -> list[str]:
         theirs = cell(others[best]) if best else "–"
         lines.append(f"| {name} | {cell(mine)} | {theirs} | {best or ''} | {gain} | {behind} |")
     if gains:
-        lines += ["", f"Mean gain {sum(gains) / len(gains):+.1f} dB over {len(gains)}, least {min(gains):+.1f} dB."]
+        mean, middle = statistics.mean(gains), statistics.median(gains)
+        lines += [
+            "",
+            f"Gain over {len(gains)}: mean {mean:+.1f} dB, median {middle:+.1f} dB, least {min(gains):+.1f} dB.",
+        ]
     return [*lines, ""]
 
 
@@ -92,10 +100,15 @@ def everything(book: dict[str, Records]) -> list[str]:
     for name, records in book.items():
         lines += [f"**{name}**", "", "| file | |", "|---|---|"]
         for label, found in sorted(records.items()):
-            said = cell(found) if found.get("ok") else str(found.get("error", "")).replace("|", "/")[:140]
+            said = cell(found) if found.get("ok") else _short(str(found.get("error", "")))
             lines.append(f"| {label} | {said} |")
         lines.append("")
     return lines
+
+
+def _short(error: str) -> str:
+    """An error's beginning, fit for a table, without the folders of the machine it happened on."""
+    return re.sub(r"/\S*site-packages/", "", error).replace("|", "/")[:140]
 
 
 def main() -> int:

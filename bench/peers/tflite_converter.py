@@ -14,14 +14,16 @@ import tensorflow as tf
 from layouts import fit
 
 
-def samples(folder: str, calibration: Path) -> Iterator[dict[str, tf.Tensor]]:
+def samples(folder: str, calibration: Path) -> Iterator[dict[str, tf.Tensor] | list[tf.Tensor]]:
     """The samples by the signature's names, in its layouts."""
     signature = tf.saved_model.load(folder).signatures["serving_default"].structured_input_signature[1]
     arrays = dict(np.load(calibration))
     names = list(arrays)
     for i in range(len(arrays[names[0]])):
         sources = {name: arrays.get(name, arrays[names[place]])[i : i + 1] for place, name in enumerate(signature)}
-        yield {name: tf.cast(fit(sources[name], spec.shape.as_list()), spec.dtype) for name, spec in signature.items()}
+        feed = {name: tf.cast(fit(sources[name], spec.shape.as_list()), spec.dtype) for name, spec in signature.items()}
+        # A single input goes by its place: the converter may know it by another name than the signature.
+        yield feed if len(feed) > 1 else list(feed.values())
 
 
 def main() -> int:
