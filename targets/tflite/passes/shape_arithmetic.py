@@ -77,7 +77,7 @@ def _became_constant(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
 def _reshape(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
     """One free size is what is left (-1); others are copied from the same axis (0)."""
     before, wanted, after = know.shape(node.inputs[0]), know.vector(node.inputs[1]), reshaped(know, node)
-    if before is None or wanted is None or after is None or constant(node.inputs[1]) is not None:
+    if before is None or wanted is None or after is None:
         return False
     if any(size.number == 0 for size in after):
         return False
@@ -89,6 +89,8 @@ def _reshape(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
         return False
     if places.count(0) == 1 and -1 not in places:
         places[places.index(0)] = -1
+    if numbers(wanted) == places:
+        return False
     node.attributes.pop("allowzero", None)
     node.replace_input_with(1, new_constant(graph, f"{node.name}/sizes", np.array(places, np.int64)))
     return True

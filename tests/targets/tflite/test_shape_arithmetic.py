@@ -16,7 +16,8 @@ HEAD = '<ir_version: 8, opset_import: ["" : 21]>'
 
 
 def sized(body: str, declared: str = "float[n,4,6] x", result: str = "float[n,a,b] y") -> Case:
-    return compiled(f"{HEAD} g ({declared}) => ({result}) {{ {body} }}")
+    stored = "<int64[1] z0 = {3}, int64[3] z1 = {0,0,-1}>" if "z0" in body else ""
+    return compiled(f"{HEAD} g ({declared}) => ({result}) {stored} {{ {body} }}")
 
 
 def runs_at_every_size(case: Case, *shape: int) -> None:
@@ -43,6 +44,10 @@ FLATTENED = """s = Shape(x)  zero = Constant<value_ints=[0]>()  one = Constant<v
     n = Gather(s, zero)  minus = Constant<value_ints=[24]>()  to = Concat<axis=0>(n, minus)  y = Reshape(x, to)"""
 
 ROWS = [
+    pytest.param(
+        """t = Transpose<perm=[1,0,2]>(x)  z = Relu(t)  u = Unsqueeze(z, z0)  y = Reshape(u, z1)""",
+        "float[4,n,6] y", {"TRANSPOSE": 1, "RELU": 1}, id="copied-sizes-and-a-rest",
+    ),
     pytest.param(FLATTENED, "float[n,24] y", {"RESHAPE": 1}, id="reshape"),
     pytest.param(
         """s = Shape(x)  p = ReduceProd<keepdims=1>(s)  y = Reshape(x, p)""",
