@@ -73,10 +73,12 @@ class JaxService:
             self._parsed = Parsed(self._module)
             self._interface = _with_symbols(self._parsed.interface(names), self._program)
         assert self._interface is not None
+        assert self._parsed is not None
         described = {
             "inputs": _listed(self._interface.inputs),
             "outputs": _listed(self._interface.outputs),
             "notes": notes,
+            "half_precision": self._parsed.half_precision(),
         }
         return Reply(described)
 

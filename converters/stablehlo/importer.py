@@ -26,6 +26,10 @@ from convertkit.errors import SourceError
 
 IR_VERSION = 10
 _IR_VERSION_OF_OPSET_26 = 13
+_HALVES = {"bf16": "bfloat16", "f16": "float16"}
+_STORING = frozenset(
+    f"stablehlo.{name}" for name in ("constant", "reshape", "transpose", "broadcast_in_dim", "slice", "concatenate")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,18 @@ class Parsed:
             results = apart_from(names, result_names(function, len(kind.results)))
             inputs = tuple(_port(name, each) for name, each in zip(names, kind.inputs, strict=True))
             return Interface(inputs, tuple(_port(name, each) for name, each in zip(results, kind.results, strict=True)))
+
+    def half_precision(self) -> str:
+        """``bfloat16`` or ``float16`` where the program computes in it, not only stores; else empty."""
+        with self._context:
+            computed = {
+                str(mlir.RankedTensorType(result.type).element_type)
+                for op in walk(self._module.operation)
+                if op.name.startswith(("stablehlo.", "chlo.")) and op.name not in _STORING
+                for result in op.results
+                if isinstance(result.type, mlir.RankedTensorType)
+            }
+        return next((name for short, name in _HALVES.items() if short in computed), "")
 
     def to_onnx(self, names: Names) -> ir.Model:
         """The ONNX model; see :func:`to_onnx`."""

@@ -22,6 +22,7 @@ class Interpreter:
         self._handlers = handlers
         self._functions = functions
         self._env: dict[Any, Operand] = {}
+        self._calling: list[str] = []
 
     def function(self, name: str) -> Any:
         """The entry block of a function of the module."""
@@ -68,15 +69,23 @@ class Interpreter:
         operands = [self._env[value] for value in op.operation.operands]
         place = location(op.operation)
         outer, b.origin = b.origin, place
-        if name == "func.call":
-            return self._block(b, self.function(text(op.attributes["callee"])), operands, vectorized=vectorized)
         try:
+            if name == "func.call":
+                return self._called(b, text(op.attributes["callee"]), operands, vectorized=vectorized)
             entry = self._entry(op, name, vectorized=vectorized)
             return self._call(entry, b, op, operands)
         except Unsupported as refusal:
             raise refusal.located(name, place, _WAYS_OUT) from refusal
         finally:
             b.origin = outer
+
+    def _called(self, b: Builder, name: str, operands: Sequence[Operand], *, vectorized: bool) -> tuple[Operand, ...]:
+        if name in self._calling:
+            raise Unsupported(f"the function {name} calls itself; ONNX has no recursion")
+        self._calling.append(name)
+        results = self._block(b, self.function(name), operands, vectorized=vectorized)
+        self._calling.pop()
+        return results
 
     def _entry(self, op: Any, name: str, *, vectorized: bool) -> Entry:
         values = (*op.operation.operands, *op.operation.results)

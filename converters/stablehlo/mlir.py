@@ -130,6 +130,8 @@ def constant_of(op: Any) -> Operand:
         )
     # A view of the module's own memory, which the view keeps alive; a splat is one element of it.
     values = np.asarray(op.attributes["value"])
+    if values.dtype == object:
+        raise Unsupported("a constant whose values stand outside of the module (dense_resource)")
     if values.size and not any(values.strides):
         return splat(values.reshape(-1)[0].item(), sizes, dtype)
     return constant(values.astype(dtype.numpy(), copy=False).reshape(sizes))

@@ -127,3 +127,23 @@ def test_a_result_called_like_an_argument_gets_a_name_of_its_own(tmp_path):
     with converter.open(str(tmp_path / "step.jax"), ExportOptions(str(tmp_path / "step.jax")), tmp_path) as source:
         assert [each.name for each in source.artifact.outputs] == ["cache_out", "y"]
         assert parity(source, tmp_path, 1) <= 1e-6
+
+
+def test_programs_that_compute_in_half_precision_are_judged_by_its_roundings(tmp_path):
+    import jax
+    from jax import export, numpy
+
+    weights = rng.standard_normal((16, 4)).astype(np.float32)
+
+    def stored(x):
+        return x @ numpy.asarray(weights, numpy.bfloat16).astype(np.float32)
+
+    def computed(x):
+        return (x.astype(numpy.bfloat16) @ numpy.asarray(weights, numpy.bfloat16)).astype(np.float32)
+
+    for function, allowed in ((stored, 1e-5), (computed, 1e-2)):
+        path = tmp_path / "model.jax"
+        path.write_bytes(export.export(jax.jit(function))(jax.ShapeDtypeStruct((3, 16), np.float32)).serialize())
+        with converter.open(str(path), ExportOptions(str(path)), tmp_path) as source:
+            assert source.stage().tolerance.relative == allowed
+            assert parity(source, tmp_path, 3) <= allowed

@@ -28,6 +28,7 @@ WARM = {
     "tensorflow": ("convertkit.converters.tensorflow.service", "convertkit.converters.tensorflow.source"),
     "keras": ("convertkit.converters.keras.service", "convertkit.converters.keras.source"),
     "tflite": ("convertkit.converters.tflite.reference", "ai_edge_litert.interpreter"),
+    "jax": ("convertkit.converters.jax.service", "convertkit.converters.jax.source", "onnxscript.optimizer"),
 }
 CORE = ("convertkit.cli", "convertkit.pipeline", "convertkit.delivery", "convertkit.targets.onnxruntime")
 
