@@ -12,13 +12,24 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.layout import int64s
-from convertkit.converters.stablehlo.mlir import bools, dtype_of, integer, ints
+from convertkit.converters.stablehlo.mlir import bools, dtype_of, integer, ints, shape_of
 from convertkit.converters.stablehlo.ops.convert import converted
 from convertkit.converters.stablehlo.ops.dot import pairwise
 from convertkit.converters.stablehlo.ops.movement import padded
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tape import Attribute
-from convertkit.converters.stablehlo.tensor import BF16, F16, F32, I64, Operand, Shape, Tensor, constant, is_float
+from convertkit.converters.stablehlo.tensor import (
+    BF16,
+    F16,
+    F32,
+    I64,
+    Operand,
+    Shape,
+    Tensor,
+    constant,
+    is_float,
+    splat,
+)
 from convertkit.errors import Unsupported
 
 convolutions = Handlers()
@@ -78,6 +89,10 @@ def _attributes(op: hlo.ConvolutionOp | hlo.DynamicConvOp, rank: int) -> Convolu
 
 
 def _convolved(b: Builder, op: hlo.ConvolutionOp | hlo.DynamicConvOp, x: Tensor, kernel: Tensor) -> Tensor:
+    shape = shape_of(op.result.type)
+    if None not in shape and 0 in (*shape, *x.shape, *kernel.shape):
+        # Nothing comes out, or sums of nothing; Conv refuses a kernel that is larger than its input.
+        return splat(0, shape, dtype_of(op.result.type))
     numbers = hlo.ConvDimensionNumbers(op.dimension_numbers)
     how = _attributes(op, len(numbers.input_spatial_dimensions))
     x = b.transpose(

@@ -235,3 +235,11 @@ def test_transforms_of_rows_whose_number_is_free(length):
     x = rng.standard_normal((3, length)).astype(np.float32)
     got = run(main(f"%a: {kind}", body, result), x)
     assert np.abs(got[..., 0] + 1j * got[..., 1] - np.fft.rfft(x)).max() < 1e-5
+
+
+def test_a_kernel_larger_than_its_input_leaves_nothing():
+    body = """%r = stablehlo.convolution(%a, %b) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0],
+      window = {stride = [1]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+      : (tensor<2x3x4xf32>, tensor<5x3x6xf32>) -> tensor<2x5x0xf32>"""
+    text = main("%a: tensor<2x3x4xf32>, %b: tensor<5x3x6xf32>", body, "tensor<2x5x0xf32>")
+    assert run(text, np.ones((2, 3, 4), np.float32), np.ones((5, 3, 6), np.float32)).shape == (2, 5, 0)
