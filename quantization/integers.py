@@ -93,6 +93,7 @@ class Integers:
         plan, tuned = self._tuned(units, plan, trials, ranges)
         loop = Loop(units, ranges, self._options, trials, self._progress)
         outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
+        outcome = loop.with_stored_weights(outcome)
         # What was chosen stays; the ranges may now take all of the data into account.
         for name, seen in self._observed(units, self._held_out).items():
             statistics[name].merge(seen)

@@ -23,6 +23,7 @@ _GOOD_DB = 20.0
 _DEARER = 1.10
 """… as long as the whole model gets at most this factor slower by the cost table."""
 _LEAST_GAIN_DB = 0.1
+_STORED_LOSS_DB = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,20 @@ class Loop:
             if self._good(reached):
                 break
         return Outcome(current, reached, kept, tuple(curve))
+
+    def with_stored_weights(self, outcome: Outcome) -> Outcome:
+        """Integer weights for the units that stay float, where that costs next to nothing: a quarter of their bytes.
+
+        Only where a cost table says that the target is no slower for it.
+        """
+        if not self._ranges.profile.costs:
+            return outcome
+        plan = replace(outcome.plan, stored=True)
+        score = self._trials.score(plan)
+        limit = self._options.max_drop
+        drops = limit is not None and score.drop > max(outcome.score.drop, limit / 2)
+        near = score.snr_db > outcome.score.snr_db - _STORED_LOSS_DB
+        return replace(outcome, plan=plan, score=score) if near and not drops else outcome
 
     def _good(self, score: Score) -> bool:
         if self._options.max_drop is None:

@@ -15,6 +15,7 @@ from convertkit.quantization.place import Placement, place
 from convertkit.quantization.prepare import add_constant, drop_unused
 from convertkit.quantization.ranges import Range, span
 from convertkit.quantization.units import Unit, constant, find_units
+from convertkit.quantization.weight_only import store_weights
 from convertkit.quantization.weights import QuantizedWeight
 from convertkit.quantization.write import write
 
@@ -25,7 +26,7 @@ class Plan:
 
     ``integer`` are names of units.  ``method`` picks ranges, except for the groups whose first value
     is in ``methods``.  ``tuned`` are integers of weights and ``shifts`` what is added to the bias per
-    output channel, by unit.
+    output channel, by unit.  ``stored``: units that stay float have integer weights all the same.
     """
 
     integer: frozenset[str]
@@ -33,6 +34,7 @@ class Plan:
     methods: Mapping[str, str] = field(default_factory=dict)
     tuned: Mapping[str, QuantizedWeight] = field(default_factory=dict)
     shifts: Mapping[str, Array] = field(default_factory=dict)
+    stored: bool = False
 
     def method_of(self, names: tuple[str, ...]) -> str:
         """The method of one group of values that share parameters."""
@@ -73,6 +75,8 @@ def apply(model: ir.Model, plan: Plan, ranges: Ranges) -> Placement:
         if unit.name in plan.shifts and unit.bias is not None and unit in placement.integer:
             shift_bias(model.graph, unit, plan.shifts[unit.name])
     write(model, units, placement, ranges.profile, plan.tuned)
+    if plan.stored:
+        store_weights(model.graph, [unit for unit in units if unit not in placement.integer], ranges.profile)
     drop_unused(model.graph)
     return placement
 

@@ -6,7 +6,7 @@ weights are corrected by it (``gptq``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -32,7 +32,18 @@ def quantize_weights(
     model: ir.Model, units: tuple[Unit, ...], profile: QuantProfile, corrected: Corrected | None = None
 ) -> tuple[str, ...]:
     """Quantize units' weights, embedding tables and recurrent weights, in place; returns the names of the nodes."""
-    writer = Writer(model.graph, profile)
+    done = list(store_weights(model.graph, units, profile, corrected))
+    done += quantize_tables(model.graph)
+    done += quantize_recurrent(model) if profile.recurrent else ()
+    drop_unused(model.graph)
+    return tuple(done)
+
+
+def store_weights(
+    graph: ir.Graph, units: Iterable[Unit], profile: QuantProfile, corrected: Corrected | None = None
+) -> tuple[str, ...]:
+    """Put the units' weights behind DequantizeLinear, in place; returns the names of the units."""
+    writer = Writer(graph, profile)
     done = []
     for unit in units:
         if not is_candidate(unit):
@@ -41,9 +52,6 @@ def quantize_weights(
         chosen = (corrected or {}).get(unit.name) or nearest(unit, profile)
         unit.node.replace_input_with(index, writer.weight(source, chosen, unit.node))
         done.append(unit.name)
-    done += quantize_tables(model.graph)
-    done += quantize_recurrent(model) if profile.recurrent else ()
-    drop_unused(model.graph)
     return tuple(done)
 
 

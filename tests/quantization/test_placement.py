@@ -141,3 +141,21 @@ def test_a_maximum_with_minus_infinity_stays_float(quantized) -> None:
     ]
     model = model_of(nodes, constants, {"x": [1, 3, 12, 12]}, {"y": [1, 3, 12, 12]})
     assert quantized(model, DATA).snr_db(images(20, 5)) > 30
+
+
+def test_what_stays_float_has_integer_weights_all_the_same(quantized) -> None:
+    """A large depthwise kernel is faster in float by the table; its weights need not be four bytes each."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w1": rng.normal(0, 0.2, (64, 3, 3, 3)).astype("f4"),
+        "w2": rng.normal(0, 0.2, (64, 1, 7, 7)).astype("f4"),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], "first", pads=[1] * 4),
+        helper.make_node("Conv", ["a", "w2"], ["y"], "large", pads=[3] * 4, group=64),
+    ]
+    result = quantized(model_of(nodes, constants, {"x": [1, 3, 12, 12]}, {"y": [1, 64, 12, 12]}), DATA)
+    assert "large" in result.stage.diagnosis["float"]
+    stored = {name: array for name, array in result.constants().items() if array.shape == (64, 1, 7, 7)}
+    assert [array.dtype for array in stored.values()] == [np.int8]
+    assert result.snr_db(images(32, 5)) > 30
