@@ -76,6 +76,9 @@ def grow(draw, graph: Graph) -> None:
     if kind != FLOAT:
         _of_integers(draw, graph, name)
         return
+    if not shape:
+        draw(st.sampled_from([_unary, _clip, _compare, _branch, _loop]))(draw, graph, name, shape)
+        return
     steps = [_unary, _binary, _binary, _transpose, _reshape, _concat, _softmax, _reduce, _pad, _slice, _matmul]
     steps += [_compare, _gather, _clip, _split, _branch, _loop, _where]
     if len(shape) in (3, 4, 5):
