@@ -47,8 +47,8 @@ def scatter(b: Builder, op: hlo.ScatterOp, *operands: Tensor) -> Operand | tuple
     count = (len(operands) - 1) // 2
     inputs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     block = op.regions[0].blocks[0]
-    if indices.shape == (0,) and inputs[0].rank == 0:
-        # One update of a scalar, as ``x.at[...].add(1)`` writes it.
+    if indices.shape == (0,) and None not in updates[0].shape and updates[0].shape == inputs[0].shape:
+        # One update of the whole, as ``x.at[...].add(1)`` writes it.
         return b.regions.vectorized(b, block, (*inputs, *updates))
     plan = _Plan(b, op, inputs[0], indices, updates[0])
     reduction = _reduction(block, inputs[0], count)

@@ -147,3 +147,13 @@ def test_programs_that_compute_in_half_precision_are_judged_by_its_roundings(tmp
         with converter.open(str(path), ExportOptions(str(path)), tmp_path) as source:
             assert source.stage().tolerance.relative == allowed
             assert parity(source, tmp_path, 3) <= allowed
+
+
+def test_a_program_lowered_for_another_platform(tmp_path):
+    import jax
+    from jax import export
+
+    program = export.export(jax.jit(lambda x: jax.nn.silu(x) * 2), platforms=["tpu"])
+    (tmp_path / "tpu.jax").write_bytes(program(jax.ShapeDtypeStruct((3,), np.float32)).serialize())
+    with converter.open(str(tmp_path / "tpu.jax"), ExportOptions(str(tmp_path / "tpu.jax")), tmp_path) as source:
+        assert parity(source, tmp_path, 1) <= 1e-6

@@ -126,87 +126,20 @@ def test_a_broken_module_is_one_sentence(text):
         to_onnx(text)
 
 
-def test_a_scalar_is_scattered_without_indices():
-    """What ``x.at[...].add(u)`` exports for a scalar: its index vector has no element."""
+@pytest.mark.parametrize("shape", ["", "3x"])
+def test_a_whole_is_scattered_without_indices(shape):
+    """What ``x.at[...].add(u)`` exports: its index vector has no element."""
+    kind, axes = f"tensor<{shape}ui32>", "update_window_dims = [0]" if shape else ""
     body = (
         "%i = stablehlo.constant dense<> : tensor<0xi32>\n"
-        '%r = "stablehlo.scatter"(%a, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<>}> ({\n'
+        f'%r = "stablehlo.scatter"(%a, %i, %u) <{{scatter_dimension_numbers = #stablehlo.scatter<{axes}>}}> ({{\n'
         "^bb0(%old: tensor<ui32>, %new: tensor<ui32>):\n"
         "%s = stablehlo.add %old, %new : tensor<ui32>\n"
         "stablehlo.return %s : tensor<ui32>\n"
-        "}) : (tensor<ui32>, tensor<0xi32>, tensor<ui32>) -> tensor<ui32>"
+        f"}}) : ({kind}, tensor<0xi32>, {kind}) -> {kind}"
     )
-    program = main("%a: tensor<ui32>, %u: tensor<ui32>", body, "tensor<ui32>")
-    assert run(program, np.uint32(5), np.uint32(7)) == 12
-
-
-def test_greatest_floats_are_in_total_order():
-    body = """%0:2 = "stablehlo.sort"(%a, %i) <{dimension = 0 : i64, is_stable = true}> ({
-    ^bb0(%p: tensor<f32>, %q: tensor<f32>, %s: tensor<i32>, %t: tensor<i32>):
-      %u = stablehlo.compare GT, %p, %q, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
-      stablehlo.return %u : tensor<i1>
-    }) : (tensor<8xf32>, tensor<8xi32>) -> (tensor<8xf32>, tensor<8xi32>)
-    %r = stablehlo.add %0#1, %zero : tensor<8xi32>"""
-    start = "%i = stablehlo.iota dim = 0 : tensor<8xi32>\n%zero = stablehlo.constant dense<0> : tensor<8xi32>\n"
-    x = np.array([np.inf, np.nan, np.copysign(np.nan, -1), -np.inf, 3, -0.0, 0.0, np.nan], np.float32)
-    order = [1, 7, 0, 4, 6, 5, 3, 2]
-    assert run(main("%a: tensor<8xf32>", start + body, "tensor<8xi32>"), x).tolist() == order
-    called = "%r:2 = stablehlo.custom_call @{}(%a) {{mhlo.attributes = {{k = 8 : i64, largest = true}}}} : "
-    text = called.format("mhlo.topk") + "(tensor<8xf32>) -> (tensor<8xf32>, tensor<8xi32>)"
-    model = f"func.func public @main(%a: tensor<8xf32>) -> tensor<8xi32> {{\n{text}\nreturn %r#1 : tensor<8xi32>\n}}"
-    assert run(model, x).tolist() == order
-
-
-def lapack(routine: str, arguments: str, config: str, operands: str, results: str) -> str:
-    """A module with one call; its first result is returned."""
-    values = ", ".join(each.split(":")[0] for each in arguments.split(", "))
-    call = f"%r:{len(results.split(', '))} = stablehlo.custom_call @{routine}({values}) "
-    call += f"{{mhlo.backend_config = {{{config}}}}} : ({operands}) -> ({results})"
-    whole = ", ".join(f"%r#{index}" for index in range(len(results.split(", "))))
-    return f"func.func public @main({arguments}) -> ({results}) {{\n{call}\nreturn {whole} : {results}\n}}"
-
-
-def test_cholesky_of_lapack():
-    x = rng.standard_normal((2, 5, 5))
-    x = (x @ x.swapaxes(-1, -2) + np.eye(5)).astype(np.float32)
-    x[1, 3, 3] = -1
-    kind = "tensor<2x5x5xf32>"
-    text = lapack("lapack_spotrf_ffi", f"%a: {kind}", "uplo = 76 : ui8", kind, f"{kind}, tensor<2xi32>")
-    factor, info = executed(to_onnx(text), {"x0": x})
-    assert np.allclose(np.tril(factor[0]), np.linalg.cholesky(x[0]), atol=1e-5)
-    assert (np.triu(factor, 1) == np.triu(x, 1)).all()
-    assert info.tolist() == [0, 4]
-
-
-@pytest.mark.parametrize(
-    ("side", "uplo", "trans"), [("L", "L", "N"), ("R", "U", "T"), ("L", "U", "T"), ("R", "L", "N")]
-)
-def test_triangular_systems_of_blas(side, uplo, trans):
-    a = rng.standard_normal((4, 4)).astype(np.float32) + 3 * np.eye(4, dtype=np.float32)
-    y = rng.standard_normal((4, 3) if side == "L" else (3, 4)).astype(np.float32)
-    codes = {"diag": "N", "side": side, "trans_x": trans, "uplo": uplo}
-    config = ", ".join(f"{name} = {ord(letter)} : ui8" for name, letter in codes.items())
-    result = f"tensor<{y.shape[0]}x{y.shape[1]}xf32>"
-    arguments = f"%a: tensor<4x4xf32>, %b: {result}"
-    text = lapack("lapack_strsm_ffi", arguments, config, f"tensor<4x4xf32>, {result}", result)
-    (x,) = executed(to_onnx(text.replace("%r#0", "%r").replace("%r:1", "%r")), {"x0": a, "x1": y})
-    half = np.tril(a) if uplo == "L" else np.triu(a)
-    half = half.T if trans == "T" else half
-    assert np.allclose(half @ x if side == "L" else x @ half, y, atol=1e-4)
-
-
-def test_other_routines_of_lapack_are_refused():
-    kind = "tensor<4x4xf32>"
-    text = lapack("lapack_sgeqrf_ffi", f"%a: {kind}", "", kind, f"{kind}, tensor<4xf32>")
-    with pytest.raises(Unsupported, match="of LAPACK, only potrf and trsm"):
-        to_onnx(text)
-
-
-def test_quantized_types_are_refused():
-    kind = "tensor<2x!quant.uniform<i8:f32, 0.1:0>>"
-    text = main("%a: tensor<2xf32>", f"%r = stablehlo.uniform_quantize %a : (tensor<2xf32>) -> {kind}", "tensor<2xf32>")
-    with pytest.raises(Unsupported, match="quantized element types"):
-        to_onnx(text)
+    x, u = (np.full((3,) if shape else (), number, np.uint32) for number in (5, 7))
+    assert (run(main(f"%a: {kind}, %u: {kind}", body, kind), x, u) == 12).all()
 
 
 def test_total_order_tells_zeros_and_nans_apart():
