@@ -8,10 +8,12 @@ of what failed.  Files that exist are kept.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ NAMES = (
     *("bert_small", "unet", "yolo_head", "lstm", "gru", "gpt_block"),
 )
 
+MEMORY_BYTES = 8 << 30
 AEQ_RECIPES = {
     "w8": "dynamic_wi8_afp32",
     "int8": "static_wi8_ai8",
@@ -99,6 +102,11 @@ def steps(name: str, zoo: Path, out: Path, pythons: Interpreters) -> list[Step]:
     return made
 
 
+def limit_memory() -> None:
+    """Some tools keep every calibration sample's activations; a peer that needs more than this has failed."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+
+
 def run(step: Step, log: Path, timeout: float) -> dict[str, object]:
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
@@ -110,12 +118,23 @@ def run(step: Step, log: Path, timeout: float) -> dict[str, object]:
     report = log.with_suffix(".time")
     command = ["/usr/bin/time", "-f", "%M", "-o", str(report), *step.command]
     with log.open("w") as stream:
+        # A group of its own: the tools start helpers, which must not outlive a time-out.
+        process = subprocess.Popen(
+            command,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=limit_memory,
+        )
         try:
-            code = subprocess.run(
-                command, stdout=stream, stderr=subprocess.STDOUT, timeout=timeout, env=environment, check=False
-            ).returncode
+            code = process.wait(timeout)
         except subprocess.TimeoutExpired:
             code = 124
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     rss = report.read_text().split()[-1:] if report.exists() else []
     done = code == 0 and step.out.exists()
