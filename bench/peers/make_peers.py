@@ -27,6 +27,7 @@ NAMES = (
 )
 
 MEMORY_BYTES = 8 << 30
+"""Some tools keep every calibration sample's activations; a peer that needs more than this has failed."""
 AEQ_RECIPES = {
     "w8": "dynamic_wi8_afp32",
     "int8": "static_wi8_ai8",
@@ -102,11 +103,6 @@ def steps(name: str, zoo: Path, out: Path, pythons: Interpreters) -> list[Step]:
     return made
 
 
-def limit_memory() -> None:
-    """Some tools keep every calibration sample's activations; a peer that needs more than this has failed."""
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
-
-
 def run(step: Step, log: Path, timeout: float) -> dict[str, object]:
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
@@ -116,7 +112,8 @@ def run(step: Step, log: Path, timeout: float) -> dict[str, object]:
     }
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     report = log.with_suffix(".time")
-    command = ["/usr/bin/time", "-f", "%M", "-o", str(report), *step.command]
+    limit = ["prlimit", f"--data={MEMORY_BYTES}"]
+    command = ["/usr/bin/time", "-f", "%M", "-o", str(report), *limit, *step.command]
     with log.open("w") as stream:
         # A group of its own: the tools start helpers, which must not outlive a time-out.
         process = subprocess.Popen(
@@ -125,7 +122,6 @@ def run(step: Step, log: Path, timeout: float) -> dict[str, object]:
             stderr=subprocess.STDOUT,
             env=environment,
             start_new_session=True,
-            preexec_fn=limit_memory,
         )
         try:
             code = process.wait(timeout)
