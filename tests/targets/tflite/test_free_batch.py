@@ -98,3 +98,40 @@ def test_coordinates_of_every_batch() -> None:
     rng = np.random.default_rng(0)
     x = numbers(12, 3, 5)
     case.agree(*({"x": x, "at": rng.integers((-12, -3), (12, 3), (batch, 4, 2))} for batch in BATCHES))
+
+
+def test_elements_of_every_batch() -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,4,5] x, int64[n,4,3] at) => (float[n,4,3] y) { y = GatherElements<axis=2>(x, at) }""")
+    rng = np.random.default_rng(0)
+    case.agree(*({"x": numbers(b, 4, 5, seed=b), "at": rng.integers(-5, 5, (b, 4, 3))} for b in BATCHES))
+
+
+def test_pixels_of_every_batch() -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,8,3,4] x) => (float[n,2,6,8] y) { y = DepthToSpace<blocksize=2, mode="CRD">(x) }""")
+    case.agree(*({"x": numbers(batch, 8, 3, 4, seed=batch)} for batch in BATCHES))
+
+
+@pytest.mark.parametrize("where", ["half_pixel", "asymmetric", "align_corners"])
+def test_images_of_every_size_resized_to_one(where: str) -> None:
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[1,2,h,w] x) => (float[1,2,8,10] y) {{
+        to = Constant<value_ints=[8,10]>()
+        y = Resize<mode="linear", axes=[2,3], coordinate_transformation_mode="{where}">(x, , , to) }}""")
+    case.agree(*({"x": numbers(1, 2, *sizes)} for sizes in ((4, 5), (3, 7), (12, 11))))
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        ("Trilu(x)", "Trilu along an axis"),
+        ("Hardmax<axis=-1>(x)", "Hardmax along an axis"),
+        ("ArgMax<axis=-1, select_last_index=1>(x)", "the last of equal extremes"),
+        ('Resize<mode="cubic", axes=[1,2]>(x, , , to)', "a resized axis whose size"),
+    ],
+)
+def test_a_free_size_is_no_number(node: str, reason: str) -> None:
+    kind = "int64" if "ArgMax" in node else "float"
+    with pytest.raises(Unsupported, match=reason):
+        compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[1,n,n] x) => ({kind}[a,b,c] y) {{
+            to = Constant<value_ints=[8,10]>() y = {node} }}""")
