@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ import convertkit
 from convertkit import plugins
 from convertkit.errors import Unsupported, UsageError
 from convertkit.parity.replay import initial_state
+from convertkit.stage import EXACT
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 HERE = Path(__file__).resolve().parent
@@ -104,6 +107,29 @@ def test_an_example_of_batch_one_frees_the_batch(tmp_path: Path) -> None:
     result = _exported("Resized", tmp_path)
     assert _shapes(result.artifact.outputs) == {"output": ("N", 1, 24, 36)}
     assert result.report["steps"][0]["options"]["route"] == "torch.export"
+
+
+class _FixedOnly:
+    """A stage that takes no free dimensions, before the stages of a real target."""
+
+    name, version, produces, tolerance, options = "fixed-only", "1", "onnx", EXACT, {}
+    accepts = frozenset({"onnx"})
+
+    def run(self, source, workdir: Path):
+        if any(isinstance(dim, str) for spec in source.inputs for dim in spec.shape):
+            raise Unsupported("a free batch")
+        shutil.copyfile(source.path, workdir / "model.onnx")
+        return dataclasses.replace(source, path=workdir / "model.onnx")
+
+
+def test_a_target_without_free_batch_gets_the_example_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = plugins.target("onnxruntime")
+    strict = type("Strict", (type(plain),), {"stages": lambda self, context: [_FixedOnly(), *plain.stages(context)]})
+    monkeypatch.setattr(plugins, "target", lambda name: strict())
+    result = _exported("Tied", tmp_path)
+    assert _shapes(result.artifact.inputs) == {"ids": (1, 6)}
+    assert result.artifact.path.is_file()
+    assert "N = 1 is fixed, onnxruntime cannot leave it free: a free batch" in _notes(result)
 
 
 @pytest.mark.nightly
