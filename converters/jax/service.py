@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import mmap
 import re
+import signal
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from convertkit.onnx.save import save_model
 from convertkit.worker import Reply
 
 _BRIEF = 300
+_READING_S, _BYTES_PER_S = 20, 2_000_000
+"""What reading a module may take at most, far more than it does."""
 _BROKEN = (
     ValueError,
     TypeError,
@@ -59,7 +62,7 @@ class JaxService:
         if kind == "stablehlo":
             data = _read(source)
             self._module = data if data.startswith(b"ML\xefR") else _text(data)
-            self._parsed = Parsed(self._module)
+            self._parsed = _parsed(self._module)
             self._interface = self._parsed.interface()
         elif kind == "jax-export":
             self._program = _deserialized(source)
@@ -72,7 +75,7 @@ class JaxService:
             # Whatever platform it was lowered for, StableHLO says the same; custom calls are refused.
             self._program = dataclasses.replace(self._program, platforms=("cpu",))
             self._module = self._program.mlir_module_serialized
-            self._parsed = Parsed(self._module)
+            self._parsed = _parsed(self._module)
             self._interface = _with_symbols(self._parsed.interface(names), self._program)
         assert self._interface is not None
         assert self._parsed is not None
@@ -137,6 +140,18 @@ def _read(source: str) -> bytes:
     if not data:
         raise SourceError(f"{source} is empty")
     return data
+
+
+def _parsed(module: bytes | str) -> Parsed:
+    """The module, read in bounded time: MLIR's own reader runs for ever on some damaged bytecode.
+
+    The alarm ends the worker, since nothing can interrupt that reader; the parent says so in one sentence.
+    """
+    signal.alarm(_READING_S + len(module) // _BYTES_PER_S)
+    try:
+        return Parsed(module)
+    finally:
+        signal.alarm(0)
 
 
 def _text(data: bytes) -> str:

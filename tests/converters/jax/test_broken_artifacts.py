@@ -128,7 +128,7 @@ def faults(exporter: Exporter, whole: bytes, count: int, to: Path, suffix: str) 
     return found, codes
 
 
-@pytest.mark.parametrize("kind", ["mlirbc", "mlir"])
+@pytest.mark.parametrize("kind", KINDS[1:])
 def test_broken_files(exporter: Exporter, sound: Path, tmp_path: Path, kind: str):
     assert exporter.export(sound / f"model.{kind}").exit_code == 0
     found, codes = faults(exporter, (sound / f"model.{kind}").read_bytes(), 20, tmp_path, kind)
