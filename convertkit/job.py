@@ -61,6 +61,7 @@ def export_all(
     with delivery.workspace(root) as workdir, ExitStack() as stack:
         source = stack.enter_context(converter.open(options.source, options, workdir / "source"))
         run = _Run(options, source, workdir, progress or Silent(), on_step)
+        run.warn_of_calibration()
         finished = [_with_free_dims(run, target) for target in targets]
         return _delivered(options, root, folders, finished, workdir)
 
@@ -106,6 +107,11 @@ class _Run:
         self._source_recording: Recording | None = None
         self._predictions: tuple[Any, Any] | None = None
         self._hub: Road | None = None
+
+    def warn_of_calibration(self) -> None:
+        """Tell what looks odd about the calibration data before the long work starts."""
+        for warning in self._calibration.warnings if self._calibration else ():
+            self._progress.warn(warning)
 
     def at_fixed_sizes(self, target: Target, refusal: Unsupported) -> _Run | None:
         """The same export with those sizes fixed that nobody asked to be free; None where there are none."""

@@ -19,6 +19,10 @@ class Progress(Protocol):
         """Say what is being done now."""
         ...
 
+    def warn(self, warning: str) -> None:
+        """Say at once what the user may want to stop the work for."""
+        ...
+
 
 class Silent:
     """Shows nothing: the default in Python, in CI and where stderr is no terminal."""
@@ -27,4 +31,7 @@ class Silent:
         yield from items
 
     def status(self, title: str) -> None:
+        return
+
+    def warn(self, warning: str) -> None:
         return

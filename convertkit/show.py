@@ -52,6 +52,9 @@ class Story:
     def status(self, title: str) -> None:
         self._bars.update(self._current, description=title)
 
+    def warn(self, warning: str) -> None:
+        self._bars.console.print(Text(f"warning: {warning}", style="yellow"))
+
     def track(self, items: Iterable[T], total: int | None, title: str) -> Iterator[T]:
         task = self._bars.add_task(title, total=total)
         try:

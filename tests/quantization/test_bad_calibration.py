@@ -12,6 +12,9 @@ from models import images, small_cnn
 import convertkit
 from convertkit.artifact import Array
 from convertkit.errors import ConvertKitError
+from convertkit.job import export_all
+from convertkit.progress import Silent
+from convertkit.recipe import ExportOptions
 
 DATA = images(12)
 
@@ -57,7 +60,36 @@ def test_it_is_refused_before_any_artifact(tmp_path: Path, name: str) -> None:
     assert not [*tmp_path.rglob("*.tflite")]
 
 
+class Listener(Silent):
+    """Remembers what was said, and what work was begun."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def status(self, title: str) -> None:
+        self.said.append(title)
+
+    def warn(self, warning: str) -> None:
+        self.said.append(f"warning: {warning}")
+
+
 @pytest.mark.parametrize("name", ODD)
 def test_what_can_be_used_is_used_with_a_note(tmp_path: Path, name: str) -> None:
     arrays, note = ODD[name]
     assert any(note in text for text in export(tmp_path, arrays).report["notes"])
+
+
+def test_it_is_told_before_the_work_starts(tmp_path: Path) -> None:
+    onnx.save(small_cnn(), tmp_path / "model.onnx")
+    listener = Listener()
+    options = ExportOptions(
+        source=str(tmp_path / "model.onnx"),
+        targets=("tflite",),
+        precision="int8",
+        calib={"x": DATA[:1]},
+        output=str(tmp_path / "out"),
+    )
+    export_all(options, listener)
+    assert "holds one sample only" in listener.said[0]
+    assert sum(line.startswith("warning: ") for line in listener.said) == 1
+    assert len(listener.said) > 1
