@@ -26,6 +26,8 @@ _PER_UNIT = 1e7
 """What copying, writing and loading one unit costs, in multiply-adds."""
 _SIGNIFICANT = 2.0
 _LEAST_GAIN_DB = 0.05
+_SEQUENCE_RANK = 3
+"""Outputs of at most this rank, ``(N, classes)`` and ``(N, tokens, classes)``, have their classes last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +130,7 @@ def compare(reference: Sequence[Output], outputs: Sequence[Output]) -> Score:
 
 def _has_classes(output: Output) -> bool:
     first = output.values[0]
-    return not output.name.startswith(NEXT_STATE_PREFIX) and first.ndim >= 2 and first.shape[-1] > 1
+    return not output.name.startswith(NEXT_STATE_PREFIX) and first.ndim >= 2 and first.shape[_class_axis(first)] > 1
 
 
 def noise_shares(expected: Sequence[Array], got: Sequence[Array]) -> Array:
@@ -169,13 +171,23 @@ def _decibels(shares: Array) -> Array:
 
 
 def expected_drop(expected: Sequence[Array], got: Sequence[Array]) -> float:
-    """Points of top-1 accuracy that the float model itself expects to be lost."""
+    """Points of top-1 accuracy that the float model itself expects to be lost.
+
+    Classes lie where :func:`_class_axis` says; every other place (a pixel, a token) counts as a sample.
+    """
     losses = []
     for reference, output in zip(expected, got, strict=True):
-        belief = _probabilities(reference.reshape(-1, reference.shape[-1]).astype(np.float64))
-        chosen = output.reshape(belief.shape).argmax(-1)
-        losses.append(belief.max(-1) - belief[np.arange(len(belief)), chosen])
+        axis = _class_axis(reference)
+        scores, others = (np.moveaxis(each, axis, -1).reshape(-1, each.shape[axis]) for each in (reference, output))
+        belief = _probabilities(scores.astype(np.float64))
+        losses.append(belief.max(-1) - belief[np.arange(len(belief)), others.argmax(-1)])
     return 100.0 * float(np.concatenate(losses).mean())
+
+
+def _class_axis(output: Array) -> int:
+    """Of images' classes ``(N, C, H, W)`` the second axis, unless only ``(N, H, W, C)`` makes the images square."""
+    square = output.ndim > _SEQUENCE_RANK and output.shape[1] == output.shape[2] != output.shape[-1]
+    return output.ndim - 1 if output.ndim <= _SEQUENCE_RANK or square else 1
 
 
 def _probabilities(scores: Array) -> Array:

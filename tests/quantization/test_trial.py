@@ -1,0 +1,40 @@
+"""The drop that is expected without labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from convertkit.quantization.trial import Output, compare, expected_drop
+
+LOGITS = np.random.default_rng(0).normal(0, 2, (1, 5, 4, 4))
+
+
+def belief_lost(logits: np.ndarray, shift: int) -> float:
+    """By brute force, pixel by pixel, in points: what choosing another class costs by the float model's softmax."""
+    pixels = [logits[0, :, row, column] for row in range(4) for column in range(4)]
+    losses = []
+    for scores in pixels:
+        beliefs = np.exp(scores) / np.exp(scores).sum()
+        losses.append(beliefs.max() - beliefs[(scores.argmax() + shift) % 5])
+    return 100 * float(np.mean(losses))
+
+
+@pytest.mark.parametrize("layout", [(0, 1, 2, 3), (0, 2, 3, 1)], ids=["NCHW", "NHWC"])
+def test_every_pixel_is_a_sample_and_channels_are_its_classes(layout: tuple[int, ...]) -> None:
+    moved = np.roll(LOGITS, 2, axis=1)
+    drop = expected_drop([LOGITS.transpose(layout)], [moved.transpose(layout)])
+    assert drop == pytest.approx(belief_lost(LOGITS, 2))
+    assert drop > 10
+
+
+def test_scores_that_keep_their_order_lose_nothing() -> None:
+    # Along a row of pixels the order changes, among the classes of each pixel it does not.
+    brighter = LOGITS + np.arange(4) * 10
+    assert expected_drop([LOGITS], [brighter]) == 0
+
+
+def test_a_classifier_of_one_pixel_has_classes() -> None:
+    scores = LOGITS[:, :, :1, :1]
+    outputs = [(Output("y", [each], [each]),) for each in (scores, -scores)]
+    assert compare(*outputs).drop > 10
