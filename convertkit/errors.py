@@ -91,7 +91,14 @@ class Unsupported(ConvertKitError):
 
 
 class WorkerError(ConvertKitError):
-    """A worker process that crashed, was killed, ran out of memory or exceeded ``--timeout``."""
+    """A worker process that crashed, was killed, ran out of memory or exceeded ``--timeout``.
+
+    ``ended_by`` is the number of the signal that ended it, 0 where none did.
+    """
+
+    def __init__(self, message: str, ended_by: int = 0) -> None:
+        super().__init__(message)
+        self.ended_by = ended_by
 
 
 class ToolError(ConvertKitError):

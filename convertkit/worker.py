@@ -113,7 +113,7 @@ class Worker:
         try:
             _send(process.stdin, header, arrays)
         except BrokenPipeError:
-            raise errors.WorkerError(self._died(process, method)) from None
+            raise self._died(process, method) from None
         return lambda: self._reply(process, method, deadline)
 
     def _reply(self, process: subprocess.Popen[bytes], method: str, deadline: float | None) -> Reply:
@@ -126,7 +126,7 @@ class Worker:
                 f"{self._title(method)} took longer than {self._timeout_s:g} s and was stopped; raise --timeout"
             ) from None
         except EOFError:
-            raise errors.WorkerError(self._died(process, method)) from None
+            raise self._died(process, method) from None
         self.peak_rss_bytes = max(self.peak_rss_bytes, int(answer.get("peak_rss_bytes", 0)))
         if "error" in answer:
             raise _revived(answer["error"], self._title(method), self.log)
@@ -165,10 +165,12 @@ class Worker:
             f"the worker ({self._service.partition(':')[0].rpartition('.')[0].removeprefix('convertkit.')}: {method})"
         )
 
-    def _died(self, process: subprocess.Popen[bytes], method: str) -> str:
+    def _died(self, process: subprocess.Popen[bytes], method: str) -> errors.WorkerError:
         code = process.wait()
         self._process = None
-        return f"{self._title(method)} {_cause_of_death(code)}{_last_line(self.log)}"
+        return errors.WorkerError(
+            f"{self._title(method)} {_cause_of_death(code)}{_last_line(self.log)}", ended_by=max(0, -code)
+        )
 
 
 def _cause_of_death(code: int) -> str:

@@ -26,8 +26,8 @@ from convertkit.onnx.save import save_model
 from convertkit.worker import Reply
 
 _BRIEF = 300
-_READING_S, _BYTES_PER_S = 20, 2_000_000
-"""What reading a module may take at most, far more than it does."""
+_READING_S, _BYTES_PER_S = 3, 2_000_000
+"""What reading a module may take of processor time, far more than it does."""
 _BROKEN = (
     ValueError,
     TypeError,
@@ -145,13 +145,13 @@ def _read(source: str) -> bytes:
 def _parsed(module: bytes | str) -> Parsed:
     """The module, read in bounded time: MLIR's own reader runs for ever on some damaged bytecode.
 
-    The alarm ends the worker, since nothing can interrupt that reader; the parent says so in one sentence.
+    SIGPROF ends the worker, since nothing can interrupt that reader; ``JaxSource`` says so in one sentence.
     """
-    signal.alarm(_READING_S + len(module) // _BYTES_PER_S)
+    signal.setitimer(signal.ITIMER_PROF, _READING_S + len(module) / _BYTES_PER_S)
     try:
         return Parsed(module)
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _text(data: bytes) -> str:

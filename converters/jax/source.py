@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -12,13 +13,20 @@ from typing import Any, Self
 import numpy as np
 
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
-from convertkit.errors import MissingFramework
+from convertkit.errors import MissingFramework, SourceError, WorkerError
 from convertkit.onnx.inputs import with_input_options
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
 from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
 from convertkit.worker import Worker
 
+_READER: Mapping[int, str] = {
+    signal.SIGPROF: "MLIR's reader does not come to an end",
+    signal.SIGSEGV: "MLIR's reader crashes",
+    signal.SIGBUS: "MLIR's reader crashes",
+    signal.SIGABRT: "MLIR's reader gives up",
+}
+"""By the signal that ends a worker while it opens an artifact; the first is the service's own bound."""
 _ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
 PARITY = Tolerance("the same arithmetic in another order, on another runtime", relative=1e-5)
 HALF_PARITY = {
@@ -38,7 +46,7 @@ class JaxSource:
             "convertkit.converters.jax.service:JaxService", timeout_s=options.timeout_s, env=_ENVIRONMENT
         )
         wanted = [[each.name, each.shape, each.dtype] for each in options.inputs]
-        opened = self._worker.call("open", {"source": source, "kind": kind, "inputs": wanted}).value
+        opened = _opened(self._worker, {"source": source, "kind": kind, "inputs": wanted})
         inputs, outputs = (tuple(_spec(*each) for each in opened[side]) for side in ("inputs", "outputs"))
         specs = with_input_options(inputs, options.inputs)
         self._sizes = {
@@ -114,6 +122,16 @@ class JaxStage:
         made = self._worker.call("convert", {"path": str(path), "sizes": self._sizes, "made_by": made_by}).value
         inputs, outputs = (tuple(_spec(*each) for each in made[side]) for side in ("inputs", "outputs"))
         return Artifact(path, "onnx", inputs, outputs, made["sha256"], made_by)
+
+
+def _opened(worker: Worker, params: Mapping[str, Any]) -> Any:
+    """The artifact's interface; raises ``SourceError`` where MLIR's reader ends the worker instead."""
+    try:
+        return worker.call("open", params).value
+    except WorkerError as error:
+        if params["kind"] == "jax-callable" or error.ended_by not in _READER:
+            raise
+        raise SourceError(f"{params['source']} is damaged or nested too deeply: {_READER[error.ended_by]}") from None
 
 
 def _spec(name: str, shape: list[Any], dtype: str, lsb: float | None = None) -> TensorSpec:
