@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from convertkit.converters.keras.archive import dicts
 from convertkit.errors import SourceError, Unsupported
 
 Config = dict[str, Any]
@@ -58,19 +59,54 @@ class Rules:
     ``layer(name)`` says whether Keras has a layer of that class, ``accepts(name, option)`` whether
     its constructor takes an option.  ``keras2`` is False for files that Keras 3 wrote, whose
     activations already mean what Keras 3 means.  ``operation(name)`` is the module of an operator of
-    ``keras.ops`` that a functional model may hold beside its layers, empty where there is none.
+    ``keras.ops`` that a functional model may hold beside its layers, empty where there is none,
+    ``function(name)`` whether an operator that Keras 2 recorded can be computed.
     """
 
     layer: Callable[[str], bool]
     accepts: Callable[[str, str], bool]
     operation: Callable[[str], str]
     custom: Callable[[str], bool]
+    function: Callable[[str], bool]
     keras2: bool
 
 
 def translated(config: Config, rules: Rules) -> Config:
     """A model's configuration as Keras 3 stores it in ``.keras`` files."""
-    return _model(config, rules)
+    return _model(_without_slashes(config), rules)
+
+
+def _without_slashes(config: Config) -> Config:
+    """``config`` with other names for layers whose name holds a ``/``, which Keras 3 forbids.
+
+    Weights are found by the order of the layers, so no name in the file must stay.
+    """
+    layers = [each for each in dicts(config) if "class_name" in each]
+    taken = {name for each in layers for name in (each.get("name"), _inner_name(each)) if isinstance(name, str)}
+    renamed: dict[str, str] = {}
+    for name in sorted(each for each in taken if "/" in each):
+        new = name.replace("/", "_")
+        while new in taken:
+            new += "_"
+        taken.add(new)
+        renamed[name] = new
+    made: Config = _replaced(config, renamed)
+    return made
+
+
+def _inner_name(entry: Config) -> object:
+    config = entry.get("config")
+    return config.get("name") if isinstance(config, dict) else None
+
+
+def _replaced(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, list):
+        return [_replaced(each, names) for each in value]
+    if isinstance(value, dict):
+        return {key: _replaced(each, names) for key, each in value.items()}
+    return value
 
 
 def _model(entry: Config, rules: Rules) -> Config:
@@ -107,7 +143,7 @@ def _sequence(layers: list[Config], rules: Rules) -> list[Config]:
 def _in_graph(entry: Config, names: frozenset[str], rules: Rules) -> Config:
     nodes = entry.get("inbound_nodes", [])
     if entry.get("class_name") in ("TFOpLambda", "SlicingOpLambda"):
-        return _operation(entry, names)
+        return _operation(entry, names, rules)
     made = _layer(entry, rules)
     calls = [node if isinstance(node, dict) else _node(str(entry["class_name"]), node, names) for node in nodes]
     return {**made, "name": entry.get("name"), "inbound_nodes": calls}
@@ -144,8 +180,11 @@ def _resolved(value: Any, names: frozenset[str]) -> Any:
     return value
 
 
-def _operation(entry: Config, names: frozenset[str]) -> Config:
+def _operation(entry: Config, names: frozenset[str], rules: Rules) -> Config:
     """A recorded TensorFlow operator: its arguments move into the layer, tensors become its inputs."""
+    function = str(entry.get("config", {}).get("function", ""))
+    if not rules.function(function):
+        raise Unsupported(f"{entry.get('name')} (TFOpLambda {function}): no counterpart in keras.ops is known")
     nodes = entry.get("inbound_nodes", [])
     if len(nodes) != 1:
         raise Unsupported(f"{entry.get('name')} ({entry.get('class_name')}): one operator called {len(nodes)} times")
@@ -155,7 +194,6 @@ def _operation(entry: Config, names: frozenset[str]) -> Config:
     tensors: list[Config] = []
     values = [_placed(call[2] if call[0] == "_CONSTANT_VALUE" else call[:3], names, tensors) for call in calls]
     kwargs = {key: _placed(value, names, tensors) for key, value in (calls[0][3] or {}).items()}
-    function = str(entry.get("config", {}).get("function", ""))
     config = {
         "name": entry.get("name"),
         "function": function,

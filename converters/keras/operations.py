@@ -11,8 +11,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from convertkit.errors import Unsupported
-
 
 def hard_sigmoid(x: Any) -> Any:
     """Keras 2's: ``clip(0.2 * x + 0.5, 0, 1)``."""
@@ -149,15 +147,17 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 _IGNORED = frozenset({"name"})
 
 
+def computes(function: str) -> bool:
+    """Whether an operator, named with or without ``tf.``, is among ``FUNCTIONS``."""
+    return function.removeprefix("tf.") in FUNCTIONS
+
+
 class Keras2Operation(keras.layers.Layer):  # type: ignore[misc]
     """Calls one function with the arguments that the file recorded."""
 
     def __init__(self, function: str, values: Any, options: dict[str, Any], name: str | None = None) -> None:
         super().__init__(name=name)
-        bare = function.removeprefix("tf.")
-        if bare not in FUNCTIONS:
-            raise Unsupported(f"{name} (TFOpLambda {function}): no counterpart in keras.ops is known")
-        self._function = FUNCTIONS[bare]
+        self._function = FUNCTIONS[function.removeprefix("tf.")]
         self._values = values
         self._options = {key: value for key, value in options.items() if key not in _IGNORED}
 

@@ -23,7 +23,7 @@ import numpy as np
 from convertkit.artifact import Array
 from convertkit.converters.keras import archive, legacy
 from convertkit.converters.keras.lower import compiled, exported
-from convertkit.converters.keras.operations import Keras2Operation, hard_sigmoid
+from convertkit.converters.keras.operations import Keras2Operation, computes, hard_sigmoid
 from convertkit.converters.stablehlo.importer import to_onnx
 from convertkit.errors import SourceError, Unsupported, UsageError
 from convertkit.onnx.canonical import canonicalize
@@ -169,8 +169,8 @@ def _from_hdf5(path: Path, described: archive.Described, objects: dict[str, Any]
     """The model that the configuration describes, then the weights in the order of its layers."""
     keras2 = not described.version.startswith("3")
     ours = {legacy.OPERATION: Keras2Operation, legacy.HARD_SIGMOID: hard_sigmoid}
-    known = {**keras.saving.get_custom_objects(), **objects}
-    rules = legacy.Rules(_is_layer, _accepts, _operation, lambda name: name in known, keras2)
+    custom = {**keras.saving.get_custom_objects(), **objects}
+    rules = legacy.Rules(_is_layer, _accepts, _operation, lambda name: name in custom, computes, keras2)
     config = legacy.translated(described.config, rules)
     model = keras.saving.deserialize_keras_object(config, custom_objects={**objects, **ours}, safe_mode=False)
     model.load_weights(path if path.suffix == ".hdf5" else _named(path, workdir, ".h5"))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from keras_files import export, functional, layer, parity
 
 from convertkit.converters.keras import archive, converter, legacy
 from convertkit.errors import SourceError, Unsupported, Untrusted
@@ -20,17 +21,9 @@ RULES = legacy.Rules(
     accepts=lambda layer, option: option in {"name", "units", "activation", "kernel_size", "dtype", "strides"},
     operation=lambda name: "keras.src.ops.numpy" if name == "Add" else "",
     custom=lambda name: name == "Mine",
+    function=lambda name: name == "concat",
     keras2=True,
 )
-
-
-def layer(name: str, kind: str, inputs: list, **config: object) -> dict:
-    return {"class_name": kind, "name": name, "config": {"name": name, **config}, "inbound_nodes": inputs}
-
-
-def functional(*layers: dict, last: str) -> dict:
-    config = {"name": "m", "layers": list(layers), "input_layers": [["x", 0, 0]], "output_layers": [[last, 0, 0]]}
-    return {"class_name": "Functional", "config": config}
 
 
 X = layer("x", "InputLayer", [], batch_input_shape=[None, 4], dtype="float32", sparse=False, ragged=False)
@@ -170,20 +163,6 @@ def test_a_keras_2_file_converts_without_tensorflow(cases: Path, tmp_path: Path)
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "model.onnx").exists()
-
-
-def export(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command line in ``folder``; whatever it says, never a traceback."""
-    command = [sys.executable, "-m", "convertkit", "export", *arguments, "-o", "out", "--force"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def parity(folder: Path) -> float:
-    report = json.loads((folder / "out" / "report.json").read_text())
-    assert report["passed"]
-    return max(float(each["relative"]) for each in report["steps"][-1]["parity"]["versus_source"]["tensors"])
 
 
 @pytest.mark.case
