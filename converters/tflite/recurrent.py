@@ -6,7 +6,7 @@ Source: ``tensorflow/lite/kernels/unidirectional_sequence_lstm.cc`` for the orde
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -91,7 +91,7 @@ def _time_first(b: Builder, x: Tensor | None, time_major: bool) -> Tensor:
 
 def _backwards(b: Builder, x: Tensor) -> Tensor:
     bounds = [b.constant([each]) for each in (-1, np.iinfo(np.int64).min, 0, -1)]
-    return b.op("Slice", [x, *bounds])
+    return replace(b.op("Slice", [x, *bounds]), shape=x.shape)
 
 
 def _cell_limit(b: Builder, cell_clip: float, place: int) -> float:

@@ -97,3 +97,51 @@ def test_a_clip_that_no_cell_reaches_leaves_an_lstm(tmp_path: Path):
     assert "LSTM" in kinds[0]
     assert "Scan" not in kinds[0]
     assert "Scan" in kinds[1]
+
+
+@dataclass(frozen=True)
+class Both:
+    """What a layer read in both directions has; ``time_major`` and ``merged`` say how it reads and writes.
+
+    The fused kernel steps through the states of a merged, batch-major layer by the width of the merged output,
+    so beyond the first sample it reads what lies behind them: no reference for such a layer with a larger batch.
+    """
+
+    cell_clip: float = 0.0
+    peepholes: bool = False
+    projection: bool = False
+    time_major: bool = False
+    merged: bool = True
+    batch: int = 1
+
+
+@pytest.mark.parametrize(
+    "both",
+    [
+        Both(), Both(merged=False, batch=2), Both(time_major=True, batch=2), Both(time_major=True, merged=False),
+        Both(cell_clip=0.7), Both(peepholes=True), Both(projection=True, merged=False, batch=2),
+        Both(cell_clip=1.5, peepholes=True, time_major=True, batch=2),
+    ],
+)  # fmt: skip
+def test_both_directions_compute_what_the_fused_kernel_does(tmp_path: Path, both: Both):
+    from handmade import T, litert, ours, write
+
+    rng = np.random.default_rng(3)
+    cell = Cell(
+        cell_clip=both.cell_clip, peepholes=both.peepholes, projection=both.projection,
+        time_major=both.time_major, batch=both.batch,
+    )  # fmt: skip
+    forwards, backwards = tensors(cell, rng), tensors(cell, rng)
+    inputs = [*forwards[:18], *backwards[1:18], *forwards[18:20], *backwards[18:20], *(None,) * 9]
+    out = PROJECTED if both.projection else UNITS
+    ends = [T((*forwards[0].shape[:2], out * 2))] if both.merged else [T((*forwards[0].shape[:2], out))] * 2
+    options = {
+        "fusedActivationFunction": cell.activation, "cellClip": cell.cell_clip, "timeMajor": cell.time_major,
+        "mergeOutputs": both.merged,
+    }  # fmt: skip
+    path = tmp_path / "both.tflite"
+    write(path, "BIDIRECTIONAL_SEQUENCE_LSTM", inputs, ends, options, "BidirectionalSequenceLSTMOptions")
+    x = (rng.standard_normal(forwards[0].shape) * 2).astype("f")
+    for one, other in zip(ours(path, [x]), litert(path, [x]), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-6 * max(1.0, float(np.abs(other).max())))

@@ -70,6 +70,38 @@ def test_sparse_weights_are_read(tmp_path: Path, make):
         np.testing.assert_allclose(got[0], x @ WEIGHTS.T, atol=1e-6)
 
 
+def densified(path: Path) -> Path:
+    """The layer in ``path`` with an operator that makes its weights dense before they are used."""
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(bytearray(path.read_bytes())))
+    code, op, main = schema.OperatorCodeT(), schema.OperatorT(), model.subgraphs[0]
+    code.builtinCode, code.version = schema.BuiltinOperator.DENSIFY, 1
+    code.deprecatedBuiltinCode = code.builtinCode
+    weights = main.tensors[main.operators[0].inputs[1]]
+    dense = schema.TensorT()
+    dense.name, dense.shape, dense.type, dense.hasRank = b"dense", weights.shape, weights.type, True
+    dense.buffer = 0
+    op.opcodeIndex, op.inputs, op.outputs = 1, [main.operators[0].inputs[1]], [len(main.tensors)]
+    main.operators[0].inputs[1] = len(main.tensors)
+    main.tensors.append(dense)
+    main.operators.insert(0, op)
+    model.operatorCodes.append(code)
+    made = flatbuffers.Builder(1024)
+    made.Finish(model.Pack(made), b"TFL3")
+    path.write_bytes(bytes(made.Output()))
+    return path
+
+
+@pytest.mark.parametrize("make", [rows, blocks])
+def test_densify_gives_the_stored_constant(tmp_path: Path, make):
+    weights = make()
+    path = densified(layer(tmp_path, weights))
+    x = np.random.default_rng(0).standard_normal((1, weights.shape[1])).astype("f")
+    got = ours(path, [x])
+    np.testing.assert_allclose(got[0], litert(path, [x])[0], atol=1e-6)
+    if make is rows:
+        np.testing.assert_allclose(got[0], x @ WEIGHTS.T, atol=1e-6)
+
+
 def test_broken_sparsity_is_refused(tmp_path: Path):
     weights = rows()
     weights.sparsity.dimMetadata[1].arrayIndices.values = [1, 9, 0, 2, 5]
