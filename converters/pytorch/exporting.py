@@ -44,6 +44,7 @@ def export(
     dims = tuple(
         {axis: torch.export.Dim.AUTO for axis, dim in enumerate(leaf.shape) if isinstance(dim, str)} for leaf in taken
     )
+    torch.nn.modules.transformer._detect_is_causal_mask = _said_causal  # of this fork only
     with torch.no_grad():
         program = torch.export.export(
             Flat(subject, leaves, slots), tensors, dynamic_shapes=(dims,) if any(dims) else None, strict=False
@@ -51,6 +52,15 @@ def export(
     if table := decompositions():
         program = program.run_decompositions(table)
     write_program(program, [leaf.name for leaf in taken], outputs, path)
+
+
+def _said_causal(mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """Whether the caller says that the mask is causal.
+
+    torch's own compares the mask's values to choose a faster kernel, which no export can follow; without it the
+    mask is added, which gives the same result.  Source: torch/nn/modules/transformer.py, ``_detect_is_causal_mask``.
+    """
+    return is_causal is True
 
 
 def _example(leaf: Leaf, array: Array) -> torch.Tensor:

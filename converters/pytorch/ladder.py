@@ -168,9 +168,12 @@ class Ladder:
             made = self._canonical(place, wanted, feeds)  # while the worker computes the references
             references = pending() if pending else references
             assert references is not None
-            departure = made if isinstance(made, str) else _departure(references, *made)
+            if isinstance(made, str):
+                self._attempts.append(replace(attempt, failure=made))
+                continue
+            departure = _departure(references, *made)
             self._attempts.append(replace(attempt, failure=departure, mismatch=bool(departure)))
-            if not isinstance(made, str) and not departure:
+            if not departure:
                 return self._accepted(made[0].artifact, made[1], route, wanted)
         return None
 

@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,21 @@ def _torchscript(path: str) -> Any:
             return _torchscript(path)
         if (refusal := operators.refusal(error)) is not None:
             raise refusal from error
+        if _lost_weights(path):
+            raise SourceError(
+                f"{Path(path).name} holds no weights: torch.jit.optimize_for_inference has moved them into a layout of"
+                " oneDNN that torch does not save\n"
+                "  try   saving the module as it was before: torch.jit.freeze(scripted).save(…)"
+            ) from error
         raise SourceError(f"{Path(path).name}: torch cannot read this TorchScript archive: {brief(error)}") from error
+
+
+def _lost_weights(path: str) -> bool:
+    """Whether the archive's code names tensors of oneDNN, which torch writes without their values."""
+    with zipfile.ZipFile(path) as archive:
+        return any(
+            b"prim.ConstantMKLDNNTensor()" in archive.read(name) for name in archive.namelist() if name.endswith(".py")
+        )
 
 
 def _define_torchvision() -> bool:

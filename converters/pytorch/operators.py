@@ -27,8 +27,10 @@ _UNKNOWN = (
     re.compile(r"Unknown (?:builtin )?op: ([\w:.]+)"),
     re.compile(r"(?:No ONNX function found for|No decompositions registered for)[^<]*<OpOverload\(op='([\w.]+)'"),
     re.compile(r"operator ([\w]+::[\w]+) does not exist"),
+    re.compile(r"Unsupported: ONNX export of operator (\w+), (?P<case>[^.]+)\. "),
     re.compile(r"Unsupported: ONNX export of operator ([\w:.]+)"),
 )
+"""The first group is the operator; ``case`` says which use of it torch's exporter does not translate."""
 
 
 @cache
@@ -69,6 +71,8 @@ def refusal(error: BaseException, nodes: Iterable[Any] = ()) -> Unsupported | No
             found = pattern.search(text)
             if found is not None:
                 name = found.group(1).rstrip(".")
+                if case := found.groupdict().get("case"):
+                    return Unsupported(f"torch's exporter translates it, but not {case}", subject=name)
                 return Unsupported(
                     "this operator has no counterpart in ONNX that convertkit knows",
                     subject=name if "::" in name else name.replace(".", "::", 1),

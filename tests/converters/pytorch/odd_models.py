@@ -174,3 +174,31 @@ class Attending(Seeded):
         key, value = self.both(x).view(batch, length, 4, 4).transpose(1, 2).chunk(2, 1)
         mixed = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, 16))
+
+
+class Causal(Seeded):
+    """A transformer whose layers compare the mask with the causal one to choose a kernel."""
+
+    example_inputs = (torch.zeros(2, 5, 8),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+        self.decoder = nn.TransformerDecoder(layer, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        return self.decoder(x, x * 0.5, tgt_mask=mask)
+
+
+class Projected(Seeded):
+    """An LSTM with projections, which ONNX's LSTM does not have."""
+
+    example_inputs = (torch.zeros(5, 2, 6),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(6, 5, proj_size=3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)[0]

@@ -16,7 +16,7 @@ import pytest
 
 import convertkit
 from convertkit import plugins
-from convertkit.errors import Unsupported, UsageError
+from convertkit.errors import SourceError, Unsupported, UsageError
 from convertkit.parity.replay import initial_state
 from convertkit.stage import EXACT
 
@@ -147,6 +147,34 @@ def test_masks_of_a_traced_encoder(tmp_path: Path) -> None:
         torch.jit.trace(module, module.example_inputs, check_trace=False).save(tmp_path / "model.pt")
     result = convertkit.export(tmp_path / "model.pt", "onnxruntime", output=tmp_path / "out")
     assert result.report["steps"][0]["options"]["route"] == "replay"
+
+
+def test_a_causal_mask_is_added_as_it_is(tmp_path: Path) -> None:
+    import torch
+
+    result = _exported("Causal", tmp_path)
+    assert result.report["steps"][0]["options"]["route"] == "torch.export"
+    x = _floats(3, 5, 8)
+    with torch.no_grad():
+        expected = odd_models.Causal().eval()(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(result.run({"x": x})["output"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.nightly
+def test_a_projected_lstm_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="LSTM: torch's exporter translates it, but not LSTMs with projections"):
+        _exported("Projected", tmp_path)
+
+
+def test_an_archive_without_its_weights_says_why(tmp_path: Path) -> None:
+    import torch
+
+    from convertkit.converters.pytorch.loading import load
+
+    script = torch.jit.script(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval())
+    torch.jit.optimize_for_inference(script).save(tmp_path / "model.pt")
+    with pytest.raises(SourceError, match=r"model\.pt holds no weights: torch\.jit\.optimize_for_inference"):
+        load(str(tmp_path / "model.pt"), "torchscript", None)
 
 
 def test_attention_is_two_products_and_a_softmax(tmp_path: Path) -> None:
