@@ -1,0 +1,178 @@
+"""Programs that JAX users write, most of them with free sizes: what ONNX Runtime computes is what JAX computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+import onnx_ir as ir
+import onnxruntime as ort
+from jax import export, lax
+from jax import numpy as jnp
+
+from convertkit.converters.jax.source import HALF_PARITY, PARITY
+from convertkit.converters.stablehlo.importer import to_onnx
+from convertkit.onnx.canonical import canonicalize
+
+SIZES = ({"N": 1, "T": 4}, {"N": 3, "T": 6})
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """One argument; sizes are numbers or polynomials of N and T, integers are drawn below ``below``."""
+
+    shape: str = ""
+    dtype: str = "float32"
+    below: int = 0
+
+    def value(self, sizes: dict[str, int], rng: np.random.Generator) -> np.ndarray:
+        shape = [eval(size, {}, sizes) for size in self.shape.split()]
+        drawn = rng.integers(0, self.below, shape) if self.below else rng.standard_normal(shape)
+        return np.asarray(drawn).astype(self.dtype)
+
+
+def weight(*shape: int) -> np.ndarray:
+    return (np.random.default_rng(sum(shape)).standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+
+
+def ints(shape: str = "", below: int = 6) -> Arg:
+    return Arg(shape, "int32", below)
+
+
+def rotary(x):
+    """Rotary positions, halves rotated."""
+    angle = jnp.arange(x.shape[1])[:, None] * (1 / 10000 ** (jnp.arange(x.shape[-1] // 2) / (x.shape[-1] // 2)))
+    a, b = jnp.split(x, 2, -1)
+    cos, sin = jnp.cos(angle)[:, None], jnp.sin(angle)[:, None]
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def experts(x):
+    """Two of four experts for each row."""
+    best, which = lax.top_k(jax.nn.softmax(x @ weight(6, 4)), 2)
+    each = jnp.einsum("nd,edh->neh", x, weight(4, 6, 6))
+    return (jnp.take_along_axis(each, which[..., None], 1) * best[..., None]).sum(1)
+
+
+def beams(x):
+    def step(state, _):
+        scores, tokens = state
+        both = (scores[:, None] + jax.nn.log_softmax(jnp.asarray(weight(3, 5))[tokens])).reshape(-1)
+        best, which = lax.top_k(both, 3)
+        return (best, which % 3), which
+
+    return lax.scan(step, (x, jnp.array([0, 1, 2])), None, length=4)
+
+
+def spectrum(x):
+    frames = jnp.stack([x[:, at * 16 : at * 16 + 32] for at in range(7)], 1) * np.hanning(32).astype(np.float32)
+    return jnp.log(jnp.abs(jnp.fft.rfft(frames)) ** 2 + 1e-3)
+
+
+def whole_numbers(x):
+    return x // 3, x % 3, x >> 1, x << 2, x ^ 5, ~x, lax.clz(x), jnp.bitwise_count(x)
+
+
+def scanned(x):
+    start = jnp.zeros((x.shape[0], 4))
+    return lax.scan(lambda c, row: (c * 0.9 + row @ weight(4, 4), c), start, x.swapaxes(0, 1))[1]
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "cond": (lambda x: lax.cond(x.sum() > 0, lambda y: y * 2, jnp.tanh, x), [Arg("N 4")]),
+    "switch": (lambda i, x: lax.switch(i, [jnp.sin, jnp.cos, jnp.square], x), [ints("", 3), Arg("N 4")]),
+    "fori_loop": (lambda n, x: lax.fori_loop(0, n, lambda i, c: c * 0.9 + i, x), [ints(), Arg("N 4")]),
+    "while_loop": (
+        lambda x: lax.while_loop(lambda s: jnp.abs(s).max() > 0.1, lambda s: s * 0.7, x),
+        [Arg("N 4")],
+    ),
+    "vmap_of_cond": (jax.vmap(lambda x: lax.cond(x.sum() > 0, lambda y: y * 2, jnp.tanh, x)), [Arg("N 4")]),
+    "scan_over_free_time": (scanned, [Arg("N T 4")]),
+    "beams": (beams, [Arg("3")]),
+    "rotary": (rotary, [Arg("N T 2 8")]),
+    "experts": (experts, [Arg("N 6")]),
+    "segment_sum": (lambda x, i: jax.ops.segment_sum(x, i, num_segments=5), [Arg("N 3"), ints("N")]),
+    "segment_max": (lambda x, i: jax.ops.segment_max(x, i, num_segments=5), [Arg("12 3"), ints("12", 4)]),
+    "searchsorted": (lambda x: jnp.searchsorted(jnp.array([-1.0, 0.0, 0.5]), x), [Arg("N 4")]),
+    "histogram": (lambda x: jnp.histogram(x, bins=4, range=(-2, 2))[0], [Arg("20")]),
+    "interp": (lambda x: jnp.interp(x, jnp.array([-1.0, 0, 1]), jnp.array([2.0, 0, 5])), [Arg("N 4")]),
+    "sort_descending": (lambda x: jnp.sort(x, axis=1, descending=True), [Arg("N 9")]),
+    "sort_two_keys": (lambda a, b: jnp.lexsort((a, b)), [ints("9", 4), ints("9", 3)]),
+    "quantile": (lambda x: jnp.quantile(x, 0.3, axis=1), [Arg("N 9")]),
+    "unique": (lambda i: jnp.unique(i, size=5, fill_value=-1), [ints("12")]),
+    "take_beyond_the_end": (
+        lambda x, i: jnp.take(x, i, axis=1, mode="fill", fill_value=-5.0),
+        [Arg("N 6"), ints("3", 9)],
+    ),
+    "scatter_beyond_the_end": (lambda x, i: x.at[i].add(1.0), [Arg("6 3"), ints("4", 8)]),
+    "update_slice_clamped": (
+        lambda x, u, i: lax.dynamic_update_slice_in_dim(x, u, i, 1),
+        [Arg("N 8 2"), Arg("N 3 2"), ints("", 9)],
+    ),
+    "rolled_by_input": (lambda x, i: jnp.roll(x, i, axis=1), [Arg("N 6"), ints()]),
+    "spectrum": (spectrum, [Arg("N 128")]),
+    "complex_result": (lambda x: x * jnp.exp(1j * x), [Arg("N 6")]),
+    "random_numbers": (lambda s: jax.random.normal(jax.random.key(s), (40,)), [ints("", 90)]),
+    "whole_numbers": (whole_numbers, [ints("N 6", 50)]),
+    "bfloat16": (
+        lambda x: (x.astype(jnp.bfloat16) @ weight(6, 5).astype(jnp.bfloat16)).astype(jnp.float32),
+        [Arg("N 6")],
+    ),
+    "dictionaries": (
+        lambda p: {"out": {"a": p["x"]["u"] * 2, "b": [p["y"], p["x"]["v"]]}},
+        [{"x": {"u": Arg("N 3"), "v": Arg("3")}, "y": Arg("N 2")}],
+    ),
+    "polynomial_sizes": (
+        lambda x, y: x[:, :-1] * 2 + jnp.repeat(y, 2, axis=1),
+        [Arg("N 2*T+1"), Arg("N T")],
+    ),
+    "flat_and_back": (
+        lambda x: (x.reshape(-1, 6) @ weight(6, 4)).reshape(*x.shape[:2], 4),
+        [Arg("N T 6")],
+    ),
+    "gradient_inside": (jax.grad(lambda y: (jnp.tanh(y @ weight(4, 4)) ** 2).sum()), [Arg("N 4")]),
+}
+
+
+def exported(function: Callable[..., Any], args: Any) -> export.Exported:
+    scope = export.SymbolicScope()
+
+    def described(arg: Arg) -> jax.ShapeDtypeStruct:
+        shape = export.symbolic_shape(", ".join(arg.shape.split()), scope=scope)
+        return jax.ShapeDtypeStruct(shape, arg.dtype)
+
+    return export.export(jax.jit(function), platforms=["cpu"])(*jax.tree.map(described, args))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str):
+    function, args = PROGRAMS[name]
+    program = exported(function, args)
+    names = [f"x{place}" for place in program.module_kept_var_idx]
+    model = canonicalize(to_onnx(program.mlir_module_serialized, input_names=names))
+    session = ort.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    tolerance = (HALF_PARITY["bfloat16"] if name == "bfloat16" else PARITY).relative
+    for seed, sizes in enumerate(SIZES):
+        rng = np.random.default_rng(seed)
+        values = jax.tree.map(lambda arg, rng=rng, sizes=sizes: arg.value(sizes, rng), args)
+        fed = {f"x{place}": value for place, value in enumerate(jax.tree.leaves(values))}
+        got = session.run(None, {each.name: fed[each.name] for each in session.get_inputs()})
+        for have, want in zip(got, jax.tree.leaves(jax.jit(function)(*values)), strict=True):
+            compare(have, np.asarray(want), tolerance)
+
+
+def compare(have: np.ndarray, want: np.ndarray, tolerance: float) -> None:
+    """Integers equal, floats within ``tolerance`` of the largest value; complex numbers come as pairs."""
+    want = np.stack([want.real, want.imag], -1) if np.iscomplexobj(want) else want
+    assert (have.shape, have.dtype) == (want.shape, want.dtype)
+    if want.dtype.kind in "iub":
+        assert (have == want).all()
+    else:
+        np.testing.assert_allclose(have, want, rtol=0, atol=tolerance * float(np.abs(want[np.isfinite(want)]).max()))
