@@ -22,6 +22,11 @@ _FUNCTIONS = {
 }
 _TRANSPARENT = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
 _ASSERTIONS = frozenset({"shape_assertion"})
+_REFUSED = {
+    "stablehlo.dynamic_reduce_window": "a window whose size only the running model knows, as that of a cumulative sum "
+    "along a free axis; export the program with that axis fixed",
+    "ApproxTopK": "which values it finds is the accelerator's own choice; lax.top_k is exact",
+}
 
 
 @custom.translates
@@ -40,9 +45,8 @@ def custom_call(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Op
         return ()
     if target.startswith("lapack_"):
         raise Unsupported(f"custom call @{target}: of LAPACK, only potrf and trsm of real numbers have an ONNX form")
-    raise Unsupported(
-        f"custom call @{target}: only the runtime that the module was exported for knows what it computes"
-    )
+    unknown = "only the runtime that the module was exported for knows what it computes"
+    raise Unsupported(f"custom call @{target}: {_REFUSED.get(target, unknown)}")
 
 
 def top_k(b: Builder, op: hlo.CustomCallOp, x: Tensor) -> tuple[Operand, ...]:

@@ -19,6 +19,7 @@ from jax import numpy as jnp
 
 from convertkit.converters.jax.source import HALF_PARITY, PARITY
 from convertkit.converters.stablehlo.importer import to_onnx
+from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
 
 SIZES = ({"N": 1, "T": 4}, {"N": 3, "T": 6})
@@ -140,6 +141,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any]] = {
     "gradient_inside": (jax.grad(lambda y: (jnp.tanh(y @ weight(4, 4)) ** 2).sum()), [Arg("N 4")]),
 }
 
+REFUSED: dict[str, tuple[Callable[..., Any], list[Arg], str]] = {
+    "cumulative_sum_of_free_length": (lambda x: jnp.cumsum(x, 1), [Arg("N T")], "along a free axis"),
+    "approximate_top_k": (lambda x: lax.approx_max_k(x, 3), [Arg("3 9")], "lax.top_k is exact"),
+    "singular_values": (lambda x: jnp.linalg.svd(x, compute_uv=False), [Arg("4 4")], "only potrf and trsm"),
+}
+
 
 def exported(function: Callable[..., Any], args: Any) -> export.Exported:
     scope = export.SymbolicScope()
@@ -176,3 +183,11 @@ def compare(have: np.ndarray, want: np.ndarray, tolerance: float) -> None:
         assert (have == want).all()
     else:
         np.testing.assert_allclose(have, want, rtol=0, atol=tolerance * float(np.abs(want[np.isfinite(want)]).max()))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_names_the_line(name: str):
+    function, args, words = REFUSED[name]
+    with pytest.raises(Unsupported, match=words) as refusal:
+        to_onnx(exported(function, args).mlir_module_serialized)
+    assert refusal.value.location == f"{__file__}:{function.__code__.co_firstlineno}"
