@@ -78,10 +78,11 @@ class QuantProfile:
     variant without an entry takes its operator's, except ``.3d``, ``.dynamic`` and ``.depthwise_large``,
     which are other kernels.
     An operator without a rule stays float; one with a rule and no cost counts as equally fast.
-    ``weight_only`` leaves activations in float.  ``tables``: embedding tables become int8 rows beside integer
-    activations, too; ``recurrent``: the weights of LSTM, GRU and RNN become int8.  ``half`` says what ``--fp16``
-    means: weights stored as float16 and cast in the graph, or everything computed in float16.  ``block`` is the number
-    of weights along the reduced axis that share a scale, None for whole channels.
+    ``weight_only`` leaves activations in float.  ``tables``: beside integer activations, too, embedding tables
+    become int8 rows, and weights of operators that stay float int8; ``recurrent``: the weights of LSTM, GRU and
+    RNN become int8.  ``half`` says what ``--fp16`` means: weights stored as float16 and cast in the graph, or
+    everything computed in float16.  ``block`` is the number of weights along the reduced axis that share a scale,
+    None for whole channels.
     """
 
     name: str

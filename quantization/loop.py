@@ -92,9 +92,9 @@ class Loop:
     def with_stored_weights(self, outcome: Outcome) -> Outcome:
         """Integer weights for the units that stay float, where that costs next to nothing: a quarter of their bytes.
 
-        Only where a cost table says that the target is no slower for it.
+        ONNX Runtime makes such weights real at each call, LiteRT once: the profile says where that is worth it.
         """
-        if not self._ranges.profile.costs:
+        if not self._ranges.profile.tables:
             return outcome
         plan = replace(outcome.plan, stored=True)
         score = self._trials.score(plan)
