@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from convertkit.errors import SourceError, Unsupported
 from convertkit.recipe import ExportOptions
 
 if TYPE_CHECKING:
@@ -38,7 +40,14 @@ class KerasConverter:
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
         from convertkit.converters.keras.source import KerasSource
 
-        return KerasSource(Path(source), options, workdir)
+        try:
+            return KerasSource(Path(source), options, workdir)
+        except (SourceError, Unsupported) as error:
+            if "lambda" not in options.trust or importlib.util.find_spec("tensorflow") is None:
+                raise
+            from convertkit.converters.keras.fallback import through_tensorflow
+
+            return through_tensorflow(Path(source), options, workdir, error)
 
 
 converter = KerasConverter()

@@ -223,6 +223,8 @@ def _layer(entry: Config, rules: Rules) -> Config:
         return _model(entry, rules)
     if not isinstance(config, dict):
         raise SourceError(f"the configuration of a {name} layer is missing")
+    if name == "Lambda" and rules.keras2:
+        return _named("keras.layers", name, _stored_code(config))
     if rules.custom(name):
         return _named(str(entry.get("module") or ""), name, config, str(entry.get("registered_name") or name))
     if "trainable" not in config and name != "InputLayer" and (module := rules.operation(name)):
@@ -241,6 +243,20 @@ def _layer(entry: Config, rules: Rules) -> Config:
         options = {**options, "batch_shape": shape}
         options.pop("batch_input_shape", None)
     return _named("keras.layers", name, options)
+
+
+def _stored_code(config: Config) -> Config:
+    """A Lambda layer whose code is in the file, as Keras 3 stores it."""
+    code = config.get("function")
+    if config.get("function_type") != "lambda" or not isinstance(code, list) or len(code) != 3:
+        raise Unsupported(f"{config.get('name')} (Lambda): its function is not stored in the file")
+    if config.get("output_shape_type", "raw") != "raw":
+        raise Unsupported(f"{config.get('name')} (Lambda): its output shape is a function")
+    stored = dict(zip(("code", "defaults", "closure"), code, strict=True))
+    kept: Config = {
+        key: config[key] for key in ("name", "trainable", "dtype", "output_shape", "arguments") if key in config
+    }
+    return {**kept, "function": {"class_name": "__lambda__", "config": stored}}
 
 
 def _kept(layer: str, key: str, value: Any, rules: Rules) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import keras
 import numpy as np
+from keras.src.utils import python_utils
 
 from convertkit.artifact import Array
 from convertkit.converters.keras import archive, legacy
@@ -80,6 +81,14 @@ class KerasService:
             output_dims=program.output_dims,
         )
         save_model(canonicalize(model), Path(params["to"]), params["made_by"])
+        return Reply()
+
+    def save(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """Write a SavedModel to ``to``; only where Keras computes by TensorFlow."""
+        try:
+            self._model.export(params["to"], verbose=False)
+        except _LOAD_ERRORS as error:
+            raise SourceError(f"Keras writes no SavedModel of it: {_sentence(error)}") from error
         return Reply()
 
     def _results(self, flat: list[Any]) -> list[Any]:
@@ -202,6 +211,9 @@ def _named(path: Path, workdir: Path, suffix: str) -> Path:
 def _code_allowed(trusted: bool) -> Iterator[None]:
     if trusted:
         keras.config.enable_unsafe_deserialization()
+        if keras.backend.backend() == "tensorflow":
+            # Stored code has the globals of the module that unpacks it, no longer those of the user's module.
+            vars(python_utils)["tf"] = importlib.import_module("tensorflow")
     yield
 
 

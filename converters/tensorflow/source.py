@@ -29,15 +29,15 @@ _ROUTE_SEED = 20_011
 """Feeds that choose the route differ from those that prove it."""
 
 
-def open_saved_model(folder: Path, options: ExportOptions) -> TensorFlowSource:
-    """Read the graph, refuse what may not run, then load the signature."""
+def open_saved_model(folder: Path, options: ExportOptions, notes: tuple[str, ...] = ()) -> TensorFlowSource:
+    """Read the graph, refuse what may not run, then load the signature; ``notes`` stand before the source's own."""
     saved = read_saved_model(folder)
     signature = chosen(folder, saved, options.signature)
     tensors = [end.tensor for end in signature.outputs]
     passed = safety.refuse_dangerous(folder, saved.graph, tensors, "pyfunc" in options.trust)
     safety.refuse_inexpressible(signature, saved.graph.behind(iter(tensors)))
     params = {"path": str(folder), "signature": signature.key, "tags": saved.tags}
-    return TensorFlowSource(folder, "savedmodel", "open_saved_model", params, options, _trusted(passed))
+    return TensorFlowSource(folder, "savedmodel", "open_saved_model", params, options, (*notes, *_trusted(passed)))
 
 
 def open_graph_def(path: Path, options: ExportOptions) -> TensorFlowSource:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import marshal
 from pathlib import Path
 
 import numpy as np
@@ -59,3 +61,35 @@ def test_an_unknown_recorded_operator_is_named(tmp_path: Path):
     done = export(tmp_path, "unknown.h5")
     assert done.returncode == 1
     assert "bessel (TFOpLambda math.bessel_i0): no counterpart" in done.stderr
+
+
+def lambda_layer(made: object, /, **others: object) -> dict:
+    code = base64.encodebytes(marshal.dumps(made.__code__)).decode()
+    options = {"function": [code, None, None], "function_type": "lambda", "module": "__main__", "output_shape": None,
+               "output_shape_type": "raw", "output_shape_module": None, "arguments": {}}  # fmt: skip
+    return layer("mine", "Lambda", [[["x", 0, 0, {}]]], **{**options, **others})
+
+
+def test_stored_code_that_calls_tensorflow_goes_through_it(tmp_path: Path):
+    pytest.importorskip("tensorflow")
+    pytest.importorskip("tf2onnx")
+    code = lambda_layer(lambda t: tf.nn.relu6(t * 9.0) + 1.0)  # noqa: F821
+    write(tmp_path / "code.h5", functional(x(3, 4), code, last="mine"), {})
+    refused = export(tmp_path, "code.h5")
+    assert refused.returncode == 1
+    assert "--trust lambda" in refused.stderr
+    done = export(tmp_path, "code.h5", "--trust", "lambda", "--target", "onnxruntime")
+    assert done.returncode == 0, done.stderr
+    assert "not taken: Keras on JAX" in done.stderr + done.stdout
+    feed = RNG.standard_normal((2, 3, 4)).astype("f")
+    session = ort.InferenceSession(tmp_path / "out" / "model.onnx")
+    got = session.run(None, {"x": feed})[0]
+    np.testing.assert_allclose(got, np.clip(feed * 9, 0, 6) + 1, atol=1e-5)
+
+
+def test_code_that_the_file_does_not_hold_is_refused(tmp_path: Path):
+    named = lambda_layer(lambda t: t, function="scaled", function_type="function")
+    write(tmp_path / "named.h5", functional(x(4), named, last="mine"), {})
+    done = export(tmp_path, "named.h5", "--trust", "lambda")
+    assert done.returncode == 1
+    assert "mine (Lambda): its function is not stored in the file" in done.stderr
