@@ -194,6 +194,7 @@ CASES: dict[str, tuple[Build, Expect, tuple[tuple[int, ...], ...], Callable]] = 
         (S, S),
         _small,
     ),
+    "FULLY_CONNECTED": (lambda b, t: b.fully_connected(*t, None), lambda a: a[0] @ a[1].T, (S, S), _small),
     "ZEROS_LIKE": (lambda b, t: b.zeros_like(t[0]), lambda a: a[0] * a[0].dtype.type(0), (S,), _small),
     "DYNAMIC_UPDATE_SLICE": (
         lambda b, t: b.dynamic_update_slice(t[0], t[1], b.ints((1, 0))),

@@ -292,3 +292,9 @@ def test_refusal(op: str, inputs: Arrays, order: str, attributes: dict, reason: 
     proto = model(op, inputs, {}, order.split(" "), 1, **attributes)
     with pytest.raises(Unsupported, match=reason):
         compiled(proto, tmp_path)
+
+
+def test_a_product_of_doubles_with_weights_is_refused(tmp_path: Path):
+    doubles = {"x": normal(2, 3).astype(np.float64)}, {"w": normal(3, 4).astype(np.float64)}
+    with pytest.raises(Unsupported, match="float64 operands: TFLite FULLY_CONNECTED takes float32"):
+        compiled(model("Gemm", *doubles, ["x", "w"], 1), tmp_path)
