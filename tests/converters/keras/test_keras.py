@@ -15,6 +15,7 @@ from keras_files import export, functional, layer, parity
 
 from convertkit.converters.keras import archive, converter, legacy
 from convertkit.errors import SourceError, Unsupported, Untrusted
+from tests.installed import needs
 
 RULES = legacy.Rules(
     layer=lambda name: name in {"Dense", "GRU", "LSTM", "DepthwiseConv2D", "InputLayer", "Activation", "Add"},
@@ -203,7 +204,7 @@ keras.Model(x, keras.layers.Lambda(lambda v: v * 2.0 + 1.0)(model(x))).save("cod
 
 
 def test_weights_alone_and_trusted_code_end_to_end(tmp_path: Path):
-    pytest.importorskip("keras")
+    needs("keras")
     pytest.importorskip("jax")
     (tmp_path / "user_model.py").write_text(KERAS)
     environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(tmp_path)}

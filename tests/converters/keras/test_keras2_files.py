@@ -11,7 +11,9 @@ import onnxruntime as ort
 import pytest
 from keras_files import export, functional, layer, parity, part, recorded, write, x
 
-pytest.importorskip("keras")
+from tests.installed import needs
+
+needs("keras")
 pytest.importorskip("jax")
 pytest.importorskip("h5py")
 
@@ -71,8 +73,8 @@ def lambda_layer(made: object, /, **others: object) -> dict:
 
 
 def test_stored_code_that_calls_tensorflow_goes_through_it(tmp_path: Path):
-    pytest.importorskip("tensorflow")
-    pytest.importorskip("tf2onnx")
+    needs("tensorflow")
+    needs("tf2onnx")
     code = lambda_layer(lambda t: tf.nn.relu6(t * 9.0) + 1.0)  # noqa: F821
     write(tmp_path / "code.h5", functional(x(3, 4), code, last="mine"), {})
     refused = export(tmp_path, "code.h5")

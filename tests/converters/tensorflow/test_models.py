@@ -14,6 +14,7 @@ import convertkit
 from convertkit.converters.tensorflow import converter
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.recipe import ExportOptions
+from tests.installed import needs
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -71,7 +72,7 @@ tf.saved_model.save(model, sys.argv[1], signatures=model.__call__)
 
 
 def test_what_tf2onnx_lacks_takes_the_second_route(tmp_path: Path):
-    pytest.importorskip("tf2onnx")
+    needs("tf2onnx")
     subprocess.run([sys.executable, "-c", LGAMMA, str(tmp_path / "model")], check=True, capture_output=True)
     made = convertkit.export(tmp_path / "model", output=tmp_path / "out")
     report = json.loads((made.path / "report.json").read_text())
@@ -95,7 +96,7 @@ open(sys.argv[1], "wb").write(graph.as_graph_def().SerializeToString())
 
 @pytest.mark.nightly
 def test_a_frozen_graph_with_a_while_loop(tmp_path: Path):
-    pytest.importorskip("tf2onnx")
+    needs("tf2onnx")
     path = tmp_path / "frozen.pb"
     subprocess.run([sys.executable, "-c", FROZEN, str(path)], check=True, capture_output=True)
     command = [sys.executable, "-m", "convertkit", "export", str(path), "--target", "onnxruntime", "-o"]
@@ -113,7 +114,7 @@ def test_a_frozen_graph_with_a_while_loop(tmp_path: Path):
 )  # fmt: skip
 def test_the_grid(tmp_path: Path, model: str):
     """Every cell converts; only string signatures are refused."""
-    pytest.importorskip("tf2onnx")
+    needs("tf2onnx")
     import tensorflow_grid
 
     tensorflow_grid.make(tmp_path, model)
