@@ -106,3 +106,13 @@ class QuantProfile:
     def cost(self, kinds: tuple[str, ...]) -> OpCost | None:
         """The cost of an operator, given its names from the most special to the most general."""
         return next((self.costs[kind] for kind in kinds if kind in self.costs), None)
+
+
+# Where channels lie is the operator's affair (ONNX Conv-11, ConvTranspose-11, Gemm-13, MatMul-13), not the target's.
+WEIGHTED: Mapping[str, OpRule] = {
+    "Conv": OpRule({1: 0}, bias=2, data=(0,)),
+    "Conv.depthwise_large": OpRule({1: 0}, bias=2, data=(0,)),
+    "ConvTranspose": OpRule({1: 1}, bias=2, data=(0,)),
+    "Gemm": OpRule({1: 0}, bias=2, data=(0,)),
+    "MatMul": OpRule({1: -1}, data=(0,)),
+}

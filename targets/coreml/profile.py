@@ -10,19 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from convertkit.profile import OpRule, QuantProfile
+from convertkit.profile import WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 
-_WEIGHTED: Mapping[str, OpRule] = {
-    "Conv": OpRule({1: 0}, bias=2, data=(0,)),
-    "Conv.depthwise_large": OpRule({1: 0}, bias=2, data=(0,)),
-    "ConvTranspose": OpRule({1: 1}, bias=2, data=(0,)),
-    "Gemm": OpRule({1: 0}, bias=2, data=(0,)),
-    "MatMul": OpRule({1: -1}, data=(0,)),
-}
-
 _INT8: Mapping[str, OpRule] = {
-    **{kind: rule for kind, rule in _WEIGHTED.items() if kind != "ConvTranspose"},
+    **{kind: rule for kind, rule in WEIGHTED.items() if kind != "ConvTranspose"},
     "Add": OpRule(constants=False),
     "AveragePool": OpRule(data=(0,)),
     "MaxPool": OpRule(data=(0,), same_scale=True),
@@ -32,10 +24,10 @@ _INT8: Mapping[str, OpRule] = {
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
     if options.precision == "w8":
-        return QuantProfile("coreml w8", "int8", True, _WEIGHTED, bias="float32", weight_only=True)
+        return QuantProfile("coreml w8", "int8", True, WEIGHTED, bias="float32", weight_only=True)
     if options.precision == "w4":  # constexpr_blockwise_shift_scale, iOS 18
         return QuantProfile(
-            "coreml w4", "int8", True, _WEIGHTED, weight="int4", weight_range=(-7, 7), bias="float32",
+            "coreml w4", "int8", True, WEIGHTED, weight="int4", weight_range=(-7, 7), bias="float32",
             weight_only=True, block=32,
         )  # fmt: skip
     return QuantProfile("coreml int8", "int8", True, _INT8, bias="float32", half="compute")

@@ -9,22 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from convertkit.profile import OpRule, QuantProfile
+from convertkit.profile import WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 
 _PLAIN = OpRule()
 _MOVES = OpRule(data=(0,), same_scale=True)
 
-_WEIGHTED: Mapping[str, OpRule] = {
-    "Conv": OpRule({1: 0}, bias=2, data=(0,)),
-    "Conv.depthwise_large": OpRule({1: 0}, bias=2, data=(0,)),
-    "ConvTranspose": OpRule({1: 1}, bias=2, data=(0,)),
-    "Gemm": OpRule({1: 0}, bias=2, data=(0,)),
-    "MatMul": OpRule({1: -1}, data=(0,)),
-}
-
 _INT8: Mapping[str, OpRule] = {
-    **{kind: rule for kind, rule in _WEIGHTED.items() if kind != "ConvTranspose"},
+    **{kind: rule for kind, rule in WEIGHTED.items() if kind != "ConvTranspose"},
     "MatMul.dynamic": OpRule(data=(0, 1)),
     "Add": _PLAIN,
     "Mul": _PLAIN,
@@ -54,13 +46,13 @@ _INT8: Mapping[str, OpRule] = {
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
     if options.precision == "w8":
-        return QuantProfile("onnxruntime w8", "int8", False, _WEIGHTED, weight_only=True, recurrent=True)
+        return QuantProfile("onnxruntime w8", "int8", False, WEIGHTED, weight_only=True, recurrent=True)
     if options.precision == "w4":
         return QuantProfile(
             "onnxruntime w4",
             "int8",
             False,
-            _WEIGHTED,
+            WEIGHTED,
             weight="int4",
             weight_range=(-7, 7),
             weight_only=True,

@@ -11,21 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from convertkit.profile import OpRule, QuantProfile
+from convertkit.profile import WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 
 _MOVES = OpRule(data=(0,), same_scale=True)
 
-_WEIGHTED: Mapping[str, OpRule] = {
-    "Conv": OpRule({1: 0}, bias=2, data=(0,)),
-    "Conv.depthwise_large": OpRule({1: 0}, bias=2, data=(0,)),
-    "ConvTranspose": OpRule({1: 1}, bias=2, data=(0,)),
-    "Gemm": OpRule({1: 0}, bias=2, data=(0,)),
-    "MatMul": OpRule({1: -1}, data=(0,)),
-}
-
 _INT8: Mapping[str, OpRule] = {
-    **_WEIGHTED,
+    **WEIGHTED,
     "MatMul.dynamic": OpRule(data=(0, 1)),
     "Add": OpRule(constants=False),
     "AveragePool": OpRule(data=(0,)),
@@ -45,13 +37,13 @@ _INT8: Mapping[str, OpRule] = {
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
     if options.precision == "w8":
-        return QuantProfile("tensorrt w8", "int8", True, _WEIGHTED, bias="float32", weight_only=True)
+        return QuantProfile("tensorrt w8", "int8", True, WEIGHTED, bias="float32", weight_only=True)
     if options.precision == "w4":
         return QuantProfile(
             "tensorrt w4",
             "int8",
             True,
-            _WEIGHTED,
+            WEIGHTED,
             weight="int4",
             weight_range=(-7, 7),
             bias="float32",
