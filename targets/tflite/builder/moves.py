@@ -268,7 +268,9 @@ class Moves(BuilderCore):
         return self.emit("REVERSE_SEQUENCE", (x, lengths), x.shape, x.dtype, options, x.quantization)
 
     def fill(self, sizes: Tensor, value: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """A tensor of one value."""
+        """A tensor of one value, a constant where its sizes are known."""
+        if sizes.constant is not None and value.constant is not None:
+            return self.constant(np.full(sizes.constant, value.constant), value.quantization, value.dtype)
         return self.emit("FILL", (sizes, value), shape, value.dtype)
 
     def range(self, start: Tensor, limit: Tensor, delta: Tensor, size: int) -> Tensor:

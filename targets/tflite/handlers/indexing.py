@@ -43,100 +43,139 @@ def static_shape(x: Tensor, what: str, *, but_batch: bool = False) -> tuple[int,
 @indexing.lowers("Gather", since=13)
 def gather(b: Builder, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     axis %= x.rank
-    if x.shape[axis] != DYNAMIC:
-        return gathered(b, x, nonnegative(b, indices, x.shape[axis]), axis)
-    narrow = b.cast(indices, "int32")
-    size = b.size_of(x, axis)
-    turned = b.select(b.less(narrow, like(b, narrow, 0)), b.add(narrow, b.reshape(size, ())), narrow)
-    return gathered(b, x, turned, axis)
+    return gathered(b, x, counted_from_start(b, indices, b.size_of(x, axis)), axis)
 
 
 @indexing.lowers("GatherElements", since=13)
 def gather_elements(b: Builder, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
-    axis %= x.rank
-    if DYNAMIC in x.shape:
-        return _elements_of_rows(b, x, indices, axis)
-    places = element_places(b, x.shape, indices, axis)
-    return gathered(b, b.reshape(x, (x.size,)), places, 0)
+    places = element_places(b, x, indices, axis % x.rank)
+    return gathered(b, flattened(b, x), places, 0)
 
 
-def _elements_of_rows(b: Builder, x: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """A free batch in front: GATHER reads each batch apart, from rows flattened behind it."""
-    inner, wanted = x.shape[1:], indices.shape[1:]
-    if axis == 0 or x.shape[0] != DYNAMIC or indices.shape[0] != DYNAMIC or DYNAMIC in (*inner, *wanted):
-        raise Unsupported("GatherElements of sizes that are only known at run time, other than a batch in front")
-    places = element_places(b, (1, *inner), indices, axis, batched=True)
-    count = math.prod(inner)
-    (wide,) = as_accepted(b, "GATHER", b.reshape(x, (DYNAMIC, count)))
-    found = b.gather(wide, b.reshape(places, (DYNAMIC, math.prod(wanted))), 1, batch_dims=1)
-    return b.cast(b.reshape(found, (DYNAMIC, *wanted)), x.dtype)
+def flattened(b: Builder, x: Tensor) -> Tensor:
+    """``x`` as a vector."""
+    return b.reshape(x, (x.size if x.is_static else DYNAMIC,))
 
 
-def element_places(b: Builder, shape: tuple[int, ...], indices: Tensor, axis: int, *, batched: bool = False) -> Tensor:
-    """Places in the flattened tensor of ``shape`` that differ from their own only along ``axis``.
+def element_places(b: Builder, x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """Places in the flattened ``x`` that differ from their own only along ``axis``; sizes may be known at run time."""
+    strides = strides_of(b, x)
+    own: Tensor = b.ints([0])
+    for other in _free_last(indices):
+        if other != axis and indices.shape[other] != 1:
+            own = _plus(b, own, _times(b, _along(b, indices, other), strides[other]))
+    return _plus(b, _times(b, counted_from_start(b, indices, b.size_of(x, axis)), strides[axis]), own)
 
-    ``batched``: the first axis counts as if it had one element, whatever its size.
+
+def _free_last(x: Tensor) -> list[int]:
+    """Axes of known size first: what they add up to is one constant."""
+    return sorted(range(x.rank), key=lambda axis: x.shape[axis] == DYNAMIC)
+
+
+def _along(b: Builder, x: Tensor, axis: int) -> Tensor:
+    """``0, 1, …`` along ``axis`` of ``x``, with that tensor's rank."""
+    size = x.shape[axis]
+    if size == DYNAMIC:
+        limit = b.reshape(b.size_of(x, axis), ())
+        steps = b.range(b.constant(np.array(0, np.int32)), limit, b.constant(np.array(1, np.int32)), DYNAMIC)
+    else:
+        steps = b.constant(np.arange(size, dtype=np.int32))
+    return b.reshape(steps, _view(x, axis, size))
+
+
+def _view(x: Tensor, axis: int, size: int) -> tuple[int, ...]:
+    """The shape with which a vector lies along ``axis`` of ``x``."""
+    return tuple(size if place == axis else 1 for place in range(x.rank))
+
+
+def counted_from_start(b: Builder, indices: Tensor, size: Tensor) -> Tensor:
+    """Indices that count from the end where negative, as int32 from the start, of an axis of ``size`` elements."""
+    if size.constant is not None:
+        return nonnegative(b, indices, int(size.constant.item()))
+    narrow = b.cast(indices, "int32")
+    return b.select(b.less(narrow, like(b, narrow, 0)), b.add(narrow, b.reshape(size, ())), narrow)
+
+
+def strides_of(b: Builder, x: Tensor, depth: int | None = None) -> list[Tensor]:
+    """What one step along each of the first ``depth`` axes is, in steps of the last of them.
+
+    int32 vectors of one element: constants where known.
     """
-    sizes = (1, *indices.shape[1:]) if batched else static_shape(indices, "indices")
-    turned = nonnegative(b, indices, shape[axis])
-    strides = _strides(shape)
-    own = np.zeros(sizes, np.int32)
-    for other, count in enumerate(sizes):
-        if other != axis:
-            view = [1] * len(shape)
-            view[other] = count
-            own = own + (np.arange(count) * strides[other]).reshape(view).astype(np.int32)
-    scaled = turned if strides[axis] == 1 else _times(b, turned, strides[axis])
-    return _plus(b, scaled, b.constant(own)) if own.any() else scaled
+    strides = [b.ints([1])]
+    for axis in range((x.rank if depth is None else depth) - 1, 0, -1):
+        strides.insert(0, _times(b, strides[0], b.size_of(x, axis)))
+    return strides
 
 
 @indexing.lowers("GatherND", since=13)
 def gather_nd(b: Builder, x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
-    depth = batch_dims + indices.shape[-1]
-    if not batch_dims and DYNAMIC not in (*x.shape[:depth], indices.shape[-1]):
-        rows = b.reshape(x, (math.prod(x.shape[:depth]), *x.shape[depth:]))
-        return gathered(b, rows, coordinate_places(b, x.shape, indices), 0)
-    static_shape(indices, "indices")
-    shape = static_shape(x, "GatherND")
-    places = coordinate_places(b, shape, indices, batch_dims)
-    rows = b.reshape(x, (math.prod(shape[:depth]), *shape[depth:]))
-    return gathered(b, rows, places, 0)
+    places = coordinate_places(b, x, indices, batch_dims)
+    return gathered(b, rows_of(b, x, batch_dims + _depth(indices)), places, 0)
 
 
-def coordinate_places(b: Builder, shape: tuple[int, ...], indices: Tensor, batch_dims: int = 0) -> Tensor:
-    """Places in the tensor of ``shape`` flattened over the axes that the coordinates span, whose sizes are known."""
-    depth = indices.shape[-1]
-    spanned = shape[: batch_dims + depth]
-    strides = _strides(spanned)[batch_dims:]
-    sizes = np.array(spanned[batch_dims:], np.int32)
-    if indices.constant is not None:
-        turned = b.constant(np.where(indices.constant < 0, indices.constant + sizes, indices.constant).astype(np.int32))
-    else:
-        narrow = b.cast(indices, "int32")
-        turned = b.select(b.less(narrow, like(b, narrow, 0)), b.add(narrow, b.constant(sizes)), narrow)
-    if turned.constant is not None:
-        places = b.constant((turned.constant * np.array(strides)).sum(-1).astype(np.int32))
-    else:
-        scaled = b.mul(turned, b.constant(np.array(strides, np.int32)))
-        places = b.sum(scaled, (scaled.rank - 1,), keep_dims=False)
-    if not batch_dims:
-        return places
-    batches = np.arange(math.prod(shape[:batch_dims])) * math.prod(spanned[batch_dims:])
-    view = (*shape[:batch_dims], *(1,) * (places.rank - batch_dims))
-    return _plus(b, places, b.constant(batches.reshape(view).astype(np.int32)))
+def rows_of(b: Builder, x: Tensor, depth: int) -> Tensor:
+    """``x`` with its first ``depth`` axes as one."""
+    spanned, rest = x.shape[:depth], x.shape[depth:]
+    count = DYNAMIC if DYNAMIC in spanned else math.prod(spanned)
+    shape = (count, *rest)
+    if shape.count(DYNAMIC) <= 1:
+        return b.reshape(x, shape)
+    kept = [b.size_of(x, axis) for axis in range(depth, x.rank)]
+    return b.reshape_to(x, b.sizes([DYNAMIC, *kept]), shape)
 
 
-def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+def _depth(indices: Tensor) -> int:
+    if indices.shape[-1] == DYNAMIC:
+        raise Unsupported("coordinates whose number is only known at run time")
+    return indices.shape[-1]
 
 
-def _times(b: Builder, x: Tensor, factor: int) -> Tensor:
-    return b.constant(x.constant * np.int32(factor)) if x.constant is not None else b.mul(x, like(b, x, factor))
+def coordinate_places(b: Builder, x: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
+    """Places in ``x`` with the axes that batches and coordinates span as one; sizes may be known at run time."""
+    depth = batch_dims + _depth(indices)
+    strides = strides_of(b, x, depth)
+    sizes = b.sizes([b.size_of(x, axis) for axis in range(batch_dims, depth)])
+    turned = _turned(b, indices, sizes)
+    places = _summed(b, _times(b, turned, b.sizes(strides[batch_dims:])))
+    own: Tensor = b.ints([0])
+    for axis in _free_last(indices):
+        if axis < batch_dims:
+            steps = b.reshape(_along(b, indices, axis), _view(places, axis, indices.shape[axis]))
+            own = _plus(b, own, _times(b, steps, strides[axis]))
+    return _plus(b, places, own)
+
+
+def _turned(b: Builder, coordinates: Tensor, sizes: Tensor) -> Tensor:
+    """Coordinates that count from the end where negative, as int32 from the start."""
+    if coordinates.constant is not None and sizes.constant is not None:
+        values = coordinates.constant.astype(np.int64)
+        return b.constant(np.where(values < 0, values + sizes.constant, values).astype(np.int32))
+    narrow = b.cast(coordinates, "int32")
+    return b.select(b.less(narrow, like(b, narrow, 0)), b.add(narrow, sizes), narrow)
+
+
+def _summed(b: Builder, x: Tensor) -> Tensor:
+    """The sum over the last axis."""
+    if x.constant is not None:
+        return b.constant(x.constant.sum(-1).astype(np.int32))
+    return b.sum(x, (x.rank - 1,), keep_dims=False)
+
+
+def _times(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    for one, other in ((x, y), (y, x)):
+        if one.constant is not None and one.shape == (1,) and one.constant.item() == 1:
+            return other
+    if x.constant is not None and y.constant is not None:
+        return b.constant((x.constant * y.constant).astype(np.int32))
+    return b.mul(x, y)
 
 
 def _plus(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     if x.constant is not None and y.constant is not None:
         return b.constant((x.constant + y.constant).astype(np.int32))
+    for one, other in ((x, y), (y, x)):
+        if one.constant is not None and one.shape == (1,) and one.constant.item() == 0:
+            return other
     return b.add(x, y)
 
 

@@ -11,9 +11,15 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import accepted, as_accepted, constant_ints, like
-from convertkit.targets.tflite.handlers.indexing import coordinate_places, element_places, static_shape
+from convertkit.targets.tflite.handlers.indexing import (
+    coordinate_places,
+    element_places,
+    flattened,
+    rows_of,
+    static_shape,
+)
 from convertkit.targets.tflite.handlers.shapes import cut
-from convertkit.targets.tflite.tensor import DType, Tensor
+from convertkit.targets.tflite.tensor import DYNAMIC, DType, Tensor
 
 scatter = Registry()
 
@@ -25,9 +31,9 @@ _SEGMENT_TYPES: tuple[DType, ...] = ("float32", "int32")
 def scatter_elements(
     b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
-    places = element_places(b, static_shape(x, "ScatterElements"), indices, axis % x.rank)
-    flat = written(b, b.reshape(x, (x.size,)), b.reshape(places, (updates.size,)), _flat(b, updates), reduction)
-    return b.reshape(flat, x.shape)
+    places = element_places(b, x, indices, axis % x.rank)
+    flat = written(b, flattened(b, x), flattened(b, places), flattened(b, updates), reduction)
+    return shaped_like(b, flat, x)
 
 
 @scatter.lowers("Scatter", since=11)
@@ -37,14 +43,17 @@ def scatter_11(b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, axis:
 
 @scatter.lowers("ScatterND", since=18)
 def scatter_nd(b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
-    depth = static_shape(indices, "indices")[-1]
-    rows = math.prod(static_shape(x, "ScatterND")[:depth])
-    rest = math.prod(x.shape[depth:])
-    places = b.reshape(coordinate_places(b, x.shape, indices), (math.prod(indices.shape[:-1]),))
-    written_rows = written(
-        b, b.reshape(x, (rows, rest)), places, b.reshape(updates, (places.shape[0], rest)), reduction
-    )
-    return b.reshape(written_rows, x.shape)
+    places = flattened(b, coordinate_places(b, x, indices))
+    rows, depth = indices.rank - 1, indices.shape[-1]
+    flat = written(b, rows_of(b, x, depth), places, rows_of(b, updates, rows), reduction)
+    return shaped_like(b, flat, x)
+
+
+def shaped_like(b: Builder, values: Tensor, x: Tensor) -> Tensor:
+    """``values`` in the shape of ``x``, which has as many elements."""
+    if x.shape.count(DYNAMIC) <= 1:
+        return b.reshape(values, x.shape)
+    return b.reshape_to(values, b.shape_of(x), x.shape)
 
 
 def written(b: Builder, x: Tensor, places: Tensor, updates: Tensor, reduction: str) -> Tensor:
@@ -56,7 +65,7 @@ def written(b: Builder, x: Tensor, places: Tensor, updates: Tensor, reduction: s
     dtype = next((kind for kind in (x.dtype, "int32") if kind in _SEGMENT_TYPES), None)
     if dtype is None or (x.dtype != dtype and x.dtype in ("int64", "uint32", "uint64")):
         raise Unsupported(f"{x.dtype} with reduction {reduction}: TFLite {_SEGMENTS[reduction]} takes float32, int32")
-    rows = b.constant(np.array(x.shape[0], np.int32))
+    rows = b.reshape(b.size_of(x, 0), ())
     wide = b.cast(updates, dtype)
     met = b.emit(_SEGMENTS[reduction], (wide, places, rows), x.shape, dtype)
     join = {"mul": b.mul, "max": b.maximum, "min": b.minimum}[reduction]
@@ -66,15 +75,14 @@ def written(b: Builder, x: Tensor, places: Tensor, updates: Tensor, reduction: s
 
 def _replaced_or_added(b: Builder, x: Tensor, places: Tensor, updates: Tensor, reduction: str) -> Tensor:
     dtype = accepted(b, "SCATTER_ND", x.dtype)
-    sizes = b.ints(x.shape)
     rows = b.reshape(places, (places.shape[0], 1))
-    scattered = b.scatter_nd(rows, b.cast(updates, dtype), sizes, x.shape)
+    scattered = b.scatter_nd(rows, b.cast(updates, dtype), b.shape_of(x), x.shape)
     if reduction == "add":
         wide = as_accepted(b, "ADD", b.cast(x, dtype), scattered)
         return b.cast(b.add(*wide), x.dtype)
-    ones = b.constant(np.ones((places.shape[0], *(1,) * (x.rank - 1)), np.float32))
-    mask_shape = (x.shape[0], *(1,) * (x.rank - 1))
-    marked = b.scatter_nd(rows, ones, b.ints(mask_shape), mask_shape)
+    ones, mask = (places.shape[0], *(1,) * (x.rank - 1)), (x.shape[0], *(1,) * (x.rank - 1))
+    sizes = [b.sizes([b.size_of(tensor, 0), *shape[1:]]) for tensor, shape in ((places, ones), (x, mask))]
+    marked = b.scatter_nd(rows, b.fill(sizes[0], b.constant(np.array(1, np.float32)), ones), sizes[1], mask)
     return b.select(b.greater(marked, like(b, marked, 0)), b.cast(scattered, x.dtype), x)
 
 
@@ -154,7 +162,3 @@ def _block_places(
         flat = flat * size + grid
         valid = valid & (grid >= 0) & (grid < size)
     return np.where(valid, flat, math.prod(image)).astype(np.int32).reshape(-1)
-
-
-def _flat(b: Builder, x: Tensor) -> Tensor:
-    return b.reshape(x, (x.size,))

@@ -107,6 +107,59 @@ def test_elements_of_every_batch() -> None:
     case.agree(*({"x": numbers(b, 4, 5, seed=b), "at": rng.integers(-5, 5, (b, 4, 3))} for b in BATCHES))
 
 
+RUN_TIME_SIZES = ((2, 3), (4, 5), (1, 1), (4, 5), (3, 2))
+
+
+def of_every_size(node: str, declared: str, feeds: list[dict[str, np.ndarray]]) -> None:
+    compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g ({declared}) => (float[a,b,c] y) {{ y = {node} }}""").agree(
+        *feeds
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_elements_of_every_size(axis: int) -> None:
+    rng = np.random.default_rng(0)
+    feeds = [{"x": numbers(n, 4, m), "at": rng.integers(-min(n, m), min(n, m), (n, 2, m))} for n, m in RUN_TIME_SIZES]
+    of_every_size(f"GatherElements<axis={axis}>(x, at)", "float[n,4,m] x, int64[n,2,m] at", feeds)
+
+
+@pytest.mark.parametrize("batch_dims", [0, 1])
+def test_coordinates_in_every_size(batch_dims: int) -> None:
+    rng = np.random.default_rng(0)
+    feeds = [
+        {"x": numbers(n, m, 3, 2), "at": rng.integers(-min(n, m, 3), min(n, m, 3), (n, 2))} for n, m in RUN_TIME_SIZES
+    ]
+    rank = "[a,b]" if batch_dims else "[a,b,c]"
+    compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,m,3,2] x, int64[n,2] at) => (float{rank} y) {{
+        y = GatherND<batch_dims={batch_dims}>(x, at) }}""").agree(*feeds)
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max"])
+def test_scatter_in_every_size(reduction: str) -> None:
+    rng = np.random.default_rng(0)
+    feeds = []
+    for n, m in RUN_TIME_SIZES:
+        at = np.stack([rng.permutation(n) for _ in range(4 * m)], 1).reshape(n, 4, m)[:1]
+        feeds.append({"x": numbers(n, 4, m), "at": at, "u": numbers(1, 4, m, seed=1)})
+    of_every_size(
+        f'ScatterElements<axis=0, reduction="{reduction}">(x, at, u)',
+        "float[n,4,m] x, int64[1,4,m] at, float[1,4,m] u",
+        feeds,
+    )
+    rows = [{"x": numbers(n, 4, m), "at": np.array([[-1], [0]])[:n], "u": numbers(min(n, 2), 4, m)}
+            for n, m in RUN_TIME_SIZES]  # fmt: skip
+    of_every_size(
+        f'ScatterND<reduction="{reduction}">(x, at, u)', "float[n,4,m] x, int64[k,1] at, float[k,4,m] u", rows
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 2])
+def test_running_sums_along_every_size(axis: int) -> None:
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,4,m] x) => (float[n,4,m] y) {{
+        at = Constant<value_int={axis}>() y = CumSum<exclusive=1, reverse=1>(x, at) }}""")
+    case.agree(*({"x": numbers(n, 4, m)} for n, m in RUN_TIME_SIZES))
+
+
 def test_pixels_of_every_batch() -> None:
     case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
         g (float[n,8,3,4] x) => (float[n,2,6,8] y) { y = DepthToSpace<blocksize=2, mode="CRD">(x) }""")
