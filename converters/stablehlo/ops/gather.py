@@ -9,7 +9,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.layout import Size
-from convertkit.converters.stablehlo.mlir import ints
+from convertkit.converters.stablehlo.mlir import ints, shape_of
 from convertkit.converters.stablehlo.ops.indexing import (
     Addressing,
     addressed_positions,
@@ -33,11 +33,22 @@ def gather(b: Builder, op: hlo.GatherOp, x: Tensor, indices: Tensor) -> Tensor:
 @gathers.partwise
 def dynamic_gather(b: Builder, op: hlo.DynamicGatherOp, x: Tensor, indices: Tensor, sizes: Tensor) -> Tensor:
     numbers = hlo.GatherDimensionNumbers(op.dimension_numbers)
-    known = [_window_size(b, x, sizes, axis) for axis in range(x.rank)]
-    return gathered(b, numbers, x, indices, known)
+    dropped = (*ints(numbers.collapsed_slice_dims), *ints(numbers.operand_batching_dims))
+    kept = [axis for axis in range(x.rank) if axis not in dropped]
+    # The result tells more than the operand does, which holds known and free sizes together.
+    made = shape_of(op.results[0].type)
+    known = {axis: made[place] for axis, place in zip(kept, sorted(ints(numbers.offset_dims)), strict=True)}
+    window = [known.get(axis, 1) for axis in range(x.rank)]
+    return gathered(
+        b,
+        numbers,
+        x,
+        indices,
+        [_computed(b, sizes, axis) if size is None else size for axis, size in enumerate(window)],
+    )
 
 
-def _window_size(b: Builder, x: Tensor, sizes: Tensor, axis: int) -> Size:
+def _computed(b: Builder, sizes: Tensor, axis: int) -> Size:
     if sizes.const is not None:
         return int(sizes.const[axis])
     return b.take(b.cast(sizes, I64), 0, axis, axis + 1)
@@ -92,6 +103,9 @@ def _select(
             elif size != 1:
                 raise Unsupported(f"a window of {size} of the free axis {axis} that no index addresses")
     inner = [axis for axis in addressing.window_axes if axis in addressed]
+    fixed = _fixed(starts, addressing, batch)
+    if fixed is not None:
+        return _cut(b, x, fixed, addressing, batch, offset_dims)
     window = tuple(size if isinstance(size := addressing.window[axis], int) else None for axis in inner)
     if not addressed:
         picked = b.broadcast_in_dim(x, batch + x.shape, range(len(batch), len(batch) + x.rank))
@@ -108,3 +122,25 @@ def _select(
     for axis in range(picked.rank):
         order.append(len(batch) + windows.index(next(offsets)) if axis in offset_dims else next(batches))
     return b.transpose(picked, order)
+
+
+def _fixed(starts: dict[int, Tensor], addressing: Addressing, batch: Shape) -> dict[int, int] | None:
+    """Where the only window stands along each addressed axis; None where it moves, or there are several."""
+    places = {axis: start.scalar for axis, start in starts.items()}
+    known = all(isinstance(addressing.window[axis], int) and place is not None for axis, place in places.items())
+    if addressing.batch_of or any(size != 1 for size in batch) or not known:
+        return None
+    return {axis: int(place) for axis, place in places.items() if place is not None}
+
+
+def _cut(
+    b: Builder, x: Tensor, starts: dict[int, int], addressing: Addressing, batch: Shape, offset_dims: Sequence[int]
+) -> Tensor:
+    """One window at a place that is known: a slice, which leaves the free axes as they are."""
+    for axis, start in starts.items():
+        size = addressing.window[axis]
+        assert isinstance(size, int), "a fixed window has a known size along the axes that are addressed"
+        x = b.take(x, axis, start, start + size)
+    x = b.squeeze(x, [axis for axis in range(x.rank) if axis not in addressing.window_axes])
+    rank = len(batch) + x.rank
+    return b.unsqueeze(x, [axis for axis in range(rank) if axis not in offset_dims])
