@@ -166,6 +166,12 @@ def test_pixels_of_every_batch() -> None:
     case.agree(*({"x": numbers(batch, 8, 3, 4, seed=batch)} for batch in BATCHES))
 
 
+def test_pixels_of_images_of_every_size() -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,12,h,w] x) => (float[n,3,a,b] y) { y = DepthToSpace<blocksize=2, mode="CRD">(x) }""")
+    case.agree(*({"x": numbers(batch, 12, *sizes)} for batch, sizes in ((1, (3, 4)), (2, (5, 2)), (1, (1, 7)))))
+
+
 @pytest.mark.parametrize("where", ["half_pixel", "asymmetric", "align_corners"])
 def test_images_of_every_size_resized_to_one(where: str) -> None:
     case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[1,2,h,w] x) => (float[1,2,8,10] y) {{
