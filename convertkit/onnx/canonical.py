@@ -16,6 +16,9 @@ from convertkit.errors import Unsupported, UsageError
 MIN_OPSET, MAX_OPSET = 18, 26
 MIN_IR_VERSION, MAX_IR_VERSION = 8, 13
 _QUANTIZED = frozenset({"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear"})
+_REARRANGES = frozenset({"Slice", "Split", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose"})
+_LARGE_ENTRIES = 64
+"""Below this a constant may be in the file twice."""
 
 
 def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
@@ -114,7 +117,29 @@ def _frozen(dim: object, sizes: dict[str, int]) -> int | str | None:
 
 def _should_fold(node: ir.Node) -> bool | None:
     # Folding DequantizeLinear of a constant weight would turn an integer model back into a float one.
-    return False if node.op_type in _QUANTIZED else None
+    if node.op_type in _QUANTIZED:
+        return False
+    # Exporters slice and join the gates of recurrent weights, which are too large for the optimizer's own limit.
+    return True if _rearranges_constants(node) and _replaces_its_operands(node) else None
+
+
+def _rearranges_constants(node: ir.Node) -> bool:
+    operands = [value for value in node.inputs if value is not None]
+    known = all(value.const_value is not None and not value.is_graph_input() for value in operands)
+    return not node.domain and node.op_type in _REARRANGES and known
+
+
+def _replaces_its_operands(node: ir.Node) -> bool:
+    """Whether nothing else needs the operands, so that results take their place in the file."""
+    for operand in node.inputs:
+        if operand is None or operand.const_value is None or operand.const_value.size < _LARGE_ENTRIES:
+            continue
+        readers = {use.node for use in operand.uses()}
+        if operand.is_graph_output() or not all(map(_rearranges_constants, readers)):
+            return False
+        if len(readers) > 1 and any(reader.op_type not in ("Slice", "Split") for reader in readers):
+            return False
+    return True
 
 
 def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:

@@ -92,3 +92,36 @@ def test_frozen_dimensions_are_fixed_and_unknown_names_refused():
         freeze_dims(model, {"batch": 2})
     freeze_dims(model, {"x_0": 2})
     assert interface(model)[0][0].shape == (2, 4)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_large_weights_that_are_only_rearranged_are_folded_unless_others_read_them(tmp_path, shared):
+    """As exporters leave the gates of recurrent layers; what something else reads would be in the file twice."""
+    constants = {
+        "w": RNG.standard_normal((160, 80)).astype(np.float32),
+        "middle": np.array([80]),
+        "low": np.array([0]),
+        "high": np.array([160]),
+    }
+    nodes = [
+        helper.make_node("Slice", ["w", "middle", "high", "low"], ["first"]),
+        helper.make_node("Slice", ["w", "low", "middle", "low"], ["last"]),
+        helper.make_node("Concat", ["first", "last"], ["joined"], axis=0),
+        helper.make_node("MatMul", ["x", "w" if shared else "joined"], ["h"]),
+        helper.make_node("Add", ["h", "joined"] if shared else ["h", "h"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [160, 160])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [160, 80])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    feed = {"x": RNG.standard_normal((160, 160)).astype(np.float32)}
+    before = onnx.reference.ReferenceEvaluator(proto).run(None, feed)[0]
+    model = canonicalize(ir.from_proto(proto))
+    save_model(model, tmp_path / "new.onnx", "test")
+    rearranging = ["Slice", "Slice", "Concat"] if shared else []
+    assert [node.op_type for node in model.graph] == [*rearranging, "MatMul", "Add"]
+    np.testing.assert_allclose(run(tmp_path / "new.onnx", model, feed)["y"], before, rtol=1e-5, atol=1e-4)
