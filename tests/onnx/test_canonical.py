@@ -5,6 +5,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from convertkit.artifact import Artifact
 from convertkit.errors import UsageError
@@ -119,7 +120,7 @@ def test_large_weights_that_are_only_rearranged_are_folded_unless_others_read_th
     )
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     feed = {"x": RNG.standard_normal((160, 160)).astype(np.float32)}
-    before = onnx.reference.ReferenceEvaluator(proto).run(None, feed)[0]
+    before = ReferenceEvaluator(proto).run(None, feed)[0]
     model = canonicalize(ir.from_proto(proto))
     save_model(model, tmp_path / "new.onnx", "test")
     rearranging = ["Slice", "Slice", "Concat"] if shared else []
