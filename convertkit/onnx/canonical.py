@@ -12,6 +12,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from convertkit.errors import Unsupported, UsageError
+from convertkit.onnx.sequences import restore_sequences
 
 MIN_OPSET, MAX_OPSET = 18, 26
 MIN_IR_VERSION, MAX_IR_VERSION = 8, 13
@@ -55,6 +56,7 @@ def simplify(model: ir.Model) -> None:
     common.DeduplicateInitializersPass()(model)
     common.RemoveUnusedNodesPass()(model)
     common.ShapeInferencePass()(model)
+    restore_sequences(model)
 
 
 def _at_equal_ranks(model: ir.Model) -> None:
