@@ -14,6 +14,7 @@ from jaxlib.mlir import ir as mlir
 from jaxlib.mlir.dialects import stablehlo
 
 from convertkit.converters.stablehlo.builder import Builder
+from convertkit.converters.stablehlo.inlining import inline_calls
 from convertkit.converters.stablehlo.interpreter import Interpreter
 from convertkit.converters.stablehlo.mlir import dtype_of, element, is_complex, shape_of, text
 from convertkit.converters.stablehlo.module import PORTABLE, context, functions, prepare, read_module, run_pass, walk
@@ -151,8 +152,15 @@ def refined(source: bytes | str, shapes: Sequence[Sequence[int]]) -> str:
             f"tensor<{'x'.join([*map(str, shape), element(each)])}>"
             for each, shape in zip(kind.inputs, shapes, strict=True)
         ]
-        run_pass(module, f"stablehlo-refine-arguments{{types={','.join(types)}}}")
-        run_pass(module, "stablehlo-refine-shapes")
+        # Refinement compares the function of a composite or a call with types that it has refined only in part.
+        run_pass(module, "func.func(stablehlo-legalize-composite-to-call)")
+        inline_calls(module)
+        for step in (
+            "symbol-dce",
+            f"stablehlo-refine-arguments{{types={','.join(types)}}}",
+            "stablehlo-refine-shapes",
+        ):
+            run_pass(module, step)
         for op in [op for op in walk(module.operation) if op.name == "stablehlo.custom_call"]:
             if text(op.attributes["call_target_name"]) == "shape_assertion":
                 op.erase()  # fulfilled by these shapes, and no runtime implements it

@@ -103,6 +103,29 @@ def test_artifacts(files, name, tmp_path):
         assert parity(source, tmp_path, 2) <= 1e-5
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_bare_module_with_free_sizes_runs_in_jax(batch, tmp_path):
+    """Composites, and functions that loops call: shape refinement alone refuses them, and some sizes of one only."""
+    import jax
+    from jax import export, lax
+
+    @jax.jit
+    def step(state, row):
+        return jax.numpy.tanh(state + row[:, :4]), state
+
+    def program(x):
+        last, all_of = lax.scan(step, x[:, 0, :4] * 0, x.swapaxes(0, 1))
+        again, _ = lax.scan(step, last, all_of[::-1])
+        return lax.top_k(again, 2)
+
+    size = export.symbolic_shape("batch")[0]
+    exported = export.export(jax.jit(program))(jax.ShapeDtypeStruct((size, 5, 6), np.float32))
+    path = tmp_path / "model.mlirbc"
+    path.write_bytes(exported.mlir_module_serialized)
+    with stablehlo.open(str(path), ExportOptions(str(path)), tmp_path) as source:
+        assert parity(source, tmp_path, batch) <= 1e-5
+
+
 @pytest.mark.parametrize(("name", "size"), [("model.jax", 900), ("model.mlirbc", 300), ("model.mlir", 200)])
 def test_truncated_files_are_one_sentence(files, name, size, tmp_path):
     broken = tmp_path / name
