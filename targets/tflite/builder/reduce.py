@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from convertkit.targets.tflite.builder.core import NONE, BuilderCore
-from convertkit.targets.tflite.tensor import DYNAMIC, DType, Tensor, broadcast_shape
+from convertkit.targets.tflite.tensor import DYNAMIC, DType, QuantParams, Tensor, broadcast_shape
 
 
 class Reductions(BuilderCore):
@@ -23,10 +23,10 @@ class Reductions(BuilderCore):
         return self._reduce("REDUCE_PROD", x, axes, keep_dims)
 
     def reduce_max(self, x: Tensor, axes: Sequence[int], *, keep_dims: bool) -> Tensor:
-        return self._reduce("REDUCE_MAX", x, axes, keep_dims)
+        return self._reduce("REDUCE_MAX", x, axes, keep_dims, x.quantization)
 
     def reduce_min(self, x: Tensor, axes: Sequence[int], *, keep_dims: bool) -> Tensor:
-        return self._reduce("REDUCE_MIN", x, axes, keep_dims)
+        return self._reduce("REDUCE_MIN", x, axes, keep_dims, x.quantization)
 
     def reduce_any(self, x: Tensor, axes: Sequence[int], *, keep_dims: bool) -> Tensor:
         return self._reduce("REDUCE_ANY", x, axes, keep_dims)
@@ -92,14 +92,17 @@ class Reductions(BuilderCore):
         options = {"adj_x": adj_x, "adj_y": adj_y, "asymmetric_quantize_inputs": False}
         return self.emit("BATCH_MATMUL", (x, y), shape, x.dtype, options, self.result_of(x, y))
 
-    def _reduce(self, code: str, x: Tensor, axes: Sequence[int], keep_dims: bool) -> Tensor:
+    def _reduce(
+        self, code: str, x: Tensor, axes: Sequence[int], keep_dims: bool, chosen: QuantParams | None = None
+    ) -> Tensor:
+        """``chosen``: the parameters of ``x``, where its elements are only chosen among."""
         axes = sorted({axis % x.rank for axis in axes}) if x.rank else []
         if keep_dims:
             shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
         else:
             shape = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
         inputs = (x, self.ints(axes))
-        return self.emit(code, inputs, shape, x.dtype, {"keep_dims": keep_dims}, self.result_of(x))
+        return self.emit(code, inputs, shape, x.dtype, {"keep_dims": keep_dims}, chosen or self.result_of(x))
 
     def _arg(self, code: str, x: Tensor, axis: int, dtype: DType) -> Tensor:
         axis %= x.rank

@@ -6,11 +6,14 @@ as marks on the integer side.
 
 from __future__ import annotations
 
+import numpy as np
+
+from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.marks import OWN
-from convertkit.targets.tflite.tensor import DType, Tensor
+from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 
 quantize = Registry()
 
@@ -33,11 +36,20 @@ def quantize_(b: Builder, x: Tensor, *, to: str) -> Tensor:
 
 @quantize.lowers_custom("Dequantize", domain=OWN)
 def dequantize(b: Builder, x: Tensor) -> Tensor:
-    """DEQUANTIZE; int32 has no kernel and takes CAST and MUL."""
+    """DEQUANTIZE; int32 has no kernel and takes CAST and MUL, wide constants with many scales are reals now."""
     assert x.quantization is not None
+    if x.constant is not None and x.dtype in ("int16", "int32") and x.quantization.axis is not None:
+        return b.constant(_reals(x.constant, x.quantization))
     if x.dtype not in ("int32", "int64", "uint16"):
         return b.dequantize(x)
     if len(x.quantization.scale) > 1 or x.quantization.zero_point != (0,):
         raise Unsupported(f"{x.dtype} with a zero point or one scale per channel")
     real = b.cast(x, "float32")
     return b.mul(real, b.scalar(x.quantization.scale[0], real))
+
+
+def _reals(integers: Array, params: QuantParams) -> Array:
+    """``(integers - zero_point) * scale`` with the parameters along their axis, as ONNX computes it."""
+    view = tuple(-1 if place == params.axis else 1 for place in range(integers.ndim))
+    points, scales = np.array(params.zero_point, np.int64), np.array(params.scale, np.float32)
+    return ((integers - points.reshape(view)).astype(np.float32) * scales.reshape(view)).astype(np.float32)

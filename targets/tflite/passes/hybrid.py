@@ -33,7 +33,7 @@ def fold_hybrid(part: Part) -> None:
             continue
         first, weight = node.inputs[0], node.inputs[1]
         widened = None if weight is None else weight.producer()
-        if first is None or widened is None or widened.domain != OWN or quantization_of(first) is not None:
+        if first is None or widened is None or widened.domain != OWN or _is_quantized(first):
             continue
         stored = widened.inputs[0]
         params = None if stored is None else quantization_of(stored)
@@ -50,6 +50,15 @@ def fold_hybrid(part: Part) -> None:
             drop_if_unused(widened)
 
 
+def _is_quantized(value: ir.Value) -> bool:
+    """Whether the graph says to what integers the activations are rounded: the kernel would choose others."""
+    producer = value.producer()
+    while producer is not None and producer.op_type in _MOVES and producer.inputs[0] is not None:
+        producer = producer.inputs[0].producer()
+    dequantized = producer is not None and producer.op_type in ("Dequantize", "DequantizeLinear")
+    return dequantized or quantization_of(value) is not None
+
+
 def _fold_recurrent(node: ir.Node) -> None:
     """Weights with a scale for each row of a gate, zero points 0; their products are dense ones, made later."""
     for index in (1, 2):
@@ -64,6 +73,7 @@ def _fold_recurrent(node: ir.Node) -> None:
             drop_if_unused(widened)
 
 
+_MOVES = frozenset({"Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 _FEWEST_CHANNELS = 16
 

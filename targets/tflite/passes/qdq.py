@@ -56,11 +56,12 @@ def _quantize(node: ir.Node) -> None:
     result = node.outputs[0]
     params = _params(node, result.dtype)
     kind = result.dtype
-    if params is None or kind not in _INTEGERS or _is_channelwise_activation(params, node.inputs[0]):
+    if params is None or not _has_kernels(params, kind) or _is_channelwise_activation(params, node.inputs[0]):
         return
     if kind == ir.DataType.UINT8 and not result.is_graph_output() and _feeds_only_dequantize(result):
         params, kind = _signed(params), ir.DataType.INT8
         result.dtype = kind
+    assert kind is not None, "it has kernels"
     set_quantization(result, params)
     _become(node, "Quantize", {"to": _INTEGERS[kind]})
 
@@ -73,7 +74,7 @@ def _dequantize(graph: ir.Graph, node: ir.Node) -> None:
     if kind == ir.DataType.INT8 and producer is not None and producer.domain == OWN:
         kind = node.inputs[2].dtype if len(node.inputs) > 2 and node.inputs[2] is not None else kind
     params = _params(node, kind)
-    if params is None or kind not in _INTEGERS or _is_channelwise_activation(params, source):
+    if params is None or not _has_kernels(params, kind) or _is_channelwise_activation(params, source):
         return
     if kind == ir.DataType.UINT8 and source.dtype == ir.DataType.INT8:
         params = _signed(params)
@@ -85,6 +86,11 @@ def _dequantize(graph: ir.Graph, node: ir.Node) -> None:
     set_quantization(source, params)
     node.replace_input_with(0, source)
     _become(node, "Dequantize", {})
+
+
+def _has_kernels(params: QuantParams, kind: ir.DataType | None) -> bool:
+    """Whether TFLite has such integers: its int16 kernels know no zero point, arithmetic does."""
+    return kind in _INTEGERS and not (kind == ir.DataType.INT16 and any(params.zero_point))
 
 
 def _is_channelwise_activation(params: QuantParams, value: ir.Value | None) -> bool:

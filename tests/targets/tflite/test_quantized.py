@@ -82,6 +82,75 @@ def test_convolution_with_bias_and_relu(kind, group):
     within_one_lsb(case, (1, 4, 9, 7), 0.08)
 
 
+WIDE = [
+    pytest.param(np.int16, 100, id="int16-asymmetric"),
+    pytest.param(np.uint16, 32768, id="uint16"),
+    pytest.param(np.uint16, 30000, id="uint16-asymmetric"),
+]
+
+
+@pytest.mark.parametrize(("kind", "zero"), WIDE)
+@pytest.mark.parametrize("op", ["Conv", "MatMul", "Add", "MaxPool", "Sigmoid", "ReduceMax"])
+def test_sixteen_bits_without_integer_kernels_are_computed_as_the_graph_says(op, kind, zero):
+    """int16 kernels know no zero point, and none takes uint16."""
+    q = Qdq()
+
+    def rounded(x, scale):
+        params = q.constant(np.float32(scale)), q.constant(np.array(zero, kind))
+        return q.node("DequantizeLinear", q.node("QuantizeLinear", x, *params), *params)
+
+    x = rounded("x", 2e-4)
+    more = {
+        "Conv": lambda: [q.weight(8, 4, 3, 3)[0]],
+        "MatMul": lambda: [q.weight(5, 7, axis=1)[0]],
+        "Add": lambda: [rounded(q.node("Relu", "x"), 3e-4)],
+        "ReduceMax": lambda: [q.constant(np.array([3]))],
+    }.get(op, list)()
+    options = {"kernel_shape": [2, 2]} if op == "MaxPool" else {}
+    case = q.case(rounded(q.node(op, x, *more, **options), 3e-4), (1, 4, 6, 5))
+    within_one_lsb(case, (1, 4, 6, 5), 3e-4)
+
+
+def test_the_largest_of_integers_keeps_their_scale():
+    q = Qdq(kind=np.int16)
+    y = q.node("ReduceMax", q.quantized("x", scale=2e-4), q.constant(np.array([2])))
+    case = q.case(q.quantized(y, scale=3e-4), (2, 3, 4))
+    assert case.operators == {"QUANTIZE": 2, "REDUCE_MAX": 1, "DEQUANTIZE": 1}
+    within_one_lsb(case, (2, 3, 4), 3e-4)
+
+
+@pytest.mark.parametrize("op", ["Conv", "Gemm"])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        pytest.param((np.uint8, [120, 125, 128, 131]), id="uint8-per-channel"),
+        pytest.param((np.uint8, [120] * 4), id="uint8"),
+        pytest.param((np.int8, [-3, 0, 2, 5]), id="int8-per-channel"),
+        pytest.param((np.int16, [0] * 4), id="int16"),
+        pytest.param((np.int16, [-3, 0, 2, 5]), id="int16-asymmetric"),
+    ],
+)
+def test_weights_that_no_kernel_takes_as_they_are(op, weights):
+    kind, zeros = weights
+    q = Qdq()
+    x = q.quantized("x")
+    shape = (4, 3, 2, 2) if op == "Conv" else (4, 6)
+    integers = np.random.default_rng(1).integers(-100 if kind != np.uint8 else 28, 128, shape).astype(kind)
+    scales = np.linspace(0.002, 0.004, 4).astype(np.float32)
+    w = q.node("DequantizeLinear", *(q.constant(each) for each in (integers, scales, np.array(zeros, kind))), axis=0)
+    y = q.node(op, x, w, q.bias(scales), **({"transB": 1} if op == "Gemm" else {}))
+    sizes = (2, 3, 5, 4) if op == "Conv" else (2, 6)
+    within_one_lsb(q.case(q.quantized(y, scale=0.08), sizes), sizes, 0.08)
+
+
+def test_quantized_activations_are_not_quantized_again_by_the_kernel():
+    """The graph says to what integers; a dynamic-range kernel would choose others."""
+    q = Qdq()
+    w, _ = q.weight(64, 32, axis=1)
+    x = q.node("Reshape", q.quantized("x", scale=0.2), q.constant(np.array([-1, 64])))
+    q.case(q.node("MatMul", x, w), (3, 1, 64)).agree({"x": numbers(3, 1, 64)})
+
+
 def test_int16_activations():
     q = Qdq(kind=np.int16)
     x = q.quantized("x", scale=2e-4)
@@ -198,3 +267,28 @@ def test_half_weights_are_stored_as_halves():
     case = Case(proto, compile_model(ir.from_proto(proto), Options()))
     assert case.operators == {"DEQUANTIZE": 1, "FULLY_CONNECTED": 1}
     case.agree({"x": numbers(3, 64)})
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "ConvTranspose", "Conv"])
+def test_halves_that_a_kernel_wants_as_constants_or_in_another_order(kind):
+    """A recurrent kernel takes constants only, and others want weights in another order: the file keeps halves."""
+    rng = np.random.default_rng(0)
+    rows = {"GRU": 24, "LSTM": 32}.get(kind, 0)
+    shapes = {"w": (1, rows, 8), "r": (1, rows, 8)} if rows else {"w": (8, 8, 3)}
+    nodes = [helper.make_node("Cast", [name], [f"{name}_wide"], to=1) for name in shapes]
+    names = ["x", *(f"{name}_wide" for name in shapes)]
+    nodes.append(helper.make_node(kind, names, ["y"], **({"hidden_size": 8} if rows else {})))
+    x = helper.make_tensor_value_info("x", 1, [5, 2, 8] if rows else [2, 8, 6])
+    y = helper.make_tensor_value_info("y", 1, None)
+    stored = [
+        numpy_helper.from_array(rng.normal(size=shape).astype(np.float16), name) for name, shape in shapes.items()
+    ]
+    graph = helper.make_graph(nodes, "g", [x], [y], stored)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=8)
+    proto = onnx.shape_inference.infer_shapes(proto)
+    case = Case(proto, compile_model(ir.from_proto(proto), Options()))
+    case.agree({"x": numbers(*([5, 2, 8] if rows else [2, 8, 6]))})
+    constants = {
+        t for g in case.compiled.program.subgraphs for op in g.operations for t in op.inputs if t and t.size >= 64
+    }
+    assert {t.dtype for t in constants if t.constant is not None} == {"float16"}
