@@ -136,6 +136,7 @@ class HalfPrecision:
         """Write the float16 model; ``diagnosis`` names what stays float32."""
         model = load_model(source.path)
         if self.profile.half == "weights":
+            prepare(model)  # a normalisation that a target folds into halves later would make floats of them
             kept = store_half(model)
         else:
             names = [str(value.name) for node in model.graph for value in node.outputs if is_float(value)]

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from convertkit.artifact import Quantization, TensorSpec
 from convertkit.onnx.specs import interface
 from convertkit.targets.tflite.graph import Program
+from convertkit.targets.tflite.halves import has_halves, store_halves
 from convertkit.targets.tflite.handlers import TFLITE
 from convertkit.targets.tflite.integers_only import refuse_floats
 from convertkit.targets.tflite.lowering import Lowering
@@ -71,6 +72,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     """
     specs_in, specs_out = interface(model)
     fix_inputs(model, fixed or {})
+    keeps_halves = has_halves(model)
     fold_constants(model)
     expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1)))
     interface_change = prepare(model, options)
@@ -81,6 +83,8 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     inputs, outputs = lowering.main(model.graph)
     for subgraph in program.subgraphs:
         subgraph.drop_unused()
+    if keeps_halves:
+        store_halves(program)
     if options.full_integer:
         refuse_floats(program)
     signature = Signature(

@@ -114,7 +114,7 @@ def _is_small(node: ir.Node, largest: int) -> bool:
         return False
     first = node.inputs[0]
     if node.op_type == "Cast" and first is not None and first.dtype == ir.DataType.FLOAT16:
-        return False  # weights stored as halves stay halves
+        return True  # `halves` brings the weights back to float16 at the end
     shape = node.outputs[0].shape
     known = shape is not None and all(isinstance(size, int) for size in shape)
     count = int(np.prod([size for size in shape if isinstance(size, int)])) if known and shape is not None else _SMALL
