@@ -43,7 +43,8 @@ class OpRule:
     ``data``: indices of the inputs that are activations, None for all floating point ones that are
     neither weight nor bias.  ``same_scale``: all quantized inputs and outputs share parameters.
     ``fixed_output``: the kernel prescribes the output's parameters.  ``constants``: other constant
-    operands may be integers too; where False, an operator with one stays float.
+    operands may be integers too; where False, an operator with one stays float.  ``float_output``: the kernel
+    can write float instead, which the ends of a graph get.
     """
 
     weight_axis: Mapping[int, int] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class OpRule:
     same_scale: bool = False
     fixed_output: FixedOutput | None = None
     constants: bool = True
+    float_output: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +76,16 @@ class QuantProfile:
     ``activation`` is the NumPy dtype of activations, ``symmetric`` whether their zero point must
     be 0; weights are always symmetric with zero point 0, in ``weight_range`` (inclusive) of
     ``weight``.  ``operators`` holds the rules and ``costs`` the times by operator, or by operator and
-    variant (``Conv.depthwise``, ``Conv.pointwise``, ``Conv.3d``, ``Conv.depthwise_large``, ``MatMul.dynamic``); a
-    variant without an entry takes its operator's, except ``.3d``, ``.dynamic`` and ``.depthwise_large``,
-    which are other kernels.
+    variant (``Conv.depthwise``, ``Conv.pointwise``, ``Conv.3d``, ``Conv.depthwise_large``, ``MatMul.dynamic``,
+    ``Resize.interpolated``); a variant without an entry takes its operator's, except ``.3d``, ``.dynamic`` and
+    ``.depthwise_large``, which are other kernels.
     An operator without a rule stays float; one with a rule and no cost counts as equally fast.
     ``weight_only`` leaves activations in float.  ``tables``: beside integer activations, too, embedding tables
     become int8 rows, and weights of operators that stay float int8; ``recurrent``: the weights of LSTM, GRU and
     RNN become int8.  ``half`` says what ``--fp16`` means: weights stored as float16 and cast in the graph, or
     everything computed in float16.  ``block`` is the number of weights along the reduced axis that share a scale,
-    None for whole channels.
+    None for whole channels.  ``tie_free``: scales are moved slightly, to where no integer kernel can round
+    another way than another.
     """
 
     name: str
@@ -98,6 +101,7 @@ class QuantProfile:
     tables: bool = False
     recurrent: bool = False
     block: int | None = None
+    tie_free: bool = False
 
     def rule(self, kinds: tuple[str, ...]) -> OpRule | None:
         """The rule of an operator, given its names from the most special to the most general."""

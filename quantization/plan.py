@@ -14,6 +14,7 @@ from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.place import Placement, place
 from convertkit.quantization.prepare import add_constant, drop_unused
 from convertkit.quantization.ranges import Range, span
+from convertkit.quantization.real_ends import keep_ends_real
 from convertkit.quantization.units import Unit, constant, find_units
 from convertkit.quantization.weight_only import store_weights
 from convertkit.quantization.weights import QuantizedWeight
@@ -75,6 +76,7 @@ def apply(model: ir.Model, plan: Plan, ranges: Ranges) -> Placement:
         if unit.name in plan.shifts and unit.bias is not None and unit in placement.integer:
             shift_bias(model.graph, unit, plan.shifts[unit.name])
     write(model, units, placement, ranges.profile, plan.tuned)
+    keep_ends_real(model.graph, [unit for unit in units if unit in placement.integer])
     if plan.stored:
         store_weights(model.graph, [unit for unit in units if unit not in placement.integer], ranges.profile)
     drop_unused(model.graph)

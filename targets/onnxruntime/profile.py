@@ -8,6 +8,7 @@ s8×s8 sums cannot saturate on x86 without VNNI, as u8×s8 sums do, and Arm mult
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from convertkit.profile import WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
@@ -17,7 +18,9 @@ _MOVES = OpRule(data=(0,), same_scale=True)
 
 _INT8: Mapping[str, OpRule] = {
     **{kind: rule for kind, rule in WEIGHTED.items() if kind != "ConvTranspose"},
-    "MatMul.dynamic": OpRule(data=(0, 1)),
+    # MatMulIntegerToFloat and QGemm write float where no QuantizeLinear follows.
+    **{kind: replace(WEIGHTED[kind], float_output=True) for kind in ("Gemm", "MatMul")},
+    "MatMul.dynamic": OpRule(data=(0, 1), float_output=True),
     "Add": _PLAIN,
     "Mul": _PLAIN,
     "LeakyRelu": _PLAIN,

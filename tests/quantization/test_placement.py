@@ -159,3 +159,11 @@ def test_what_stays_float_has_integer_weights_all_the_same(quantized) -> None:
     stored = {name: array for name, array in result.constants().items() if array.shape == (64, 1, 7, 7)}
     assert [array.dtype for array in stored.values()] == [np.int8]
     assert result.snr_db(images(32, 5)) > 30
+
+
+@pytest.mark.parametrize(("target", "integer_end"), [("tflite", True), ("onnxruntime", False)])
+def test_the_last_product_writes_float_where_the_kernel_can(quantized, target: str, integer_end: bool) -> None:
+    result = quantized(small_cnn(), DATA, target=target)
+    (end,) = [node for node in result.graph.node if node.output[0] == "y"]
+    assert end.op_type == ("DequantizeLinear" if integer_end else "Gemm")
+    assert (result.after.outputs[0].lsb is not None) == integer_end
