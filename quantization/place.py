@@ -6,15 +6,18 @@ inputs and outputs, some kernels prescribe their output's, and a float operator'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import onnx_ir as ir
 
 from convertkit.profile import FixedOutput, QuantProfile
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.ranges import Affine, Range, affine
+from convertkit.quantization.rescaling import rescalings
+from convertkit.quantization.ties import Product, tie_free_scales
 from convertkit.quantization.units import Unit, constant
 
 Pick = Callable[[tuple[str, ...], Callable[[], Statistics]], Range]
@@ -47,13 +50,12 @@ def place(
 ) -> Placement:
     """Parameters for everything that the integer units read and write."""
     groups = _Groups(units, integer)
-    values: dict[ir.Value, Affine] = {}
-    named = []
-    for members in groups.members():
-        names = tuple(str(value.name) for value in members)
-        parameters = _parameters(members, groups, profile, statistics, pick)
-        values.update(dict.fromkeys(members, parameters))
-        named.append(names)
+    shared = tuple(groups.members())
+    parameters = [_parameters(members, groups, profile, statistics, pick) for members in shared]
+    if profile.tie_free:
+        parameters = _tie_free([unit for unit in units if unit in integer], groups, shared, parameters)
+    values = {value: each for members, each in zip(shared, parameters, strict=True) for value in members}
+    named = [tuple(str(value.name) for value in members) for members in shared]
     edges = {edge: values[groups.wanted(edge)] for edge in groups.requantized}
     return Placement(integer, values, edges, tuple(named))
 
@@ -73,6 +75,21 @@ def _parameters(
         return _joint(members, groups, statistics)
 
     return affine(pick(tuple(str(value.name) for value in members), joint), profile.activation, profile.symmetric)
+
+
+def _tie_free(
+    units: Sequence[Unit], groups: _Groups, shared: Sequence[Sequence[ir.Value]], parameters: Sequence[Affine]
+) -> list[Affine]:
+    """The same parameters with scales at which kernels agree; see ``ties``."""
+    index_of = {value: index for index, members in enumerate(shared) for value in members}
+    fixed = {i: each.scale for i, each in enumerate(parameters) if groups.fixed_of(shared[i][0]) is not None}
+    sums, products = rescalings(units, index_of)
+    moved = [
+        Product((index_of[unit.data[place]],), index_of[groups.wanted((unit, place))])
+        for unit, place in groups.requantized
+    ]
+    scales = tie_free_scales([each.scale for each in parameters], fixed, sums, (*products, *moved))
+    return [replace(each, scale=float(np.float32(scale))) for each, scale in zip(parameters, scales, strict=True)]
 
 
 def _joint(members: tuple[ir.Value, ...], groups: _Groups, statistics: Mapping[str, Statistics]) -> Statistics:

@@ -138,6 +138,9 @@ def _variant(node: ir.Node) -> str:
     if node.op_type == "MatMul":
         right = inputs[1]
         return "" if right is not None and is_constant(right) and len(right.shape or ()) == 2 else ".dynamic"
+    if node.op_type == "Resize":
+        mode = node.attributes.get_string("mode", "nearest")
+        return "" if mode == "nearest" else ".interpolated"
     if node.op_type not in ("Conv", "ConvTranspose"):
         return ""
     weight = inputs[1]

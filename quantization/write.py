@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -13,6 +14,7 @@ from convertkit.quantization.blocks import BlockedWeight
 from convertkit.quantization.place import Placement
 from convertkit.quantization.prepare import add_constant, bypass
 from convertkit.quantization.ranges import Affine, affine
+from convertkit.quantization.ties import tie_free_term, tie_free_weights
 from convertkit.quantization.units import Unit, constant
 from convertkit.quantization.weights import (
     QuantizedWeight,
@@ -142,6 +144,9 @@ class Writer:
         scale = input_scale(unit, placement)
         bias = None if unit.bias is None else constant(_value(*unit.bias))
         weight = tuned or default_weight(unit, self._profile, scale)
+        if self._profile.tie_free:
+            output = placement.values[unit.outputs[0]].scale
+            weight = replace(weight, scales=tie_free_weights(weight.scales, scale, output))
         unit.node.replace_input_with(index, self.weight(source, weight, unit.node))
         if unit.bias is None or bias is None or self._profile.bias == "float32":
             return
@@ -159,6 +164,8 @@ class Writer:
         else:
             span = float(array.min(initial=0.0)), float(array.max(initial=0.0))
             parameters = affine(span, self._profile.activation, self._profile.symmetric)
+            if self._profile.tie_free:
+                parameters = replace(parameters, scale=_operand_scale(unit, parameters.scale, placement))
         kind = np.iinfo(parameters.dtype)
         steps = np.clip(np.rint(array / parameters.scale) + parameters.zero_point, kind.min, kind.max)
         real = self._dequantized(
@@ -244,6 +251,16 @@ def input_scale(unit: Unit, placement: Placement) -> float:
     index = min(unit.data)
     parameters = placement.edges.get((unit, index)) or placement.values[unit.data[index]]
     return parameters.scale
+
+
+def _operand_scale(unit: Unit, scale: float, placement: Placement) -> float:
+    """The scale of a constant operand, moved to where kernels agree; see ``ties``."""
+    other, result = input_scale(unit, placement), placement.values[unit.outputs[0]].scale
+    if unit.node.op_type == "Mul":
+        return float(tie_free_weights(np.array([scale]), other, result)[0])
+    if unit.node.op_type in ("Add", "Sub"):
+        return float(np.float32(tie_free_term(scale, other, result)))
+    return scale
 
 
 def _value(node: ir.Node, index: int) -> ir.Value:

@@ -73,6 +73,10 @@ _INT8: Mapping[str, OpRule] = {
     "LogSoftmax": OpRule(fixed_output=FixedOutput(16 / 256, 127)),
 }
 
+# Their kernels want one scale for input and output, where a quarter or a sixteenth falls on ties, which each runtime
+# rounds in its own way: in float, as fast, with a scale of its own the result is the same everywhere.
+_AVERAGES: Mapping[str, OpRule] = {"Resize.interpolated": OpRule(data=(0,)), "AveragePool": OpRule(data=(0,))}
+
 # int16 kernels exist for fewer operators; pads and gathers move bytes whatever they mean.
 _INT16: Mapping[str, OpRule] = {
     **{name: rule for name, rule in _COMMON.items() if name not in ("Abs", "HardSwish", "PRelu")},
@@ -101,7 +105,9 @@ def profile(options: ExportOptions) -> QuantProfile:
     if weight_only:
         return QuantProfile("tflite w8", "int8", False, _WEIGHTED, weight_only=True, recurrent=True)
     beside = not options.full_integer
-    return QuantProfile("tflite int8", "int8", False, _INT8, costs=_costs(), tables=beside, recurrent=beside)
+    return QuantProfile(
+        "tflite int8", "int8", False, _INT8, costs=_costs(), tables=beside, recurrent=beside, tie_free=True
+    )
 
 
 @cache

@@ -243,8 +243,11 @@ def _pad(island: Island) -> bool:
 
 
 def _resize(island: Island) -> bool:
+    """Interpolation only at one scale: its kernel rounds at the input's, and a second rounding would follow."""
     mode = island.node.attributes.get("mode")
-    return _one_scale(island.params(0)) and (mode is None or mode.value in ("nearest", "linear"))
+    if mode is None or mode.value == "nearest":
+        return _one_scale(island.params(0))
+    return mode.value == "linear" and island.params(0) == island.result
 
 
 def _one_scale(params: QuantParams | None) -> bool:
