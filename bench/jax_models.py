@@ -14,6 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen
 
+WORDS = 100
+"""The decoder's tokens."""
+
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
@@ -66,7 +69,7 @@ class Decoder(linen.Module):
     """A causal language model over token ids."""
 
     size: Transformer
-    words: int = 100
+    words: int = WORDS
 
     @linen.compact
     def __call__(self, ids: Any) -> Any:
