@@ -15,6 +15,7 @@ from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_of, float_only, like
 from convertkit.targets.tflite.handlers.indexing import gathered
 from convertkit.targets.tflite.handlers.interpolation import Axis, Method, matrix, nearest, outside
+from convertkit.targets.tflite.handlers.resize_free import free_axes, resized_at_run_time
 from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
@@ -89,6 +90,9 @@ def resized(
     b: Builder, x: Tensor, places: Sequence[int], target: Target, method: Method, extrapolation: float
 ) -> Tensor:
     """``places[i]`` is the axis of ``x`` that ONNX calls axis i."""
+    if _is_free(x, places, target):
+        named = tuple(places[axis] for axis in _named(x, target))
+        return resized_at_run_time(b, x, free_axes(b, x, named, target.scales, target.sizes), method)
     axes = {places[axis]: spec for axis, spec in wanted_axes(x, places, target, method).items()}
     if (builtin := _builtin(b, x, axes, method)) is not None:
         return builtin
@@ -106,9 +110,25 @@ def resized(
     return _extrapolated(b, result, axes, method.coordinates, extrapolation)
 
 
+def _named(x: Tensor, target: Target) -> tuple[int, ...]:
+    return tuple(range(x.rank)) if target.axes is None else tuple(axis % x.rank for axis in target.axes)
+
+
+def _is_free(x: Tensor, places: Sequence[int], target: Target) -> bool:
+    """Whether a wanted size is only known at run time, as a tensor or as so many times a free size."""
+    named = _named(x, target)
+    if target.sizes is not None:
+        return target.sizes.constant is None and target.axes is not None and target.policy == "stretch"
+    if target.scales is None or target.scales.constant is None:
+        return False
+    scales = np.asarray(target.scales.constant)
+    free = [scale != 1 for axis, scale in zip(named, scales, strict=True) if x.shape[places[axis]] == DYNAMIC]
+    return any(free)
+
+
 def wanted_axes(x: Tensor, places: Sequence[int], target: Target, method: Method) -> dict[int, Axis]:
     """Each ONNX axis that changes, with its size and scale."""
-    named = tuple(axis % x.rank for axis in target.axes) if target.axes is not None else tuple(range(x.rank))
+    named = _named(x, target)
     before = [x.shape[places[axis]] for axis in named]
     if target.sizes is not None:
         after = [int(size) for size in constant_of(target.sizes, "the sizes")]
@@ -152,7 +172,9 @@ def _builtin(b: Builder, x: Tensor, axes: dict[int, Axis], method: Method) -> Te
         return None
     out, size = (height.wanted, width.wanted), b.ints((height.wanted, width.wanted))
     corners = method.coordinates == "align_corners"
-    half = method.coordinates == "half_pixel"
+    # PyTorch's own half_pixel differs for a result of one element only.
+    longer = method.coordinates == "pytorch_half_pixel" and min(height.wanted, width.wanted) > 1
+    half = method.coordinates == "half_pixel" or longer
     if method.mode == "linear" and not (method.antialias and not min(height.scale, width.scale) >= 1):
         if corners or half or method.coordinates == "asymmetric":
             return b.resize_bilinear(x, size, out, align_corners=corners, half_pixel_centers=half)

@@ -175,11 +175,20 @@ def _resize(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
     if constant(node.inputs[3]) is not None or node.inputs[1] is not None:
         return False
     changing = [axis for axis, size in enumerate(wanted) if size != before[axis]]
-    known = numbers([wanted[axis] for axis in changing])
-    if not known or (policy is not None and policy.value != "stretch"):
+    if not changing or (policy is not None and policy.value != "stretch"):
         return False
+    known = numbers([wanted[axis] for axis in changing])
     node.attributes["axes"] = ir.AttrInt64s("axes", changing)
-    node.replace_input_with(3, new_constant(graph, f"{node.name}/sizes", np.array(known, np.int64)))
+    if known:
+        node.replace_input_with(3, new_constant(graph, f"{node.name}/sizes", np.array(known, np.int64)))
+        return True
+    places = new_constant(graph, f"{node.name}/axes", np.array(changing, np.int64))
+    chosen = ir.node("Gather", [node.inputs[3], places], {"axis": 0}, name=f"{node.name}/sizes")
+    chosen.outputs[0].name = f"{node.name}/sizes"
+    chosen.metadata_props.update(node.metadata_props)
+    typed(chosen.outputs[0], ir.Shape([len(changing)]), ir.DataType.INT64)
+    graph.insert_before(node, chosen)
+    node.replace_input_with(3, chosen.outputs[0])
     return True
 
 

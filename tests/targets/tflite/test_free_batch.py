@@ -172,6 +172,55 @@ def test_pixels_of_images_of_every_size() -> None:
     case.agree(*({"x": numbers(batch, 12, *sizes)} for batch, sizes in ((1, (3, 4)), (2, (5, 2)), (1, (1, 7)))))
 
 
+IMAGE_SIZES = (((4, 5), (8, 10)), ((3, 7), (5, 13)), ((12, 11), (6, 4)), ((1, 2), (41, 82)))
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ('mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"', "GATHER"),
+        ('mode="linear"', "RESIZE_BILINEAR"),
+        ('mode="linear", coordinate_transformation_mode="align_corners"', "RESIZE_BILINEAR"),
+    ],
+)
+def test_images_resized_to_the_size_of_another(how: str, code: str) -> None:
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,2,h,w] x, float[n,1,a,b] other) => (float[n,2,a,b] y) {{
+        own = Shape<start=0, end=2>(x)  hw = Shape<start=2>(other)  to = Concat<axis=0>(own, hw)
+        y = Resize<{how}>(x, , , to) }}""")
+    assert case.operators[code] > 0
+    case.agree(*({"x": numbers(2, 2, *old), "other": numbers(2, 1, *new)} for old, new in IMAGE_SIZES))
+
+
+@pytest.mark.parametrize(
+    ("mode", "where"),
+    [
+        *(("nearest", where) for where in ("half_pixel", "asymmetric")),
+        *(("linear", where) for where in ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")),
+    ],
+)
+def test_images_of_every_size_times_a_number(mode: str, where: str) -> None:
+    rounding = "floor" if where == "asymmetric" else "round_prefer_floor"
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,2,h,w] x) => (float[n,2,a,b] y)
+        <float[4] by = {{1.0, 1.0, 2.0, 3.0}}> {{
+        y = Resize<mode="{mode}", coordinate_transformation_mode="{where}", nearest_mode="{rounding}">(x, , by) }}""")
+    case.agree(*({"x": numbers(2, 2, *sizes)} for sizes, _ in IMAGE_SIZES))
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        ('Resize<mode="linear">(x, , by)', "only whole factors"),
+        ('Resize<mode="nearest", coordinate_transformation_mode="align_corners">(x, , two)', "exact is nearest, asymm"),
+        ('Resize<mode="cubic">(x, , two)', "with mode cubic"),
+    ],
+)
+def test_images_of_every_size_refused(node: str, reason: str) -> None:
+    with pytest.raises(Unsupported, match=reason):
+        compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,2,h,w] x) => (float[n,2,a,b] y)
+            <float[4] by = {{1.0, 1.0, 1.5, 1.5}}, float[4] two = {{1.0, 1.0, 2.0, 2.0}}> {{ y = {node} }}""")
+
+
 @pytest.mark.parametrize("where", ["half_pixel", "asymmetric", "align_corners"])
 def test_images_of_every_size_resized_to_one(where: str) -> None:
     case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[1,2,h,w] x) => (float[1,2,8,10] y) {{
@@ -194,3 +243,11 @@ def test_a_free_size_is_no_number(node: str, reason: str) -> None:
     with pytest.raises(Unsupported, match=reason):
         compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[1,n,n] x) => ({kind}[a,b,c] y) {{
             to = Constant<value_ints=[8,10]>() y = {node} }}""")
+
+
+def test_pytorchs_half_pixel_is_the_kernels_own() -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]> g (float[n,2,4,5] x) => (float[n,2,8,3] y) {
+        to = Constant<value_ints=[8,3]>()
+        y = Resize<mode="linear", axes=[2,3], coordinate_transformation_mode="pytorch_half_pixel">(x, , , to) }""")
+    assert case.operators["RESIZE_BILINEAR"] == 1
+    case.agree({"x": numbers(2, 2, 4, 5)})
