@@ -19,6 +19,7 @@ from convertkit.targets.tflite.passes.edits import constant, new_constant
 from convertkit.targets.tflite.passes.shape_arithmetic import fold_sizes
 
 _MAX_ROUNDS = 6
+_DEEPEST = 200
 _LARGEST_BYTES = 64 << 20
 _NOT_EVALUATED = """QuantizeLinear DequantizeLinear DynamicQuantizeLinear If Loop Scan RandomNormal RandomUniform
 RandomNormalLike RandomUniformLike Bernoulli Multinomial ConstantOfShape Expand Tile Cast"""
@@ -35,21 +36,28 @@ def fold_constants(model: ir.Model) -> None:
             break
         common.ShapeInferencePass()(model)
     _fold(model)
-    if fold_sizes(model):
+    for _ in range(_DEEPEST):  # what folds shows more sizes: TensorFlow's padding is computed layer after layer
+        if not fold_sizes(model):
+            break
         infer_bodies(model.graph, dict(model.graph.opset_imports), model.ir_version)
-        _fold(model)
+        if not _fold(model):
+            break
 
 
-def _fold(model: ir.Model) -> None:
+def _fold(model: ir.Model) -> bool:
+    """Evaluate what is known, in place; whether anything was."""
     opset = model.graph.opset_imports.get("", 1)
+    done = False
     for _ in range(_MAX_ROUNDS):
         graphs = [model.graph, *model.graph.subgraphs()]
         folded = [_fold_graph(graph, opset) for graph in graphs]
         if not any(folded):
-            return
+            return done
+        done = True
         common.RemoveUnusedNodesPass()(model)
         common.ShapeInferencePass()(model)
         infer_bodies(model.graph, dict(model.graph.opset_imports), model.ir_version)
+    return done
 
 
 def fix_inputs(model: ir.Model, fixed: Mapping[str, int]) -> None:

@@ -19,7 +19,8 @@ from convertkit.targets.tflite.passes.edits import constant, drop, new_constant,
 from convertkit.targets.tflite.passes.sizes import Size, product
 from convertkit.targets.tflite.passes.symbolic import Knowledge, expanded, numbers, reshaped
 
-_MAX_ROUNDS = 6
+_MAX_ROUNDS = 200
+"""One for each layer whose computed shape hides the next one's: more than the deepest networks have."""
 _TO_THE_END = np.iinfo(np.int64).max
 
 Rewrite = Callable[[ir.Graph, Knowledge, ir.Node], bool]

@@ -141,3 +141,37 @@ def test_resize_to_computed_sizes() -> None:
         y = Resize<mode="linear">(x, , , to) }}""")
     assert case.operators["RESIZE_BILINEAR"] == 1
     case.agree(*({"x": numbers(batch, 3, 4, 5)} for batch in (2, 1, 5)))
+
+
+def test_shuffled_channels_of_a_deep_network() -> None:
+    """Each layer's shape is computed from the last one's, deeper than any fixed number of rounds."""
+    layers = "\n".join(
+        f"""s{i} = Shape(x{i})  n{i} = Gather(s{i}, zero)  c{i} = Gather(s{i}, one)  half{i} = Div(c{i}, two)
+        to{i} = Concat<axis=0>(n{i}, two, half{i}, four)  back{i} = Concat<axis=0>(n{i}, c{i}, four)
+        a{i} = Reshape(x{i}, to{i})  b{i} = Transpose<perm=[0,2,1,3]>(a{i})  d{i} = Reshape(b{i}, back{i})
+        l{i} = Slice(d{i}, zero, two, one)  r{i} = Slice(d{i}, two, many, one)
+        m{i} = Relu(r{i})  x{i + 1} = Concat<axis=1>(l{i}, m{i})"""
+        for i in range(12)
+    )
+    case = compiled(f"""{HEAD} g (float[n,6,4] x0) => (float[n,6,4] x12) {{
+        zero = Constant<value_ints=[0]>()  one = Constant<value_ints=[1]>()  two = Constant<value_ints=[2]>()
+        four = Constant<value_ints=[4]>()  many = Constant<value_ints=[9]>()
+        {layers} }}""")
+    assert "DIV" not in case.operators
+    case.agree(*({"x0": numbers(batch, 6, 4)} for batch in (2, 1, 5)))
+
+
+def test_paddings_computed_in_floats_layer_after_layer() -> None:
+    layers = "\n".join(
+        f"""s{i} = Shape<start=2>(x{i})  f{i} = Cast<to=1>(s{i})  q{i} = Div(f{i}, two)  u{i} = Ceil(q{i})
+        need{i} = Sub(u{i}, q{i})  all{i} = Cast<to=7>(need{i})  end{i} = Add(all{i}, one)
+        pads{i} = Concat<axis=0>(none, none, end{i}, none, none, end{i})
+        p{i} = Pad(x{i}, pads{i})
+        x{i + 1} = MaxPool<kernel_shape=[3,3], strides=[2,2]>(p{i})"""
+        for i in range(3)
+    )
+    case = compiled(f"""{HEAD} g (float[n,2,20,20] x0) => (float[n,2,c,d] x3) <float two = {{2.0}}> {{
+        none = Constant<value_ints=[0]>()  one = Constant<value_ints=[1]>()
+        {layers} }}""")
+    assert "SHAPE" not in case.operators
+    case.agree(*({"x0": numbers(batch, 2, 20, 20)} for batch in (2, 1, 5)))
