@@ -121,7 +121,7 @@ def export(recipe: str | None, as_json: bool, **flags: Any) -> None:
     manifest.json; it is complete or absent.
     """
     from convertkit.flags import options_from, read_recipe
-    from convertkit.show import Story
+    from convertkit.story import Story
 
     given = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}
     values = {**(read_recipe(Path(recipe)) if recipe else {}), **given}

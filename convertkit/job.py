@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from convertkit import delivery, manifest, plugins
-from convertkit.artifact import Artifact, TensorSpec
-from convertkit.errors import GateError, ParityError, ToolError, Unsupported, UsageError, WorkerError
-from convertkit.evaluation import Evaluation, find_metric, predictions
-from convertkit.feeds import load_feeds
-from convertkit.latency import Latency, compare_latency
-from convertkit.onnx.freeze import FreezeStage
-from convertkit.parity import Recording, record
-from convertkit.parity.conditioning import settled
-from convertkit.parity.feeds import proof_feeds
-from convertkit.pipeline import Pipeline, Road, StepRecord
+from convertkit import delivery, plugins
+from convertkit.artifact import Artifact
+from convertkit.errors import UsageError
 from convertkit.progress import Progress, Silent
 from convertkit.recipe import ExportOptions
-from convertkit.report import build as report_build
-from convertkit.report.html import render
-from convertkit.report.jsonable import dumps
-from convertkit.stage import BuildContext, Feed, FeedSource, Outputs, Source, Target
+from convertkit.stage import Feed, Outputs, Target
 
-OnStep = Callable[[str, StepRecord], None]
+if TYPE_CHECKING:
+    from convertkit.roads import Finished, OnStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,198 +49,12 @@ def export_all(
     root = Path(options.output) if options.output else next(iter(folders.values()))
     with delivery.workspace(root) as workdir, ExitStack() as stack:
         source = stack.enter_context(converter.open(options.source, options, workdir / "source"))
-        run = _Run(options, source, workdir, progress or Silent(), on_step)
+        from convertkit import roads  # a second of imports, done while a worker imports its framework
+
+        run = roads.Run(options, source, workdir, progress or Silent(), on_step)
         run.warn_of_calibration()
-        finished = [_with_free_dims(run, target) for target in targets]
+        finished = [roads.finish(run, target) for target in targets]
         return _delivered(options, root, folders, finished, workdir)
-
-
-def _with_free_dims(run: _Run, target: Target) -> _Finished:
-    """``target`` with the dimensions that the source freed by itself; fixed again where the target cannot have that."""
-    try:
-        return run.to_target(target)
-    except Unsupported as refusal:
-        fixed = run.at_fixed_sizes(target, refusal)
-        if fixed is None:
-            raise
-        return fixed.to_target(target)
-
-
-@dataclass(frozen=True, slots=True)
-class _Finished:
-    target: str
-    folder: Path
-    artifact: Artifact
-    report: Mapping[str, Any]
-    failure: ParityError | None
-
-
-class _Run:
-    """One export in progress: what its targets share is computed once."""
-
-    def __init__(
-        self, options: ExportOptions, source: Source, workdir: Path, progress: Progress, on_step: OnStep | None
-    ) -> None:
-        self._options = options
-        self._source = source
-        self._workdir = workdir
-        self._outbox = workdir / "finished"
-        self._progress = progress
-        self._on_step = on_step
-        self._frozen = _frozen(source.artifact, options)
-        inputs = self._frozen.inputs
-        self._calibration = _feeds(options.calib, inputs, options, options.calib_samples, label=False)
-        self._evaluation = _feeds(options.eval, inputs, options, None, label=True)
-        self._feeds = proof_feeds(self._frozen, self._calibration, options.seed)
-        self._notes: list[str] = []
-        self._source_recording: Recording | None = None
-        self._predictions: tuple[Any, Any] | None = None
-        self._hub: Road | None = None
-
-    def warn_of_calibration(self) -> None:
-        """Tell what looks odd about the calibration data before the long work starts."""
-        for warning in self._calibration.warnings if self._calibration else ():
-            self._progress.warn(warning)
-
-    def at_fixed_sizes(self, target: Target, refusal: Unsupported) -> _Run | None:
-        """The same export with those sizes fixed that nobody asked to be free; None where there are none."""
-        chosen = dict(self._options.static)
-        implied: Mapping[str, int] = getattr(self._source, "implied_sizes", {})
-        sizes = {name: size for name, size in implied.items() if name not in chosen}
-        if not sizes:
-            return None
-        options = dataclasses.replace(self._options, static=(*self._options.static, *sizes.items()))
-        run = _Run(options, self._source, self._workdir / f"{target.name}-fixed", self._progress, self._on_step)
-        run._outbox = self._outbox
-        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        run._notes.append(f"{told} is fixed, {target.name} cannot leave it free: {str(refusal).splitlines()[0]}")
-        return run
-
-    def to_target(self, target: Target) -> _Finished:
-        """Take the source to one target, in a folder of its own below the work folder."""
-        hub = self._to_onnx(target.name)
-        steps, road = list(hub.steps), hub
-        if hub.failure is None:
-            context = BuildContext(
-                self._options, target, self._source.artifact.sha256, self._calibration, self._progress
-            )
-            passes = [stage for each in plugins.passes() if (stage := each.stage(context)) is not None]
-            gated = self._evaluation is not None and self._options.max_drop is not None
-            pipeline = Pipeline([*passes, *target.stages(context)], gated=gated, progress=self._progress)
-            road = pipeline.run(
-                hub.artifact,
-                lambda: (self._recorded_source(), hub.recording),
-                self._workdir / target.name,
-                self._reporter(target.name),
-                hub.bound,
-            )
-            steps += road.steps
-        failure = road.failure if self._calibration is not None else _hinted(road.failure)
-        evaluation = self._evaluated(road.artifact) if failure is None else None
-        if evaluation is not None and not evaluation.passed:
-            failure = _gate_error(evaluation)
-        latency = self._latency(target, hub, road.artifact) if failure is None else None
-        return self._finish(target.name, road.artifact, steps, evaluation, latency, failure)
-
-    def _latency(self, target: Target, hub: Road, artifact: Artifact) -> Latency | None:
-        """Milliseconds against the same target's float32 artifact, which is made for this and thrown away."""
-        if not self._options.quantized or not target.runs_here:
-            return None
-        self._progress.status("measuring latency")
-        plain = dataclasses.replace(self._options, precision="float32", io_dtype="float32", full_integer=False)
-        float32 = hub.artifact
-        for index, stage in enumerate(target.stages(BuildContext(plain, target))):
-            place = self._workdir / f"{target.name}-float32" / str(index)
-            place.mkdir(parents=True)
-            float32 = stage.run(float32, place)
-        return compare_latency(artifact, float32, self._recorded_source().feeds[0])
-
-    def _to_onnx(self, target: str) -> Road:
-        if self._hub is None:
-            stages = [self._source.stage()]
-            if self._options.static:
-                stages.append(FreezeStage(dict(self._options.static)))
-            self._hub = Pipeline(stages, progress=self._progress).run(
-                self._source.artifact,
-                lambda: (self._recorded_source(), self._recorded_source()),
-                self._workdir / "onnx",
-                self._reporter(target),
-            )
-        return self._hub
-
-    def _recorded_source(self) -> Recording:
-        if self._source_recording is None:
-            artifact = self._source.artifact
-            try:
-                with self._source.runner() as runner:
-                    title = f"{artifact.format} (source)"
-                    if self._calibration is None:
-                        self._source_recording, weak = settled(title, artifact, runner, self._feeds)
-                        self._notes += weak
-                    else:
-                        self._source_recording = record(title, artifact, runner, self._feeds)
-            except (ToolError, WorkerError) as error:
-                if self._calibration is not None:
-                    raise
-                raise ToolError(
-                    f"the source fails on generated inputs: {error}\n"
-                    "  try   --calib with samples of real data\n"
-                    "  try   --input with the sizes and values that it takes, as in ids:1,64:int64[0,1000)"
-                ) from error
-        return self._source_recording
-
-    def _reporter(self, target: str) -> Callable[[StepRecord], None]:
-        def report(step: StepRecord) -> None:
-            if self._on_step is not None:
-                self._on_step(target, step)
-
-        return report
-
-    def _evaluated(self, artifact: Artifact) -> Evaluation | None:
-        if self._evaluation is None:
-            return None
-        count = len(self._evaluation)
-        if self._predictions is None:
-            with self._source.runner() as runner:
-                feeds = self._progress.track(self._evaluation, count, "evaluating the source")
-                self._predictions = predictions(runner, feeds)
-        labels, before = self._predictions
-        with plugins.runner(artifact) as runner:
-            feeds = self._progress.track(self._evaluation, count, f"evaluating {artifact.path.name}")
-            _, after = predictions(runner, feeds)
-        metric = find_metric(self._options.metric, labels, before)
-        values = metric.value(labels, before), metric.value(labels, after)
-        return Evaluation(metric.name, count, *values, metric.drop(*values), self._options.max_drop)
-
-    def _finish(
-        self,
-        target: str,
-        artifact: Artifact,
-        steps: Sequence[StepRecord],
-        evaluation: Evaluation | None,
-        latency: Latency | None,
-        failure: ParityError | None,
-    ) -> _Finished:
-        folder = self._outbox / target
-        folder.mkdir(parents=True)
-        described = report_build.build(
-            self._source.artifact,
-            target,
-            self._options.precision,
-            steps,
-            evaluation,
-            latency,
-            (*self._source.notes, *(self._calibration.warnings if self._calibration else ()), *self._notes),
-            str(failure or ""),
-        )
-        if failure is None or self._options.keep_failed:
-            artifact = _moved(artifact, folder)
-        if failure is None:
-            made = manifest.build(folder, artifact, self._source.artifact, target, self._options, self._calibration)
-            _write_json(folder / "manifest.json", made)
-        _write_json(folder / "report.json", described)
-        (folder / "report.html").write_text(render(described), encoding="utf-8")
-        return _Finished(target, folder, artifact, described, failure)
 
 
 def _targets(options: ExportOptions) -> list[Target]:
@@ -279,64 +82,8 @@ def _folders(options: ExportOptions) -> dict[str, Path]:
     return {name: Path(options.output) / name for name in options.targets}
 
 
-def _feeds(
-    data: object, inputs: Sequence[TensorSpec], options: ExportOptions, samples: int | None, *, label: bool
-) -> FeedSource | None:
-    if data is None:
-        return None
-    plain = tuple(spec for spec in inputs if not spec.is_state)
-    images = options.images
-    for each in options.normalization:  # images can only be for a single input
-        if [each.input] == [spec.name for spec in plain]:
-            images = dataclasses.replace(images, mean=each.mean, std=each.std)
-    return load_feeds(data, plain, samples=samples, label=label, images=images)
-
-
-def _frozen(artifact: Artifact, options: ExportOptions) -> Artifact:
-    """The source's interface with the sizes of ``--static``: what feeds must fit."""
-    sizes = dict(options.static)
-    inputs = tuple(
-        dataclasses.replace(
-            spec, shape=tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape)
-        )
-        for spec in artifact.inputs
-    )
-    return dataclasses.replace(artifact, inputs=inputs)
-
-
-def _hinted(failure: ParityError | None) -> ParityError | None:
-    """A failure on generated inputs, with the way to judge the model on real ones."""
-    if failure is None or "--calib" in str(failure):
-        return failure
-    hint = "--calib with samples of real data: on generated ones an output may be too small for float32 to agree on"
-    return type(failure)(f"{failure}\n  try   {hint}")
-
-
-def _gate_error(evaluation: Evaluation) -> GateError:
-    unit = "%" if evaluation.metric == "mse" else "points"
-    return GateError(
-        f"{evaluation.metric} fell from {evaluation.before:.4g} to {evaluation.after:.4g}: "
-        f"{evaluation.drop:.3g} {unit}, --max-drop allows {evaluation.max_drop:g}"
-    )
-
-
-def _moved(artifact: Artifact, folder: Path) -> Artifact:
-    """Move everything that the last stage wrote into ``folder``."""
-    for entry in sorted(artifact.path.parent.iterdir()):
-        entry.rename(folder / entry.name)
-    state = artifact.initial_state
-    if state is not None and not (folder / state.name).exists():
-        shutil.copyfile(state, folder / state.name)
-    moved_state = None if state is None else folder / state.name
-    return dataclasses.replace(artifact, path=folder / artifact.path.name, initial_state=moved_state)
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(dumps(value), encoding="utf-8")
-
-
 def _delivered(
-    options: ExportOptions, root: Path, folders: Mapping[str, Path], finished: Sequence[_Finished], workdir: Path
+    options: ExportOptions, root: Path, folders: Mapping[str, Path], finished: Sequence[Finished], workdir: Path
 ) -> tuple[Result, ...]:
     failed = [each for each in finished if each.failure is not None]
     if failed:
@@ -352,13 +99,13 @@ def _delivered(
     return tuple(_result(each, folders[each.target]) for each in finished)
 
 
-def _leave_failed(failed: _Finished, folder: Path) -> None:
+def _leave_failed(failed: Finished, folder: Path) -> None:
     place = folder.with_name(folder.name + ".failed")
     place.parent.mkdir(parents=True, exist_ok=True)
     delivery.deliver(failed.folder, place, force=True)
 
 
-def _result(finished: _Finished, folder: Path) -> Result:
+def _result(finished: Finished, folder: Path) -> Result:
     artifact = finished.artifact
     state = artifact.initial_state
     moved = dataclasses.replace(

@@ -19,7 +19,7 @@ from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import ConvertKitError, NotProven, ParityError, ToolError
 from convertkit.parity import ParityReport, Recording, compare_recordings, record
 from convertkit.progress import Progress, Silent
-from convertkit.stage import Feed, Stage, Tolerance
+from convertkit.stage import BegunStage, DiagnosedStage, Feed, Stage, Tolerance
 
 OnStep = Callable[["StepRecord"], None]
 
@@ -30,8 +30,8 @@ _LEAST_SNR_DB = 3.0
 class StepRecord:
     """One finished step: what ran, what it made, how long it took and what the comparison found.
 
-    ``seconds`` is the stage alone, with what it says it has spent beforehand (``prior_seconds``: a source
-    that was converted while it was opened); ``parity_seconds`` the proof.  ``peak_rss_bytes`` is this process's
+    ``seconds`` is the stage alone, with what a :class:`BegunStage` has spent beforehand; ``parity_seconds`` the
+    proof.  ``peak_rss_bytes`` is this process's
     peak during the stage (where the system lets it be reset).  ``diagnosis`` is what the stage itself
     reports beyond its artifact, JSON-able.
     """
@@ -138,7 +138,7 @@ class Pipeline:
             _reset_peak_rss()
             begun = time.perf_counter()
             artifact = _checked(stage, stage.run(artifact, place))
-            seconds = time.perf_counter() - begun + getattr(stage, "prior_seconds", 0.0)
+            seconds = time.perf_counter() - begun + _prior_seconds(stage)
             peak = _peak_rss_bytes()
             begun = time.perf_counter()
             if source is None or previous is None:
@@ -156,7 +156,7 @@ class Pipeline:
                 artifact.size_bytes,
                 compare_recordings(previous, current, self._gate(bound.eased(stage.tolerance))),
                 compare_recordings(source, current, self._gate(bound.tolerance(stage.tolerance))),
-                getattr(stage, "diagnosis", None),
+                stage.diagnosis if isinstance(stage, DiagnosedStage) else None,
             )
             bound = bound.measured(stage.tolerance, step.versus_source)
             steps.append(step)
@@ -179,6 +179,10 @@ class Pipeline:
         if not (self._gated and tolerance.lossy):
             return tolerance
         return replace(tolerance, snr_db=float("-inf"), reason=f"{tolerance.reason}; the accuracy gate decides")
+
+
+def _prior_seconds(stage: Stage) -> float:
+    return stage.prior_seconds if isinstance(stage, BegunStage) else 0.0
 
 
 def _failure(step: StepRecord) -> ParityError:

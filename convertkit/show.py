@@ -1,83 +1,18 @@
-"""What the command line shows: the story on stderr while it happens, the result on stdout."""
+"""What the command line prints as its result, on stdout, and the words for sizes and comparisons."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
     from convertkit.job import Result
     from convertkit.parity import ParityReport, TensorDiff
-    from convertkit.pipeline import StepRecord
-
-T = TypeVar("T")
-
-
-class Story:
-    """Progress on stderr: bars on a terminal, one plain line per finished step everywhere."""
-
-    def __init__(self, *, verbose: bool = False) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._verbose = verbose
-        live = self._console.is_terminal and not os.environ.get("CI")
-        self._bars = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-            disable=not live,
-        )
-        self._current = self._bars.add_task("opening", total=None)
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
-
-    def status(self, title: str) -> None:
-        self._bars.update(self._current, description=title)
-
-    def warn(self, warning: str) -> None:
-        self._bars.console.print(Text(f"warning: {warning}", style="yellow"))
-
-    def track(self, items: Iterable[T], total: int | None, title: str) -> Iterator[T]:
-        task = self._bars.add_task(title, total=total)
-        try:
-            for item in items:
-                yield item
-                self._bars.advance(task)
-        finally:
-            self._bars.remove_task(task)
-
-    def step(self, target: str, step: StepRecord) -> None:
-        """One line per finished step: name, time, size, parity."""
-        mark = "ok  " if step.passed else "FAIL"
-        line = (
-            f"{mark} {step.stage:<18} {step.seconds:6.2f} s  {size_text(step.size_bytes):>9}  "
-            f"{parity_text(step.versus_previous)}"
-        )
-        self._bars.console.print(Text(line, style="" if step.passed else "bold red"))
-        warnings = dict.fromkeys((*step.versus_previous.warnings, *step.versus_source.warnings))
-        for warning in warnings:
-            self._bars.console.print(Text(f"     warning: {warning}", style="yellow"))
-        if self._verbose:
-            for diff in step.versus_previous.diffs:
-                self._bars.console.print(Text(f"     {diff.name}: {diff_text(diff)}", style="dim"))
 
 
 def print_result(result: Result) -> None:

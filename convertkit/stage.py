@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from convertkit.artifact import Array, Artifact
 from convertkit.progress import Progress, Silent
@@ -99,6 +99,22 @@ class Stage(Protocol):
     def run(self, source: Artifact, workdir: Path) -> Artifact: ...
 
 
+@runtime_checkable
+class DiagnosedStage(Protocol):
+    """A stage that tells more than its artifact does, JSON-able, for the report."""
+
+    @property
+    def diagnosis(self) -> Mapping[str, object] | None: ...
+
+
+@runtime_checkable
+class BegunStage(Protocol):
+    """A stage whose work began before :meth:`Stage.run`: a source that was converted while it was opened."""
+
+    @property
+    def prior_seconds(self) -> float: ...
+
+
 class FeedSource(Protocol):
     """Calibration or evaluation data: streams feeds again and again, in the same order."""
 
@@ -125,11 +141,7 @@ class FeedSource(Protocol):
 
 
 class Source(Protocol):
-    """An opened source model: knows its interface, can be executed, and can become ONNX.
-
-    A source that freed dimensions which the model itself leaves open may have ``implied_sizes``, their sizes
-    by name: a target that cannot leave them free gets the model at these.
-    """
+    """An opened source model: knows its interface, can be executed, and can become ONNX."""
 
     @property
     def artifact(self) -> Artifact: ...
@@ -150,6 +162,17 @@ class Source(Protocol):
     def stage(self) -> Stage:
         """The step to ONNX."""
         ...
+
+
+@runtime_checkable
+class FreedSource(Protocol):
+    """A source that freed dimensions which the model itself leaves open.
+
+    A target that cannot leave them free gets the model at ``implied_sizes``, by the dimensions' names.
+    """
+
+    @property
+    def implied_sizes(self) -> Mapping[str, int]: ...
 
 
 class Converter(Protocol):
@@ -229,3 +252,10 @@ class Target(Protocol):
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """The steps from canonical ONNX (float or QDQ) to the deliverable."""
         ...
+
+
+@runtime_checkable
+class PreparedTarget(Protocol):
+    """A target that can import what its stages and its runner need while a source's worker is busy."""
+
+    def prepare(self) -> None: ...

@@ -23,10 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from types import MappingProxyType, TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self, runtime_checkable
 
 import ml_dtypes
 import numpy as np
@@ -47,12 +49,35 @@ class Reply:
     arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One method of a service and what it is given."""
+
+    method: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+
+@runtime_checkable
+class TimedService(Protocol):
+    """A service that is told what importing its module took, its framework included."""
+
+    import_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A reply that has not arrived."""
+
+    method: str
+    deadline: float | None
+
+
 class Worker:
     """Runs one service object in a process of its own; a context manager.
 
     ``service`` is ``package.module:Class``; the class is made without arguments in the worker, and
-    each of its methods takes ``(params: dict, arrays: dict)`` and returns a :class:`Reply`.  An attribute
-    ``import_seconds`` is set to what importing its module took, its framework included.
+    each of its methods takes ``(params: dict, arrays: dict)`` and returns a :class:`Reply`.
     ``timeout_s`` bounds every call.  The worker's stdout and stderr go to a file: :attr:`log`.
     """
 
@@ -62,6 +87,9 @@ class Worker:
         self._env = {**os.environ, **(env or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] = tempfile.TemporaryFile(prefix="convertkit-worker-")  # noqa: SIM115 - closed in __exit__
+        self._calls = 0
+        self._expected: dict[int, _Expected] = {}
+        self._arrived: dict[int, tuple[dict[str, Any], dict[str, Array]]] = {}
         self.peak_rss_bytes = 0
 
     def __enter__(self) -> Self:
@@ -104,33 +132,63 @@ class Worker:
     ) -> Callable[[], Reply]:
         """Like :meth:`call`, but the parent may work meanwhile: what is returned waits for the reply.
 
-        It has to be called once, before any other call.
+        The next call first waits for the replies of all that were begun.
         """
+        return self._begin((Call(method, params or {}, arrays),), isolated=isolated)[0]
+
+    def begin_together(self, calls: Sequence[Call]) -> tuple[Callable[[], Reply], ...]:
+        """Several isolated calls at the same time, each in a fork of its own."""
+        return self._begin(calls, isolated=True)
+
+    def _begin(self, calls: Sequence[Call], *, isolated: bool) -> tuple[Callable[[], Reply], ...]:
         process = self._started()
+        while self._expected:  # both sides writing at once would wait for each other for ever
+            self._take_one(process, next(iter(self._expected.values())))
         deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
-        header = {"method": method, "params": dict(params or {}), "isolated": isolated}
+        numbers = range(self._calls, self._calls + len(calls))
+        self._calls = numbers.stop
+        told = [
+            {"number": number, "method": call.method, "params": dict(call.params), "arrays": len(call.arrays)}
+            for number, call in zip(numbers, calls, strict=True)
+        ]
+        arrays = {
+            f"{number}/{name}": a
+            for number, call in zip(numbers, calls, strict=True)
+            for name, a in call.arrays.items()
+        }
         assert process.stdin is not None
         try:
-            _send(process.stdin, header, arrays)
+            _send(process.stdin, {"calls": told, "isolated": isolated}, arrays)
         except BrokenPipeError:
-            raise self._died(process, method) from None
-        return lambda: self._reply(process, method, deadline)
+            raise self._died(process, calls[0].method) from None
+        expected = {number: _Expected(call.method, deadline) for number, call in zip(numbers, calls, strict=True)}
+        self._expected.update(expected)
+        return tuple(partial(self._reply, process, number, each) for number, each in expected.items())
 
-    def _reply(self, process: subprocess.Popen[bytes], method: str, deadline: float | None) -> Reply:
+    def _reply(self, process: subprocess.Popen[bytes], number: int, expected: _Expected) -> Reply:
+        while number not in self._arrived:
+            self._take_one(process, expected)
+        answer, values = self._arrived.pop(number)
+        if "error" in answer:
+            raise _revived(answer["error"], self._title(expected.method), self.log)
+        return Reply(answer["value"], values)
+
+    def _take_one(self, process: subprocess.Popen[bytes], expected: _Expected) -> None:
+        """Receive whichever reply comes next, waiting no longer than ``expected`` may take."""
         assert process.stdout is not None
         try:
-            answer, values = _receive(_deadline_reader(process.stdout, deadline))
+            answer, values = _receive(_deadline_reader(process.stdout, expected.deadline))
         except TimeoutError:
             self._stop()
             raise errors.WorkerError(
-                f"{self._title(method)} took longer than {self._timeout_s:g} s and was stopped; raise --timeout"
+                f"{self._title(expected.method)} took longer than {self._timeout_s:g} s and was stopped;"
+                " raise --timeout"
             ) from None
         except EOFError:
-            raise self._died(process, method) from None
+            raise self._died(process, expected.method) from None
         self.peak_rss_bytes = max(self.peak_rss_bytes, int(answer.get("peak_rss_bytes", 0)))
-        if "error" in answer:
-            raise _revived(answer["error"], self._title(method), self.log)
-        return Reply(answer["value"], values)
+        del self._expected[answer["number"]]
+        self._arrived[answer["number"]] = answer, values
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -142,6 +200,7 @@ class Worker:
                 env={**self._env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,
             )
+            self._expected.clear()
         return self._process
 
     def _stop(self) -> None:
@@ -271,6 +330,29 @@ def _deadline_reader(stream: IO[bytes], deadline: float | None) -> Callable[[int
 # --- the worker's side ---------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    """A call as the worker received it."""
+
+    number: int
+    method: str
+    params: dict[str, Any]
+    arrays: dict[str, Array]
+
+
+def _numbered(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[_Numbered]:
+    values = iter(arrays.items())
+    return [
+        _Numbered(
+            each["number"],
+            each["method"],
+            each["params"],
+            {name.partition("/")[2]: array for name, array in islice(values, each["arrays"])},
+        )
+        for each in header["calls"]
+    ]
+
+
 def _die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent dies (Linux; elsewhere EOF on stdin ends it)."""
     if sys.platform == "linux":
@@ -286,16 +368,17 @@ def _peak_rss_bytes() -> int:
     return max(resource.getrusage(each).ru_maxrss for each in who) * unit
 
 
-def _answer(service: object, header: Mapping[str, Any], arrays: Mapping[str, Array], out: IO[bytes]) -> None:
+def _answer(service: object, call: _Numbered, out: IO[bytes]) -> None:
+    told = {"number": call.number}
     try:
-        reply = getattr(service, header["method"])(header["params"], dict(arrays))
-        _send(out, {"value": reply.value, "peak_rss_bytes": _peak_rss_bytes()}, reply.arrays)
+        reply = getattr(service, call.method)(call.params, call.arrays)
+        _send(out, {**told, "value": reply.value, "peak_rss_bytes": _peak_rss_bytes()}, reply.arrays)
     except Exception as error:  # noqa: BLE001 - the border of the process: everything is reported to the parent
         if not isinstance(error, errors.ConvertKitError):
             import traceback
 
             traceback.print_exc()
-        _send(out, {"error": _described(error), "peak_rss_bytes": _peak_rss_bytes()}, {})
+        _send(out, {**told, "error": _described(error), "peak_rss_bytes": _peak_rss_bytes()}, {})
 
 
 def _described(error: Exception) -> dict[str, Any]:
@@ -313,26 +396,49 @@ def _fields(error: Exception) -> dict[str, Any]:
     return {}
 
 
-def _answer_in_fork(service: object, header: Mapping[str, Any], arrays: Mapping[str, Array], out: IO[bytes]) -> None:
-    inlet, outlet = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _die_with_parent()
-        os.close(inlet)
-        with os.fdopen(outlet, "wb") as pipe:
-            _answer(service, header, arrays, pipe)
-        os._exit(0)
-    os.close(outlet)
-    with os.fdopen(inlet, "rb") as pipe:
-        data = pipe.read()
-    _, status = os.waitpid(child, 0)
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A fork that answers one call, and what it has written so far."""
+
+    pid: int
+    call: _Numbered
+    data: bytearray = field(default_factory=bytearray)
+
+
+def _answer_in_forks(service: object, calls: Sequence[_Numbered], out: IO[bytes]) -> None:
+    """Answer every call in a fork of its own, all at the same time; replies go out as they come."""
+    with selectors.DefaultSelector() as running:
+        for call in calls:
+            inlet, outlet = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                _die_with_parent()
+                os.close(inlet)
+                with os.fdopen(outlet, "wb") as pipe:
+                    _answer(service, call, pipe)
+                os._exit(0)
+            os.close(outlet)
+            running.register(inlet, selectors.EVENT_READ, _Child(pid, call))
+        while running.get_map():
+            for key, _ in running.select():
+                if part := os.read(key.fd, _CHUNK):
+                    key.data.data.extend(part)
+                    continue
+                running.unregister(key.fd)
+                os.close(key.fd)
+                _pass_on(key.data, out)
+
+
+def _pass_on(child: _Child, out: IO[bytes]) -> None:
+    _, status = os.waitpid(child.pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    if code == 0 and data:
-        out.write(data)
+    if code == 0 and child.data:
+        out.write(child.data)
         out.flush()
-    else:
-        message = f"one attempt {_cause_of_death(code)}"
-        _send(out, {"error": {"class": "WorkerError", "message": message, "fields": {}}}, {})
+        return
+    message = f"one attempt {_cause_of_death(code)}"
+    error = {"class": "WorkerError", "message": message, "fields": {}}
+    _send(out, {"number": child.call.number, "error": error}, {})
 
 
 def serve(service_name: str) -> None:
@@ -341,7 +447,6 @@ def serve(service_name: str) -> None:
     calls = sys.stdin.buffer
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a framework prints must not reach the protocol
-    module, _, name = service_name.partition(":")
     service: object = None
     read = _reader(calls)
     while True:
@@ -349,17 +454,27 @@ def serve(service_name: str) -> None:
             header, arrays = _receive(read)
         except EOFError:
             return
+        calls_made = _numbered(header, arrays)
         if service is None:
             try:
-                begun = time.perf_counter()
-                service = getattr(importlib.import_module(module), name)()
-                if hasattr(service, "import_seconds"):
-                    service.import_seconds = time.perf_counter() - begun
+                service = _made(service_name)
             except (ImportError, errors.ConvertKitError) as error:
-                _send(replies, {"error": _described(error)}, {})
+                for call in calls_made:
+                    _send(replies, {"number": call.number, "error": _described(error)}, {})
                 continue
-        answer = _answer_in_fork if header["isolated"] else _answer
-        answer(service, header, arrays, replies)
+        if header["isolated"]:
+            _answer_in_forks(service, calls_made, replies)
+        else:
+            _answer(service, calls_made[0], replies)
+
+
+def _made(service_name: str) -> object:
+    module, _, name = service_name.partition(":")
+    begun = time.perf_counter()
+    service: object = getattr(importlib.import_module(module), name)()
+    if isinstance(service, TimedService):
+        service.import_seconds = time.perf_counter() - begun
+    return service
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import UsageError
+from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.parity.feeds import proof_feeds
@@ -63,6 +64,7 @@ class QuantizeIntegers:
         """Write the QDQ model; ``diagnosis`` is set afterwards."""
         model = load_model(source.path)
         if not is_quantized(model):
+            widen_halves(model)
             worker = Integers(model, self.profile, self.choices, self.calibration, initial_state(source), self.progress)
             model = worker.quantized()
             self.diagnosis = worker.diagnosis()
@@ -92,6 +94,7 @@ class QuantizeWeights:
         """Write the model with weights behind DequantizeLinear."""
         model = load_model(source.path)
         if not is_quantized(model):
+            widen_halves(model)
             if self.profile.weight == "int4":
                 model = at_least(model, INT4_OPSET)
             prepare(model)
@@ -140,7 +143,7 @@ class HalfPrecision:
             kept = store_half(model)
         else:
             names = [str(value.name) for node in model.graph for value in node.outputs if is_float(value)]
-            feeds: Iterable[Feed] = self.calibration or proof_feeds(source, None, self.seed)
+            feeds: Iterable[Feed] = self.calibration or proof_feeds(source.inputs, None, self.seed)
             tracked = self.progress.track(feeds, None, "measuring ranges")
             kept = compute_half(model, observe(model, names, tracked, initial_state(source)))
         self.diagnosis = {"float32": list(kept)}

@@ -65,7 +65,7 @@ class Stage:
 
 
 def run(source, *stages, gated=False, workdir=None):
-    feeds = proof_feeds(source, None, 0)
+    feeds = proof_feeds(source.inputs, None, 0)
 
     def recordings():
         with OnnxRunner(source) as runner:

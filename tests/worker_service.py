@@ -31,6 +31,10 @@ class Service:
     def hang(self, params, arrays):
         time.sleep(600)
 
+    def wait(self, params, arrays):
+        time.sleep(params["seconds"])
+        return Reply()
+
     def refuse(self, params, arrays):
         raise Unsupported("no such kernel", subject="up2 (Resize-18)", location="model.py:41", ways_out=("--a", "--b"))
 

@@ -22,6 +22,7 @@ class OnnxConverter:
         return "onnx" if is_onnx(Path(source)) else None
 
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.converters.onnx.source import OnnxSource
 
         return OnnxSource(Path(source), options)

@@ -34,6 +34,9 @@ class TorchConverter:
         from convertkit.converters.pytorch import opening
 
         begun = opening.begin(source, options)  # torch is imported there while we import here
+        from convertkit.preparation import prepare
+
+        prepare(options)
         from convertkit.converters.pytorch.source import TorchSource
 
         return TorchSource.opened(begun, options, workdir)

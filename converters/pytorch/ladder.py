@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from convertkit.artifact import Array, Artifact
+from convertkit.artifact import Array, Artifact, TensorSpec
 from convertkit.converters.pytorch.acceptance import check_feeds
 from convertkit.converters.pytorch.halves import tolerance_of, widen
 from convertkit.converters.pytorch.interface import settle_interface
@@ -24,6 +24,7 @@ from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
 from convertkit.stage import FLOAT32, Feed, Outputs, Tolerance
+from convertkit.worker import Call, Reply
 
 _ROUTES = {
     "torchscript": ("torchscript-exporter", "replay"),
@@ -35,6 +36,8 @@ _LIGHT = frozenset({"torchscript-exporter", "script", "trace"})
 """Roads that do without what ``prepare`` imports."""
 _EXPORTED = "exported.onnx"
 MADE_BY = "pytorch-to-onnx 1"
+Foreseen = Callable[[Sequence[TensorSpec]], Sequence[Feed]]
+"""Feeds that the source will be asked for later; they are computed while an exporter works."""
 _Computed = tuple[Outputs, ...]
 """Outputs for each of several feeds."""
 
@@ -78,6 +81,8 @@ class Accepted:
     slots: Sequence[Mapping[str, Any]] = ()
     implied_sizes: Mapping[str, int] = field(default_factory=dict)
     """What dimensions that nobody asked to be free were in the model's example."""
+    foreseen: tuple[tuple[Feed, Outputs], ...] = ()
+    """What the model computes for feeds that it will be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +102,13 @@ class _Interface:
 class Ladder:
     """Tries roads for one model until one matches it."""
 
-    def __init__(self, opening: Opening, workdir: Path, seed: int) -> None:
+    def __init__(self, opening: Opening, workdir: Path, seed: int, foreseen: Foreseen) -> None:
         self._worker = opening.worker
         self._model = opening.model
         self._loaded = opening.loaded
         self._workdir = workdir
         self._seed = seed
+        self._foreseen = foreseen
         self._attempts: list[Attempt] = []
         self._prepared = opening.model.kind == "pt2"
         self._seconds: Mapping[str, float] = {}
@@ -140,7 +146,9 @@ class Ladder:
     def _compare_with_twin(self, accepted: Accepted, sizes: Sequence[Mapping[str, int]]) -> None:
         """Hold an archive against the module that it was made from: a trace may have kept one path of several."""
         feeds = tuple(check_feeds(accepted.leaves, sizes, self._seed))
-        own, twins = (self._references(accepted.leaves, feeds, kind)() for kind in ("torchscript", "torchscript-twin"))
+        kinds = ("torchscript", "torchscript-twin")
+        calls = [self._references(accepted.leaves, feeds, kind) for kind in kinds]
+        own, twins = (_by_feed(reply().arrays, len(feeds)) for reply in self._worker.begin_together(calls))
         archive = Recording("the archive", accepted.artifact, feeds, tuple(own))
         twin = Recording("its module", accepted.artifact, feeds, tuple(twins))
         if failures := compare_recordings(twin, archive, accepted.tolerance).failures:
@@ -152,29 +160,33 @@ class Ladder:
 
     def _first_match(self, wanted: _Interface) -> Accepted | None:
         feeds = tuple(check_feeds(wanted.leaves, wanted.sizes, self._seed))
-        references: _Computed | None = None
+        later = tuple(self._foreseen([leaf.spec() for leaf in wanted.leaves]))
+        references = self._references(wanted.leaves, (*feeds, *later))
+        pending: Callable[[], Reply] | None = None
+        computed: _Computed | None = None
         group = self._model.kind if self._model.kind in _ROUTES else "eager"
         for route in (_FOR_STATE if self._slots else _ROUTES)[group]:
             place = self._workdir / f"attempt-{len(self._attempts)}"
             place.mkdir()
             begun = time.perf_counter()
             # The last feed is the example: a free dimension that is 1 there would be taken for a constant.
-            reply = self._called(route, wanted, place, feeds[-1])
+            attempted, *beside = self._begun(route, wanted, place, feeds[-1], () if pending else (references,))
+            pending = pending or beside[0]
+            reply = _outcome(attempted)
             attempt = Attempt(route, wanted.dynamic, time.perf_counter() - begun, reply.get("seconds", 0.0))
             if "failed" in reply:
                 self._attempts.append(_failed(attempt, reply))
                 continue
-            pending = self._references(wanted.leaves, feeds) if references is None else None
-            made = self._canonical(place, wanted, feeds)  # while the worker computes the references
-            references = pending() if pending else references
-            assert references is not None
+            made = self._canonical(place, wanted, feeds)  # while the worker may still compute the references
+            computed = computed or _by_feed(pending().arrays, len(feeds) + len(later))
             if isinstance(made, str):
                 self._attempts.append(replace(attempt, failure=made))
                 continue
-            departure = _departure(references, *made)
+            departure = _departure(computed[: len(feeds)], *made)
             self._attempts.append(replace(attempt, failure=departure, mismatch=bool(departure)))
             if not departure:
-                return self._accepted(made[0].artifact, made[1], route, wanted)
+                accepted = self._accepted(made[0].artifact, made[1], route, wanted)
+                return replace(accepted, foreseen=tuple(zip(later, computed[len(feeds) :], strict=True)))
         return None
 
     def _accepted(self, artifact: Artifact, tolerance: Tolerance, route: str, wanted: _Interface) -> Accepted:
@@ -190,7 +202,10 @@ class Ladder:
             self._slots,
         )
 
-    def _called(self, route: str, wanted: _Interface, place: Path, feed: Feed) -> dict[str, Any]:
+    def _begun(
+        self, route: str, wanted: _Interface, place: Path, feed: Feed, beside: Sequence[Call]
+    ) -> tuple[Callable[[], Reply], ...]:
+        """Start an attempt, and at the same time the calls ``beside`` it."""
         params = {
             **self._model.params(),
             "route": route,
@@ -199,27 +214,22 @@ class Ladder:
             "slots": self._slots,
             "target": str(place / _EXPORTED),
         }
-        try:
-            if route not in _LIGHT:
-                self._prepare()
-            state = initial_arrays(self._initial_state)
-            reply: dict[str, Any] = self._worker.call("attempt", params, {**feed, **state}, isolated=True).value
-        except WorkerError as error:
-            return {"failed": str(error)}
-        return reply
+        if route not in _LIGHT:
+            self._prepare()
+        state = initial_arrays(self._initial_state)
+        return self._worker.begin_together((Call("attempt", params, {**feed, **state}), *beside))
 
     def _prepare(self) -> None:
         if not self._prepared:
             self._worker.call("prepare")
             self._prepared = True
 
-    def _references(self, leaves: Sequence[Leaf], feeds: Sequence[Feed], kind: str = "") -> Callable[[], _Computed]:
-        """Start computing what the model gives for ``feeds``; what is returned waits for it."""
+    def _references(self, leaves: Sequence[Leaf], feeds: Sequence[Feed], kind: str = "") -> Call:
+        """What makes the worker compute the model for ``feeds``."""
         arrays = {f"{place}/{name}": value for place, feed in enumerate(feeds) for name, value in feed.items()}
         params = {**self._model.params(), "leaves": to_json(leaves), "slots": self._slots, "count": len(feeds)}
         params["kind"] = kind or self._model.kind
-        reply = self._worker.begin("reference", params, arrays, isolated=True)
-        return lambda: _by_feed(reply().arrays, len(feeds))
+        return Call("reference", params, arrays)
 
     def _canonical(self, place: Path, wanted: _Interface, feeds: Sequence[Feed]) -> tuple[Recording, Tolerance] | str:
         """What the canonical form of an exporter's file computes and how exactly it should, or why it does not work."""
@@ -234,6 +244,15 @@ class Ladder:
                 return record("onnx", artifact, runner, feeds), tolerance
         except ConvertKitError as error:
             return str(error)
+
+
+def _outcome(attempted: Callable[[], Reply]) -> Mapping[str, Any]:
+    """How an attempt ended; one that took its process with it has failed like any other."""
+    try:
+        value: dict[str, Any] = attempted().value
+    except WorkerError as error:
+        return {"failed": str(error)}
+    return value
 
 
 def _implied(leaves: Sequence[Leaf], fixed: Sequence[Leaf]) -> dict[str, int]:

@@ -18,6 +18,8 @@ from convertkit.recipe import ExportOptions, InputSpec
 from convertkit.worker import Reply, Worker
 
 SERVICE = "convertkit.converters.pytorch.service:TorchService"
+_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads of torch that wait for each other sleep: spinning, they cost a busy machine five times the processor time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +58,5 @@ def begin(source: str, options: ExportOptions) -> Opening:
     if found.kind != "torch-factory":
         check(Path(source), found, trust_pickle="pickle" in options.trust)
     model = Model(source, found.kind, options.model, options.inputs)
-    worker = Worker(SERVICE, timeout_s=options.timeout_s)
+    worker = Worker(SERVICE, timeout_s=options.timeout_s, env=_ENVIRONMENT)
     return Opening(model, worker, worker.begin("open", model.params()), begun)

@@ -91,6 +91,7 @@ class TorchService:
     def reference(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """What the model computes for ``params["count"]`` feeds, whose arrays are named ``<place>/<input>``."""
         session, leaves = self._fresh_session(params), from_json(params["leaves"])
+        torch.set_num_threads(max(1, self._threads - 1))  # an attempt runs beside this, on one thread
         results: dict[str, Array] = {}
         for place in range(int(params["count"])):
             feed = {leaf.name: arrays[key] for leaf in leaves if (key := f"{place}/{leaf.name}") in arrays}

@@ -6,15 +6,19 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
 from convertkit.artifact import Artifact, sha256_of
-from convertkit.converters.pytorch.ladder import MADE_BY, Accepted, Ladder
+from convertkit.converters.pytorch.ladder import MADE_BY, Accepted, Foreseen, Ladder
 from convertkit.converters.pytorch.leaves import to_json
 from convertkit.converters.pytorch.opening import Model, Opening
 from convertkit.errors import SourceError
+from convertkit.parity.conditioning import foreseen
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
 from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
@@ -43,7 +47,7 @@ class TorchSource:
         model = opening.model
         try:
             workdir.mkdir(parents=True, exist_ok=True)
-            accepted = Ladder(opening, workdir, options.seed).climb()
+            accepted = Ladder(opening, workdir, options.seed, _foreseen(options)).climb()
             if model.kind == "pickled-module":
                 trusted = f"--trust pickle: code stored in {Path(model.source).name} was executed"
                 accepted = replace(accepted, notes=(trusted, *accepted.notes))
@@ -107,6 +111,7 @@ class TorchRunner:
         self._worker = worker
         self._params = {**model.params(), "leaves": to_json(accepted.leaves), "slots": accepted.slots}
         self._artifact = artifact
+        self._foreseen = list(accepted.foreseen)
         self._fresh = True
 
     def __enter__(self) -> Self:
@@ -120,10 +125,21 @@ class TorchRunner:
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``SourceError`` where the model itself fails on it."""
+        for place, (known, outputs) in enumerate(self._foreseen):
+            if _same(known, feed):
+                del self._foreseen[place]
+                return dict(outputs)
         arrays = {spec.name: feed[spec.name] for spec in self._artifact.inputs if spec.name in feed}
         reply = self._worker.call("run", {**self._params, "fresh": self._fresh}, arrays)
         self._fresh = False
         return {spec.name: reply.arrays[spec.name] for spec in self._artifact.outputs}
+
+
+def _foreseen(options: ExportOptions) -> Foreseen:
+    """The feeds of the proof, where it will run generated ones at sizes that are known already."""
+    if options.calib is not None or options.static:
+        return lambda inputs: ()
+    return partial(foreseen, seed=options.seed)
 
 
 def _artifact(model: Model, accepted: Accepted) -> Artifact:
@@ -136,3 +152,10 @@ def _artifact(model: Model, accepted: Accepted) -> Artifact:
     inputs = tuple(leaf.spec() for leaf in accepted.leaves)
     outputs = accepted.artifact.outputs
     return Artifact(path, model.kind, inputs, outputs, sha256_of(path), "", accepted.artifact.initial_state)
+
+
+def _same(a: Feed, b: Feed) -> bool:
+    return a.keys() == b.keys() and all(
+        value.dtype == b[name].dtype and np.array_equal(value, b[name], equal_nan=value.dtype.kind in "fc")
+        for name, value in a.items()
+    )

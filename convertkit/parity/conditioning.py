@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from convertkit.artifact import Array, Artifact
+from convertkit.artifact import Array, Artifact, TensorSpec
+from convertkit.parity.feeds import proof_feeds
 from convertkit.parity.replay import Recording, record
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner
 
@@ -36,6 +37,13 @@ def settled(title: str, artifact: Artifact, runner: Runner, feeds: Sequence[Feed
         return recording, ()
     note = f"{changed} of {len(feeds)} generated inputs drove the model into chaos and were made quieter; "
     return recording, (f"{note}--calib with real samples proves more",)
+
+
+def foreseen(inputs: Sequence[TensorSpec], seed: int) -> tuple[Feed, ...]:
+    """What :func:`settled` will run where no generated feed is ill-conditioned; empty for a model with state."""
+    if any(spec.is_state for spec in inputs):
+        return ()
+    return tuple(each for feed in proof_feeds(inputs, None, seed) for each in (feed, _nudged(feed)))
 
 
 def _settled(runner: Runner, feed: Feed) -> tuple[Feed, Outputs]:

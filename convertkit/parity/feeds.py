@@ -11,7 +11,7 @@ from itertools import islice
 import ml_dtypes
 import numpy as np
 
-from convertkit.artifact import Array, Artifact, Dim, TensorSpec
+from convertkit.artifact import Array, Dim, TensorSpec
 from convertkit.parity.replay import batched
 from convertkit.stage import Feed, FeedSource
 
@@ -20,14 +20,14 @@ FROM_CALIBRATION = 8
 _SECOND_SIZE = 3
 
 
-def proof_feeds(artifact: Artifact, calibration: FeedSource | None, seed: int) -> tuple[Feed, ...]:
+def proof_feeds(inputs: Sequence[TensorSpec], calibration: FeedSource | None, seed: int) -> tuple[Feed, ...]:
     """The feeds that every step of one export is compared on.
 
     With calibration data its first samples, plus one batch of three where the batch is free;
     otherwise generated feeds, the last ones at a second size.  State inputs are left to the replay.
     """
-    specs = tuple(spec for spec in artifact.inputs if not spec.is_state)
-    stateful = len(specs) < len(artifact.inputs)
+    specs = tuple(spec for spec in inputs if not spec.is_state)
+    stateful = len(specs) < len(inputs)
     if calibration is not None:
         samples = list(islice(calibration, FROM_CALIBRATION))
         if batch_dim(specs) is not None and not stateful and len(samples) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from convertkit.recipe import ExportOptions
@@ -28,6 +29,10 @@ class OnnxRuntimeTarget:
         from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
         return (DeliverOnnx(context.options.opset),)
+
+    def prepare(self) -> None:
+        """What delivering a model imports."""
+        importlib.import_module("convertkit.targets.onnxruntime.stage")
 
 
 target = OnnxRuntimeTarget()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from typing import TYPE_CHECKING
 
 from convertkit.recipe import ExportOptions
@@ -30,6 +32,13 @@ class TfliteTarget:
         from convertkit.targets.tflite.stage import CompileTflite
 
         return (CompileTflite(context.options),)
+
+    def prepare(self) -> None:
+        """What compiling and running a model imports; where LiteRT is missing the export will say so."""
+        if importlib.util.find_spec("ai_edge_litert") is not None:
+            importlib.import_module("ai_edge_litert.interpreter")
+            importlib.import_module("convertkit.targets.tflite.compile")
+            importlib.import_module("convertkit.targets.tflite.metadata")
 
 
 target = TfliteTarget()

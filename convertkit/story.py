@@ -1,0 +1,100 @@
+"""What the command line tells on stderr while it happens.
+
+rich takes a twentieth of a second to import: off a terminal that is left until there is something to print.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from convertkit.pipeline import StepRecord
+
+T = TypeVar("T")
+
+
+class Story:
+    """Progress on stderr: bars on a terminal, one plain line per finished step everywhere."""
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._verbose = verbose
+        self._live = sys.stderr.isatty() and not os.environ.get("CI")
+
+    @cached_property
+    def _bars(self) -> Progress:
+        from rich import progress
+        from rich.console import Console
+
+        return progress.Progress(
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+            console=Console(stderr=True, highlight=False, soft_wrap=True),
+            transient=True,
+            disable=not self._live,
+        )
+
+    @cached_property
+    def _current(self) -> TaskID:
+        return self._bars.add_task("opening", total=None)
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self.status("opening")
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._bars.stop()
+
+    def status(self, title: str) -> None:
+        if self._live:
+            self._bars.update(self._current, description=title)
+
+    def warn(self, warning: str) -> None:
+        self._print(f"warning: {warning}", "yellow")
+
+    def track(self, items: Iterable[T], total: int | None, title: str) -> Iterator[T]:
+        if not self._live:
+            yield from items
+            return
+        task = self._bars.add_task(title, total=total)
+        try:
+            for item in items:
+                yield item
+                self._bars.advance(task)
+        finally:
+            self._bars.remove_task(task)
+
+    def step(self, target: str, step: StepRecord) -> None:
+        """One line per finished step: name, time, size, parity."""
+        from convertkit.show import diff_text, parity_text, size_text
+
+        mark = "ok  " if step.passed else "FAIL"
+        line = (
+            f"{mark} {step.stage:<18} {step.seconds:6.2f} s  {size_text(step.size_bytes):>9}  "
+            f"{parity_text(step.versus_previous)}"
+        )
+        self._print(line, "" if step.passed else "bold red")
+        for warning in dict.fromkeys((*step.versus_previous.warnings, *step.versus_source.warnings)):
+            self._print(f"     warning: {warning}", "yellow")
+        if self._verbose:
+            for diff in step.versus_previous.diffs:
+                self._print(f"     {diff.name}: {diff_text(diff)}", "dim")
+
+    def _print(self, line: str, style: str) -> None:
+        from rich.text import Text
+
+        self._bars.console.print(Text(line, style=style))
