@@ -35,13 +35,16 @@ class Layout(Arithmetic):
         if x.const is not None:
             return constant(np.asarray(self._constant(x).transpose(perm)))
         moved = [axis for axis in perm if x.shape[axis] != 1]
-        if None not in shape and moved == sorted(moved):
+        if _countable(shape) and moved == sorted(moved):
             return self.reshape(x, shape)
+        source = self._without_units(x)
+        if source is not None:
+            return self.reshape(self.transpose(source, _same_move(source.shape, x.shape, perm)), shape)
         return self.op("Transpose", [x], shape, x.dtype, {"perm": list(perm)})
 
     def reshape(self, x: Tensor, shape: Shape, sizes: Tensor | None = None) -> Tensor:
         """The same elements in another shape; ``sizes`` is its int64 vector where dimensions are free."""
-        if x.shape == shape and None not in shape:
+        if x.shape == shape and _countable(shape):
             return x
         if not x.core_shape and None not in shape and (x.const is not None or not x.is_full):
             return Tensor(x.core, (), shape, x.dtype)
@@ -52,7 +55,7 @@ class Layout(Arithmetic):
         if x.const is not None and None not in shape:
             return constant(self._constant(x).reshape([size or 0 for size in shape]))
         source = self._reshaped(x)
-        if source is not None and None not in shape:
+        if source is not None and _countable(shape):
             return self.reshape(source, shape)
         if sizes is None or sum(size is None for size in shape) < 2:
             sizes = int64s([-1 if size is None else size for size in shape])
@@ -60,13 +63,18 @@ class Layout(Arithmetic):
         return self.op("Reshape", [x, sizes], shape, x.dtype, attributes)
 
     def _reshaped(self, x: Tensor) -> Tensor | None:
-        """What ``x`` is another shape of, both of known sizes."""
+        """What ``x`` is another shape of, neither with more than one free size."""
         node = x.core.producer() if isinstance(x.core, ir.Value) and x.is_full else None
         source = node.inputs[0] if node is not None and node.op_type == "Reshape" else None
-        if source is None or source.shape is None or not source.shape.is_static() or None in x.shape:
+        if source is None or source.shape is None:
             return None
-        shape = tuple(source.shape.numpy())
-        return Tensor(source, shape, shape, x.dtype)
+        shape = tuple(size if isinstance(size, int) else None for size in source.shape)
+        return Tensor(source, shape, shape, x.dtype) if _countable(shape) and _countable(x.shape) else None
+
+    def _without_units(self, x: Tensor) -> Tensor | None:
+        """What ``x`` has the sizes of, in the same order, axes of size 1 apart."""
+        source = self._reshaped(x)
+        return source if source is not None and _wide(source.shape) == _wide(x.shape) else None
 
     def _constant(self, x: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
         value = x.const
@@ -79,7 +87,7 @@ class Layout(Arithmetic):
             return x
         inserted, rest = set(axes), iter(x.shape)
         shape = tuple(1 if axis in inserted else next(rest) for axis in range(x.rank + len(axes)))
-        if None not in shape:
+        if _countable(shape):
             return self.reshape(x, shape)
         return self.op("Unsqueeze", [x, int64s(sorted(axes))], shape, x.dtype)
 
@@ -88,7 +96,7 @@ class Layout(Arithmetic):
         shape = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
         if not axes:
             return x
-        if None not in shape:
+        if _countable(shape):
             return self.reshape(x, shape)
         return self.op("Squeeze", [x, int64s(list(axes))], shape, x.dtype)
 
@@ -208,3 +216,20 @@ class Layout(Arithmetic):
             return constant(np.arange(size, dtype=np.int64))
         bounds = [constant(np.array(0, np.int64)), self.squeeze(size, [0]), constant(np.array(1, np.int64))]
         return self.raw("Range", bounds, (Out((None,), I64),))[0]
+
+
+def _countable(shape: Shape) -> bool:
+    """Whether the number of elements tells every size: at most one is free, and then none is 0."""
+    return None not in shape or (sum(size is None for size in shape) == 1 and 0 not in shape)
+
+
+def _wide(shape: Shape) -> list[int | None]:
+    return [size for size in shape if size != 1]
+
+
+def _same_move(source: Shape, shape: Shape, perm: Sequence[int]) -> list[int]:
+    """The permutation of ``source`` that ``perm`` is of ``shape``, which differs in axes of size 1; those come last."""
+    wide = iter([axis for axis, size in enumerate(source) if size != 1])
+    place = {axis: next(wide) for axis, size in enumerate(shape) if size != 1}
+    moved = [place[axis] for axis in perm if axis in place]
+    return moved + [axis for axis, size in enumerate(source) if size == 1]

@@ -1,12 +1,15 @@
-"""Softmax from its maximum, exponentials and sum."""
+"""Softmax and its logarithm from maximum, exponentials and sum."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
 from convertkit.converters.stablehlo.recognise.match import added
+
+Size = int | ir.SymbolicDim
 
 
 def recognise_softmax(node: ir.Node) -> None:
@@ -20,23 +23,46 @@ def recognise_softmax(node: ir.Node) -> None:
     if node.op_type != "Div" or node.domain != "" or node.inputs[0] is None:
         return
     power = node.inputs[0]
-    difference = _operand(power, "Exp")
+    _written(node, "Softmax", power, _operand(power, "Exp"), node.inputs[1])
+
+
+def recognise_log_softmax(node: ir.Node) -> None:
+    """Its logarithm.
+
+    before:  d = Sub(x, m) with m as above;  Sub(d, Log(Reshape(ReduceSum(Exp(d), a))))
+    after:   x → LogSoftmax(axis=a)
+    """
+    if node.op_type != "Sub" or node.domain != "" or node.inputs[0] is None:
+        return
+    difference, total = node.inputs[0], _operand(node.inputs[1], "Log")
+    for power in [use.node.outputs[0] for use in difference.uses() if use.node.op_type == "Exp"]:
+        _written(node, "LogSoftmax", power, difference, total)
+
+
+def _written(
+    node: ir.Node, operator: str, power: ir.Value, difference: ir.Value | None, total: ir.Value | None
+) -> None:
+    """Put ``operator`` for ``node`` where ``power`` is e to the ``difference`` from x's greatest, ``total`` its sum."""
     minus = None if difference is None else difference.producer()
-    if minus is None or minus.op_type != "Sub" or minus.domain != "":
+    if minus is None or minus.op_type != "Sub" or minus.domain != "" or node.op_type == "Identity":
         return
     x = minus.inputs[0]
-    if x is None or x.dtype != ir.DataType.FLOAT or x.shape is None or power.shape != x.shape:
+    if (
+        x is None
+        or x.dtype != ir.DataType.FLOAT
+        or x.shape is None
+        or power.shape is None
+        or not _alike(list(power.shape), list(x.shape))
+    ):
         return
-    total = _reduced(node.inputs[1], "ReduceSum", power)
-    greatest = _reduced(minus.inputs[1], "ReduceMax", x)
-    if total is None or total != greatest:
+    axis = _reduced(total, "ReduceSum", power)
+    if axis is None or axis != _reduced(minus.inputs[1], "ReduceMax", x):
         return
     old = node.outputs[0]
-    name = f"{node.name or old.name}/softmax"
-    result = added(node, "Softmax", [x], old, name)
+    result = added(node, operator, [x], old, f"{node.name or old.name}/{operator.lower()}")
     made = result.producer()
     assert made is not None
-    made.attributes["axis"] = ir.AttrInt64("axis", total)
+    made.attributes["axis"] = ir.AttrInt64("axis", axis)
     node.op_type = "Identity"
     node.resize_inputs(1)
     node.replace_input_with(0, result)
@@ -59,16 +85,40 @@ def _reduced(value: ir.Value | None, operator: str, source: ir.Value) -> int | N
     reduction = inner.producer()
     if reduction is None or reduction.op_type != operator or reduction.domain != "":
         return None
-    if reduction.inputs[0] is not source or len(reduction.inputs) != 2 or reduction.inputs[1] is None:
+    if reduction.inputs[0] is None or len(reduction.inputs) != 2 or reduction.inputs[1] is None:
         return None
     axes = reduction.inputs[1].const_value
     if axes is None or axes.size != 1:
         return None
-    axis = int(axes.numpy().reshape(-1)[0]) % len(source.shape)
+    axis = _place(source, reduction.inputs[0], int(axes.numpy().reshape(-1)[0]))
     wanted = [1 if place == axis else size for place, size in enumerate(source.shape)]
-    known = all(isinstance(size, int) or size.value is not None for size in wanted)
     leading = [1] * (len(wanted) - len(value.shape))  # what broadcasting puts in front
-    return axis if known and [*leading, *value.shape] == wanted else None
+    return axis if axis is not None and _alike([*leading, *value.shape], wanted) else None
+
+
+def _place(value: ir.Value, source: ir.Value, axis: int) -> int | None:
+    """The axis of ``value`` that ``axis`` of ``source`` is, where they differ in axes of size 1 at most."""
+    if value.shape is None or source.shape is None:
+        return None
+    axis %= len(source.shape)
+    if value is source:
+        return axis
+    node = value.producer()
+    if node is None or node.op_type not in ("Reshape", "Unsqueeze", "Squeeze") or node.inputs[0] is not source:
+        return None
+    here, there = ([place for place, size in enumerate(shape) if size != 1] for shape in (value.shape, source.shape))
+    same = _alike([value.shape[place] for place in here], [source.shape[place] for place in there])
+    return here[there.index(axis)] if same and axis in there else None
+
+
+def _alike(sizes: Sequence[Size], others: Sequence[Size]) -> bool:
+    """Whether shapes of equally many elements are the same; one free size follows from the others."""
+    if list(sizes) == list(others) and all(isinstance(size, int) or size.value is not None for size in sizes):
+        return True
+    pairs = list(zip(sizes, others, strict=False))
+    free = sum(not isinstance(one, int) and not isinstance(other, int) for one, other in pairs)
+    known = all(one == other != 0 for one, other in pairs if isinstance(one, int) or isinstance(other, int))
+    return len(sizes) == len(others) and free == 1 and known
 
 
 def _without_floor(value: ir.Value) -> ir.Value:

@@ -49,6 +49,35 @@ def test_gelu(monkeypatch):
     check(lambda x: jax.nn.gelu(x, approximate=False), ["Gelu"], monkeypatch)
 
 
+def test_log_softmax(monkeypatch):
+    check(lambda x: jax.nn.log_softmax(x, axis=1), ["LogSoftmax"], monkeypatch)
+
+
+def attention(x):
+    """Its softmax runs over an array with more axes of size 1 than the one whose maximum it takes."""
+    parts = [x[:, :, None, at : at + 4] for at in (0, 2, 4)]
+    return jax.nn.dot_product_attention(*parts)
+
+
+def test_the_softmax_of_attention():
+    found = operators(converted(attention))
+    assert [each for each in found if each not in ("Slice", "Reshape", "Transpose")] == [
+        "MatMul",
+        "Mul",
+        "Softmax",
+        "MatMul",
+    ]
+
+
+def shifted_by_another_axis(x):
+    shifted = x - x.max(2, keepdims=True)
+    return shifted - jnp.log(jnp.exp(shifted).sum(1, keepdims=True))
+
+
+def test_a_sum_over_another_axis_is_no_log_softmax():
+    assert "LogSoftmax" not in operators(converted(shifted_by_another_axis))
+
+
 ROOT_HALF = np.float32(np.sqrt(0.5))
 
 
