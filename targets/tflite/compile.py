@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from convertkit.artifact import Quantization, TensorSpec
+from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.specs import interface
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.halves import has_halves, store_halves
@@ -39,6 +40,8 @@ class Compiled:
     outputs: tuple[TensorSpec, ...]
     transposes: tuple[Mapping[str, object], ...]
     """What is left of them, with the reason of each, JSON-able."""
+    from_halves: bool = False
+    """Whether the source rounds to float16 between its operators, which the kernels do not."""
 
     def write(self, path: Path, metadata: Metadata | None = None) -> None:
         """Write the model file, with what the user says about the model."""
@@ -73,6 +76,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     specs_in, specs_out = interface(model)
     fix_inputs(model, fixed or {})
     keeps_halves = has_halves(model)
+    from_halves = widen_halves(model)
     fold_constants(model)
     expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1)))
     interface_change = prepare(model, options)
@@ -98,6 +102,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
         tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_in, inputs, strict=True)),
         tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_out, outputs, strict=True)),
         tuple(remaining(program, why)),
+        from_halves,
     )
 
 

@@ -1,4 +1,4 @@
-"""Element types of a node's operands: what ONNX allows, and halves, which are computed as float32."""
+"""Element types of a node's operands: what ONNX allows, and what kernels take."""
 
 from __future__ import annotations
 
@@ -9,23 +9,9 @@ import onnx_ir as ir
 from onnx import defs
 
 from convertkit.errors import Unsupported
-from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.graph import Operation
 from convertkit.targets.tflite.kernels import MEASURED, accepted_dtypes
 from convertkit.targets.tflite.marks import NHWC, quantization_of
-from convertkit.targets.tflite.tensor import Tensor
-
-_MOVING = frozenset(
-    {
-        *("BitCast", "Cast", "CastLike", "Compress", "Concat", "Constant", "ConstantOfShape", "DepthToSpace"),
-        *("DequantizeLinear", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "IsNaN"),
-        *("Pad", "QuantizeLinear", "Reshape", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze"),
-        *("Tile", "Transpose", "Unsqueeze", "Where"),
-    }
-)
-"""Operators that do no arithmetic: halves go through them as they are."""
-
-_SMALL_BYTES = 1 << 16
 
 
 def check_types(node: ir.Node, opset: int) -> None:
@@ -72,19 +58,3 @@ def check_kernels(operations: Sequence[Operation]) -> None:
         if operand.dtype in MEASURED and operand.dtype not in accepted_dtypes(code, MEASURED):
             taken = ", ".join(accepted_dtypes(code, MEASURED))
             raise Unsupported(f"{operand.dtype} operands: TFLite {operation.code} takes {taken}")
-
-
-def computes_in_halves(node: ir.Node) -> bool:
-    """Whether the node does arithmetic on float16: few kernels take it, and ONNX Runtime widens it, too."""
-    if node.op_type in _MOVING or node.op_type in ("If", "Loop", "Scan"):
-        return False
-    return any(value is not None and value.dtype == ir.DataType.FLOAT16 for value in node.inputs)
-
-
-def widened(b: Builder, x: Tensor) -> Tensor:
-    """float16 as float32, which holds every half; a large constant stays as it is in the file."""
-    if x.dtype != "float16":
-        return x
-    if x.constant is not None and x.constant.nbytes <= _SMALL_BYTES:
-        return b.constant(x.constant.astype("float32"))
-    return b.cast(x, "float32")

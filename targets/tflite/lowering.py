@@ -19,7 +19,7 @@ from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import NONE, dtype_of
-from convertkit.targets.tflite.element_types import check_kernels, check_types, computes_in_halves, widened
+from convertkit.targets.tflite.element_types import check_kernels, check_types
 from convertkit.targets.tflite.graph import Program, Subgraph
 from convertkit.targets.tflite.marks import activation_of, order_of, quantization_of, source_of
 from convertkit.targets.tflite.tensor import DYNAMIC, DType, QuantParams, Tensor
@@ -115,8 +115,6 @@ class Lowering:
         builder.results = tuple(quantization_of(value) for value in node.outputs)
         check_types(node, self._opsets.get("", 1))
         inputs = [None if value is None else self.value(value, scope) for value in node.inputs]
-        if computes_in_halves(node):
-            inputs = [None if tensor is None else widened(builder, tensor) for tensor in inputs]
         before = len(builder.subgraph.operations)
         results = _call(handler, builder, inputs, attributes_of(node), self, scope, node)
         check_kernels(builder.subgraph.operations[before:])
@@ -132,8 +130,6 @@ class Lowering:
             if place >= len(results):
                 raise Unsupported(f"its output {place} ({value.name}) is used and has no TFLite counterpart")
             tensor = requantized(scope.builder, results[place], quantization_of(value))
-            if value.dtype == ir.DataType.FLOAT16 and tensor.dtype == "float32":
-                tensor = scope.builder.cast(tensor, "float16")
             _check(value, tensor)
             scope.values[value] = tensor
             if tensor.constant is None:

@@ -17,6 +17,7 @@ _INTEGER = Tolerance(
     lsb_share=0.99,
     snr_db=20.0,
 )
+_FROM_HALVES = Tolerance("the source rounds to float16 as it goes, the kernels compute in float32", relative=1e-3)
 _DYNAMIC_RANGE = Tolerance("the runtime quantizes activations on the fly", snr_db=3.0, warn_snr_db=20.0, lossy=True)
 
 
@@ -66,6 +67,8 @@ class CompileTflite:
         passes = Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype)
         compiled = compile_model(model, passes, dict(_only_values(source.inputs, chosen.inputs)))
         by_kind = {"float": FLOAT32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
+        if compiled.from_halves:
+            by_kind["float"] = _FROM_HALVES
         self._tolerance = by_kind[compiled.program.arithmetic]
         self.diagnosis = {"transposes": list(compiled.transposes)}
         path = workdir / "model.tflite"

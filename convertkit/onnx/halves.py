@@ -1,0 +1,136 @@
+"""A model that computes in float16 as one that computes in float32, with the same interface.
+
+float32 holds every half, and no step rounds: the result is nearer to what the model means.  Kernels and
+quantization are at home in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx_ir as ir
+
+_HALF, _WHOLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
+_TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision")
+_BY_BITS = frozenset({"BitCast"})
+"""Operators that look at the bits: halves have to stay halves for them."""
+
+
+def widen_halves(model: ir.Model) -> bool:
+    """Turn computed float16 values and what they meet into float32, in place; False where there are none.
+
+    Inputs and outputs of the model keep their type.  Constants alone (weights behind a Cast) change nothing.
+    """
+    graphs = (model.graph, *model.graph.subgraphs())
+    if not any(_is_half(value) for graph in graphs for value in _computed(graph)):
+        return False
+    borders = [value for value in model.graph.inputs if _is_half(value)]
+    results = {place: value for place, value in enumerate(model.graph.outputs) if _is_half(value)}
+    for graph in graphs:
+        _widen(graph)
+    for value in borders:
+        _cast_input(model.graph, value)
+    for place, value in results.items():
+        _cast_output(model.graph, place, value)
+    for node in [node for node in model.graph.all_nodes() if node.op_type in _BY_BITS]:
+        _cast_around(node)
+    return True
+
+
+def _computed(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Values that are computed with; an input or output that a Cast stands behind or before is not."""
+    yield from (value for value in graph.inputs if any(use.node.op_type != "Cast" for use in value.uses()))
+    for node in graph:
+        for value in node.outputs:
+            is_border = node.op_type == "Cast" and value.is_graph_output() and not value.uses()
+            if node.op_type != "Constant" and not is_border:
+                yield value
+
+
+def _is_half(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.TensorType) and value.dtype == _HALF
+
+
+def _widen(graph: ir.Graph) -> None:
+    for value in graph.initializers.values():
+        if _is_half(value) and value.const_value is not None:
+            value.const_value = ir.tensor(value.const_value.numpy().astype(np.float32), name=value.name)
+            value.dtype = _WHOLE
+    for value in (*graph.inputs, *(each for node in graph for each in node.outputs)):
+        if _is_half(value):
+            value.dtype = _WHOLE
+    for node in graph:
+        for name, attribute in list(node.attributes.items()):
+            if name in _TYPE_ATTRIBUTES and attribute.type == ir.AttributeType.INT and attribute.value == _HALF:
+                node.attributes[name] = ir.AttrInt64(name, int(_WHOLE))
+            elif attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype == _HALF:
+                wide = ir.tensor(attribute.as_tensor().numpy().astype(np.float32))
+                node.attributes[name] = ir.AttrTensor(name, wide)
+    for node in list(graph):
+        if node.op_type == "Cast" and node.inputs[0] is not None and not node.domain:
+            _drop_if_same(graph, node, node.inputs[0])
+
+
+def _drop_if_same(graph: ir.Graph, cast: ir.Node, operand: ir.Value) -> None:
+    if not operand.dtype == cast.outputs[0].dtype == _WHOLE:
+        return
+    if cast.outputs[0].is_graph_output():
+        cast.op_type = "Identity"  # keeps the output's name
+        cast.attributes.clear()
+        return
+    ir.convenience.replace_all_uses_with(cast.outputs[0], operand)
+    graph.remove(cast, safe=True)
+
+
+def _cast(value: ir.Value, to: ir.DataType, name: str) -> ir.Node:
+    node = ir.node("Cast", [value], {"to": int(to)}, name=name)
+    result = node.outputs[0]
+    result.name, result.dtype, result.shape = name, to, value.shape
+    return node
+
+
+def _cast_input(graph: ir.Graph, value: ir.Value) -> None:
+    value.dtype = _HALF
+    users = list(value.uses())
+    cast = _cast(value, _WHOLE, f"{value.name}/widened")
+    for use in users:
+        use.node.replace_input_with(use.idx, cast.outputs[0])
+    for place, output in enumerate(graph.outputs):
+        if output is value:
+            graph.outputs[place] = cast.outputs[0]
+    if len(graph):
+        graph.insert_before(graph[0], cast)
+    else:
+        graph.append(cast)
+
+
+def _cast_output(graph: ir.Graph, place: int, value: ir.Value) -> None:
+    wide = graph.outputs[place]
+    name = str(value.name)
+    if wide is value:
+        value.name = f"{name}/widened"
+    cast = _cast(wide, _HALF, name)
+    cast.name = f"{name}/narrowed"
+    graph.append(cast)
+    graph.outputs[place] = cast.outputs[0]
+
+
+def _cast_around(node: ir.Node) -> None:
+    """Halves for an operator that looks at their bits, as its type attribute or its operand said before."""
+    graph, operand, result = node.graph, node.inputs[0], node.outputs[0]
+    assert isinstance(graph, ir.Graph)
+    assert operand is not None
+    target = ir.DataType(node.attributes["to"].as_int())
+    size = {_HALF: 2, _WHOLE: 4}
+    if operand.dtype == _WHOLE and target.itemsize == size[_HALF]:
+        narrow = _cast(operand, _HALF, f"{node.name}/narrowed")
+        graph.insert_before(node, narrow)
+        node.replace_input_with(0, narrow.outputs[0])
+    if target == _WHOLE and operand.dtype is not None and operand.dtype.itemsize == size[_HALF]:
+        node.attributes["to"] = ir.AttrInt64("to", int(_HALF))
+        wide = _cast(result, _WHOLE, f"{node.name}/widened")
+        ir.convenience.replace_all_uses_with(result, wide.outputs[0], replace_graph_outputs=True)
+        wide.replace_input_with(0, result)
+        result.dtype = _HALF
+        graph.insert_after(node, wide)
