@@ -241,6 +241,15 @@ def readers(units: tuple[Unit, ...]) -> Mapping[ir.Value, tuple[Unit, ...]]:
     return {value: tuple(listed) for value, listed in found.items()}
 
 
+def is_among(unit: Unit, integer: frozenset[Unit]) -> bool:
+    """Whether integer units make all that a unit reads, and they alone read what it makes."""
+    made = {value for other in integer for value in other.outputs}
+    nodes = {node for other in integer for node in other.nodes}
+    users = [use.node for value in unit.outputs for use in value.uses()]
+    whole = all(value in made for value in unit.data.values()) and all(user in nodes for user in users)
+    return whole and bool(users) and not any(value.is_graph_output() for value in unit.outputs)
+
+
 def quantizable_values(units: tuple[Unit, ...]) -> Iterator[ir.Value]:
     """Every value that some placement could quantize, each once, in graph order."""
     seen: dict[ir.Value, None] = {}

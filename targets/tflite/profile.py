@@ -105,8 +105,9 @@ def profile(options: ExportOptions) -> QuantProfile:
     if weight_only:
         return QuantProfile("tflite w8", "int8", False, _WEIGHTED, weight_only=True, recurrent=True)
     beside = not options.full_integer
+    rules = {**_INT8, **_AVERAGES} if beside else _INT8
     return QuantProfile(
-        "tflite int8", "int8", False, _INT8, costs=_costs(), tables=beside, recurrent=beside, tie_free=True
+        "tflite int8", "int8", False, rules, costs=_costs(), tables=beside, recurrent=beside, tie_free=True
     )
 
 
