@@ -4,9 +4,11 @@ Overhead is the wall clock of ``convertkit export SOURCE --target T`` less that 
 what any export must: import it, load the model, export it with the exporter that the accepted road used, and run the
 model once on each of the proof's six feeds (four of batch 1, two of batch 3).  Everything else, all proofs, reports
 and imports included, is ours.  The threads of both sleep while they wait (``OMP_WAIT_POLICY``), so that on a busy
-machine neither is slowed down by its own spinning.  Both run in turns, each in a process of its own; the fastest round of each counts,
-because other programs only slow a round down.  User and system seconds of all processes are printed beside the wall
-clock, and then how our own process and its worker spent the fastest round.
+machine neither is slowed down by its own spinning.
+
+Both run in turns, each in a process of its own; the fastest round of each counts, because other programs only slow a
+round down.  User and system seconds of all processes are printed beside the wall clock, and then how our own process
+and its worker spent the fastest round.
 
 Without SOURCE, MobileNetV2 of the zoo is traced, exported and saved to a temporary folder.
 """
