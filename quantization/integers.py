@@ -24,6 +24,7 @@ from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.islands import choose_integer
 from convertkit.quantization.loop import Loop
 from convertkit.quantization.masks import marking_units, measurable
+from convertkit.quantization.norms import norms_as_convolutions
 from convertkit.quantization.observe import observe
 from convertkit.quantization.opset import INT16_OPSET, at_least
 from convertkit.quantization.patches import Moments, has_rows, moments
@@ -73,6 +74,7 @@ class Integers:
     def quantized(self) -> ir.Model:
         """The QDQ model."""
         prepare(self._model)
+        norms_as_convolutions(self._model)
         units = find_units(self._model.graph, self._profile)
         method = self._options.calib_method
         integer = self._integer(units, marking_units(units))

@@ -13,6 +13,7 @@ import onnx_ir.passes.common as common
 
 from convertkit.errors import Unsupported, UsageError
 from convertkit.onnx.sequences import restore_sequences
+from convertkit.onnx.size_readers import ask_behind
 
 MIN_OPSET, MAX_OPSET = 18, 26
 MIN_IR_VERSION, MAX_IR_VERSION = 8, 13
@@ -51,6 +52,7 @@ def simplify(model: ir.Model) -> None:
     from onnxscript import optimizer  # 0.15 s of imports that reading and running models does not need
 
     _at_equal_ranks(model)
+    ask_behind(model)
     optimizer.optimize_ir(model, should_fold=_should_fold)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     common.DeduplicateInitializersPass()(model)

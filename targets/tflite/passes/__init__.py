@@ -20,6 +20,7 @@ from convertkit.targets.tflite.passes.layout import channels_last_layout
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.passes.patterns import fuse_gelu, fuse_transposed_products
 from convertkit.targets.tflite.passes.qdq import mark_quantization
+from convertkit.targets.tflite.passes.size_readers import ask_integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ def prepare(model: ir.Model, options: Options) -> InterfaceChange:
 
 def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tuple[int, ...]]:
     mark_quantization(part)  # before everything: unsigned bytes become signed ones, parameters leave the graph
+    ask_integers(part)
     fuse_lstm(part)  # before anything rewrites the cell
     fuse_gelu(part)
     fold_batch_norm(part)  # before biases: it leaves one

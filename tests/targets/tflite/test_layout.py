@@ -160,3 +160,14 @@ def test_a_flattened_image_reorders_the_weights_instead():
     case = compiled(proto)
     assert case.operators["TRANSPOSE"] == 0
     case.agree({"x": numbers(1, 3, 8, 8)}, {"x": numbers(4, 3, 8, 8)})
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"), [("<start=1>", "int64[3] s"), ("<end=-1>", "int64[3] s"), ("", "int64[4] s")]
+)
+def test_sizes_are_put_in_order_instead_of_the_image(part: str, kind: str) -> None:
+    case = compiled(f"""{HEAD} g (float[n,3,h,w] x) => (float[n,2,a,b] y, {kind}, int64 all)
+        <float[2,3,1,1] k = {{1.0,2.0,3.0,4.0,5.0,6.0}}> {{
+        y = Conv(x, k)  s = Shape{part}(y)  all = Size(y) }}""")
+    assert case.operators["TRANSPOSE"] == 0
+    case.agree({"x": numbers(2, 3, 4, 5)}, {"x": numbers(1, 3, 7, 2)})

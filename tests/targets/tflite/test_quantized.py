@@ -292,3 +292,11 @@ def test_halves_that_a_kernel_wants_as_constants_or_in_another_order(kind):
         t for g in case.compiled.program.subgraphs for op in g.operations for t in op.inputs if t and t.size >= 64
     }
     assert {t.dtype for t in constants if t.constant is not None} == {"float16"}
+
+
+def test_sizes_are_asked_of_the_integers():
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]> g (float[n,8] x) => (int64[2] y)
+        <float scale = {0.1}, int8 zero = {0}> {
+        q = QuantizeLinear(x, scale, zero)  f = DequantizeLinear(q, scale, zero)  y = Shape(f) }""")
+    assert "DEQUANTIZE" not in case.operators
+    case.agree({"x": numbers(3, 8)})

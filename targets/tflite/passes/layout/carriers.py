@@ -26,6 +26,7 @@ from convertkit.targets.tflite.passes.layout.plan import (
     sizes_of,
 )
 from convertkit.targets.tflite.passes.layout.regroup import carried
+from convertkit.targets.tflite.passes.layout.sizes import Sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,4 +393,6 @@ CARRIERS: Mapping[tuple[str, str], Carrier] = {
     ("convertkit.tflite", "Dense"): LastAxes(),
     ("", "LayerNormalization"): LastAxes(),
     ("", "Gather"): Gather(),
+    ("", "Shape"): Sizes(),
+    ("", "Size"): Sizes(),
 }

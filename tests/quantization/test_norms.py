@@ -1,0 +1,51 @@
+"""Batch normalisations that stand alone compute in integers, with a scale for each channel."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+from models import images, model_of
+from onnx import helper
+
+from convertkit.quantization.norms import norms_as_convolutions
+
+
+def pre_activation(rank: int = 4):
+    """Relu, a normalisation that no convolution can absorb, Relu, and a convolution."""
+    rng = np.random.default_rng(0)
+    draw = {"scale": rng.uniform(0.1, 4, 3), "shift": rng.normal(size=3), "mean": rng.normal(size=3)}
+    draw |= {"variance": rng.uniform(0.1, 9, 3), "w": rng.normal(size=(8, 3, *[3] * (rank - 2)))}
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], "first"),
+        helper.make_node(
+            "BatchNormalization", ["a", "scale", "shift", "mean", "variance"], ["b"], "norm", epsilon=1e-3
+        ),
+        helper.make_node("Relu", ["b"], ["c"], "second"),
+        helper.make_node("Conv", ["c", "w"], ["y"], "conv"),
+    ]
+    constants = {name: value.astype(np.float32) for name, value in draw.items()}
+    sizes = [12] * (rank - 2)
+    return model_of(nodes, constants, {"x": ["N", 3, *sizes]}, {"y": ["N", 8, *[10] * (rank - 2)]})
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+def test_the_convolution_computes_the_same(rank: int) -> None:
+    proto = pre_activation(rank)
+    model = ir.from_proto(proto)
+    for value in (*model.graph.inputs, *(value for node in model.graph for value in node.outputs)):
+        value.dtype, value.shape = ir.DataType.FLOAT, value.shape or ir.Shape(["N", 3, *[12] * (rank - 2)])
+    norms_as_convolutions(model)
+    assert [node.op_type for node in model.graph] == ["Relu", "Conv", "Relu", "Conv"]
+    x = {"x": np.random.default_rng(1).normal(size=(2, 3, *[12] * (rank - 2))).astype(np.float32)}
+    expected, got = (
+        ort.InferenceSession(each.SerializeToString()).run(None, x)[0] for each in (proto, ir.to_proto(model))
+    )
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_every_operator_is_an_integer(quantized) -> None:
+    result = quantized(pre_activation(), images(24), full_integer=True)
+    assert result.operators() == ["Relu", "Conv", "Conv"]
+    assert result.snr_db(images(16, 5)) > 30
