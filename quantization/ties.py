@@ -9,7 +9,7 @@ the next tie, and none of that shows.  So the scales are moved to the nearest on
 * products and sums over a constant number of elements: ``(product of scales) / (count * result)`` is one fraction;
 * sums of tensors: all scales are integer multiples of one unit, the result's an odd multiple.
 
-What must not be moved (a scale that a kernel prescribes) is not; what cannot be reached is left as it was.
+What must not be moved (a scale that a kernel prescribes) is not; what cannot be reached nearby is left as it was.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _PRODUCT_LIMIT = 2047
 _WEIGHT_LIMIT = 4095
 """Of denominators: one float32 ratio is off by up to 3.1e-5 of a step (255 * 2**-23), a sum of floats by some 1e-4."""
 _LEAST_MULTIPLE = 255
-_NUMERATORS = 64
+_NUMERATORS = 512
+_FAR = 0.03
+"""No scale is moved by more than this share, whatever could be won."""
 _SAME = 2.0**-22
 """Relative difference of quotients of float32 that were made to be equal."""
 _CLOSE = 2.0**-12
@@ -56,17 +58,19 @@ class Sum:
 def tie_free_ratios(ratios: Array, limit: int = _WEIGHT_LIMIT) -> Array:
     """The nearest fractions with an odd denominator of at most ``limit``; of close ones that with the least.
 
-    A ratio below ``1 / limit`` gets a larger odd denominator.
+    A ratio below ``1 / limit`` gets a larger odd denominator; one that has no such fraction nearby stays.
     """
     wanted = np.asarray(ratios, np.float64)
-    best = 1 / _odd(1 / wanted)
+    best = np.maximum(np.rint(wanted), 1) / _odd(1 / wanted)
     error = np.abs(best / wanted - 1)
     for numerator in range(1, _NUMERATORS + 1):
+        if not ((error > _CLOSE) & (numerator / wanted < limit)).any():
+            break
         denominator = _odd(numerator / wanted)
         found = np.abs(numerator / denominator / wanted - 1)
         better = (denominator <= limit) & (found < error) & (error > _CLOSE)
         best, error = np.where(better, numerator / denominator, best), np.where(better, found, error)
-    return np.asarray(best)
+    return np.asarray(np.where(error <= _FAR, best, wanted))
 
 
 def tie_free_weights(scales: Array, input_scale: float, output_scale: float) -> Array:
@@ -171,7 +175,8 @@ class _Solver:
             error = float(np.abs(steps * unit / wanted - 1).max())
             if error < least and steps[odd].max() <= _SUM_LIMIT:
                 best, least = steps * unit, error
-        return {**dict(zip(members, best.tolist(), strict=True)), **pinned}
+        chosen = best if least <= _FAR else wanted
+        return {**dict(zip(members, chosen.tolist(), strict=True)), **pinned}
 
 
 def _joined(count: int, sums: Iterable[Sum]) -> list[tuple[int, ...]]:
