@@ -1,0 +1,123 @@
+"""int8 end to end: LiteRT's XNNPACK and both of ONNX Runtime's ways give the very same integers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from convertkit.artifact import TensorSpec
+from convertkit.feeds import load_feeds
+from convertkit.onnx.canonical import canonicalize
+from convertkit.progress import Silent
+from convertkit.quantization.integers import Integers
+from convertkit.recipe import ExportOptions
+from convertkit.targets.tflite.profile import profile
+from tests.targets.tflite.compiled import Case, compiled
+
+OPTIONS = ExportOptions(source="x", precision="int8")
+SIZE = 24
+
+
+class Net:
+    """Writes a network with seeded weights; every helper returns the name of a value."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self.rng = np.random.default_rng(5)
+
+    def node(self, op: str, *inputs: str, **attributes: object) -> str:
+        name = f"{op.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], f"node_{name}", **attributes))
+        return name
+
+    def constant(self, array: object) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = np.asarray(array)
+        return name
+
+    def normal(self, *shape: int, scale: float = 1.0) -> str:
+        return self.constant(self.rng.normal(0, scale, shape).astype(np.float32))
+
+    def conv(self, x: str, inner: int, outer: int, kernel: int = 1, group: int = 1) -> str:
+        weight = self.normal(outer, inner // group, kernel, kernel, scale=(2 / (inner // group * kernel**2)) ** 0.5)
+        return self.node("Conv", x, weight, self.normal(outer, scale=0.2), pads=[kernel // 2] * 4, group=group)
+
+    def model(self, y: str) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self.nodes,
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, SIZE, SIZE])],
+            [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        return onnx.shape_inference.infer_shapes(model)
+
+
+def network() -> onnx.ModelProto:
+    """Residual sums of sums, depthwise, SiLU, squeeze and excite, linear Resize, AveragePool, Concat, constants, Gemm."""
+    net = Net()
+    x = net.node("Relu", net.conv("x", 3, 16, 3))
+    for _ in range(3):
+        inner = net.conv(net.node("Clip", net.conv(x, 16, 32), *map(net.constant, np.float32([0, 6]))), 32, 32, 3, 32)
+        silu = net.node("Mul", inner, net.node("Sigmoid", inner))
+        mean = net.node("ReduceMean", silu, net.constant(np.array([2, 3])), keepdims=1)
+        gate = net.node("Sigmoid", net.conv(net.node("Relu", net.conv(mean, 32, 8)), 8, 32))
+        x = net.node("Add", x, net.conv(net.node("Mul", silu, gate), 32, 16))
+    small = net.node("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
+    scales = net.constant(np.float32([1, 1, 2, 2]))
+    large = net.node("Resize", net.conv(small, 16, 16), "", scales, mode="linear")
+    x = net.node("Sub", net.node("Mul", net.conv(large, 16, 16), net.normal(1, 16, 1, 1)), x)
+    x = net.conv(net.node("Concat", net.node("Add", x, net.normal(1, 16, 1, 1)), large, axis=1), 32, 16, 3)
+    flat = net.node("Flatten", net.node("GlobalAveragePool", net.node("Relu", x)))
+    return net.model(net.node("Gemm", flat, net.normal(40, 16), net.normal(40), transB=1))
+
+
+def photographs(count: int, seed: int) -> np.ndarray:
+    """Smooth images with noise."""
+    rng = np.random.default_rng(seed)
+    coarse = rng.normal(0, 1, (count, 3, 6, 6)).repeat(4, 2).repeat(4, 3)
+    return (coarse + rng.normal(0, 0.3, coarse.shape)).astype(np.float32)
+
+
+def quantized(*, tie_free: bool) -> Case:
+    """The network as the TFLite profile quantizes it, compiled; every QuantizeLinear an output, as integers."""
+    feeds = load_feeds(photographs(32, 1), (TensorSpec("x", (1, 3, SIZE, SIZE), "float32"),))
+    rules = replace(profile(OPTIONS), tie_free=tie_free)
+    worker = Integers(canonicalize(ir.from_proto(network())), rules, OPTIONS, feeds, {}, Silent())
+    return compiled(ir.to_proto(worker.quantized()))
+
+
+def departures(case: Case, feeds: list[dict[str, np.ndarray]]) -> tuple[int, int]:
+    """Outputs of LiteRT, and of ONNX Runtime's integer kernels, that are not those of the QDQ graph in floats."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    session = ort.InferenceSession(case.proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    found = [0, 0]
+    for feed, (expected, lite) in zip(feeds, case.both(feeds), strict=True):
+        integer = session.run(None, feed)
+        for again, (name, want) in zip(integer, expected.items(), strict=True):
+            found[0] += int((lite[name] != want).sum())
+            found[1] += int((again != want).sum())
+    return found[0], found[1]
+
+
+@pytest.fixture(scope="module")
+def samples() -> list[dict[str, np.ndarray]]:
+    return [{"x": image[None]} for image in photographs(60, 2)]
+
+
+def test_every_runtime_computes_the_same_integers(samples: list[dict[str, np.ndarray]]) -> None:
+    assert departures(quantized(tie_free=True), samples) == (0, 0)
+
+
+def test_the_samples_tell_scales_apart(samples: list[dict[str, np.ndarray]]) -> None:
+    """Power: with the scales as calibrated, the same samples do find differences."""
+    assert sum(departures(quantized(tie_free=False), samples)) > 0
