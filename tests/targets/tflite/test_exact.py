@@ -62,7 +62,7 @@ class Net:
 
 
 def network() -> onnx.ModelProto:
-    """Residual sums of sums, depthwise, SiLU, squeeze and excite, linear Resize, AveragePool, Concat, constants, Gemm."""
+    """Sums of sums, depthwise, SiLU, squeeze and excite, linear Resize, AveragePool, Concat, constants, Gemm."""
     net = Net()
     x = net.node("Relu", net.conv("x", 3, 16, 3))
     for _ in range(3):
