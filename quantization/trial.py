@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import NEXT_STATE_PREFIX, Array
 from convertkit.quantization.islands import unit_work
+from convertkit.quantization.measured import readings
 from convertkit.quantization.plan import Plan, Ranges, apply
 from convertkit.quantization.replay import open_session, run_all
 from convertkit.quantization.units import find_units
@@ -19,7 +20,6 @@ _BEST_DB = 80.0
 """Beyond this an output counts as exact."""
 _SILENT = 1e-9
 """A slice with less than this share of the loudest slice's power is noise itself."""
-_SQUASHES = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
 _BUDGET = 4e10
 """Multiply-adds that all trials of one search may cost."""
 _PER_UNIT = 1e7
@@ -77,8 +77,7 @@ class Trials:
     def __init__(self, model: ir.Model, ranges: Ranges, feeds: Sequence[Feed], state: Mapping[str, Array]) -> None:
         self._model, self._ranges, self._feeds, self._state = model, ranges, feeds, state
         self._tried: dict[int, tuple[Plan, Score]] = {}
-        outputs = [value for value in model.graph.outputs if value.dtype in (ir.DataType.FLOAT, None)]
-        self._squashes = {str(value.name): _squash(value) for value in outputs}
+        self._readings = readings(model.graph)
         self._reference = self._run(model.clone())
         units = find_units(model.graph, ranges.profile)
         work = sum(unit_work(unit) for unit in units) * max(len(feeds), 1) + len(units) * _PER_UNIT
@@ -95,26 +94,20 @@ class Trials:
 
     def _run(self, copy: ir.Model) -> tuple[Output, ...]:
         nodes = {node.name: node for node in copy.graph}
-        before = {name: nodes[squash].inputs[0] for name, squash in self._squashes.items() if squash}
-        inner = [value for value in before.values() if value is not None and not value.is_graph_output()]
+        values = [nodes[each.node].inputs[each.place] if each.node else None for each in self._readings]
+        inner = [value for value in values if value is not None and not value.is_graph_output()]
         copy.graph.outputs.extend(dict.fromkeys(inner))
-        places = {name: name if before.get(name) is None else _name(before[name]) for name in self._squashes}
-        wanted = list(dict.fromkeys((*places, *places.values())))
-        answers = list(run_all(open_session(copy), wanted, self._feeds, self._state))
+        before = [_name(value) or each.name for value, each in zip(values, self._readings, strict=True)]
+        leaving = [each.name if each.leaves else name for name, each in zip(before, self._readings, strict=True)]
+        answers = list(run_all(open_session(copy), list(dict.fromkeys((*leaving, *before))), self._feeds, self._state))
         return tuple(
-            Output(name, [answer[name] for answer in answers], [answer[place] for answer in answers])
-            for name, place in places.items()
+            Output(each.name, [answer[whole] for answer in answers], [answer[name] for answer in answers])
+            for each, whole, name in zip(self._readings, leaving, before, strict=True)
         )
 
 
 def _name(value: ir.Value | None) -> str:
     return "" if value is None else str(value.name)
-
-
-def _squash(output: ir.Value) -> str:
-    """The name of the softmax or sigmoid that makes an output, empty where there is none."""
-    node = output.producer()
-    return str(node.name) if node is not None and node.op_type in _SQUASHES else ""
 
 
 def compare(reference: Sequence[Output], outputs: Sequence[Output]) -> Score:

@@ -16,11 +16,11 @@ from convertkit.targets.tflite.passes.fold import fold_quantized
 from convertkit.targets.tflite.passes.fuse import fold_batch_norm, fuse_activations, fuse_bias
 from convertkit.targets.tflite.passes.fused_lstm import fuse_lstm
 from convertkit.targets.tflite.passes.hybrid import fold_hybrid
+from convertkit.targets.tflite.passes.integer_readers import ask_integers
 from convertkit.targets.tflite.passes.layout import channels_last_layout
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.passes.patterns import fuse_gelu, fuse_transposed_products
 from convertkit.targets.tflite.passes.qdq import mark_quantization
-from convertkit.targets.tflite.passes.size_readers import ask_integers
 
 
 @dataclass(frozen=True, slots=True)

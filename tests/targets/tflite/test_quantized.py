@@ -300,3 +300,13 @@ def test_sizes_are_asked_of_the_integers():
         q = QuantizeLinear(x, scale, zero)  f = DequantizeLinear(q, scale, zero)  y = Shape(f) }""")
     assert "DEQUANTIZE" not in case.operators
     case.agree({"x": numbers(3, 8)})
+
+
+@pytest.mark.parametrize("kind", ["ArgMax", "ArgMin"])
+def test_the_largest_element_is_found_among_the_integers(kind):
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,8] x) => (int64[n] y)
+        <float scale = {{0.1}}, int8 zero = {{3}}> {{
+        q = QuantizeLinear(x, scale, zero)  f = DequantizeLinear(q, scale, zero)
+        y = {kind}<axis=1, keepdims=0>(f) }}""")
+    assert "DEQUANTIZE" not in case.operators
+    case.agree({"x": numbers(30, 8)})
