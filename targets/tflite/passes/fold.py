@@ -190,6 +190,11 @@ def _reduction(island: Island) -> bool:
     return _one_scale(island.params(0))
 
 
+def _bytes(island: Island) -> bool:
+    """Operators whose kernels take int8, not int16."""
+    return island.kind == ir.DataType.INT8 and _one_scale(island.params(0))
+
+
 def _fixed(scale: float, zero_point: int) -> Rule:
     """Operators whose kernels prescribe the output's parameters."""
 
@@ -330,6 +335,6 @@ INTEGER: dict[tuple[str, str], Rule] = {
 SLOW: dict[tuple[str, str], Rule] = {
     (NHWC, "AveragePool"): _average,
     ("", "Softmax"): _fixed(1 / 256, -128),
-    ("", "HardSwish"): _reduction,
+    ("", "HardSwish"): _bytes,
 }
 """Operators whose integer kernels are slower than Dequantize, float, Quantize."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.passes import Options
-from tests.targets.tflite.compiled import compiled
+from tests.targets.tflite.compiled import compiled, numbers
 from tests.targets.tflite.random_graphs import feeds_for, graphs
+from tests.targets.tflite.random_quantized import Quantized, quantized_graphs
 
 QUIET = settings(
     deadline=None,
@@ -40,3 +42,35 @@ def test_random_graphs(model, layout):
 @pytest.mark.parametrize("start", [1, 2])
 def test_many_random_graphs(start):
     seed(start)(settings(QUIET, max_examples=2000)(given(graphs(), LAYOUTS)(check)))()
+
+
+def check_quantized(case: Quantized, layout: str, *, full_integer: bool) -> None:
+    """Every integer within one step of ONNX Runtime's on the same graph."""
+    try:
+        made = compiled(case.model, Options(input_layout=layout, full_integer=full_integer))
+    except Unsupported:
+        return
+    sizes = [dim.dim_value for dim in case.model.graph.input[0].type.tensor_type.shape.dim]
+    feeds = [{"x0": numbers(*sizes, seed=seed) * np.float32(2)} for seed in range(3)]
+    for expected, result in made.both(feeds):
+        for name, want in expected.items():
+            assert result[name].shape == want.shape
+            steps = np.abs(np.rint((result[name] - want) / case.step))
+            assert steps.max(initial=0) <= 1, (name, steps.max(), case.step)
+
+
+@settings(QUIET, max_examples=150, derandomize=True)
+@given(quantized_graphs(), LAYOUTS, st.booleans())
+def test_random_quantized_graphs(case, layout, full_integer):
+    check_quantized(case, layout, full_integer=full_integer)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("start", [1, 2])
+def test_many_random_quantized_graphs(start):
+    given_cases = given(quantized_graphs(), LAYOUTS, st.booleans())
+    seed(start)(settings(QUIET, max_examples=2000)(given_cases(_any_quantized)))()
+
+
+def _any_quantized(case, layout, full_integer):
+    check_quantized(case, layout, full_integer=full_integer)
