@@ -13,21 +13,22 @@ CANDIDATES = ("minmax", "percentile", "mse")
 def choose_methods(
     plan: Plan,
     trials: Trials,
+    wide: Trials,
     groups: tuple[tuple[str, ...], ...],
     ranges: Ranges,
     budget: int,
 ) -> Plan:
-    """``plan`` with the best method for all tensors, then better ones for single tensors.
+    """The plan with the best method for all tensors, then better ones for single tensors.
 
-    At most ``budget`` trials of single tensors are made, on those where the methods disagree most.
+    ``wide`` measures on more samples than ``trials``: one method for all tensors stands or falls with
+    rare, loud samples, of which a few held-out ones tell nothing.  At most ``budget`` trials of single
+    tensors are made, on those where the methods disagree most.
     """
     if ranges.profile.activation == "int16":
         return replace(plan, method="minmax")
-    best, score = plan, trials.score(plan)
-    for method in CANDIDATES:
-        other = replace(plan, method=method)
-        if method != plan.method and (level := trials.score(other)).beats(score):
-            best, score = other, level
+    whole = [plan if method == plan.method else replace(plan, method=method) for method in CANDIDATES]
+    best = max(whole, key=lambda each: wide.score(each).snr_db)
+    score = trials.score(best)
     for name, method in _suspects(best.method, groups, ranges)[:budget]:
         changed = replace(best, methods={**best.methods, name: method})
         if (level := trials.score(changed)).beats(score):

@@ -6,6 +6,7 @@ weights, corrected biases, nodes that stay float) is chosen on the other.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -46,6 +47,8 @@ from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed, FeedSource
 
 _SINGLE_TENSOR_TRIALS = 12
+_WIDE = 32
+"""Samples that one method for all tensors is chosen on."""
 PASSES = ("equalize", "ranges", "rounding", "bias", "loop")
 """What is tried, each kept only where it gains; leaving one out shows what it is worth."""
 
@@ -68,6 +71,7 @@ class Integers:
         self._profile, self._options = profile, options
         self._data_sha256 = feeds.sha256
         self._measured, self._held_out = split(feeds)
+        self._held_out_is_all = len(self._held_out) == len(feeds)
         self._state, self._progress = state, progress
         self._diagnosis: Mapping[str, object] = {}
 
@@ -91,7 +95,14 @@ class Integers:
         groups = placed(units, plan, ranges).groups
         if method == "auto" and "ranges" in self._passes:
             self._progress.status("choosing ranges")
-            plan = choose_methods(plan, trials, groups, ranges, min(_SINGLE_TENSOR_TRIALS, trials.affordable // 3))
+            plan = choose_methods(
+                plan,
+                trials,
+                self._wide(trials, ranges),
+                groups,
+                ranges,
+                min(_SINGLE_TENSOR_TRIALS, trials.affordable // 3),
+            )
         plan, tuned = self._tuned(units, plan, trials, ranges)
         loop = Loop(units, ranges, self._options, trials, self._progress)
         outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
@@ -111,6 +122,14 @@ class Integers:
     def diagnosis(self) -> Mapping[str, object]:
         """What the report shows; see ``report.describe``."""
         return self._diagnosis
+
+    def _wide(self, trials: Trials, ranges: Ranges) -> Trials:
+        """Trials on more samples where few are held out: those that ranges have seen, too, as far as work allows."""
+        more = min(_WIDE, trials.affordable_feeds) - len(self._held_out)
+        if more <= 0 or self._held_out_is_all:
+            return trials
+        feeds = (*self._held_out, *itertools.islice(self._measured, more))
+        return Trials(self._model, ranges, feeds, self._state)
 
     def _integer(self, units: tuple[Unit, ...], marking: frozenset[str]) -> frozenset[str]:
         """Names of the units that compute in integers; ``Unsupported`` where all of them should and one cannot."""

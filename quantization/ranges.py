@@ -16,7 +16,7 @@ Range = tuple[float, float]
 _Losses = Callable[[Histogram, Sequence["Affine"]], Array]
 
 METHODS = ("minmax", "moving-average", "percentile", "entropy", "mse")
-_PERCENTILE = 99.99
+_PERCENTILE = 99.999
 _SHRINKS = np.concatenate([np.linspace(1.0, 0.5, 16), np.linspace(0.45, 0.1, 6)])
 _ENTROPY_SHRINKS = np.linspace(1.0, 0.2, 17)
 
@@ -112,7 +112,7 @@ def _moving_average(statistics: Statistics, dtype: str, symmetric: bool) -> Rang
 
 
 def _percentile(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
-    """The range that holds all but 0.01 % of the values at each side."""
+    """The range that holds all but 0.001 % of the values at each side."""
     histogram = statistics.histogram
     low, high = _minmax(statistics, dtype, symmetric)
     edges = np.concatenate([[0], np.cumsum(histogram.counts)])

@@ -24,6 +24,8 @@ _BUDGET = 4e10
 """Multiply-adds that all trials of one search may cost."""
 _PER_UNIT = 1e7
 """What copying, writing and loading one unit costs, in multiply-adds."""
+_DECISIVE = 4
+"""Trials that may be made on more feeds."""
 _SIGNIFICANT = 2.0
 _LEAST_GAIN_DB = 0.05
 _SEQUENCE_RANK = 3
@@ -34,29 +36,41 @@ _SEQUENCE_RANK = 3
 class Score:
     """What a plan loses: SNR in dB, and the expected drop of top-1 accuracy in points.
 
-    ``levels_db`` is the SNR of each feed, averaged over outputs; of an output behind a softmax or
-    sigmoid the SNR is taken before it, where errors are not squashed.  ``worst_db`` is the SNR of the
-    worst output over all feeds.
+    ``shares`` is noise over signal for each feed, in two rows per output: of the output as a whole, and
+    of its slices (:func:`noise_shares`); of an output behind a softmax or sigmoid it is taken before it, where errors
+    are not squashed.  ``worst_db`` is the SNR of the worst output over all feeds.
 
     The drop is expected in this sense: where the quantized model prefers another class, the float
     model's own probabilities say what that costs.  It needs no labels and does not punish flips
     between classes that the float model holds for equally likely.
     """
 
-    levels_db: Array
+    shares: Array
     worst_db: float
     drop: float
 
     @property
     def snr_db(self) -> float:
-        """Mean level."""
-        return float(self.levels_db.mean())
+        """Level of the typical feed and of all noise together, half each: loud feeds count, but not alone."""
+        return float(_level(self.shares.mean(axis=1), _decibels(self.shares).mean(axis=1)))
 
     def beats(self, other: Score) -> bool:
-        """Whether this is better by more than chance: feed by feed, at twice the standard error."""
-        gains = self.levels_db - other.levels_db
-        error = float(gains.std()) / max(np.sqrt(gains.size - 1), 1.0)
-        return bool(gains.mean() > max(_LEAST_GAIN_DB, _SIGNIFICANT * error))
+        """Whether this is better by more than chance: twice the standard error, found by leaving out feed by feed."""
+        gains = self._without_each() - other._without_each()
+        error = np.sqrt((gains.size - 1) / gains.size * float(np.square(gains - gains.mean()).sum()))
+        return bool(self.snr_db - other.snr_db > max(_LEAST_GAIN_DB, _SIGNIFICANT * error))
+
+    def _without_each(self) -> Array:
+        return _level(*(_other_means(each) for each in (self.shares, _decibels(self.shares))))
+
+
+def _level(share: Array, typical_db: Array) -> Array:
+    return np.asarray((_decibels(share) + typical_db).mean(axis=0) / 2)
+
+
+def _other_means(rows: Array) -> Array:
+    """Along each row, the mean of all but one, for each one."""
+    return np.asarray((rows.sum(axis=1, keepdims=True) - rows) / max(rows.shape[1] - 1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +85,8 @@ class Output:
 class Trials:
     """Measures plans for one prepared float model on held-out feeds.
 
-    ``affordable`` is how many a search should try: fewer for large models.
+    ``affordable`` is how many a search should try, and ``affordable_feeds`` on how many feeds the few that decide
+    most: fewer for large models.
     """
 
     def __init__(self, model: ir.Model, ranges: Ranges, feeds: Sequence[Feed], state: Mapping[str, Array]) -> None:
@@ -80,7 +95,9 @@ class Trials:
         self._readings = readings(model.graph)
         self._reference = self._run(model.clone())
         units = find_units(model.graph, ranges.profile)
-        work = sum(unit_work(unit) for unit in units) * max(len(feeds), 1) + len(units) * _PER_UNIT
+        once = sum(unit_work(unit) for unit in units)
+        work = once * max(len(feeds), 1) + len(units) * _PER_UNIT
+        self.affordable_feeds = int(_BUDGET / _DECISIVE / max(once, 1.0))
         self.affordable = int(np.clip(_BUDGET / max(work, 1.0), 4, 24))
 
     def score(self, plan: Plan) -> Score:
@@ -115,10 +132,9 @@ def compare(reference: Sequence[Output], outputs: Sequence[Output]) -> Score:
     both = tuple(zip(reference, outputs, strict=True))
     noise = [noise_shares(one.before, other.before) for one, other in both]
     whole = [_sliced(one.before, _errors(one.before, other.before), None) for one, other in both]
-    levels = [(_decibels(sliced) + _decibels(total)) / 2 for sliced, total in zip(noise, whole, strict=True)]
     worst = min(float(_decibels(each.mean(keepdims=True))[0]) for each in noise)
     drops = [expected_drop(one.values, other.values) for one, other in both if _has_classes(one)]
-    return Score(np.mean(levels, axis=0), worst, max(drops, default=0.0))
+    return Score(np.stack([*noise, *whole]), worst, max(drops, default=0.0))
 
 
 def _has_classes(output: Output) -> bool:

@@ -71,15 +71,18 @@ def images(count: int, seed: int = 1) -> Array:
     return (coarse + rng.normal(0, 0.2, coarse.shape)).astype(np.float32)
 
 
-def detector(seed: int = 0) -> onnx.ModelProto:
-    """Boxes in pixels beside scores of a softmax through one Concat: the head that breaks naive int8."""
+def detector(seed: int = 0, sharpness: float = 1.2) -> onnx.ModelProto:
+    """Boxes in pixels beside scores of a sigmoid through one Concat: the head that breaks naive int8.
+
+    ``sharpness``: how far scores are from 1/2; the default saturates many.
+    """
     rng = np.random.default_rng(seed)
     c = {
         "w1": rng.normal(0, 0.3, (24, 3, 3, 3)),
         "b1": rng.normal(0, 0.2, 24),
         "wb": rng.normal(0, 80, (4, 24, 1, 1)),
         "bb": rng.normal(0, 100, 4),
-        "ws": rng.normal(0, 1.2, (6, 24, 1, 1)),
+        "ws": rng.normal(0, sharpness, (6, 24, 1, 1)),
         "bs": rng.normal(0, 0.3, 6),
     }
     nodes = [

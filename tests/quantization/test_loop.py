@@ -28,7 +28,7 @@ class Trials:
 
     def score(self, plan: Plan) -> Score:
         level = 30.0 - self.loss_db * plan.stored
-        return Score(np.full(8, level), level, 0.0)
+        return Score(np.full((2, 8), 10 ** (-level / 10)), level, 0.0)
 
 
 @pytest.mark.parametrize(

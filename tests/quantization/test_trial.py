@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from convertkit.quantization.trial import Output, compare, expected_drop
+from convertkit.quantization.trial import Output, Score, compare, expected_drop
 
 LOGITS = np.random.default_rng(0).normal(0, 2, (1, 5, 4, 4))
 
@@ -38,3 +38,12 @@ def test_a_classifier_of_one_pixel_has_classes() -> None:
     scores = LOGITS[:, :, :1, :1]
     outputs = [(Output("y", [each], [each]),) for each in (scores, -scores)]
     assert compare(*outputs).drop > 10
+
+
+@pytest.mark.parametrize(("lost", "better"), [(0.0, True), (0.5, False)])
+def test_a_sample_that_is_lost_is_not_made_up_for_by_the_others(lost: float, better: bool) -> None:
+    plain = Score(np.full((2, 8), 1e-2), 20.0, 0.0)
+    other = np.full((2, 8), 5e-3)
+    other[:, 3] += lost
+    assert Score(other, 20.0, 0.0).beats(plain) is better
+    assert (Score(other, 20.0, 0.0).snr_db > plain.snr_db) is better
