@@ -17,12 +17,14 @@ from convertkit.converters.pytorch.halves import tolerance_of, widen
 from convertkit.converters.pytorch.interface import settle_interface
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
 from convertkit.converters.pytorch.opening import Opening
+from convertkit.converters.pytorch.spectra import transforms_as_convolutions
 from convertkit.errors import ConvertKitError, ParityError, Unsupported, WorkerError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
+from convertkit.parity.conditioning import is_chaotic, nudged
 from convertkit.stage import FLOAT32, Feed, Outputs, Tolerance
 from convertkit.worker import Call, Reply
 
@@ -182,12 +184,34 @@ class Ladder:
             if isinstance(made, str):
                 self._attempts.append(replace(attempt, failure=made))
                 continue
-            departure = _departure(computed[: len(feeds)], *made)
+            departure = self._departure(wanted, computed[: len(feeds)], *made)
             self._attempts.append(replace(attempt, failure=departure, mismatch=bool(departure)))
             if not departure:
                 accepted = self._accepted(made[0].artifact, made[1], route, wanted)
                 return replace(accepted, foreseen=tuple(zip(later, computed[len(feeds) :], strict=True)))
         return None
+
+    def _departure(self, wanted: _Interface, computed: _Computed, made: Recording, tolerance: Tolerance) -> str:
+        """How what a road made departs from the model on feeds at which the model's arithmetic can be judged."""
+        departure = _departure(computed, made, tolerance)
+        if not departure or self._slots:
+            return departure
+        moved = self._references(wanted.leaves, [nudged(feed) for feed in made.feeds])
+        after = _by_feed(
+            self._worker.call(moved.method, moved.params, moved.arrays, isolated=True).arrays, len(computed)
+        )
+        steady = [place for place, outputs in enumerate(computed) if not is_chaotic(outputs, after[place])]
+        if not _every_size(made.feeds, steady):
+            return departure
+        return _departure(
+            tuple(computed[place] for place in steady),
+            replace(
+                made,
+                feeds=tuple(made.feeds[place] for place in steady),
+                outputs=tuple(made.outputs[place] for place in steady),
+            ),
+            tolerance,
+        )
 
     def _accepted(self, artifact: Artifact, tolerance: Tolerance, route: str, wanted: _Interface) -> Accepted:
         return Accepted(
@@ -239,7 +263,10 @@ class Ladder:
             tolerance = tolerance_of(model)
             if tolerance is not FLOAT32:
                 widen(model)
-            artifact = save_model(canonicalize(model), place / "canonical.onnx", MADE_BY, self._initial_state)
+            model = canonicalize(model)
+            if transforms_as_convolutions(model):
+                model = canonicalize(model)
+            artifact = save_model(model, place / "canonical.onnx", MADE_BY, self._initial_state)
             with OnnxRunner(artifact) as runner:
                 return record("onnx", artifact, runner, feeds), tolerance
         except ConvertKitError as error:
@@ -280,6 +307,12 @@ def _departure(references: _Computed, made: Recording, tolerance: Tolerance) -> 
         return "; ".join(compare_recordings(reference, made, tolerance).failures)
     except ConvertKitError as error:
         return str(error)
+
+
+def _every_size(feeds: Sequence[Feed], chosen: Sequence[int]) -> bool:
+    """Whether the chosen feeds still have every combination of shapes that all feeds have."""
+    shapes = [tuple(value.shape for value in feed.values()) for feed in feeds]
+    return {shapes[place] for place in chosen} == set(shapes)
 
 
 def _failed(attempt: Attempt, reply: Mapping[str, Any]) -> Attempt:

@@ -202,3 +202,19 @@ class Projected(Seeded):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x)[0]
+
+
+class LogMel(Seeded):
+    """The front of a speech model: a short-time Fourier transform of 20 samples, a filter bank, a logarithm."""
+
+    example_inputs = (torch.zeros(1, 160),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(20))
+        self.register_buffer("bank", torch.rand(11, 5) * (torch.rand(11, 5) < 0.4))
+
+    def forward(self, wave: Tensor) -> Tensor:
+        spectrum = torch.stft(wave, 20, 8, window=self.window, return_complex=True)
+        power = (spectrum.abs() ** 2).transpose(1, 2)
+        return torch.clamp(power @ self.bank, min=1e-10).log10()

@@ -160,6 +160,22 @@ def test_a_causal_mask_is_added_as_it_is(tmp_path: Path) -> None:
     np.testing.assert_allclose(result.run({"x": x})["output"], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("target", ["onnxruntime", pytest.param("tflite", marks=pytest.mark.nightly)])
+def test_the_logarithm_of_a_spectrum_is_proven(tmp_path: Path, target: str) -> None:
+    import onnx
+    import torch
+
+    result = _exported("LogMel", tmp_path, target, input=["wave:N,160"])
+    wave = _floats(3, 160)
+    with torch.no_grad():
+        expected = odd_models.LogMel()(torch.from_numpy(wave)).numpy()
+    np.testing.assert_allclose(result.run({"wave": wave})["output"], expected, atol=2e-5)
+    if target == "onnxruntime":
+        operators = [node.op_type for node in onnx.load(result.artifact.path).graph.node]
+        assert "Conv" in operators
+        assert "STFT" not in operators
+
+
 @pytest.mark.nightly
 def test_a_projected_lstm_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="LSTM: torch's exporter translates it, but not LSTMs with projections"):
