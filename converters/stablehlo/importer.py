@@ -119,6 +119,7 @@ class Parsed:
         with self._context, mlir.Location.unknown(self._context):
             # The passes change a copy of the operators; constants belong to the context and are not copied.
             module = self._module.operation.clone().opview
+            inline_calls(module)
             prepare(module)
             return recognise(convert_function(module, entry_point(module), names))
 

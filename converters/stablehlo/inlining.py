@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxlib.mlir import ir as mlir
 
-from convertkit.converters.stablehlo.mlir import text
+from convertkit.converters.stablehlo.mlir import location, text
 from convertkit.converters.stablehlo.module import functions, walk
 from convertkit.errors import Unsupported
 
@@ -45,6 +45,8 @@ def _splice(call: Any, block: Any) -> None:
             break
         copy = op.operation.clone(ip=mlir.InsertionPoint(call))
         for inner in _with(copy):
+            if not location(inner):
+                inner.location = mlir.Location.callsite(inner.location, [call.location])
             for place, operand in enumerate(inner.operands):
                 if operand in renamed:
                     inner.operands[place] = renamed[operand]

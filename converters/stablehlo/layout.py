@@ -141,6 +141,9 @@ class Layout(Arithmetic):
             length = len(range(*slice(start, None if stop in (_END, -_END) else stop, step).indices(size)))
         if length == size and step == 1 and size is not None:
             return x
+        if x.const is not None:
+            last = None if stop in (_END, -_END) else stop
+            return constant(np.asarray(x.const[(slice(None),) * axis + (slice(start, last, step),)]))
         shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
         bounds = [int64s([number]) for number in (start, stop, axis, step)]
         return self.op("Slice", [x, *bounds], shape, x.dtype)

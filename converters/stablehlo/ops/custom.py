@@ -9,6 +9,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import integer, shape_of, text
 from convertkit.converters.stablehlo.ops.lapack import ROUTINES
+from convertkit.converters.stablehlo.ops.window import dynamic_reduce_window
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tensor import I32, Operand, Tensor
 from convertkit.errors import Unsupported
@@ -23,8 +24,6 @@ _FUNCTIONS = {
 _TRANSPARENT = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
 _ASSERTIONS = frozenset({"shape_assertion"})
 _REFUSED = {
-    "stablehlo.dynamic_reduce_window": "a window whose size only the running model knows, as that of a cumulative sum "
-    "along a free axis; export the program with that axis fixed",
     "ApproxTopK": "which values it finds is the accelerator's own choice; lax.top_k is exact",
 }
 
@@ -62,3 +61,4 @@ def top_k(b: Builder, op: hlo.CustomCallOp, x: Tensor) -> tuple[Operand, ...]:
 
 
 _HANDLED: dict[str, Callable[..., tuple[Operand, ...]]] = {"chlo.top_k": top_k, "mhlo.topk": top_k, **ROUTINES}
+_HANDLED["stablehlo.dynamic_reduce_window"] = dynamic_reduce_window

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -12,6 +13,7 @@ from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.layout import Size, int64s
 from convertkit.converters.stablehlo.mlir import dtype_of, integer, ints, shape_of
 from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.sizes import equal, numbers, size_of_axis
 from convertkit.converters.stablehlo.tape import Splice
 from convertkit.converters.stablehlo.tensor import I32, I64, U64, Complex, Operand, Shape, Tensor, constant, static
 from convertkit.errors import Unsupported
@@ -70,9 +72,33 @@ def slice_(b: Builder, op: hlo.SliceOp, x: Tensor) -> Tensor:
 def real_dynamic_slice(
     b: Builder, op: hlo.RealDynamicSliceOp, x: Tensor, starts: Tensor, stops: Tensor, steps: Tensor
 ) -> Tensor:
+    cut = _known_cut(op.operation)
+    if cut is not None:
+        for axis, (start, stop, step) in enumerate(cut):
+            if (start, stop, step) != (0, None, 1):
+                x = b.take(x, axis, start, _END if stop is None else stop, step)
+        return x
     bounds = [b.cast(each, I64) for each in (starts, stops)]
     axes = int64s(range(x.rank))
     return b.op("Slice", [x, *bounds, axes, b.cast(steps, I64)], shape_of(op.result.type), x.dtype)
+
+
+_END = np.iinfo(np.int64).max
+
+
+def _known_cut(op: Any) -> list[tuple[int, int | None, int]] | None:
+    """Start, stop and step along each axis, None for the stop at its end; None where they only show at run time."""
+    x, *bounds = op.operands
+    starts, stops, steps = (numbers(each) for each in bounds)
+    if starts is None or stops is None or steps is None or any(each.value is not None for each in (*starts, *steps)):
+        return None
+    cut = []
+    for axis, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
+        ends = equal(stop, size_of_axis(x, axis), op.block)
+        if not ends and stop.value is not None:
+            return None
+        cut.append((start.offset, None if ends else stop.offset, step.offset))
+    return cut
 
 
 @movement.translates

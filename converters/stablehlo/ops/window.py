@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
-from convertkit.converters.stablehlo.mlir import ints
+from convertkit.converters.stablehlo.mlir import ints, text
 from convertkit.converters.stablehlo.ops.movement import padded
 from convertkit.converters.stablehlo.ops.reduce import SEQUENTIAL, combined, has_reduction, identity, sequential, tree
 from convertkit.converters.stablehlo.ops.regions import expressions, reducer_of
 from convertkit.converters.stablehlo.reductions import Reducer
 from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.sizes import Number, equal, numbers, size_of_axis
 from convertkit.converters.stablehlo.tape import Attribute
 from convertkit.converters.stablehlo.tensor import (
     BF16,
@@ -102,6 +103,40 @@ def complex_reduce_window(b: Builder, op: hlo.ReduceWindowOp, *operands: Operand
     if reducer_of(block) == "add" and isinstance(x, Complex) and isinstance(start, Complex):
         return Complex(windowed(b, "add", x.re, start.re, window), windowed(b, "add", x.im, start.im, window))
     return _any_reducer(b, block, operands[:half], operands[half:], window)
+
+
+def dynamic_reduce_window(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Operand, ...]:
+    """A window whose size only the running model knows: the cumulative sum along a free axis."""
+    count = (len(operands) - _WINDOW_NUMBERS) // 2
+    place = _cumulated(op.operation, count)
+    (called,) = op.called_computations
+    kind = reducer_of(b.regions.function(text(called)))
+    x, start = operands[0], operands[count]
+    if place is None or count != 1 or kind != "add" or x.dtype in (BOOL, F16, BF16):
+        raise Unsupported(
+            "a window whose size only the running model knows, and which is no cumulative sum of integers or float32; "
+            "export the program with that axis fixed"
+        )
+    axis, backward = place
+    summed = b.op("CumSum", [x, constant(np.array(axis, np.int64))], x.shape, x.dtype, {"reverse": int(backward)})
+    return (summed if start.scalar == 0 else b.add(summed, start),)
+
+
+_WINDOW_NUMBERS = 5
+"""Operands behind the inputs and starts: size, strides, base dilations, window dilations, padding."""
+
+
+def _cumulated(op: Any, count: int) -> tuple[int, bool] | None:
+    """The axis along which windows reach from each element to the first (or back from the last: True)."""
+    size, *steps, padding = (numbers(each) for each in list(op.operands)[2 * count :])
+    if size is None or padding is None or any(step is None or set(step) != {Number(1)} for step in steps):
+        return None
+    pads = list(zip(padding[::2], padding[1::2], strict=True))
+    axes = [axis for axis, pair in enumerate(zip(size, pads, strict=True)) if pair != (Number(1), (Number(0),) * 2)]
+    if len(axes) != 1 or not equal(size[axes[0]], size_of_axis(op.operands[0], axes[0]), op.block):
+        return None
+    before, reach = Number(0), replace(size[axes[0]], offset=size[axes[0]].offset - 1)
+    return (axes[0], pads[axes[0]] == (before, reach)) if before in pads[axes[0]] and reach in pads[axes[0]] else None
 
 
 def windowed(b: Builder, kind: Reducer, x: Tensor, start: Tensor, window: Window) -> Tensor:

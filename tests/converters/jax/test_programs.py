@@ -96,6 +96,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any]] = {
     ),
     "vmap_of_cond": (jax.vmap(lambda x: lax.cond(x.sum() > 0, lambda y: y * 2, jnp.tanh, x)), [Arg("N 4")]),
     "scan_over_free_time": (scanned, [Arg("N T 4")]),
+    "cumulative_sums_of_free_length": (
+        lambda x, i: (jnp.cumsum(jnp.tanh(x), 1), lax.cumsum(i, 0, reverse=True), jnp.cumsum(x[..., None] * 2, 1)),
+        [Arg("N T"), ints("T")],
+    ),
+    "positions_from_a_mask": (
+        lambda i: jnp.clip(jnp.cumsum((i > 1).astype(jnp.int32), -1) - 1, 0) * i,
+        [ints("N T")],
+    ),
     "beams": (beams, [Arg("3")]),
     "rotary": (rotary, [Arg("N T 2 8")]),
     "attention": (jax.nn.dot_product_attention, [Arg("N 5 4 8")] * 3),
@@ -107,6 +115,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any]] = {
     "experts": (experts, [Arg("N 6")]),
     "first_of_a_sequence": (lambda x: x[:, 0] @ weight(6, 4), [Arg("N 5 6")]),
     "last_two_of_a_sequence": (lambda x: x[:, None, 3:, -1], [Arg("N 5 6")]),
+    "cut_from_a_free_batch": (lambda x: jnp.tanh(x)[:, 1:4, :-1], [Arg("N 5 6")]),
+    "cut_from_a_free_length": (lambda x: x[1:, :3] - x[:-1, 3:], [Arg("T 6")]),
     "one_by_input": (lambda x, i: x[:, i], [Arg("N 6 3"), ints()]),
     "segment_sum": (lambda x, i: jax.ops.segment_sum(x, i, num_segments=5), [Arg("N 3"), ints("N")]),
     "segment_max": (lambda x, i: jax.ops.segment_max(x, i, num_segments=5), [Arg("12 3"), ints("12", 4)]),
@@ -151,7 +161,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any]] = {
 }
 
 REFUSED: dict[str, tuple[Callable[..., Any], list[Arg], str]] = {
-    "cumulative_sum_of_free_length": (lambda x: jnp.cumsum(x, 1), [Arg("N T")], "along a free axis"),
+    "cumulative_maximum_of_free_length": (lambda x: lax.cummax(x, 1), [Arg("N T")], "no cumulative sum"),
     "approximate_top_k": (lambda x: lax.approx_max_k(x, 3), [Arg("3 9")], "lax.top_k is exact"),
     "singular_values": (lambda x: jnp.linalg.svd(x, compute_uv=False), [Arg("4 4")], "only potrf and trsm"),
 }
@@ -189,6 +199,12 @@ def test_one_place_of_a_free_batch_is_a_slice():
     function, args = PROGRAMS["first_of_a_sequence"]
     model = canonicalize(to_onnx(exported(function, args).mlir_module_serialized))
     assert [node.op_type for node in model.graph] == ["Slice", "Reshape", "MatMul"]
+
+
+def test_a_cut_beside_a_free_batch_has_constant_bounds():
+    function, args = PROGRAMS["cut_from_a_free_batch"]
+    model = canonicalize(to_onnx(exported(function, args).mlir_module_serialized))
+    assert {node.op_type for node in model.graph} == {"Tanh", "Slice"}
 
 
 def compare(have: np.ndarray, want: np.ndarray, tolerance: float) -> None:

@@ -1,0 +1,101 @@
+"""Which sizes of a module are the same number, though only the running model knows it.
+
+Values are followed through one function to the inputs whose sizes they come from, so calls must be inlined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jaxlib.mlir import ir as mlir
+
+from convertkit.converters.stablehlo.mlir import integer, ints, shape_of, text
+
+_ELEMENTWISE = frozenset(
+    (
+        *("abs", "cbrt", "ceil", "cosine", "count_leading_zeros", "exponential", "exponential_minus_one", "floor"),
+        *("is_finite", "log", "log_plus_one", "logistic", "negate", "not", "popcnt", "round_nearest_afz"),
+        *("round_nearest_even", "rsqrt", "sign", "sine", "sqrt", "tan", "tanh", "convert", "reverse"),
+        *("add", "and", "atan2", "compare", "divide", "maximum", "minimum", "multiply", "or", "power", "remainder"),
+        *("shift_left", "shift_right_arithmetic", "shift_right_logical", "subtract", "xor", "clamp", "select"),
+    )
+)
+"""Operators whose result has the shape of an operand of the same rank."""
+
+_SIZED = frozenset(("dynamic_broadcast_in_dim", "dynamic_reshape", "dynamic_iota"))
+"""Operators whose last operand is the shape of the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """``offset`` more than the size of ``axis`` of ``value``; the offset alone where there is no value."""
+
+    offset: int
+    value: Any = None
+    axis: int = 0
+
+
+def operator(value: Any) -> str:
+    """The StableHLO operator that computes a value; empty for an argument."""
+    return "" if isinstance(value.owner, mlir.Block) else value.owner.name.removeprefix("stablehlo.")
+
+
+def size_of_axis(value: Any, axis: int) -> Number:
+    """One size of a value, told by the earliest value that has it."""
+    while True:
+        known = shape_of(value.type)[axis]
+        if known is not None:
+            return Number(known)
+        owner, name = value.owner, operator(value)
+        if name in _SIZED:
+            sizes = numbers(list(owner.operands)[-1])
+            return Number(0, value, axis) if sizes is None else sizes[axis]
+        if name == "transpose":
+            value, axis = owner.operands[0], ints(owner.attributes["permutation"])[axis]
+        elif name in _ELEMENTWISE:
+            rank = len(shape_of(value.type))
+            value = next(each for each in owner.operands if len(shape_of(each.type)) == rank)
+        else:
+            return Number(0, value, axis)
+
+
+def numbers(value: Any) -> tuple[Number, ...] | None:
+    """The elements of an integer array, row after row; None where they are no sizes."""
+    owner, name = value.owner, operator(value)
+    if name == "constant":
+        return tuple(Number(each) for each in ints(owner.attributes["value"]))
+    if name == "get_dimension_size":
+        return (size_of_axis(owner.operands[0], integer(owner.attributes["dimension"])),)
+    if name in ("reshape", "convert"):
+        return numbers(owner.operands[0])
+    if name == "concatenate" and integer(owner.attributes["dimension"]) == 0:
+        parts = [numbers(each) for each in owner.operands]
+        return None if None in parts else tuple(each for part in parts for each in part or ())
+    if name in ("add", "subtract"):
+        return _moved(*(numbers(each) for each in owner.operands), 1 if name == "add" else -1)
+    return None
+
+
+def _moved(left: tuple[Number, ...] | None, right: tuple[Number, ...] | None, sign: int) -> tuple[Number, ...] | None:
+    """The sums or differences with known numbers."""
+    if left is None or right is None or any(each.value is not None for each in right):
+        return None
+    return tuple(replace(a, offset=a.offset + sign * b.offset) for a, b in zip(left, right, strict=True))
+
+
+def equal(left: Number, right: Number, block: Any) -> bool:
+    """Whether two numbers are one, by where they come from or because the module asserts it, as ``jax.export`` does."""
+    if left == right:
+        return True
+    for op in block.operations:
+        if (
+            op.operation.name == "stablehlo.custom_call"
+            and text(op.attributes["call_target_name"]) == "shape_assertion"
+        ):
+            asserted = op.operation.operands[0]
+            if operator(asserted) == "compare" and text(asserted.owner.attributes["comparison_direction"]) == "EQ":
+                pair = [numbers(each) for each in asserted.owner.operands]
+                if (left,) in pair and (right,) in pair:
+                    return True
+    return False
