@@ -12,10 +12,13 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from convertkit.errors import Unsupported, UsageError
+from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
 from convertkit.onnx.sequences import restore_sequences
 from convertkit.onnx.size_readers import ask_behind
 
 MIN_OPSET, MAX_OPSET = 18, 26
+_COORDINATES_SINCE, _LAST_AXES_SINCE = 11, 13
+"""Opsets since which Resize states its coordinates, and Softmax, Hardmax and others take one axis."""
 MIN_IR_VERSION, MAX_IR_VERSION = 8, 13
 _QUANTIZED = frozenset({"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear"})
 _REARRANGES = frozenset({"Slice", "Split", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose"})
@@ -156,6 +159,10 @@ def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
         )
     target = MIN_OPSET if opset < MIN_OPSET else max_opset
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    if opset < SEVEN:
+        to_seven(model)
+    if opset < _LAST_AXES_SINCE:
+        state_meanings(model)
     large = _detached(model)
     try:
         converted = onnx.version_converter.convert_version(ir.to_proto(model), target)
@@ -164,6 +171,8 @@ def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
         raise Unsupported(f"the model's opset {opset} cannot be brought to {target} exactly: {reason}") from error
     result: ir.Model = ir.from_proto(converted)
     _reattach(result, large)
+    if opset < _COORDINATES_SINCE:
+        sampled_as_before(result)
     return result
 
 

@@ -41,7 +41,7 @@ class Method:
 def places(axis: Axis, coordinates: str) -> Array:
     """Where each output element lies on the input axis, in elements, as float64."""
     out = np.arange(axis.wanted, dtype=np.float64)
-    length = axis.scale * axis.size
+    length = float(np.float32(axis.scale) * np.float32(axis.size))  # whole where it is meant to be: 5 × 2.4
     if coordinates == "align_corners":
         return out * 0 if length == 1 else out * (axis.size - 1) / (length - 1)
     if coordinates == "asymmetric":

@@ -137,13 +137,23 @@ def wanted_axes(x: Tensor, places: Sequence[int], target: Target, method: Method
             after = [math.floor(scale * size + 0.5) for scale, size in zip(scales, before, strict=True)]
     else:
         scales = [float(scale) for scale in constant_of(target.scales, "the scales")]
-        after = [DYNAMIC if size == DYNAMIC else math.floor(size * scale) for size, scale in zip(before, scales)]
+        after = [DYNAMIC if size == DYNAMIC else _scaled(size, scale) for size, scale in zip(before, scales)]
     boxes = _boxes(target.roi, len(named)) if method.coordinates == "tf_crop_and_resize" else [(0.0, 1.0)] * len(named)
     return {
         axis: Axis(size, wanted, scale, *box)
         for axis, size, wanted, scale, box in zip(named, before, after, scales, boxes, strict=True)
         if wanted != size or scale != 1 or box != (0.0, 1.0)
     }
+
+
+def _scaled(size: int, scale: float) -> int:
+    """``floor(size * scale)``, where ONNX's shape inference and ONNX Runtime's float32 agree on it."""
+    exact, rounded = math.floor(size * scale), math.floor(np.float32(size) * np.float32(scale))
+    if exact != rounded:
+        raise Unsupported(
+            f"{size} elements scaled by {scale:.9g} are {exact} to ONNX and {rounded} to ONNX Runtime; sizes say which"
+        )
+    return exact
 
 
 def _kept_ratio(before: list[int], after: list[int], policy: str) -> list[float]:

@@ -1,0 +1,223 @@
+"""What opsets before 13 say differently and ONNX's version converter gets wrong or does not know.
+
+``to_seven`` writes opsets 1 to 6 as opset 7: attributes that later became defaults, renames, and the ``axis`` by
+which two operands were broadcast.  ``state_meanings`` and ``sampled_as_before`` stand around the converter: the
+first spells out what it would lose, the second repairs what it forgets.
+Source of each rule: the schemas of the two versions (ONNX operators' changelog).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import onnx_ir as ir
+from onnx import TensorProto, defs
+from onnx_ir.passes.common import ShapeInferencePass
+
+from convertkit.errors import Unsupported
+
+SEVEN = 7
+_BROADCAST = frozenset(
+    {"Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Less", "Greater", "Equal", "PRelu", "Gemm"}
+)
+_GONE = ("consumed_inputs", "is_test", "broadcast", "output_sequence")
+
+
+def to_seven(model: ir.Model) -> None:
+    """Write a model of opset 1 to 6 as one of opset 7, in place; ``Unsupported`` names what has no counterpart."""
+    opset = model.graph.opset_imports[""]
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for node in list(graph):
+            if not node.domain:
+                _rewrite(graph, node, opset)
+    model.graph.opset_imports[""] = SEVEN
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for node in [node for node in graph if node.op_type in _BROADCAST and not node.domain]:
+            _align(model, graph, node)
+
+
+def _rewrite(graph: ir.Graph, node: ir.Node, opset: int) -> None:
+    title = f"{node.name or node.op_type} ({node.op_type}-{opset})"
+    if not defs.has(node.op_type, SEVEN, ""):
+        raise Unsupported("an experimental operator, which ONNX has taken back", subject=title)
+    if node.op_type == "Tile" and opset < 6:
+        raise Unsupported("Tile of opset 1 repeats along one axis that is an input", subject=title)
+    for name in _GONE:
+        node.attributes.pop(name, None)
+    since, rewrite = _REWRITES.get(node.op_type, (0, None))
+    if rewrite is not None and opset < since:
+        rewrite(graph, node)
+
+
+def _cast(graph: ir.Graph, node: ir.Node) -> None:
+    to = node.attributes["to"]
+    if to.type == ir.AttributeType.STRING:
+        node.attributes["to"] = ir.AttrInt64("to", TensorProto.DataType.Value(to.as_string().upper()))
+
+
+def _concat(graph: ir.Graph, node: ir.Node) -> None:
+    _default(node, ir.AttrInt64("axis", 1))
+
+
+def _pad(graph: ir.Graph, node: ir.Node) -> None:
+    if "paddings" in node.attributes:
+        node.attributes["pads"] = ir.AttrInt64s("pads", node.attributes.pop("paddings").as_ints())
+
+
+def _selu(graph: ir.Graph, node: ir.Node) -> None:
+    _default(node, ir.AttrFloat32("alpha", 1.6732))
+    _default(node, ir.AttrFloat32("gamma", 1.0507))
+
+
+def _reshape(graph: ir.Graph, node: ir.Node) -> None:
+    if "shape" in node.attributes:
+        sizes = np.array(node.attributes.pop("shape").as_ints(), np.int64)
+        node.resize_inputs(2)
+        node.replace_input_with(1, _constant(graph, node, sizes))
+
+
+def _split(graph: ir.Graph, node: ir.Node) -> None:
+    _default(node, ir.AttrInt64("axis", 0))
+    if len(node.inputs) > 1 and node.inputs[1] is not None:
+        sizes = node.inputs[1].const_value
+        if sizes is None:
+            raise Unsupported("sizes of parts that are computed", subject=f"{node.name} (Split-1)")
+        node.attributes["split"] = ir.AttrInt64s("split", [int(size) for size in sizes.numpy()])
+        node.resize_inputs(1)
+
+
+def _upsample(graph: ir.Graph, node: ir.Node) -> None:
+    if "height_scale" in node.attributes:
+        factors = [node.attributes.pop(f"{side}_scale").as_float() for side in ("height", "width")]
+        node.attributes["scales"] = ir.AttrFloat32s("scales", [1.0, 1.0, *factors])
+
+
+def _whole_p(graph: ir.Graph, node: ir.Node) -> None:
+    power = node.attributes.get("p")
+    if power is not None and power.type == ir.AttributeType.FLOAT:
+        if not power.as_float().is_integer():
+            raise Unsupported(f"p {power.as_float()}: later opsets have whole numbers", subject=str(node.name))
+        node.attributes["p"] = ir.AttrInt64("p", int(power.as_float()))
+
+
+_REWRITES: Mapping[str, tuple[int, Callable[[ir.Graph, ir.Node], None]]] = {
+    "Cast": (6, _cast),
+    "Concat": (4, _concat),
+    "GlobalLpPool": (2, _whole_p),
+    "LpPool": (2, _whole_p),
+    "Pad": (2, _pad),
+    "Reshape": (5, _reshape),
+    "Selu": (6, _selu),
+    "Split": (2, _split),
+    "Upsample": (7, _upsample),
+}
+"""Per operator the opset that changed it, and how to say the same in that one."""
+
+
+def _default(node: ir.Node, attribute: ir.Attr) -> None:
+    if attribute.name not in node.attributes:
+        node.attributes[attribute.name] = attribute
+
+
+def _constant(graph: ir.Graph, node: ir.Node, array: np.ndarray) -> ir.Value:
+    made = ir.node("Constant", [], {"value": ir.tensor(array)}, name=f"{node.name}/constant")
+    graph.insert_before(node, made)
+    return made.outputs[0]
+
+
+def _align(model: ir.Model, graph: ir.Graph, node: ir.Node) -> None:
+    """The second operand with axes behind its own, so that it meets the first where ``axis`` said.
+
+    Without ``axis`` it met the last ones, as it does today; the slope of PRelu met the channels.
+    """
+    axis = node.attributes.pop("axis", None)
+    if axis is None and node.op_type != "PRelu":
+        return
+    second = _rank(model, node, 1)
+    if node.op_type == "PRelu" and (second != 1 or _is_single(node.inputs[1])):
+        return
+    first = _rank(model, node, 0)
+    start = 1 if axis is None else axis.as_int() % first
+    behind = first - start - second
+    if behind > 0:
+        places = list(range(second, second + behind))
+        made = ir.node("Unsqueeze", [node.inputs[1]], {"axes": places}, name=f"{node.name}/aligned")
+        graph.insert_before(node, made)
+        node.replace_input_with(1, made.outputs[0])
+
+
+def _is_single(value: ir.Value | None) -> bool:
+    return value is not None and value.shape is not None and tuple(value.shape) == (1,)
+
+
+def _rank(model: ir.Model, node: ir.Node, place: int) -> int:
+    value = node.inputs[place]
+    assert value is not None
+    if value.shape is None and value.const_value is None:
+        ShapeInferencePass()(model)
+    if value.shape is not None:
+        return len(value.shape)
+    if value.const_value is not None:
+        return int(value.const_value.numpy().ndim)
+    raise Unsupported(
+        f"broadcast along an axis of {value.name}, whose rank is unknown", subject=f"{node.name} ({node.op_type})"
+    )
+
+
+def state_meanings(model: ir.Model) -> None:
+    """Spell out, in place, what operators before opset 13 mean and the converter takes for their later meaning."""
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for node in list(graph):
+            if node.domain:
+                continue
+            if node.op_type == "Hardmax":
+                _flat_hardmax(graph, node)
+            elif node.op_type == "Dropout":
+                _refuse_mask(node, model.graph.opset_imports[""])
+
+
+def _flat_hardmax(graph: ir.Graph, node: ir.Node) -> None:
+    """``Hardmax`` over everything from ``axis`` on: of a matrix, in the shape that it had."""
+    axis = node.attributes.get("axis")
+    sizes = ir.node("Shape", [node.inputs[0]], name=f"{node.name}/sizes")
+    start = 1 if axis is None else axis.as_int()
+    rows = ir.node("Flatten", [node.inputs[0]], {"axis": start}, name=f"{node.name}/rows")
+    ones = ir.node("Hardmax", [rows.outputs[0]], {"axis": 1}, name=f"{node.name}/of_rows")
+    graph.insert_before(node, (sizes, rows, ones))
+    node.op_type = "Reshape"
+    node.attributes.clear()
+    node.resize_inputs(2)
+    node.replace_input_with(0, ones.outputs[0])
+    node.replace_input_with(1, sizes.outputs[0])
+
+
+def _refuse_mask(node: ir.Node, opset: int) -> None:
+    masks = node.outputs[1:]
+    if opset < 12 and any(mask.uses() or mask.is_graph_output() for mask in masks):
+        raise Unsupported(
+            "its mask is used, of which opsets before 12 do not say what it is",
+            subject=f"{node.name} (Dropout-{opset})",
+        )
+
+
+def sampled_as_before(model: ir.Model) -> None:
+    """Give Resize, in place, the coordinates that Upsample, and Resize before opset 11, had: ``x / scale``.
+
+    Nearest is the element before where it grows, the one behind where it shrinks, as ONNX Runtime defined it.
+    """
+    for node in model.graph.all_nodes():
+        if node.op_type != "Resize" or node.domain:
+            continue
+        scales = node.inputs[2].const_value if len(node.inputs) > 2 and node.inputs[2] is not None else None
+        factors = np.ones(1) if scales is None else scales.numpy()
+        if (factors < 1).any() and (factors > 1).any() and node.attributes.get_string("mode", "nearest") == "nearest":
+            raise Unsupported(
+                "nearest elements of axes that shrink and axes that grow; opset 11 rounds all alike",
+                subject=f"{node.name} (Resize-10)",
+            )
+        node.attributes["coordinate_transformation_mode"] = ir.AttrString(
+            "coordinate_transformation_mode", "asymmetric"
+        )
+        rounding = "ceil" if (factors < 1).any() else "floor"
+        node.attributes["nearest_mode"] = ir.AttrString("nearest_mode", rounding)
