@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from convertkit.artifact import Array
+from convertkit.converters.pytorch import recurrent
 from convertkit.converters.pytorch.flat import Flat, is_constant
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.operators import decompositions, refusal
@@ -49,7 +50,10 @@ def export(
         program = torch.export.export(
             Flat(subject, leaves, slots), tensors, dynamic_shapes=(dims,) if any(dims) else None, strict=False
         )
-    if table := decompositions():
+    table = decompositions()
+    if recurrent.projecting(program):
+        table = {**table, recurrent.LSTM: recurrent.projected_lstm}
+    if table:
         program = program.run_decompositions(table)
     write_program(program, [leaf.name for leaf in taken], outputs, path)
 

@@ -192,16 +192,34 @@ class Causal(Seeded):
 
 
 class Projected(Seeded):
-    """An LSTM with projections, which ONNX's LSTM does not have."""
+    """LSTMs with projections, which ONNX's LSTM does not have, beside one without."""
 
-    example_inputs = (torch.zeros(5, 2, 6),)
+    example_inputs = (torch.zeros(1, 4, 6),)
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = nn.LSTM(6, 5, proj_size=3)
+        self.layers = nn.LSTM(6, 5, 2, proj_size=3, bidirectional=True, batch_first=True)
+        self.single = nn.LSTM(6, 5, proj_size=2, bias=False, batch_first=True)
+        self.plain = nn.LSTM(6, 4, batch_first=True)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x)[0]
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y, (h, c) = self.layers(x)
+        return y, h, c, self.single(x)[0], self.plain(x)[0]
+
+
+class Packed(Seeded):
+    """Sequences of several lengths, packed for an LSTM and padded again."""
+
+    example_inputs = (torch.zeros(3, 5, 4), torch.tensor([5, 3, 2]))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(4, 6, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        y, (h, _) = self.layer(packed)
+        return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=5)[0], h
 
 
 class LogMel(Seeded):

@@ -176,10 +176,49 @@ def test_the_logarithm_of_a_spectrum_is_proven(tmp_path: Path, target: str) -> N
         assert "STFT" not in operators
 
 
+@pytest.mark.parametrize("target", ["onnxruntime", pytest.param("tflite", marks=pytest.mark.nightly)])
+def test_a_projected_lstm_keeps_to_the_module(tmp_path: Path, target: str) -> None:
+    import onnx
+    import torch
+
+    result = _exported("Projected", tmp_path, target)
+    x = _floats(3, 4, 6)
+    with torch.no_grad():
+        expected = odd_models.Projected()(torch.from_numpy(x))
+    for value, got in zip(expected, result.run({"x": x}).values(), strict=True):
+        np.testing.assert_allclose(got, value.numpy(), rtol=1e-4, atol=1e-6)
+    if target == "onnxruntime":  # the one without projections is still one operator
+        assert [node.op_type for node in onnx.load(result.artifact.path).graph.node].count("LSTM") == 1
+
+
 @pytest.mark.nightly
-def test_a_projected_lstm_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="LSTM: torch's exporter translates it, but not LSTMs with projections"):
-        _exported("Projected", tmp_path)
+@pytest.mark.parametrize("form", ["traced", "scripted", "pt2"])
+def test_a_projected_lstm_of_a_file(tmp_path: Path, form: str) -> None:
+    import torch
+
+    module = odd_models.Projected().eval()
+    if form == "pt2":
+        torch.export.save(torch.export.export(module, module.example_inputs), tmp_path / "model.pt2")
+    else:
+        made = torch.jit.script(module) if form == "scripted" else torch.jit.trace(module, module.example_inputs)
+        made.save(tmp_path / "model.pt")
+    source = tmp_path / ("model.pt2" if form == "pt2" else "model.pt")
+    convertkit.export(source, "tflite", output=tmp_path / "out", input=["x:1,4,6"])
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", pytest.param("tflite", marks=pytest.mark.nightly)])
+def test_packed_sequences_of_a_trace(tmp_path: Path, target: str) -> None:
+    import torch
+
+    module = odd_models.Packed().eval()
+    torch.jit.trace(module, module.example_inputs, check_trace=False).save(tmp_path / "model.pt")
+    given = ["x:3,5,4", "lengths:3:int64[1,6)"]
+    result = convertkit.export(tmp_path / "model.pt", target, input=given, output=tmp_path / "out")
+    x, lengths = _floats(3, 5, 4), np.array([2, 5, 1])
+    with torch.no_grad():
+        expected = module(torch.from_numpy(x), torch.from_numpy(lengths))
+    for value, got in zip(expected, result.run({"x": x, "lengths": lengths}).values(), strict=True):
+        np.testing.assert_allclose(got, value.numpy(), rtol=1e-4, atol=1e-6)
 
 
 def test_an_archive_without_its_weights_says_why(tmp_path: Path) -> None:
