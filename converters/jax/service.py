@@ -17,6 +17,7 @@ from jax import export
 
 from convertkit.artifact import Array
 from convertkit.converters.jax.callables import exported_callable
+from convertkit.converters.jax.ends import BFLOAT16, widen_ends, widened, widened_array
 from convertkit.converters.jax.programs import exported_module, specialised
 from convertkit.converters.stablehlo.importer import Interface, Names, Parsed
 from convertkit.converters.stablehlo.recognise import recognise
@@ -79,6 +80,9 @@ class JaxService:
             self._interface = _with_symbols(self._parsed.interface(names), self._program)
         assert self._interface is not None
         assert self._parsed is not None
+        for side, specs in (("takes", self._interface.inputs), ("gives", self._interface.outputs)):
+            halves = ", ".join(each.name for each in specs if each.dtype == "bfloat16")
+            notes += [f"the artifact {side} float32 where the program {side} bfloat16: {halves}"] if halves else []
         described = {
             "inputs": _listed(self._interface.inputs),
             "outputs": _listed(self._interface.outputs),
@@ -94,6 +98,7 @@ class JaxService:
         inputs, outputs = self._interface.inputs, self._interface.outputs
         names = Names([each.name for each in inputs], [each.name for each in outputs], _free(inputs), _free(outputs))
         model = self._parsed.to_onnx(names)
+        widen_ends(model)
         if params["sizes"]:
             freeze_dims(model, params["sizes"])
         # Once more, now that inference has named the free dimensions which the importer leaves open.
@@ -194,7 +199,7 @@ def _renamed(specs: Sequence[Any], avals: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _listed(specs: Sequence[Any]) -> list[list[Any]]:
-    return [[each.name, list(each.shape), each.dtype] for each in specs]
+    return [[each.name, list(each.shape), widened(each.dtype)] for each in specs]
 
 
 def _free(specs: Sequence[Any]) -> dict[tuple[int, int], str]:
@@ -207,14 +212,14 @@ def _free(specs: Sequence[Any]) -> dict[tuple[int, int], str]:
 
 
 def _joined(array: Array, aval: Any) -> Array:
-    """Complex inputs arrive with real and imaginary part as a last axis."""
+    """Complex inputs arrive with real and imaginary part as a last axis, bfloat16 as float32."""
     if np.issubdtype(aval.dtype, np.complexfloating):
         return (array[..., 0] + 1j * array[..., 1]).astype(aval.dtype)
-    return array
+    return array.astype(BFLOAT16) if aval.dtype == BFLOAT16 else array
 
 
 def _split(array: Array) -> Array:
-    return np.stack([array.real, array.imag], -1) if np.iscomplexobj(array) else array
+    return np.stack([array.real, array.imag], -1) if np.iscomplexobj(array) else widened_array(array)
 
 
 def _first_line(error: Exception) -> str:

@@ -172,6 +172,25 @@ def test_programs_that_compute_in_half_precision_are_judged_by_its_roundings(tmp
             assert parity(source, tmp_path, 3) <= allowed
 
 
+@pytest.mark.parametrize("suffix", ["jax", "mlirbc"])
+def test_bfloat16_goes_in_and_out_as_float32(suffix, tmp_path):
+    import jax
+    from jax import export, numpy
+
+    def doubled(x, y):
+        return {"twice": x * 2, "same": y}
+
+    size = export.symbolic_shape("N")[0]
+    shapes = [jax.ShapeDtypeStruct((size, 4), numpy.bfloat16)] * 2
+    program = export.export(jax.jit(doubled))(*shapes)
+    path = tmp_path / f"model.{suffix}"
+    path.write_bytes(program.serialize() if suffix == "jax" else program.mlir_module_serialized)
+    opener = converter if suffix == "jax" else stablehlo
+    with opener.open(str(path), ExportOptions(str(path)), tmp_path) as source:
+        assert {each.dtype for each in (*source.artifact.inputs, *source.artifact.outputs)} == {"float32"}
+        assert parity(source, tmp_path, 3) == 0
+
+
 def test_a_program_lowered_for_another_platform(tmp_path):
     import jax
     from jax import export
