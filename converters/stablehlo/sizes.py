@@ -73,7 +73,8 @@ def numbers(value: Any) -> tuple[Number, ...] | None:
         parts = [numbers(each) for each in owner.operands]
         return None if None in parts else tuple(each for part in parts for each in part or ())
     if name in ("add", "subtract"):
-        return _moved(*(numbers(each) for each in owner.operands), 1 if name == "add" else -1)
+        left, right = (numbers(each) for each in owner.operands)
+        return _moved(left, right, 1 if name == "add" else -1)
     return None
 
 
