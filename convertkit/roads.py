@@ -23,13 +23,14 @@ from convertkit.onnx.freeze import FreezeStage
 from convertkit.parity import Recording, record
 from convertkit.parity.conditioning import settled
 from convertkit.parity.feeds import proof_feeds
+from convertkit.parity.free_sizes import attempts
 from convertkit.pipeline import Pipeline, Road, StepRecord
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.report import build as report_build
 from convertkit.report.html import render
 from convertkit.report.jsonable import dumps
-from convertkit.stage import BuildContext, FeedSource, FreedSource, Source, Target
+from convertkit.stage import BuildContext, Feed, FeedSource, FreedSource, Source, Target
 
 OnStep = Callable[[str, StepRecord], None]
 
@@ -149,24 +150,36 @@ class Run:
 
     def _recorded_source(self) -> Recording:
         if self._source_recording is None:
-            artifact = self._source.artifact
-            try:
-                with self._source.runner() as runner:
-                    title = f"{artifact.format} (source)"
-                    if self._calibration is None:
-                        self._source_recording, weak = settled(title, artifact, runner, self._feeds)
-                        self._notes += weak
-                    else:
-                        self._source_recording = record(title, artifact, runner, self._feeds)
-            except (ToolError, WorkerError) as error:
-                if self._calibration is not None:
-                    raise
-                raise ToolError(
-                    f"the source fails on generated inputs: {error}\n"
-                    "  try   --calib with samples of real data\n"
-                    "  try   --input with the sizes and values that it takes, as in ids:1,64:int64[0,1000)"
-                ) from error
+            self._source_recording = self._first_recording()
         return self._source_recording
+
+    def _first_recording(self) -> Recording:
+        """What the source makes of the samples, or of generated feeds of the first sizes that it takes."""
+        if self._calibration is not None:
+            return self._recording(self._feeds)
+        refusals: list[ToolError | WorkerError] = []
+        inputs = self._frozen.inputs
+        for attempt in range(attempts(inputs)):
+            feeds = self._feeds if attempt == 0 else proof_feeds(inputs, None, self._options.seed, attempt)
+            try:
+                return self._recording(feeds)
+            except (ToolError, WorkerError) as error:
+                refusals.append(error)
+        raise ToolError(
+            f"the source fails on generated inputs: {refusals[0]}\n"
+            "  try   --calib with samples of real data\n"
+            "  try   --input with the sizes and values that it takes, as in ids:1,64:int64[0,1000)"
+        ) from refusals[0]
+
+    def _recording(self, feeds: tuple[Feed, ...]) -> Recording:
+        artifact = self._source.artifact
+        title = f"{artifact.format} (source)"
+        with self._source.runner() as runner:
+            if self._calibration is not None:
+                return record(title, artifact, runner, feeds)
+            recording, weak = settled(title, artifact, runner, feeds)
+            self._notes += weak
+            return recording
 
     def _reporter(self, target: str) -> Callable[[StepRecord], None]:
         def report(step: StepRecord) -> None:

@@ -12,19 +12,22 @@ import ml_dtypes
 import numpy as np
 
 from convertkit.artifact import Array, Dim, TensorSpec
+from convertkit.parity.free_sizes import SECOND_BATCH, named_sizes
 from convertkit.parity.replay import batched
 from convertkit.stage import Feed, FeedSource
 
 GENERATED = 6
 FROM_CALIBRATION = 8
-_SECOND_SIZE = 3
 
 
-def proof_feeds(inputs: Sequence[TensorSpec], calibration: FeedSource | None, seed: int) -> tuple[Feed, ...]:
+def proof_feeds(
+    inputs: Sequence[TensorSpec], calibration: FeedSource | None, seed: int, attempt: int = 0
+) -> tuple[Feed, ...]:
     """The feeds that every step of one export is compared on.
 
     With calibration data its first samples, plus one batch of three where the batch is free;
-    otherwise generated feeds, the last ones at a second size.  State inputs are left to the replay.
+    otherwise generated feeds, the last ones at a second size; ``attempt`` turns through sizes
+    of images and sequences, as only the model knows which ones it takes.  State inputs are left to the replay.
     """
     specs = tuple(spec for spec in inputs if not spec.is_state)
     stateful = len(specs) < len(inputs)
@@ -34,11 +37,10 @@ def proof_feeds(inputs: Sequence[TensorSpec], calibration: FeedSource | None, se
             every = [spec.name for spec in specs]
             # Samples of other sizes (texts, recordings) make no batch with the first one.
             alike = [feed for feed in samples if all(feed[name].shape == samples[0][name].shape for name in every)]
-            samples.append(batched(alike, every, _SECOND_SIZE))
+            samples.append(batched(alike, every, SECOND_BATCH))
         return tuple(samples)
-    names = {dim for spec in specs for dim in spec.source_shape if isinstance(dim, str)}
-    first, second = dict.fromkeys(names, 1), dict.fromkeys(names, _SECOND_SIZE)
-    sizes = [first] * GENERATED if stateful or not names else [first] * (GENERATED - 2) + [second] * 2
+    first, second = (named_sizes(specs, attempt, turn) for turn in (0, 1))
+    sizes = [first] * GENERATED if stateful or not first else [first] * (GENERATED - 2) + [second] * 2
     rng = np.random.default_rng(seed)
     return tuple(generated_feed(specs, size, rng, kind) for kind, size in enumerate(sizes))
 

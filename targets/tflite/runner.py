@@ -43,10 +43,18 @@ class TfliteRunner:
                     num_threads=self._threads,
                     experimental_op_resolver_type=resolvers.BUILTIN_REF if self._reference else resolvers.AUTO,
                 )
-                self._interpreter.allocate_tensors()
+                self._allocate(self._interpreter)
         except (RuntimeError, ValueError) as error:
             raise ToolError(f"LiteRT does not load {self._artifact.path.name}: {_brief(error)}") from error
         return self
+
+    def _allocate(self, interpreter: Interpreter) -> None:
+        """Allocate for the sizes that the file states: one for each free size, which may be less than a window."""
+        try:
+            interpreter.allocate_tensors()
+        except RuntimeError:
+            if not any(isinstance(size, str) for spec in self._artifact.inputs for size in spec.shape):
+                raise  # else the first feed resizes the inputs, as every user's does
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

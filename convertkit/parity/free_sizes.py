@@ -1,0 +1,54 @@
+"""Sizes for free dimensions where no sample tells them: a batch of one, an image that is no single pixel.
+
+Exporters name what depends on another size by its formula (``4*H``, ``past + new``), which is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from convertkit.artifact import TensorSpec
+
+SECOND_BATCH = 3
+_INNER_SIZES = ((32, 64), (64, 64), (1, 3), (224, 224))
+"""Sizes of neighbouring axes, and the other way round the second time.
+
+Different ones first: what mixes height and width shows.  Multiples of 32, as nets halve images up to five times.
+"""
+_FACTOR = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)")
+
+
+def attempts(inputs: Sequence[TensorSpec]) -> int:
+    """How many choices of sizes there are: one where at most the batch is free."""
+    return len(_INNER_SIZES) if set(_names(inputs)) - _leading(inputs) else 1
+
+
+def named_sizes(inputs: Sequence[TensorSpec], attempt: int, turn: int) -> Mapping[str, int]:
+    """A size for every named dimension of ``inputs``; ``turn`` 1 gives other ones than 0."""
+    names = list(dict.fromkeys(_names(inputs)))
+    leading = _leading(inputs)
+    atoms = list(dict.fromkeys(atom for name in names if name not in leading for _, atom in _terms(name)))
+    pair = _INNER_SIZES[attempt]
+    sizes = {name: (1, SECOND_BATCH)[turn] for name in names if name in leading}
+    inner = {atom: pair[(place + turn) % 2] for place, atom in enumerate(each for each in atoms if each not in sizes)}
+    known = {**inner, **sizes}
+    return {name: sum(factor * known[atom] for factor, atom in _terms(name)) for name in names}
+
+
+def _names(inputs: Sequence[TensorSpec]) -> list[str]:
+    return [dim for spec in inputs for dim in spec.source_shape if isinstance(dim, str)]
+
+
+def _leading(inputs: Sequence[TensorSpec]) -> set[str]:
+    """Names that only ever come first, as a batch does."""
+    later = {dim for spec in inputs for dim in spec.source_shape[1:]}
+    return {dim for spec in inputs for dim in spec.source_shape[:1] if isinstance(dim, str)} - later
+
+
+def _terms(name: str) -> list[tuple[int, str]]:
+    """``2*a + b`` as factors and names; a name that is no such sum as itself."""
+    found = [_FACTOR.fullmatch(part.strip()) for part in name.split("+")]
+    if any(match is None for match in found):
+        return [(1, name)]
+    return [(int(match[1] or 1), match[2]) for match in found if match is not None]

@@ -1,0 +1,58 @@
+"""Sizes of generated feeds: small batches, images that are images, formulas kept, other ones where a model refuses."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+import convertkit
+from convertkit.artifact import TensorSpec
+from convertkit.errors import ToolError
+from convertkit.parity.free_sizes import attempts, named_sizes
+
+
+def spec(name, *shape):
+    return TensorSpec(name, shape, "float32")
+
+
+def test_batches_are_small_and_images_are_not_square():
+    inputs = [spec("x", "N", 3, "H", "W")]
+    assert named_sizes(inputs, 0, 0) == {"N": 1, "H": 32, "W": 64}
+    assert named_sizes(inputs, 0, 1) == {"N": 3, "H": 64, "W": 32}
+    assert attempts(inputs) > 1
+    assert attempts([spec("x", "N", 3)]) == 1
+
+
+def test_formulas_in_names_are_kept():
+    inputs = [spec("x", "N", 3, "4*H", "W"), spec("mask", "N", "H + past", "2*N")]
+    sizes = named_sizes(inputs, 0, 1)
+    assert sizes["4*H"] == 4 * 64
+    assert sizes["H + past"] == 64 + 64
+    assert sizes["2*N"] == 6
+
+
+def test_a_name_that_is_no_formula_is_a_name():
+    assert named_sizes([spec("x", "N", "seq-len", "a/b")], 0, 0) == {"N": 1, "seq-len": 32, "a/b": 64}
+
+
+def exported(tmp_path, body, declared="float[n,2,h,w] x", target="onnxruntime"):
+    text = f'<ir_version: 8, opset_import: ["" : 18]> g ({declared}) => (float[a,b,c,d] y) {{ {body} }}'
+    onnx.save(parser.parse_model(text), tmp_path / "m.onnx")
+    return convertkit.export(tmp_path / "m.onnx", target, output=tmp_path / "out")
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_a_window_larger_than_one_pixel_runs(tmp_path, target):
+    result = exported(tmp_path, "p = MaxPool<kernel_shape=[9,9]>(x) y = Sin(p)", target=target)
+    x = np.random.default_rng(0).normal(size=(2, 2, 11, 20)).astype(np.float32)
+    assert result.run({"x": x})["y"].shape == (2, 2, 3, 12)
+
+
+def test_images_that_must_be_square_get_square_ones(tmp_path):
+    assert exported(tmp_path, "y = MatMul(x, x)").path
+
+
+def test_what_no_size_fits_is_told(tmp_path):
+    body = "two = Constant<value_ints=[0,0,7,5]>() y = Reshape(x, two)"
+    with pytest.raises(ToolError, match="the source fails on generated inputs"):
+        exported(tmp_path, body)
