@@ -23,6 +23,8 @@ from convertkit.quantization.write import Writer
 
 LEAST_WEIGHTS = 64
 """A smaller weight costs more in scales than it saves."""
+_LEAST_ALONE = 2048
+"""With float activations, int8 for a smaller weight costs more SNR than its bytes are worth; int4 users count bytes."""
 
 Corrected = Mapping[str, QuantizedWeight | BlockedWeight]
 """Integers that a calibrated pass chose, by the unit's name."""
@@ -45,8 +47,9 @@ def store_weights(
     """Put the units' weights behind DequantizeLinear, in place; returns the names of the units."""
     writer = Writer(graph, profile)
     done = []
+    alone = profile.weight_only and profile.weight == "int8"
     for unit in units:
-        if not is_candidate(unit):
+        if not is_candidate(unit) or (alone and constant(unit.weight_or_fail[1]).size < _LEAST_ALONE):
             continue
         index, source = unit.weight_or_fail
         chosen = (corrected or {}).get(unit.name) or nearest(unit, profile)

@@ -154,3 +154,19 @@ def test_batch_norm_and_odd_gemms_are_folded(tmp_path) -> None:
     with OnnxRunner(before) as one, OnnxRunner(after) as other:
         for x in DATA[:5]:
             np.testing.assert_allclose(one.run({"x": x[None]})["y"], other.run({"x": x[None]})["y"], atol=1e-4)
+
+
+@pytest.mark.parametrize(("precision", "kept"), [("w8", {(16, 3, 3, 3)}), ("w4", set())])
+def test_small_weights_stay_float_at_8_bits(quantized, precision: str, kept: set[tuple[int, ...]]) -> None:
+    """They are a few bytes, and most of the noise."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "small": rng.normal(0, 0.2, (16, 3, 3, 3)).astype("f4"),
+        "large": rng.normal(0, 0.2, (16, 16, 3, 3)).astype("f4"),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "small"], ["a"], "first", pads=[1] * 4),
+        helper.make_node("Conv", ["a", "large"], ["y"], "second", pads=[1] * 4),
+    ]
+    result = quantized(model_of(nodes, constants, {"x": [1, 3, 12, 12]}, {"y": [1, 16, 12, 12]}), None, precision)
+    assert {a.shape for a in result.constants().values() if a.dtype == np.float32 and a.ndim == 4} == kept
