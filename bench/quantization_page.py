@@ -52,6 +52,11 @@ def rivals(records: Records, which: str, where: str) -> Records:
     }
 
 
+def at_hand(book: dict[str, Records]) -> dict[str, Records]:
+    """The models that something was measured of."""
+    return {name: records for name, records in book.items() if any(found.get("ok") for found in records.values())}
+
+
 def ahead(one: dict, other: dict) -> bool:
     """Whether ``one`` is better in everything that was measured of both."""
     better = one["snr_db"] > other["snr_db"] and one["bytes"] < other["bytes"]
@@ -94,6 +99,34 @@ def table(book: dict[str, Records], which: str, where: str) -> list[str]:
     return [*lines, ""]
 
 
+def races(book: dict[str, Records]) -> list[str]:
+    """8-bit files in LiteRT against the fastest of the peers' that are no noisier, and against our own float32."""
+    lines = [
+        "### Latency of 8-bit files, LiteRT",
+        "",
+        "Milliseconds of one call, ours against the fastest 8-bit file of any peer at no worse SNR.",
+        "",
+        "| model | float32 | `--int8` | its rival | ratio | `--w8` | its rival | ratio |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, records in book.items():
+        cells = [timing(records.get("convertkit tflite.float32"))]
+        for which in ("int8", "w8"):
+            mine = records.get(f"convertkit tflite.{which}", {})
+            others = {**rivals(records, "int8", "tflite"), **rivals(records, "w8", "tflite")}
+            equal = {key: each for key, each in others.items() if mine.get("ok") and each["snr_db"] >= mine["snr_db"]}
+            timed = {key: each["ms"] for key, each in equal.items() if "ms" in each}
+            rival = min(timed, key=lambda key: timed[key], default=None)
+            ratio = f"{mine['ms'] / timed[rival]:.2f}" if rival and "ms" in mine else ""
+            cells += [timing(mine), f"{timed[rival]:.3g} ({rival})" if rival else "none as exact", ratio]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def timing(found: dict | None) -> str:
+    return f"{found['ms']:.3g}" if found and "ms" in found else "–"
+
+
 def everything(book: dict[str, Records]) -> list[str]:
     """Every file, and what went wrong where there is none."""
     lines = ["## Every file", ""]
@@ -112,14 +145,14 @@ def _short(error: str) -> str:
 
 
 def main() -> int:
-    book = json.loads(Path(sys.argv[1]).read_text())
+    book = at_hand(json.loads(Path(sys.argv[1]).read_text()))
     timed = any("ms" in found for records in book.values() for found in records.values())
     note = ", and in latency" if timed else " (latency is not measured on this page)"
     text = [HEAD.format(latency=note)]
     for which in KINDS:
         for where in RUNTIMES:
             text += table(book, which, where)
-    print("\n".join([*text, *everything(book)]))
+    print("\n".join([*text, *(races(book) if timed else ()), *everything(book)]))
     return 0
 
 

@@ -153,13 +153,15 @@ def main() -> int:
     parser.add_argument("--onnx2tf", required=True)
     parser.add_argument("--litert", required=True)
     parser.add_argument("--tf", required=True)
-    parser.add_argument("--models", default=",".join(NAMES))
+    parser.add_argument("--models", default="", help="all of ZOO without")
     parser.add_argument("--peers", default="", help="regular expression of PEER.PRECISION")
     parser.add_argument("--timeout", type=float, default=300)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     book = args.out / "peers.json"
-    for name in args.models.split(","):
+    present = {path.stem for path in args.zoo.glob("*.onnx")}
+    names = [name for name in NAMES if name in present] + sorted(present - {*NAMES})
+    for name in args.models.split(",") if args.models else names:
         pythons = Interpreters(args.onnx2tf, args.litert, args.tf)
         for step in steps(name, args.zoo.resolve(), args.out.resolve(), pythons):
             key = f"{name}.{step.peer}.{step.precision}"
