@@ -12,6 +12,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from convertkit.errors import Unsupported, UsageError
+from convertkit.onnx.contrib import decompose_contrib
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
 from convertkit.onnx.sequences import restore_sequences
 from convertkit.onnx.size_readers import ask_behind
@@ -42,6 +43,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     # Before IR version 4 an initializer had to be an input too, and the opset converter insists on it.
     model.ir_version = min(max(model.ir_version, MIN_IR_VERSION), MAX_IR_VERSION)
     model = _at_supported_opset(model, max_opset)
+    decompose_contrib(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     simplify(model)
     common.NameFixPass()(model)

@@ -1,0 +1,215 @@
+"""ONNX Runtime's own operators, as its optimiser and exporters write them, in ONNX's.
+
+Optimised files hold com.microsoft operators that no other runtime knows.  Each is rewritten into what it is a fusion
+of; a form without a rule keeps its node, and the target refuses it by name.
+Source: the schemas and texts of ONNX Runtime's contrib operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
+
+from convertkit.artifact import Array
+from convertkit.errors import Unsupported
+from convertkit.onnx.contrib_attention import attention, multi_head_attention
+from convertkit.onnx.fusion import Fusion
+
+CONTRIB = "com.microsoft"
+Results = Sequence[ir.Value | None]
+Rule = Callable[[Fusion], Results]
+
+
+def decompose_contrib(model: ir.Model) -> bool:
+    """Rewrite ONNX Runtime's operators, in place; False where there are none with a rule."""
+    found = False
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for node in list(graph):
+            rule = _RULES.get((node.domain, node.op_type))
+            if rule is not None:
+                _replace(model, graph, node, rule)
+                found = True
+    if found and not any(node.domain == CONTRIB for node in model.graph.all_nodes()):
+        model.graph.opset_imports.pop(CONTRIB, None)
+    return found
+
+
+def _replace(model: ir.Model, graph: ir.Graph, node: ir.Node, rule: Rule) -> None:
+    if any(value is not None and value.shape is None and value.const_value is None for value in node.inputs):
+        ShapeInferencePass()(model)
+    fusion = Fusion(node)
+    results = rule(fusion)
+    graph.insert_before(node, fusion.nodes)
+    for place, old in enumerate(node.outputs):
+        new = results[place] if place < len(results) else None
+        if new is None:
+            if old.uses() or old.is_graph_output():
+                raise Unsupported(f"its output {place} is used, for which there is no rule", subject=fusion.title)
+            continue
+        new.shape = old.shape
+        if old.dtype is not None:
+            new.dtype = old.dtype
+        name = old.name
+        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+        old.name, new.name = f"{name}/fused", name
+    graph.remove(node, safe=True)
+
+
+def _gelu(f: Fusion) -> Results:
+    return [f.gelu(f.input(0))]
+
+
+def _bias_gelu(f: Fusion) -> Results:
+    return [f.gelu(f.op("Add", f.input(0), f.input(1)))]
+
+
+def _fast_gelu(f: Fusion) -> Results:
+    """``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x³)))``."""
+    bias = f.given(1)
+    x = f.input(0) if bias is None else f.op("Add", f.input(0), bias)
+    cube = f.op("Mul", f.op("Mul", x, x), x)
+    inner = f.op("Add", x, f.op("Mul", cube, f.number(0.044715)))
+    bent = f.op("Tanh", f.op("Mul", inner, f.number(np.sqrt(2 / np.pi))))
+    return [f.op("Mul", f.op("Mul", x, f.number(0.5)), f.op("Add", bent, f.number(1.0)))]
+
+
+def _quick_gelu(f: Fusion) -> Results:
+    x = f.input(0)
+    return [f.op("Mul", x, f.op("Sigmoid", f.op("Mul", x, f.number(f.real("alpha", 1.702)))))]
+
+
+def _fused_matmul(f: Fusion) -> Results:
+    if f.whole("transBatchA") or f.whole("transBatchB"):
+        raise Unsupported("transBatch: the batch is not in front", subject=f.title)
+    sides = [f.swapped(f.input(place)) if f.whole(name) else f.input(place) for place, name in enumerate(_TRANSPOSED)]
+    product = f.op("MatMul", *sides)
+    alpha = f.real("alpha", 1.0)
+    return [product if alpha == 1.0 else f.op("Mul", product, f.number(alpha))]
+
+
+_TRANSPOSED = ("transA", "transB")
+
+
+def _fused_gemm(f: Fusion) -> Results:
+    kept = [f.node.attributes[name] for name in ("alpha", "beta", *_TRANSPOSED) if name in f.node.attributes]
+    bias = f.given(2)
+    product = f.op("Gemm", f.input(0), f.input(1), *([] if bias is None else [bias]), attributes=kept)
+    names = [name for name in ("activation_alpha", "activation_beta") if name in f.node.attributes]
+    return [_activated(f, product, [f.real(name, 0.0) for name in names])]
+
+
+def _fused_conv(f: Fusion) -> Results:
+    """``activation(Conv(x, w, b) + z)``."""
+    kept = [each for name, each in f.node.attributes.items() if not name.startswith("activation")]
+    bias, added = f.given(2), f.given(3)
+    result = f.op("Conv", f.input(0), f.input(1), *([] if bias is None else [bias]), attributes=kept)
+    if added is not None:
+        result = f.op("Add", result, added)
+    params = f.node.attributes.get("activation_params")
+    return [_activated(f, result, [] if params is None else list(params.as_floats()))]
+
+
+def _activated(f: Fusion, x: ir.Value, values: Sequence[float]) -> ir.Value:
+    kind = f.node.attributes.get_string("activation", "")
+    if kind == "":
+        return x
+    if kind == "Clip":
+        return f.op("Clip", x, f.number(values[0]), f.number(values[1]))
+    names = {"Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}
+    if kind not in names:
+        raise Unsupported(f"activation {kind}", subject=f.title)
+    attributes = [ir.AttrFloat32(name, value) for name, value in zip(names[kind], values, strict=False)]
+    return f.op(kind, x, attributes=attributes)
+
+
+def _skip_layer_normalization(f: Fusion) -> Results:
+    """The normalised sum, and as fourth output the sum itself."""
+    total, beta = _skipped(f, 4), f.given(3)
+    operands = [total, f.input(2), *([] if beta is None else [beta])]
+    attributes = [ir.AttrInt64("axis", -1), ir.AttrFloat32("epsilon", f.real("epsilon", 1e-12))]
+    return [f.op("LayerNormalization", *operands, attributes=attributes), None, None, total]
+
+
+def _skip_simplified(f: Fusion) -> Results:
+    total = _skipped(f, 3)
+    return [_root_mean_square(f, total, f.input(2), f.real("epsilon", 1e-12)), None, None, total]
+
+
+def _skipped(f: Fusion, bias_place: int) -> ir.Value:
+    bias = f.given(bias_place)
+    total = f.op("Add", f.input(0), f.input(1))
+    return total if bias is None else f.op("Add", total, bias)
+
+
+def _root_mean_square(f: Fusion, x: ir.Value, scale: ir.Value, epsilon: float) -> ir.Value:
+    mean = f.op("ReduceMean", f.op("Mul", x, x), f.ints(-1), attributes=[ir.AttrInt64("keepdims", 1)])
+    return f.op("Mul", f.op("Div", x, f.op("Sqrt", f.op("Add", mean, f.number(epsilon)))), scale)
+
+
+def _embed(f: Fusion) -> Results:
+    """Words, positions and segments looked up, added and normalised."""
+    words, segments = f.input(0), f.given(1)
+    mask, places = f.given(7), f.given(8)
+    total = f.op("Gather", f.input(2), words)
+    if places is None:
+        length = f.op("Gather", f.op("Shape", words), f.ints(1))
+        rows = f.op("Slice", f.input(3), f.ints(0), length, f.ints(0))
+        total = f.op("Add", total, rows)
+    else:
+        total = f.op("Add", total, f.op("Gather", f.input(3), places))
+    if segments is not None:
+        total = f.op("Add", total, f.op("Gather", f.input(4), segments))
+    attributes = [ir.AttrInt64("axis", -1), ir.AttrFloat32("epsilon", f.real("epsilon", 1e-12))]
+    result = f.op("LayerNormalization", total, f.input(5), f.input(6), attributes=attributes)
+    lengths = None
+    if mask is not None and f.whole("mask_index_type") in (0, 1):
+        lengths = f.op("ReduceSum", mask, f.ints(1), attributes=[ir.AttrInt64("keepdims", 0)])
+    return [result, lengths, total]
+
+
+def _matmul_bits(f: Fusion) -> Results:
+    """Weights of 2, 4 or 8 bits in blocks along the inner axis, low bits first, as the floats that they stand for."""
+    if f.given(4) is not None:
+        raise Unsupported("reordered groups (g_idx)", subject=f.title)
+    bits, block, rows, inner = (f.whole(name, default) for name, default in
+                                (("bits", 4), ("block_size", 32), ("N", 0), ("K", 0)))  # fmt: skip
+    blocks = -(-inner // block)
+    integers = _unpacked(f.constant(1), bits).reshape(rows, blocks, -1)[:, :, :block]
+    scales = f.constant(2).reshape(rows, blocks, 1).astype(np.float32)
+    points = f.given(3)
+    zeros: Array = np.array(1 << (bits - 1), np.float32)
+    if points is not None:
+        stored = f.constant(3)
+        if stored.dtype == np.uint8:
+            stored = _unpacked(stored.reshape(rows, -1), bits)[:, :blocks]
+        zeros = stored.reshape(rows, blocks, 1).astype(np.float32)
+    weight = ((integers.astype(np.float32) - zeros) * scales).reshape(rows, -1)[:, :inner]
+    product = f.op("MatMul", f.input(0), f.tensor(np.ascontiguousarray(weight.T)))
+    bias = f.given(5)
+    return [product if bias is None else f.op("Add", product, bias)]
+
+
+def _unpacked(stored: Array, bits: int) -> Array:
+    parts = [(stored >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, -1).reshape(*stored.shape[:-1], -1)
+
+
+_RULES: Mapping[tuple[str, str], Rule] = {
+    (CONTRIB, "Attention"): attention,
+    (CONTRIB, "BiasGelu"): _bias_gelu,
+    (CONTRIB, "EmbedLayerNormalization"): _embed,
+    (CONTRIB, "FastGelu"): _fast_gelu,
+    (CONTRIB, "FusedConv"): _fused_conv,
+    (CONTRIB, "FusedGemm"): _fused_gemm,
+    (CONTRIB, "FusedMatMul"): _fused_matmul,
+    (CONTRIB, "Gelu"): _gelu,
+    (CONTRIB, "MatMulNBits"): _matmul_bits,
+    (CONTRIB, "MultiHeadAttention"): multi_head_attention,
+    (CONTRIB, "QuickGelu"): _quick_gelu,
+    (CONTRIB, "SkipLayerNormalization"): _skip_layer_normalization,
+    (CONTRIB, "SkipSimplifiedLayerNormalization"): _skip_simplified,
+}
+"""Operators that have a rule, by domain and name."""

@@ -1,0 +1,133 @@
+"""ONNX Runtime's own operators: canonical and in TFLite, against ONNX Runtime on the operator itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+from onnx import helper, numpy_helper
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import canonicalize
+from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.passes import Options
+from tests.targets.tflite.compiled import Case, numbers
+
+CONTRIB = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One node; a tuple is the shape of seeded numbers, None an input that is left out."""
+
+    op: str
+    inputs: Sequence[object]
+    constants: Sequence[object] = ()
+    attributes: dict[str, object] = field(default_factory=dict)
+    outputs: Sequence[str] = ("y",)
+    opset: int = 17
+
+    @property
+    def feed(self) -> dict[str, np.ndarray]:
+        return {f"x{place}": _array(value, place) for place, value in enumerate(self.inputs) if value is not None}
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        stored = {f"k{place}": _array(value, place + 5) for place, value in enumerate(self.constants)
+                  if value is not None}  # fmt: skip
+        names = [f"x{place}" if value is not None else "" for place, value in enumerate(self.inputs)]
+        names += [f"k{place}" if value is not None else "" for place, value in enumerate(self.constants)]
+        node = helper.make_node(self.op, names, list(self.outputs), name="it", domain=CONTRIB, **self.attributes)
+        infos = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+            for name, value in self.feed.items()
+        ]
+        declared = [helper.make_empty_tensor_value_info(name) for name in self.outputs if name]
+        initializers = [numpy_helper.from_array(value, name) for name, value in stored.items()]
+        graph = helper.make_graph([node], "g", infos, declared, initializers)
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(CONTRIB, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def _array(value: object, seed: int) -> np.ndarray:
+    return numbers(*value, seed=seed) if isinstance(value, tuple) else np.asarray(value)
+
+
+X = (2, 5, 8)
+FOUR_BITS = np.random.default_rng(0).integers(0, 256, (6, 2, 8)).astype(np.uint8)
+HEADS = {"num_heads": 2}
+PLACES = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
+WORDS, SEGMENTS = np.array([[1, 2, 0], [3, 1, 1]], np.int32), np.array([[0, 0, 1], [0, 1, 1]], np.int32)
+ROWS = [
+    Row("Gelu", [X], opset=11),
+    Row("BiasGelu", [X], [(8,)]),
+    Row("FastGelu", [X]),
+    Row("FastGelu", [X], [(8,)], opset=12),
+    Row("QuickGelu", [X]),
+    Row("QuickGelu", [X], attributes={"alpha": 1.1}),
+    Row("FusedMatMul", [(2, 3, 4), (2, 3, 5)], attributes={"transA": 1, "alpha": 0.3}),
+    Row("FusedMatMul", [(2, 3, 4), (5, 4)], attributes={"transB": 1}),
+    Row("FusedGemm", [(3, 4)], [(5, 4), (5,)], {"transB": 1, "alpha": 0.5, "activation": "Relu"}),
+    Row("FusedGemm", [(3, 4)], [(4, 5), (5,)], {"activation": "LeakyRelu", "activation_alpha": 0.2}),
+    Row("FusedConv", [(1, 3, 6, 5)], [(4, 3, 3, 3), (4,)], {"activation": "Relu", "pads": [1, 1, 1, 1]}),
+    Row("FusedConv", [(1, 3, 6, 5)], [(4, 3, 3, 3)], {"activation": "Clip", "activation_params": [0.0, 0.5]}),
+    Row("FusedConv", [(1, 3, 6, 5)], [(4, 3, 3, 3), None, (1, 4, 4, 3)], {"activation": "Relu"}),
+    Row("FusedConv", [(1, 3, 6, 5)], [(4, 3, 3, 3)], {"activation": "HardSigmoid", "activation_params": [0.3, 0.4]}),
+    Row("SkipLayerNormalization", [X, X], [(8,), (8,), (8,)], {"epsilon": 1e-3}),
+    Row("SkipLayerNormalization", [X, X], [(8,), (8,)], outputs=("y", "", "", "sum")),
+    Row("SkipSimplifiedLayerNormalization", [X, X], [(8,)], {"epsilon": 1e-3}, ("y", "", "", "sum")),
+    Row("EmbedLayerNormalization", [WORDS, SEGMENTS], [(4, 8), (6, 8), (2, 8), (8,), (8,), PLACES[:, :3]],
+        outputs=("y", "lengths")),
+    Row("MatMulNBits", [(3, 32)], [FOUR_BITS, np.linspace(0.01, 0.03, 12).astype(np.float32)],
+        {"K": 32, "N": 6, "bits": 4, "block_size": 16}),
+    Row("MatMulNBits", [(3, 32)],
+        [FOUR_BITS, np.linspace(0.01, 0.03, 12).astype(np.float32), np.arange(6, dtype=np.uint8) * 17],
+        {"K": 32, "N": 6, "bits": 4, "block_size": 16}),
+    Row("Attention", [X], [(8, 24), (24,)], HEADS),
+    Row("Attention", [X], [(8, 24), (24,), PLACES], HEADS),
+    Row("Attention", [X], [(8, 24), (24,), np.array([3, 5], np.int32)], HEADS),
+    Row("Attention", [X], [(8, 24), (24,)], {**HEADS, "unidirectional": 1}),
+    Row("Attention", [X], [(8, 24), (24,), None, None, (2, 2, 5, 5)], {**HEADS, "scale": 0.3}),
+    Row("MultiHeadAttention", [X, (2, 7, 8), (2, 7, 8)], attributes=HEADS),
+    Row("MultiHeadAttention", [X, (2, 7, 8), (2, 7, 8)], [(24,)], HEADS),
+    Row("MultiHeadAttention", [X, X, X], [None, PLACES], {**HEADS, "mask_filter_value": -500.0}),
+    Row("MultiHeadAttention", [X, X, X], [None, None, (2, 2, 5, 5)], HEADS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.op}-{len(row.inputs) + len(row.constants)}")
+def test_computes_what_the_fused_operator_does(row: Row):
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    fused = ort.InferenceSession(row.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    wanted = fused.run(None, row.feed)
+    canonical = canonicalize(ir.from_proto(row.model))
+    assert {node.domain for node in canonical.graph} == {""}
+    proto = ir.to_proto(canonical)
+    onnx.checker.check_model(proto)
+    case = Case(proto, compile_model(ir.from_proto(proto), Options(input_layout="nchw")))
+    ((plain, tflite),) = case.both([row.feed])
+    assert list(plain) == [name for name in row.outputs if name]
+    for want, *results in zip(wanted, plain.values(), tflite.values(), strict=True):
+        for have in results:
+            assert have.shape == want.shape
+            np.testing.assert_allclose(have, want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+REFUSALS = [
+    (Row("FusedMatMul", [(2, 3, 4), (3, 2, 5)], attributes={"transBatchB": 1}), "transBatch"),
+    (Row("FusedConv", [(1, 3, 6, 5)], [(4, 3, 3, 3)], {"activation": "Softplus"}), "activation Softplus"),
+    (Row("Attention", [X], [(8, 24), (24,), None, (2, 2, 2, 3, 4)], HEADS), "a past"),
+    (Row("SkipLayerNormalization", [X, X], [(8,), (8,)], outputs=("y", "mean")), "output 1 is used"),
+]
+
+
+@pytest.mark.parametrize(("row", "reason"), REFUSALS, ids=[row.op for row, _ in REFUSALS])
+def test_forms_without_a_rule_are_refused_by_name(row: Row, reason: str):
+    with pytest.raises(Unsupported, match=rf"^it \({CONTRIB}.{row.op}\): .*{reason}"):
+        canonicalize(ir.from_proto(row.model))
