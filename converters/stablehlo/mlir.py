@@ -50,6 +50,7 @@ _DTYPES = {
     "f64": F64,
     "index": I64,
 }
+QUANTIZED_WAY_OUT = "export the float model and quantize it with --int8"
 _COMPLEX = {"complex<f32>": F32, "complex<f64>": F64}
 _TOKEN = re.compile(r"0x[0-9A-Fa-f]+|[-+]?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\d+)|true|false")
 _DYNAMIC = mlir.ShapedType.get_dynamic_size()
@@ -78,6 +79,8 @@ def dtype_of(kind: Any) -> ir.DataType:
     """The ONNX element type of a ranked tensor type; of the parts where it is complex."""
     name = element(kind)
     found = _DTYPES.get(name) or _COMPLEX.get(name)
+    if name.startswith("!quant."):
+        raise Unsupported(f"quantized element types ({name}); {QUANTIZED_WAY_OUT}")
     if found is None:
         raise Unsupported(f"element type {name} has no ONNX Runtime kernel of any operator")
     return found

@@ -16,7 +16,7 @@ from jaxlib.mlir import passmanager
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
-from convertkit.converters.stablehlo.mlir import element
+from convertkit.converters.stablehlo.mlir import QUANTIZED_WAY_OUT, element
 from convertkit.errors import SourceError, Unsupported
 
 PORTABLE = b"ML\xefR"
@@ -71,7 +71,7 @@ def read_module(ctx: Any, source: bytes | str) -> Any:
         if '"quant"<' in str(error):
             raise Unsupported(
                 "quantized element types (!quant.uniform), which the parser in jaxlib does not know; "
-                "export the float model and quantize it with --int8"
+                + QUANTIZED_WAY_OUT
             ) from error
         raise SourceError(f"the StableHLO module cannot be read: {_complaint(error)}") from error
 

@@ -18,6 +18,7 @@ from convertkit.converters.stablehlo.recognise.norm import recognise_layer_norm
 from convertkit.converters.stablehlo.recognise.products import recognise_gemm, recognise_swapped_product
 from convertkit.converters.stablehlo.recognise.recurrent import recognise_recurrent
 from convertkit.converters.stablehlo.recognise.softmax import recognise_log_softmax, recognise_softmax
+from convertkit.converters.stablehlo.recognise.softplus import recognise_softplus
 from convertkit.converters.stablehlo.recognise.transposes import sink_transposes
 
 _FUNCTIONS = (
@@ -25,6 +26,7 @@ _FUNCTIONS = (
     recognise_gelu,
     recognise_softmax,
     recognise_log_softmax,
+    recognise_softplus,
     recognise_sigmoid,
     recognise_mean,  # layer norms are made of means
     recognise_layer_norm,

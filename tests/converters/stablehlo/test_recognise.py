@@ -15,8 +15,10 @@ from flax import linen
 from jax import export
 
 from convertkit.converters.stablehlo import importer
+from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.converters.stablehlo.recognise.erf import _ABOVE as ABOVE
 from convertkit.converters.stablehlo.recognise.erf import _BELOW as BELOW
+from convertkit.onnx.canonical import canonicalize
 
 X = np.random.default_rng(3).standard_normal((2, 5, 8)).astype(np.float32) * 3
 
@@ -51,6 +53,17 @@ def test_gelu(monkeypatch):
 
 def test_log_softmax(monkeypatch):
     check(lambda x: jax.nn.log_softmax(x, axis=1), ["LogSoftmax"], monkeypatch)
+
+
+def test_softplus():
+    model = recognise(canonicalize(converted(jax.nn.softplus)))
+    assert operators(model) == ["Softplus"]
+    np.testing.assert_allclose(run(model), np.asarray(jax.nn.softplus(X)), rtol=1e-6)
+
+
+def test_another_base_is_no_softplus():
+    model = recognise(canonicalize(converted(lambda x: jnp.logaddexp(x, 0.5))))
+    assert "Softplus" not in operators(model)
 
 
 def attention(x):
