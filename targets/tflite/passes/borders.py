@@ -17,6 +17,8 @@ from convertkit.targets.tflite.tensor import QuantParams
 _HALF = 128
 _KINDS = {"int8": ir.DataType.INT8, "uint8": ir.DataType.UINT8, "int16": ir.DataType.INT16}
 
+_WAYS_OUT = "\n  try   --full-integer, which keeps nothing in float or names what has to be\n  try   --io-dtype float32"
+
 
 def integer_interface(part: Part, io_dtype: str) -> None:
     """Give every float input and output of a quantized graph the integers behind it, in place."""
@@ -35,7 +37,9 @@ def _input(graph: ir.Graph, value: ir.Value, wanted: ir.DataType) -> None:
     users = [use.node for use in value.uses()]
     params = {quantization_of(user.outputs[0]) for user in users if user.domain == OWN and user.op_type == "Quantize"}
     if len(params) != 1 or any(user.domain != OWN or user.op_type != "Quantize" for user in users):
-        raise Unsupported(f"--io-dtype: input {value.name} is used in float; expected that it is quantized first")
+        raise Unsupported(
+            f"--io-dtype: input {value.name} is used in float; expected that it is quantized first{_WAYS_OUT}"
+        )
     inner = users[0].outputs[0]
     own, kind = quantization_of(inner), inner.dtype
     assert own is not None
@@ -50,7 +54,9 @@ def _output(graph: ir.Graph, place: int, value: ir.Value, wanted: ir.DataType) -
     node = value.producer()
     inner = None if node is None else node.inputs[0]
     if node is None or inner is None or node.domain != OWN or node.op_type != "Dequantize":
-        raise Unsupported(f"--io-dtype: output {value.name} is computed in float; expected that it is quantized last")
+        raise Unsupported(
+            f"--io-dtype: output {value.name} is computed in float; expected that it is quantized last{_WAYS_OUT}"
+        )
     own, kind = quantization_of(inner), inner.dtype
     assert own is not None
     params = _shifted(own, kind, wanted, str(value.name))

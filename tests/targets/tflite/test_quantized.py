@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.compile import compile_model
@@ -255,8 +255,6 @@ def test_weight_only_layers_keep_integer_weights():
 
 
 def test_half_weights_are_stored_as_halves():
-    from onnx import parser
-
     text = """<ir_version: 8, opset_import: ["" : 21]> g (float[3,64] x) => (float[3,32] y) {
         f = Cast<to=1>(w)
         y = MatMul(x, f) }"""
@@ -310,3 +308,11 @@ def test_the_largest_element_is_found_among_the_integers(kind):
         y = {kind}<axis=1, keepdims=0>(f) }}""")
     assert "DEQUANTIZE" not in case.operators
     case.agree({"x": numbers(30, 8)})
+
+
+def test_an_integer_interface_whose_size_the_model_reads():
+    text = """<ir_version: 8, opset_import: ["" : 21]> g (float[n,8] x) => (float[n,8] y, int64[2] s)
+        <float scale = {0.1}, int8 zero = {3}> {
+        s = Shape(x)  q = QuantizeLinear(x, scale, zero)  y = DequantizeLinear(q, scale, zero) }"""
+    made = compile_model(ir.from_proto(parser.parse_model(text)), Options(io_dtype="int8", full_integer=True))
+    assert [spec.dtype for spec in made.inputs] == ["int8"]
