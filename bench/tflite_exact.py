@@ -4,8 +4,9 @@
 piece of the TFLite graph between quantized tensors that ONNX knows can be cut out, run (with XNNPACK and
 with the reference kernels) on the integers that ONNX Runtime has there, and its result compared with the
 integers that ONNX Runtime computes behind it.  Graph optimisations of ONNX Runtime are off: it then computes in
-floats what the QDQ graph says.  For the whole model its own integer kernels (optimisations on) are a second opinion:
-where they differ from its floats as much as LiteRT does, the model amplifies single roundings.
+floats what the QDQ graph says.  The same piece of the QDQ graph runs with its optimisations on, too: those are the
+integer kernels that its users get.  A table by operator tells how many elements each of the three has different, then
+the share of outputs within one LSB end to end.
 """
 
 from __future__ import annotations
@@ -27,30 +28,32 @@ from measure import ORDERS, TfliteArtifact, feeds
 
 CODES = {value: key for key, value in vars(schema.BuiltinOperator).items() if not key.startswith("_")}
 MOVES = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
+ENDS = ("LiteRT against ONNX Runtime's floats", "LiteRT against ONNX Runtime's kernels", "ONNX Runtime against itself")
 KERNELS = {"xnnpack": OpResolverType.AUTO, "reference": OpResolverType.BUILTIN_REF}
 
 
-def integers(model_path: Path, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every integer activation of the QDQ graph, by name."""
+def with_integers(model_path: Path) -> bytes:
+    """The QDQ graph with every integer activation as an output."""
     model = onnx.load(model_path)
     known = {output.name for output in model.graph.output}
     for node in model.graph.node:
         if node.op_type == "QuantizeLinear" and node.output[0] not in known:
             model.graph.output.append(onnx.ValueInfoProto(name=node.output[0]))
-    return executed(model.SerializeToString(), feed, optimised=False)
+    return model.SerializeToString()
 
 
-def executed(model: bytes, feed: dict[str, np.ndarray], *, optimised: bool) -> dict[str, np.ndarray]:
+def executed(session: onnxruntime.InferenceSession, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """ONNX Runtime's outputs by name."""
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, {i.name: feed[i.name] for i in session.get_inputs()}), strict=True))
+
+
+def session_of(model: bytes, *, optimised: bool) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     level = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model, options)
-    names = [output.name for output in session.get_outputs()]
-    return dict(
-        zip(names, session.run(None, {k: feed[k] for k in (i.name for i in session.get_inputs())}), strict=True)
-    )
+    return onnxruntime.InferenceSession(model, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,46 @@ class Piece:
     output: int
 
 
+class Graph:
+    """A QDQ graph, and its pieces as models of their own."""
+
+    def __init__(self, path: Path) -> None:
+        self.model = onnx.load(path)
+        self.makers = {out: node for node in self.model.graph.node for out in node.output}
+        self.constants = {tensor.name: tensor for tensor in self.model.graph.initializer}
+        self.sessions: dict[str, onnxruntime.InferenceSession] = {}
+
+    def optimised(self, inputs: dict[str, np.ndarray], output: str) -> np.ndarray:
+        """What ONNX Runtime's integer kernels make of known integers."""
+        if output not in self.sessions:
+            self.sessions[output] = session_of(self.cut(inputs, output), optimised=True)
+        return self.sessions[output].run([output], inputs)[0]
+
+    def cut(self, inputs: dict[str, np.ndarray], output: str) -> bytes:
+        """What makes ``output`` from integers that are known."""
+        nodes, wanted = {}, [output]
+        while wanted:
+            name = wanted.pop()
+            if name in self.makers and name not in inputs and name not in nodes:
+                nodes[name] = self.makers[name]
+                wanted += self.makers[name].input
+        kept = [node for node in self.model.graph.node if node.output[0] in nodes]
+        used = {name for node in kept for name in node.input}
+        declared = [
+            onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in inputs.items()
+        ]
+        piece = onnx.helper.make_graph(
+            kept,
+            "piece",
+            declared,
+            [onnx.ValueInfoProto(name=output)],
+            [tensor for name, tensor in self.constants.items() if name in used],
+        )
+        opsets, version = self.model.opset_import, self.model.ir_version
+        return onnx.helper.make_model(piece, opset_imports=opsets, ir_version=version).SerializeToString()
+
+
 class Model:
     """A .tflite as objects, and its pieces."""
 
@@ -71,6 +114,7 @@ class Model:
         self.graph = self.flat.subgraphs[0]
         self.names = [tensor.name.decode() for tensor in self.graph.tensors]
         self.makers = {out: i for i, op in enumerate(self.graph.operators) for out in op.outputs}
+        self.interpreters: dict[tuple[int, str], Interpreter] = {}
 
     def code(self, operator: int) -> str:
         code = self.flat.operatorCodes[self.graph.operators[operator].opcodeIndex]
@@ -109,6 +153,16 @@ class Model:
                     return None
         return Piece(tuple(sorted(operators)), tuple(inputs), out)
 
+    def interpreter(self, piece: Piece, kernel: str) -> Interpreter:
+        """The piece alone, ready to run."""
+        key = piece.output, kernel
+        if key not in self.interpreters:
+            resolver = KERNELS[kernel]
+            alone = Interpreter(model_content=self.cut(piece), experimental_op_resolver_type=resolver, num_threads=1)
+            alone.allocate_tensors()
+            self.interpreters[key] = alone
+        return self.interpreters[key]
+
     def cut(self, piece: Piece) -> bytes:
         """A model of the piece alone."""
         whole = schema.ModelT.InitFromPackedBuf(self.content, 0)
@@ -130,10 +184,8 @@ class Model:
         return bytes(builder.Output())
 
 
-def distances(content: bytes, arrays: list[np.ndarray], wanted: np.ndarray, resolver: OpResolverType) -> np.ndarray:
+def distances(interpreter: Interpreter, arrays: list[np.ndarray], wanted: np.ndarray) -> np.ndarray:
     """In LSB, for the layout that fits best: shapes alone do not tell where height, width and channels are equal."""
-    interpreter = Interpreter(model_content=content, experimental_op_resolver_type=resolver, num_threads=1)
-    interpreter.allocate_tensors()
     details = interpreter.get_input_details()
     (result,) = interpreter.get_output_details()
     found = []
@@ -162,29 +214,27 @@ def stored(array: np.ndarray, shape: tuple[int, ...], *, last: bool) -> np.ndarr
 
 
 def whole(qdq: Path, tflite: Path, samples: list[dict[str, np.ndarray]]) -> None:
-    """Print the share of outputs within 1 LSB of ONNX Runtime, end to end."""
+    """Print the share of outputs within 1 LSB, end to end; of a float output 1/255 of its range counts as one."""
     model = onnx.load(qdq)
     scales = output_scales(model)
-    apart: dict[str, list[np.ndarray]] = {"LiteRT": [], "ONNX Runtime's integer kernels": []}
+    apart: dict[str, list[np.ndarray]] = {title: [] for title in ENDS}
     runner = TfliteArtifact(tflite)
+    floats, kernels = (session_of(model.SerializeToString(), optimised=optimised) for optimised in (False, True))
     for feed in samples:
-        truth = executed(model.SerializeToString(), feed, optimised=False)
-        again = executed(model.SerializeToString(), feed, optimised=True)
+        truth, again = executed(floats, feed), executed(kernels, feed)
         runner.set(feed)
         runner.invoke()
         found = runner.results(list(truth.values()))
         for name, mine in zip(truth, found, strict=True):
-            if name in scales:
-                apart["LiteRT"].append(np.rint(np.abs(mine - truth[name]) / scales[name]).reshape(-1))
-                other = np.rint(np.abs(again[name] - truth[name]) / scales[name])
-                apart["ONNX Runtime's integer kernels"].append(other.reshape(-1))
+            scale = scales.get(name) or float(np.ptp(truth[name])) / 255
+            pairs = (mine, truth[name]), (mine, again[name]), (again[name], truth[name])
+            for title, (one, other) in zip(ENDS, pairs, strict=True):
+                apart[title].append(np.rint(np.abs(one - other) / scale).reshape(-1))
     for title, values in apart.items():
-        if not values:
-            print(f"end to end, {title}: no output is quantized")
-            continue
         every = np.concatenate(values)
+        same = 100 * np.mean([not value.any() for value in values])
         share = 100 * (every <= 1).mean()
-        print(f"end to end, {title}: {share:.2f} % within 1 LSB of ONNX Runtime's floats, max {every.max():.0f}")
+        print(f"end to end, {title}: {share:.2f} % within 1 LSB, max {every.max():.0f}; {same:.0f} % of outputs equal")
 
 
 def output_scales(model: onnx.ModelProto) -> dict[str, float]:
@@ -210,26 +260,51 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="list also what agrees within 1 LSB")
     args = parser.parse_args()
     samples = feeds(args.data)[: args.samples]
-    model = Model(args.tflite)
-    worst: dict[str, collections.Counter] = {kernel: collections.Counter() for kernel in KERNELS}
+    model, graph = Model(args.tflite), Graph(args.qdq)
+    book: dict[str, dict[str, collections.Counter[int]]] = {}
+    tapped = session_of(with_integers(args.qdq), optimised=False)
     for feed in samples:
-        truth = integers(args.qdq, feed)
+        truth = executed(tapped, feed)
         for piece in model.pieces(set(truth)):
-            content = model.cut(piece)
-            arrays = [truth[model.names[i]] for i in piece.inputs]
-            text, bad = [], False
-            for kernel, resolver in KERNELS.items():
-                distance = distances(content, arrays, truth[model.names[piece.output]], resolver)
-                worst[kernel][min(int(distance.max()), 9)] += 1
-                text.append(f"{kernel}: max {distance.max()} LSB, {100 * (distance > 0).mean():.3f} % differ")
-                bad = bad or distance.max() > 1
-            if bad or args.all:
-                codes = "+".join(model.code(i) for i in piece.operators)
+            codes = "+".join(model.code(i) for i in piece.operators)
+            found = apart(model, graph, piece, truth)
+            counters = book.setdefault(codes, {kernel: collections.Counter() for kernel in found})
+            for kernel, distance in found.items():
+                counters[kernel].update(dict(zip(*np.unique(distance, return_counts=True), strict=True)))
+            if args.all or any(distance.max(initial=0) > 1 for distance in found.values()):
+                text = [
+                    f"{kernel}: max {d.max()} LSB, {100 * (d > 0).mean():.3f} % differ" for kernel, d in found.items()
+                ]
                 print(f"{model.names[piece.output]:40} {codes:40} {'; '.join(text)}", flush=True)
-    for kernel, counter in worst.items():
-        print(f"{kernel}: {sum(counter.values())} pieces, by largest distance in LSB: {dict(sorted(counter.items()))}")
+    report(book)
     whole(args.qdq, args.tflite, samples)
-    return int(any(distance > 1 for counter in worst.values() for distance in counter))
+    return int(any(distance > 1 for row in book.values() for kernel in KERNELS for distance in row[kernel]))
+
+
+def apart(model: Model, graph: Graph, piece: Piece, truth: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Distances in LSB of every kernel's results from what the QDQ graph says, for one piece on given integers."""
+    given = {model.names[i]: truth[model.names[i]] for i in piece.inputs}
+    output = model.names[piece.output]
+    arrays = list(given.values())
+    found = {kernel: distances(model.interpreter(piece, kernel), arrays, truth[output]) for kernel in KERNELS}
+    again = graph.optimised(given, output)
+    return {**found, "onnxruntime": np.abs(signed(again) - signed(truth[output]))}
+
+
+def report(book: dict[str, dict[str, collections.Counter[int]]]) -> None:
+    """A line for each operator, then one for each kernel: how many elements differ and by how much at most."""
+    total: dict[str, collections.Counter[int]] = {}
+    for codes, row in book.items():
+        print(f"{codes:40} {'; '.join(f'{kernel}: {counted(counter)}' for kernel, counter in row.items())}")
+        for kernel, counter in row.items():
+            total.setdefault(kernel, collections.Counter()).update(counter)
+    for kernel, counter in total.items():
+        print(f"all pieces, {kernel}: {counted(counter)}")
+
+
+def counted(counter: collections.Counter[int]) -> str:
+    size = sum(counter.values())
+    return f"{size - counter[0]} of {size} differ, max {max(counter, default=0)} LSB"
 
 
 if __name__ == "__main__":

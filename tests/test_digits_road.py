@@ -80,17 +80,23 @@ def test_the_integers_of_the_artifact_are_those_of_the_graph(digits, exported, q
     assert len(np.unique(oracle.argmax(1))) == 10  # the data reaches every class
 
 
-def test_every_integer_operator_alone_is_within_one_lsb(root, digits, exported, qdq, tmp_path):
+def test_every_integer_operator_alone_is_exact(root, digits, exported, qdq, tmp_path):
     """The tool cuts every operator out and feeds it ONNX Runtime's integers, for all test samples."""
     np.savez(tmp_path / "feeds.npz", input=digits.images)
     tool = [sys.executable, root / "bench" / "tflite_exact.py", qdq.path, exported.artifact.path]
     done = subprocess.run(
         [*tool, tmp_path / "feeds.npz", "--samples", "360"], capture_output=True, text=True, check=False
     )
-    lines = [line for line in done.stdout.splitlines() if "pieces" in line]
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [line.partition(":")[0] for line in lines] == ["xnnpack", "reference"]
-    assert all(int(line.split()[1]) >= 10 * 360 for line in lines)
+    kernels = dict(line.split(": ") for line in done.stdout.splitlines() if line.startswith("all pieces"))
+    assert set(kernels) == {"all pieces, xnnpack", "all pieces, reference", "all pieces, onnxruntime"}
+    for kernel in ("xnnpack", "onnxruntime"):
+        differ, _, size, *_, largest, _ = kernels[f"all pieces, {kernel}"].split()
+        assert (differ, largest) == ("0", "0")
+        assert int(size) > 10_000 * 360
+    assert kernels["all pieces, reference"].endswith(("max 0 LSB", "max 1 LSB"))
+    ends = [line for line in done.stdout.splitlines() if line.startswith("end to end")]
+    assert [" 100 % of outputs equal" in line for line in ends] == [True] * 3
 
 
 def test_float32_tflite_is_the_same_arithmetic(digits, float32, tmp_path):
