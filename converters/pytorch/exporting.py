@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from convertkit.artifact import Array
-from convertkit.converters.pytorch import recurrent
 from convertkit.converters.pytorch.flat import Flat, is_constant
+from convertkit.converters.pytorch.lacking import substitutes
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.operators import decompositions, refusal
 from convertkit.converters.pytorch.state import Slot
@@ -50,9 +50,7 @@ def export(
         program = torch.export.export(
             Flat(subject, leaves, slots), tensors, dynamic_shapes=(dims,) if any(dims) else None, strict=False
         )
-    table = decompositions()
-    if recurrent.projecting(program):
-        table = {**table, recurrent.LSTM: recurrent.projected_lstm}
+    table = {**substitutes(program), **decompositions()}
     if table:
         program = program.run_decompositions(table)
     write_program(program, [leaf.name for leaf in taken], outputs, path)
@@ -97,5 +95,6 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
             custom_translation_table=_torchvision(),
         )
     except torch.onnx.OnnxExporterError as error:
-        unknown = refusal(error, program.graph.nodes)
-        raise unknown or error from error
+        if (unknown := refusal(error, program.graph.nodes)) is not None:
+            raise unknown from error
+        raise

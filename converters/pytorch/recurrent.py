@@ -15,13 +15,6 @@ from torch.nn import functional
 from convertkit.errors import Unsupported
 
 _MOST_STEPS = 1024
-LSTM = torch.ops.aten.lstm.input
-
-
-def projecting(program: Any) -> bool:
-    """Whether an exported program has an LSTM whose hidden and cell states differ in width."""
-    nodes = (node for node in program.graph.nodes if node.op == "call_function" and node.target is LSTM)
-    return any(_differ([state.meta["val"] for state in node.args[1]]) for node in nodes)
 
 
 def projected_lstm(
@@ -36,7 +29,7 @@ def projected_lstm(
     batch_first: bool,
 ) -> Any:
     """``aten::lstm.input`` step by step; ``NotImplemented`` for LSTMs without projections, which stay what they are."""
-    if not _differ(states):
+    if not differ(states):
         return NotImplemented
     x = x.transpose(0, 1) if batch_first else x
     if not isinstance(x.shape[0], int) or x.shape[0] > _MOST_STEPS:
@@ -72,5 +65,6 @@ def _layer(x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor]) -> tuple[
     return torch.stack(outputs), h, c
 
 
-def _differ(states: Sequence[Tensor]) -> bool:
+def differ(states: Sequence[Tensor]) -> bool:
+    """Whether hidden and cell states differ in width, as with projections only."""
     return bool(states[0].shape[-1] != states[1].shape[-1])

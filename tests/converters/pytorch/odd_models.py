@@ -236,3 +236,34 @@ class LogMel(Seeded):
         spectrum = torch.stft(wave, 20, 8, window=self.window, return_complex=True)
         power = (spectrum.abs() ** 2).transpose(1, 2)
         return torch.clamp(power @ self.bank, min=1e-10).log10()
+
+
+class Rotary(Seeded):
+    """Turned by complex numbers, kept and computed."""
+
+    example_inputs = (torch.zeros(1, 5, 2, 8),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        angle = torch.outer(torch.arange(5.0), 1.0 / 100 ** (torch.arange(0.0, 8.0, 2.0) / 8))
+        self.register_buffer("turn", torch.polar(torch.ones_like(angle), angle))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        z = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        turned = torch.view_as_real(z * self.turn[None, :, None]).flatten(3)
+        computed = torch.exp(z[:, 0] * 0.1) * torch.polar(z.abs()[:, 1], x[:, 2, :, 4:])
+        return turned, torch.view_as_real(computed[:, 1, None].expand(-1, 3, -1))
+
+
+class Pooled(Seeded):
+    """Maximum pools to sizes that do not divide."""
+
+    example_inputs = (torch.zeros(1, 2, 7, 5),)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        pool = nn.functional
+        return (
+            pool.adaptive_max_pool2d(x, (2, 4)),
+            pool.adaptive_max_pool1d(x.flatten(2), 3),
+            pool.adaptive_max_pool3d(x[:, None], (1, 3, 2)) * x.amax() - x.amin(),
+        )

@@ -191,6 +191,20 @@ def test_a_projected_lstm_keeps_to_the_module(tmp_path: Path, target: str) -> No
         assert [node.op_type for node in onnx.load(result.artifact.path).graph.node].count("LSTM") == 1
 
 
+@pytest.mark.parametrize("target", ["onnxruntime", pytest.param("tflite", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", ["Rotary", "Pooled"])
+def test_operators_that_torchs_exporter_lacks(tmp_path: Path, name: str, target: str) -> None:
+    import torch
+
+    result = _exported(name, tmp_path, target)
+    module = getattr(odd_models, name)()
+    x = _floats(3, *module.example_inputs[0].shape[1:])
+    with torch.no_grad():
+        expected = module(torch.from_numpy(x))
+    for value, got in zip(expected, result.run({"x": x}).values(), strict=True):
+        np.testing.assert_allclose(got, value.numpy(), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("form", ["traced", "scripted", "pt2"])
 def test_a_projected_lstm_of_a_file(tmp_path: Path, form: str) -> None:

@@ -1,0 +1,126 @@
+"""Operators that torch's ONNX exporter lacks, by operators that it has; each only where a program needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from convertkit.converters.pytorch import recurrent
+from convertkit.errors import Unsupported
+
+_ATEN = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """A function for an operator, and whether a node of it needs that; the function stands aside for other nodes."""
+
+    function: Callable[..., Any]
+    needed: Callable[[Any], bool]
+
+
+def substitutes(program: Any) -> dict[Any, Callable[..., Any]]:
+    """What ``run_decompositions`` has to take apart in this program, by overload."""
+    return {
+        node.target: SUBSTITUTES[node.target].function
+        for node in program.graph.nodes
+        if node.op == "call_function" and node.target in SUBSTITUTES and SUBSTITUTES[node.target].needed(node)
+    }
+
+
+def unsqueeze(z: Tensor, dim: int) -> Any:
+    """Of complex numbers, whose parts lie along one more axis in ONNX."""
+    if not z.is_complex():
+        return NotImplemented
+    return torch.view_as_complex(torch.view_as_real(z).unsqueeze(dim if dim >= 0 else dim - 1))
+
+
+def expand(z: Tensor, size: Sequence[Any], implicit: bool = False) -> Any:
+    """Of complex numbers."""
+    return torch.view_as_complex(torch.view_as_real(z).expand([*size, 2])) if z.is_complex() else NotImplemented
+
+
+def select(z: Tensor, dim: int, index: Any) -> Any:
+    """Of complex numbers."""
+    if not z.is_complex():
+        return NotImplemented
+    return torch.view_as_complex(torch.view_as_real(z).select(dim if dim >= 0 else dim - 1, index))
+
+
+def exp(z: Tensor) -> Any:
+    """Of complex numbers: the real part gives the length, the imaginary one the angle."""
+    if not z.is_complex():
+        return NotImplemented
+    real, imaginary = torch.view_as_real(z).unbind(-1)
+    return polar(torch.exp(real), imaginary)
+
+
+def polar(length: Tensor, angle: Tensor) -> Tensor:
+    """Complex numbers from lengths and angles."""
+    return torch.view_as_complex(torch.stack([length * torch.cos(angle), length * torch.sin(angle)], -1))
+
+
+def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """``aten::adaptive_max_pool1d``, ``2d`` and ``3d`` without indices: axis after axis, cell after cell.
+
+    Cell k of n covers floor(k·length/n) to ceil((k+1)·length/n), as in AdaptiveMaxPooling2d.cpp.
+    """
+    for axis, cells in zip(range(-len(size), 0), size, strict=True):
+        length = x.shape[axis]
+        if not isinstance(length, int):
+            raise Unsupported("an adaptive maximum pool over a free size; expected a fixed one")
+        bounds = [(k * length // cells, -(-(k + 1) * length // cells)) for k in range(cells)]
+        x = torch.cat([x.narrow(axis, low, high - low).amax(axis, keepdim=True) for low, high in bounds], axis)
+    return x, torch.zeros_like(x, dtype=torch.int64)  # which nothing reads
+
+
+def amax(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    """Over all axes, where none is named."""
+    return NotImplemented if dim else torch.amax(x, list(range(x.dim())), keepdim)
+
+
+def amin(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    """Over all axes, where none is named."""
+    return NotImplemented if dim else torch.amin(x, list(range(x.dim())), keepdim)
+
+
+def _over_all(node: Any) -> bool:
+    return len(node.args) < 2 or not node.args[1]
+
+
+def _is_complex(node: Any) -> bool:
+    return bool(node.args[0].meta["val"].is_complex())
+
+
+def _always(node: Any) -> bool:
+    return True
+
+
+def _without_indices(node: Any) -> bool:
+    return all(user.args[1] == 0 or not user.users for user in node.users)
+
+
+def _projects(node: Any) -> bool:
+    return recurrent.differ([state.meta["val"] for state in node.args[1]])
+
+
+SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
+    {
+        _ATEN.unsqueeze.default: Substitute(unsqueeze, _is_complex),
+        _ATEN.expand.default: Substitute(expand, _is_complex),
+        _ATEN.select.int: Substitute(select, _is_complex),
+        _ATEN.exp.default: Substitute(exp, _is_complex),
+        _ATEN.polar.default: Substitute(polar, _always),
+        _ATEN.amax.default: Substitute(amax, _over_all),
+        _ATEN.amin.default: Substitute(amin, _over_all),
+        _ATEN.adaptive_max_pool1d.default: Substitute(adaptive_max_pool, _without_indices),
+        _ATEN.adaptive_max_pool2d.default: Substitute(adaptive_max_pool, _without_indices),
+        _ATEN.adaptive_max_pool3d.default: Substitute(adaptive_max_pool, _without_indices),
+        _ATEN.lstm.input: Substitute(recurrent.projected_lstm, _projects),
+    }
+)
