@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
+from models import model_of
+from onnx import helper
 
+from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import QuantProfile
 from convertkit.progress import Silent
 from convertkit.quantization.loop import Loop, Outcome
 from convertkit.quantization.plan import Plan, Ranges
 from convertkit.quantization.trial import Score
+from convertkit.quantization.units import find_units
 from convertkit.recipe import ExportOptions
 from convertkit.targets.onnxruntime.profile import profile as onnxruntime
 from convertkit.targets.tensorrt.profile import profile as tensorrt
@@ -34,10 +40,10 @@ class Trials:
 @pytest.mark.parametrize(
     ("profile", "loss_db", "stored"),
     [
-        (tflite(INT8), 0.4, True),
-        (tflite(INT8), 0.6, False),
-        (onnxruntime(INT8), 0.4, True),
-        (onnxruntime(INT8), 0.6, False),
+        (tflite(INT8), 0.9, True),
+        (tflite(INT8), 1.1, False),
+        (onnxruntime(INT8), 0.9, True),
+        (onnxruntime(INT8), 1.1, False),
         (tensorrt(INT8), 0.0, False),
     ],
     ids=["tflite", "tflite, loss", "onnxruntime", "onnxruntime, loss", "tensorrt"],
@@ -49,3 +55,24 @@ def test_weights_are_stored_as_integers(profile: QuantProfile, loss_db: float, s
     kept = loop.with_stored_weights(Outcome(plan, trials.score(plan), {}, ()))
     assert kept.plan.stored is stored
     assert kept.score.snr_db == 30.0 - loss_db * stored
+
+
+def test_a_unit_with_stored_weights_among_integers_is_an_integer_one() -> None:
+    """Its numbers are the same, and ONNX Runtime would make it one by itself, with one scale for the weight."""
+    profile = tflite(INT8)
+    rng = np.random.default_rng(0)
+    weights = {f"w{place}": rng.normal(0, 0.3, (40, 40, 1, 1)).astype(np.float32) for place in range(3)}
+    names = ["x", "a", "b", "y"]
+    nodes = [helper.make_node("Conv", [names[i], f"w{i}"], [names[i + 1]], f"conv{i}") for i in range(3)]
+    model = model_of(nodes, weights, {"x": [1, 40, 4, 4]}, {"y": [1, 40, 4, 4]})
+    graph = canonicalize(ir.from_proto(onnx.shape_inference.infer_shapes(model))).graph
+    units = find_units(graph, profile)
+    trials = Trials(0.0)
+    loop = Loop(units, Ranges({}, profile), INT8, trials, Silent())  # type: ignore[arg-type]
+    outer = Plan(frozenset({"conv0", "conv2"}), "mse")
+    found = loop.with_stored_weights(Outcome(outer, trials.score(outer), {"conv1": "float wins"}, ()))
+    assert found.plan.integer == {"conv0", "conv1", "conv2"}
+    assert found.plan.tuned.keys() == {"conv1"}
+    assert found.kept == {}
+    first = Plan(frozenset({"conv0"}), "mse")
+    assert loop.with_stored_weights(Outcome(first, trials.score(first), {}, ())).plan.integer == {"conv0"}
