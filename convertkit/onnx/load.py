@@ -15,7 +15,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
-from convertkit.errors import SourceError
+from convertkit.errors import SourceError, Unsupported
 
 MAX_DIM = 1 << 40
 _MAX_NESTING = 32
@@ -27,12 +27,26 @@ def load_model(path: Path) -> ir.Model:
     Raises ``SourceError`` where the file is missing, broken or hostile.
     """
     proto = load_proto(path)
+    _refuse_maps(proto.graph)
     try:
         model: ir.Model = ir.from_proto(proto)
     except ir.serde.SerdeError as error:
         raise SourceError(f"{path} is invalid ONNX: {_sentence(_root(error))}") from error
     ir.external_data.set_base_dir(model.graph, path.parent)
     return model
+
+
+def _refuse_maps(graph: onnx.GraphProto) -> None:
+    """Classifiers of scikit-learn end in a list of dictionaries unless told otherwise."""
+    for value in (*graph.input, *graph.output):
+        kind = value.type
+        while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
+            kind = kind.sequence_type.elem_type if kind.HasField("sequence_type") else kind.optional_type.elem_type
+        if kind.HasField("map_type"):
+            raise Unsupported(
+                f"{value.name} holds dictionaries, as ZipMap makes them; artifacts speak tensors\n"
+                "  try   skl2onnx's options={'zipmap': False}, which gives the same scores as a tensor"
+            )
 
 
 def load_own(path: Path) -> ir.Model:

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from convertkit.errors import SourceError
+from convertkit.errors import SourceError, Unsupported
 from convertkit.onnx.load import load_model
 
 
@@ -105,3 +105,15 @@ def test_every_truncation_is_refused(saved):
         path.write_bytes(whole[:cut])
         with pytest.raises(SourceError):
             load_model(path)
+
+
+def test_dictionaries_are_refused_with_the_flag_that_avoids_them(tmp_path):
+    node = helper.make_node("ZipMap", ["x"], ["scores"], domain="ai.onnx.ml", classlabels_int64s=[0, 1])
+    made = model_with([node])
+    del made.graph.output[:]
+    kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    made.graph.output.append(helper.make_value_info("scores", helper.make_sequence_type_proto(kind)))
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(Unsupported, match=r"scores holds dictionaries[\s\S]*zipmap"):
+        load_model(tmp_path / "m.onnx")
