@@ -25,7 +25,7 @@ _GOOD_DB = 20.0
 _DEARER = 1.10
 """… as long as the whole model gets at most this factor slower by the cost table."""
 _LEAST_GAIN_DB = 0.1
-_STORED_LOSS_DB = 0.5
+_STORED_LOSS_DB = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def store_weights(
     """Put the units' weights behind DequantizeLinear, in place; returns the names of the units."""
     writer = Writer(graph, profile)
     done = []
-    alone = profile.weight_only and profile.weight == "int8"
+    alone = profile.weight == "int8"
     for unit in units:
         if not is_candidate(unit) or (alone and constant(unit.weight_or_fail[1]).size < _LEAST_ALONE):
             continue
