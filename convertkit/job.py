@@ -13,6 +13,7 @@ from convertkit import delivery, plugins
 from convertkit.artifact import Artifact
 from convertkit.errors import UsageError
 from convertkit.progress import Progress, Silent
+from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed, Outputs, Target
 
@@ -47,7 +48,7 @@ def export_all(
         delivery.check_free(folder, force=options.force)
     converter = plugins.converter_for(options.source)
     root = Path(options.output) if options.output else next(iter(folders.values()))
-    with delivery.workspace(root) as workdir, ExitStack() as stack:
+    with quiet_libraries(verbose=options.verbose), delivery.workspace(root) as workdir, ExitStack() as stack:
         source = stack.enter_context(converter.open(options.source, options, workdir / "source"))
         from convertkit import roads  # a second of imports, done while a worker imports its framework
 

@@ -63,3 +63,21 @@ def test_a_registered_operator_converts_in_an_archive(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_plugin")
 def test_a_registered_operator_converts_in_a_module(tmp_path: Path) -> None:
     convertkit.export("custom_models:Custom", "onnxruntime", output=tmp_path / "out")
+
+
+def test_any_other_failure_of_the_exporter_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that causes itself would be followed for ever."""
+    import torch
+
+    from convertkit.converters.pytorch import exporting
+    from convertkit.converters.pytorch.operators import refusal
+
+    def fails(*args: object, **kwargs: object) -> None:
+        raise torch.onnx.OnnxExporterError("the exporter has a bad day")
+
+    program = torch.export.export(torch.nn.Identity(), (torch.zeros(1),))
+    monkeypatch.setattr(torch.onnx, "export", fails)
+    with pytest.raises(torch.onnx.OnnxExporterError, match="a bad day") as caught:
+        exporting.write_program(program, ["x"], ["y"], str(tmp_path / "model.onnx"))
+    assert caught.value.__cause__ is None
+    assert refusal(caught.value) is None
