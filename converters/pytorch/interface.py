@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -26,6 +27,7 @@ def settle_interface(model: ir.Model, leaves: Sequence[Leaf], outputs: Sequence[
     if len(graph.outputs) != len(outputs):
         raise ToolError(f"the exporter made {len(graph.outputs)} outputs, the model has {len(outputs)}")
     renamed = _renamed_dims(inputs, leaves)
+    renamed.update(_readable_dims(graph.outputs, outputs, {*renamed, *_free_dims(leaves)}))
     for value, leaf in zip(inputs, leaves, strict=True):
         _check_free(value, leaf)
         value.shape = ir.Shape(leaf.shape)
@@ -64,6 +66,20 @@ def _renamed_dims(values: Sequence[ir.Value], leaves: Sequence[Leaf]) -> dict[st
         for ours, theirs in zip(tuple(value.shape), leaf.shape, strict=True)
     ]
     return {name: dim for name, dim in pairs if name and name != dim}
+
+
+def _free_dims(leaves: Sequence[Leaf]) -> set[str]:
+    return {dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)}
+
+
+def _readable_dims(values: Sequence[ir.Value], names: Sequence[str], known: set[str]) -> dict[str, Dim]:
+    """Free dimensions of outputs that say nothing of the inputs' (``Resizeoutput_dim_0``), as ``output_2``."""
+    found: dict[str, Dim] = {}
+    for value, name in zip(values, names, strict=True):
+        for axis, dim in enumerate(tuple(value.shape or ())):
+            if (text := _text(dim)) and not known & set(re.findall(r"\w+", text)):
+                found.setdefault(text, f"{name}_{axis}")
+    return found
 
 
 def _text(dim: int | ir.SymbolicDim) -> str:

@@ -290,6 +290,30 @@ def test_weights_under_the_names_of_wrappers(form: str) -> None:
         assert torch.equal(module.state_dict()[name], value), name
 
 
+def test_tied_weights_that_safetensors_stores_once(tmp_path: Path) -> None:
+    """Its writers refuse shared memory, so files of tied models hold one of the two names."""
+    import torch
+
+    from convertkit.converters.pytorch.weights import fill, stored_weights
+
+    source, module = odd_models.Tied(), odd_models.Tied()
+    with torch.no_grad():
+        for parameter in source.parameters():
+            parameter.add_(1.0)
+    kept = {name: value.numpy() for name, value in source.state_dict().items() if name != "head.weight"}
+    header, data = {}, b""
+    for name, value in kept.items():
+        dtype = {"float32": "F32", "int64": "I64"}[value.dtype.name]
+        header[name] = {"dtype": dtype, "shape": value.shape, "data_offsets": (len(data), len(data) + value.nbytes)}
+        data += value.tobytes()
+    text = json.dumps(header).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    stored = stored_weights(str(tmp_path / "model.safetensors"), "safetensors")
+    fill(module, stored, "model.safetensors", "odd_models:Tied")
+    for name, value in source.state_dict().items():
+        assert torch.equal(module.state_dict()[name], value), name
+
+
 def test_weights_that_do_not_fit_are_named() -> None:
     import torch
 
