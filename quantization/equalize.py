@@ -120,6 +120,8 @@ def _best(weights: Sequence[Array], seen: Channels, symmetric: bool) -> Array | 
     # The product is at least as wide as the noisiest reader needs it.
     needs = np.max([np.abs(weight).max(axis=(1, 3)).ravel() for weight in weights], axis=0)
     used &= needs > needs.max() / _WIDEST
+    if not used.any():  # what is loud is what no reader looks at
+        return None
     neutral = np.ones_like(reach)
     best, least = None, _LEAST_GAIN * expected_noise(weights, seen, neutral, symmetric)
     for share in _SHARES:

@@ -121,3 +121,24 @@ def test_where_it_does_not_gain_it_is_not_done(quantized) -> None:
     floats = {name: np.asarray(value, np.float32) for name, value in constants.items()}
     model = model_of(nodes, floats, {"x": [1, 3, 12, 12]}, {"y": [1, 12, 8, 8]})
     assert quantized(model, DATA).stage.diagnosis["equalized"] == {}
+
+
+@pytest.mark.filterwarnings("error")
+def test_channels_that_are_loud_where_no_reader_looks_are_left() -> None:
+    """The first six are loud and read with zeros, the others silent and read."""
+    rng = np.random.default_rng(0)
+    loud = np.repeat([1.0, 0.0], 6)[:, None, None, None]
+    constants = {
+        "a": (rng.normal(0, 1, (12, 3, 3, 3)) * loud).astype("f4"),
+        "b": (rng.normal(0, 1, (12, 12, 3, 3)) * (1 - loud).reshape(1, 12, 1, 1)).astype("f4"),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "a"], ["h"], "one"),
+        helper.make_node("Relu", ["h"], ["r"], "relu"),
+        helper.make_node("Conv", ["r", "b"], ["y"], "two"),
+    ]
+    model = ir.from_proto(model_of(nodes, constants, {"x": [1, 3, 12, 12]}, {"y": [1, 12, 8, 8]}))
+    sites = find_sites(model.graph)
+    assert len(sites) == 1
+    integer = frozenset(model.graph)
+    assert equalize(model.graph, sites, measure(model, sites, FEEDS, {}), integer, symmetric=False) == ()
