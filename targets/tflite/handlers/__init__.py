@@ -31,6 +31,7 @@ from convertkit.targets.tflite.handlers.scatter import scatter
 from convertkit.targets.tflite.handlers.shapes import shapes
 from convertkit.targets.tflite.handlers.signal import signal
 from convertkit.targets.tflite.handlers.suppression import suppression
+from convertkit.targets.tflite.handlers.transposed import transposed
 from convertkit.targets.tflite.handlers.trigonometry import trigonometry
 from convertkit.targets.tflite.handlers.windows import windows
 
@@ -63,6 +64,7 @@ TFLITE: Registry = reduce(
         windows,
         signal,
         suppression,
+        transposed,
         trigonometry,
     ),
 )

@@ -153,27 +153,29 @@ def deform_conv(
     images, channels = static_shape(x, "DeformConv")[:2]
     kernel = weights.shape[2:]
     base = _kernel_places(kernel, offset.shape[2:], strides or (1, 1), dilations or (1, 1), pads or (0, 0, 0, 0))
-    points, taps_count = math.prod(offset.shape[2:]), math.prod(kernel)
-    shifts = b.reshape(offset, (images * offset_group, taps_count, 2, points))
-    gates = None if mask is None else b.reshape(mask, (images * offset_group, taps_count, points, 1))
+    count, points, elements = images * offset_group, math.prod(offset.shape[2:]), math.prod(kernel)
+    shifts = b.reshape(offset, (count, elements, 2, points))
     # Each group of channels with its own offsets is an image of its own.
-    parts = b.reshape(x, (images * offset_group, channels // offset_group, *x.shape[2:]))
+    parts = b.reshape(x, (count, channels // offset_group, *x.shape[2:]))
     rows = flattened(b, b.transpose(parts, (0, 2, 3, 1)))
-    taps = []
-    for axis, size in enumerate(x.shape[2:]):
-        shift = b.reshape(cut(b, shifts, [slice(None), slice(None), slice(axis, axis + 1), slice(None)]),
-                          (images * offset_group, taps_count, points))  # fmt: skip
-        where = b.add(shift, b.constant(base[axis]))
-        # Far outside there are only zeros; nearer numbers stay exact.
-        taps.append(linear_taps(b, clamped(b, where, -2, size + 1), Border(size, "zeros", True)))
-    starts = image_starts(b, images * offset_group, math.prod(x.shape[2:]), 3)
+    taps = [_shifted_taps(b, shifts, axis, base[axis], size) for axis, size in enumerate(x.shape[2:])]
+    starts = image_starts(b, count, math.prod(x.shape[2:]), 3)
     columns = sampled(b, rows, starts, x.shape[2:], taps)
-    columns = columns if gates is None else b.mul(columns, gates)
+    if mask is not None:
+        columns = b.mul(columns, b.reshape(mask, (count, elements, points, 1)))
     product = _products(b, columns, weights, images, offset_group, group, points)
     result = b.reshape(product, (images, points, weights.shape[0]))
     if bias is not None:
         result = b.add(result, bias)
     return b.reshape(b.transpose(result, (0, 2, 1)), (images, weights.shape[0], *offset.shape[2:]))
+
+
+def _shifted_taps(b: Builder, shifts: Tensor, axis: int, base: Array, size: int) -> list[Tap]:
+    """What to read along one axis of ``size`` where ``shifts`` (image, element, axis, point) move ``base``."""
+    part = cut(b, shifts, [slice(None), slice(None), slice(axis, axis + 1), slice(None)])
+    where = b.add(b.reshape(part, (*shifts.shape[:2], shifts.shape[3])), b.constant(base))
+    # Far outside there are only zeros; nearer numbers stay exact.
+    return linear_taps(b, clamped(b, where, -2, size + 1), Border(size, "zeros", True))
 
 
 def _kernel_places(
