@@ -1,0 +1,48 @@
+"""Models in the manner of the families that teams have, in the forms that they are kept in, proven for both targets."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+import team_models
+
+import convertkit
+from convertkit.errors import Unsupported
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.nightly]
+
+NAMES = tuple(
+    name
+    for name, each in vars(team_models).items()
+    if inspect.isclass(each) and issubclass(each, team_models.Seeded) and each is not team_models.Seeded
+)
+NO_TRACE = frozenset({"HF"})
+"""torch.jit.trace takes no dataclasses."""
+REFUSES = {("Indices", "tflite"): "int64 input: TFLite DIV takes"}
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+@pytest.mark.parametrize("form", ["factory", "traced", "pt2"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_team_s_model_is_proven(tmp_path: Path, name: str, form: str, target: str) -> None:
+    import torch
+
+    if form == "traced" and name in NO_TRACE:
+        pytest.skip("torch cannot trace it")
+    module = getattr(team_models, name)().eval().requires_grad_(False)
+    shapes = dict(zip(inspect.signature(module.forward).parameters, module.example_inputs, strict=False))
+    flags = [f"{given}:{','.join(map(str, shapes[given].shape))}:int64{values}" for given, values in module.ranges]
+    source = f"team_models:{name}"
+    if form == "traced":
+        source = str(tmp_path / "model.pt")
+        torch.jit.trace(module, module.example_inputs, check_trace=False, strict=False).save(source)
+    if form == "pt2":
+        source = str(tmp_path / "model.pt2")
+        torch.export.save(torch.export.export(module, module.example_inputs), source)
+    if (name, target) in REFUSES:
+        with pytest.raises(Unsupported, match=REFUSES[name, target]):
+            convertkit.export(source, target, input=flags, output=tmp_path / "out")
+        return
+    assert convertkit.export(source, target, input=flags, output=tmp_path / "out").report["passed"]
