@@ -77,7 +77,9 @@ class JaxService:
             self._program = dataclasses.replace(self._program, platforms=("cpu",))
             self._module = self._program.mlir_module_serialized
             self._parsed = _parsed(self._module)
-            self._interface = _with_symbols(self._parsed.interface(names), self._program)
+            found = self._parsed.interface(names)
+            _agree(found, self._program)
+            self._interface = _with_symbols(found, self._program)
         assert self._interface is not None
         assert self._parsed is not None
         for side, specs in (("takes", self._interface.inputs), ("gives", self._interface.outputs)):
@@ -182,6 +184,22 @@ def _check(program: Any) -> None:
         )
     if program.nr_devices != 1:
         raise Unsupported(f"a program for {program.nr_devices} devices; export it for one")
+
+
+def _agree(interface: Interface, program: Any) -> None:
+    """Refuse an artifact whose description and module differ, since JAX would then misread what the module gives."""
+    kept = [program.in_avals[place] for place in program.module_kept_var_idx]
+    for side, ports, avals in (("input", interface.inputs, kept), ("output", interface.outputs, program.out_avals)):
+        if len(ports) != len(avals):
+            raise SourceError(f"the artifact is damaged: {len(avals)} {side}s described, {len(ports)} in its module")
+        for port, aval in zip(ports, avals, strict=True):
+            if isinstance(aval.dtype, np.dtype) and _of_parts(aval.dtype) != port.dtype:
+                kinds = f"as {aval.dtype}, its module as {port.dtype}"
+                raise SourceError(f"the artifact is damaged: it describes {side} {port.name} {kinds}")
+
+
+def _of_parts(dtype: np.dtype[Any]) -> str:
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.name)
 
 
 def _with_symbols(interface: Interface, program: Any) -> Interface:

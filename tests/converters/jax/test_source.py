@@ -137,6 +137,20 @@ def test_truncated_files_are_one_sentence(files, name, size, tmp_path):
     assert caught.value.exit_code == 1
 
 
+def test_an_artifact_whose_description_is_not_its_modules_is_refused(tmp_path):
+    import dataclasses
+
+    import jax
+    from jax import export
+
+    program = export.export(jax.jit(lambda x: x * 2))(jax.ShapeDtypeStruct((3,), np.float32))
+    described = (jax.core.ShapedArray((3,), np.int32),)
+    path = tmp_path / "model.jax"
+    path.write_bytes(dataclasses.replace(program, out_avals=described).serialize())
+    with pytest.raises(ConvertKitError, match="describes output y0 as int32, its module as float32"):
+        converter.open(str(path), ExportOptions(str(path)), tmp_path)
+
+
 def test_a_result_called_like_an_argument_gets_a_name_of_its_own(tmp_path):
     from jax import export, numpy
 
