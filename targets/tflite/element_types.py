@@ -48,9 +48,17 @@ _DECIDING = {"DYNAMIC_UPDATE_SLICE": 0, "ONE_HOT": 2, "SCATTER_ND": 1, "SELECT_V
 """Which operand's type kernels look at, where it is not the first."""
 
 
+_NOT_EMPTY = frozenset({"AVERAGE_POOL_2D", "BATCH_MATMUL", "DEPTH_TO_SPACE", "MAX_POOL_2D", "SPACE_TO_DEPTH"})
+"""Kernels that fail at run time where an operand has no elements."""
+
+
 def check_kernels(operations: Sequence[Operation]) -> None:
     """Refuse an operation whose kernel, as measured, does not compute what it should for the type it is given."""
     for operation in operations:
+        if operation.code in _NOT_EMPTY and any(
+            tensor is not None and 0 in tensor.shape for tensor in operation.inputs
+        ):
+            raise Unsupported(f"an operand without elements, which TFLite {operation.code} cannot take")
         operand = operation.inputs[_DECIDING.get(operation.code, 0)] if operation.inputs else None
         if operand is None or operand.is_quantized:
             continue

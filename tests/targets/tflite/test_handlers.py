@@ -294,6 +294,21 @@ def test_refusal(op: str, inputs: Arrays, order: str, attributes: dict, reason: 
         compiled(proto, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("op", "shapes", "attributes"),
+    [
+        ("MatMul", [(2, 3, 0), (2, 0, 3)], {}),
+        ("MaxPool", [(0, 2, 3, 3)], {"kernel_shape": [2, 2]}),
+        ("AveragePool", [(0, 2, 3, 3)], {"kernel_shape": [2, 2]}),
+        ("DepthToSpace", [(0, 4, 3, 3)], {"blocksize": 2}),
+    ],
+)
+def test_kernels_that_fail_on_nothing_are_refused(op: str, shapes: list, attributes: dict, tmp_path: Path):
+    inputs = {f"x{place}": normal(*shape) for place, shape in enumerate(shapes)}
+    with pytest.raises(Unsupported, match="an operand without elements"):
+        compiled(model(op, inputs, {}, list(inputs), 1, **attributes), tmp_path)
+
+
 def test_a_product_of_doubles_with_weights_is_refused(tmp_path: Path):
     doubles = {"x": normal(2, 3).astype(np.float64)}, {"w": normal(3, 4).astype(np.float64)}
     with pytest.raises(Unsupported, match="float64 operands: TFLite FULLY_CONNECTED takes float32"):

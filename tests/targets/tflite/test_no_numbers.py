@@ -52,3 +52,27 @@ def test_of_two(op: str) -> None:
 @pytest.mark.parametrize("expression", LONGER)
 def test_of_more(expression: str) -> None:
     check(expression, "float")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("Relu(x)", "Add(x, x)", "Transpose(x)", "Concat<axis=0>(x, x)", "Softmax(x)", "Exp(x)", "ReduceSum(x)"),
+        *(
+            "ReduceMax<keepdims=0>(x)",
+            "Gather<axis=1>(x, first)",
+            "Pad(x, sides)",
+            "MatMul(x, w)",
+            "Slice(x, first, first)",
+        ),
+    ],
+)
+def test_of_nothing(expression: str) -> None:
+    """No rows: what stays without elements, and what sums over them give."""
+    case = compiled(
+        f"""<ir_version: 8, opset_import: ["" : 21]> g (float[0,3] x) => (float[...] y) {{
+            first = Constant<value_ints=[0]>() sides = Constant<value_ints=[1,0,0,0]>()
+            sizes = Constant<value_ints=[3,4]>() w = ConstantOfShape(sizes)
+            y = {expression} }}""".replace("float[...] y", "y")
+    )
+    case.agree({"x": np.zeros((0, 3), np.float32)})
