@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,6 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from convertkit.artifact import TensorSpec
 from convertkit.feeds import load_feeds
 from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
+from convertkit.profile import QuantProfile
 from convertkit.progress import Silent
 from convertkit.quantization.integers import Integers
 from convertkit.recipe import ExportOptions
@@ -88,11 +92,15 @@ def photographs(count: int, seed: int) -> np.ndarray:
 
 
 def quantized(*, tie_free: bool) -> Case:
-    """The network as the TFLite profile quantizes it, compiled; every QuantizeLinear an output, as integers."""
-    feeds = load_feeds(photographs(32, 1), (TensorSpec("x", (1, 3, SIZE, SIZE), "float32"),))
+    """The network as the TFLite profile quantizes it, compiled."""
     rules = replace(profile(OPTIONS), tie_free=tie_free)
-    worker = Integers(canonicalize(ir.from_proto(network())), rules, OPTIONS, feeds, {}, Silent())
-    return compiled(ir.to_proto(worker.quantized()))
+    return quantized_by(rules, canonicalize(ir.from_proto(network())), photographs(32, 1))
+
+
+def quantized_by(rules: QuantProfile, model: ir.Model, data: np.ndarray) -> Case:
+    shape = (1, *data.shape[1:])
+    feeds = load_feeds(data, (TensorSpec(str(model.graph.inputs[0].name), shape, "float32"),))
+    return compiled(ir.to_proto(Integers(model, rules, OPTIONS, feeds, {}, Silent()).quantized()))
 
 
 def departures(case: Case, feeds: list[dict[str, np.ndarray]]) -> tuple[int, int]:
@@ -121,3 +129,14 @@ def test_every_runtime_computes_the_same_integers(samples: list[dict[str, np.nda
 def test_the_samples_tell_scales_apart(samples: list[dict[str, np.ndarray]]) -> None:
     """Power: with the scales as calibrated, the same samples do find differences."""
     assert sum(departures(quantized(tie_free=False), samples)) > 0
+
+
+@pytest.mark.case
+@pytest.mark.parametrize("name", ["cnn_mnist_pytorch.onnx", "mnist.onnx"])
+def test_trained_classifiers_decide_alike(cases: Path, name: str) -> None:
+    folder = cases / "mnist"
+    pixels = np.frombuffer(gzip.decompress((folder / "t10k-images-idx3-ubyte.gz").read_bytes())[16:], np.uint8)
+    images = pixels.reshape(-1, 1, 28, 28).astype(np.float32)
+    model = canonicalize(load_model(folder / name))
+    feeds = [{str(model.graph.inputs[0].name): image[None]} for image in images[1000:1500]]
+    assert departures(quantized_by(profile(OPTIONS), model, images[:200]), feeds) == (0, 0)
