@@ -65,7 +65,7 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     session = ort.InferenceSession(args.model)
     bare = min(seconds(lambda: [session.run(None, feed) for feed in feeds()] and None) for _ in range(args.rounds))
-    observed = min(observed, *(seconds(lambda: observe(model, names, feeds(), {})) for _ in range(1, args.rounds)))
+    observed = min([observed, *(seconds(lambda: observe(model, names, feeds(), {})) for _ in range(1, args.rounds))])
     print(f"{args.samples} samples, {len(names)} tensors: peak RSS {peak:.0f} MB, bare passes {bare:.2f} s")
     for method in METHODS:
         picked = seconds(partial(ranges_of, found, method))
