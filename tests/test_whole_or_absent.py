@@ -49,7 +49,8 @@ def check_whole(folder):
 
 WARM = """
 import sys
-import convertkit.job, convertkit.show, convertkit.converters.onnx.source, convertkit.targets.onnxruntime.stage
+import convertkit.job, convertkit.roads, convertkit.show, convertkit.story
+import convertkit.converters.onnx.source, convertkit.targets.onnxruntime.stage
 from convertkit import cli
 print("ready", flush=True)
 cli.main(sys.argv[1:])
