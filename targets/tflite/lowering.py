@@ -229,9 +229,14 @@ def _plain(attribute: ir.Attr) -> object:
 
 
 def requantized(builder: Builder, tensor: Tensor, wanted: QuantParams | None) -> Tensor:
-    """``tensor`` with the parameters that the graph gives its value, through a QUANTIZE where they differ."""
-    if wanted is None or tensor.quantization == wanted or tensor.quantization is None:
+    """``tensor`` with the parameters that the graph gives its value, through a QUANTIZE where they differ.
+
+    Plain integers get them as they are: RESHAPE copies bits, whatever they mean.
+    """
+    if wanted is None or tensor.quantization == wanted:
         return tensor
+    if tensor.quantization is None:
+        return tensor if tensor.is_float else builder.relabelled(tensor, wanted)
     return builder.quantize(tensor, tensor.dtype, wanted)
 
 

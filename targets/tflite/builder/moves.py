@@ -38,6 +38,13 @@ class Moves(BuilderCore):
         """``x`` reshaped to the int32 vector ``sizes``, of which ``shape`` is what is known now."""
         return self.emit("RESHAPE", (x, sizes), shape, x.dtype, None, x.quantization)
 
+    def relabelled(self, x: Tensor, quantization: QuantParams) -> Tensor:
+        """The integers of ``x``, which stand for nothing yet, standing for reals."""
+        if x.constant is not None:
+            return self.constant(x.constant, quantization, x.dtype)
+        sizes = self.ints(x.shape) if x.shape.count(DYNAMIC) <= 1 and 0 not in x.shape else self.shape_of(x)
+        return self.emit("RESHAPE", (x, sizes), x.shape, x.dtype, None, quantization)
+
     def shape_of(self, x: Tensor, dtype: DType = "int32") -> Tensor:
         """The sizes of ``x`` as a vector of int32 or int64, a constant where they are known."""
         kinds = {"int32": (np.int32, 2), "int64": (np.int64, 4)}

@@ -47,8 +47,9 @@ def pad(
 
 
 def _constant(b: Builder, x: Tensor, sides: list[tuple[int, int]], value: Tensor | None) -> Tensor:
-    if x.is_quantized:
-        return b.pad(x, sides, value)
+    if x.quantization is not None:
+        plain = value is not None and value.quantization is None
+        return b.pad(x, sides, b.relabelled(value, x.quantization) if value is not None and plain else value)
     zero = value is None or (value.constant is not None and not value.constant.any())
     code = "PAD" if zero else "PADV2"
     (wide,) = as_accepted(b, code, x)

@@ -165,7 +165,7 @@ def _slice_at_run_time(
         "offset": False,
     }
     inputs = (x, b.sizes(firsts), b.sizes(lasts), b.ints(steps_all))
-    return b.emit("STRIDED_SLICE", inputs, tuple(shape), x.dtype, options)
+    return b.emit("STRIDED_SLICE", inputs, tuple(shape), x.dtype, options, x.quantization)
 
 
 _FAR = 2**31 - 1

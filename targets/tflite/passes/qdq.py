@@ -39,6 +39,12 @@ _MOVES = frozenset(
     ]
 )
 
+_COMPUTES = frozenset(
+    """Cast Add Sub Mul Div Mod Pow Neg Abs Sign Clip Relu Sum BitShift BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
+ReduceSum ReduceProd CumSum MatMul MatMulInteger ConvInteger Einsum""".split()
+)
+"""Operators whose integers are plain numbers in ONNX: a kernel that knew a scale would compute with the reals."""
+
 
 def mark_quantization(part: Part) -> None:
     """Rewrite every Q and DQ with constant, unblocked parameters, in place; others stay for decomposition."""
@@ -75,6 +81,8 @@ def _dequantize(graph: ir.Graph, node: ir.Node) -> None:
         kind = node.inputs[2].dtype if len(node.inputs) > 2 and node.inputs[2] is not None else kind
     params = _params(node, kind)
     if params is None or not _has_kernels(params, kind) or _is_channelwise_activation(params, source):
+        return
+    if producer is not None and producer.domain == "" and producer.op_type in _COMPUTES:
         return
     if kind == ir.DataType.UINT8 and source.dtype == ir.DataType.INT8:
         params = _signed(params)
