@@ -28,7 +28,7 @@ class OnnxRuntimeTarget:
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
-        return (DeliverOnnx(context.options.opset),)
+        return (DeliverOnnx(context.options.opset, unsigned=context.options.precision == "int8"),)
 
     def prepare(self) -> None:
         """What delivering a model imports."""

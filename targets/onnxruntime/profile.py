@@ -1,8 +1,9 @@
 """What ONNX Runtime's integer kernels take.
 
 ONNX Runtime fuses ``DequantizeLinear → operator → QuantizeLinear`` for the operators below and
-executes everything else as it stands, so the profile lists what is fused.  Activations are signed:
-s8×s8 sums cannot saturate on x86 without VNNI, as u8×s8 sums do, and Arm multiplies s8×s8 natively.
+executes everything else as it stands, so the profile lists what is fused.  Activations are signed in
+the graph that all targets share; what is delivered is unsigned (:mod:`unsigned`).  Where x86 has no
+VNNI, ONNX Runtime's u8×s8 kernels can saturate, whether it or we made the activations unsigned.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.onnxruntime.unsigned import make_unsigned
 
 _INTEGER_KERNELS = Tolerance(
     "ONNX Runtime's fused integer kernels round each operator on their own, at most 1 LSB",
@@ -38,27 +39,32 @@ _HALF = Tolerance(
 class DeliverOnnx:
     """Writes ``model.onnx``; lowered to ``opset`` where one is asked for.
 
+    ``unsigned`` is what ``--int8`` asks for; a model that came quantized and is only delivered keeps its dtypes.
+
     The tolerance is that of what the last model computes, not of what was asked for: a source may be quantized already.
     """
 
     name = "onnxruntime"
-    version = "1"
+    version = "2"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
-    def __init__(self, opset: int | None) -> None:
+    def __init__(self, opset: int | None, *, unsigned: bool = False) -> None:
         self._opset = opset
+        self._unsigned = unsigned
         self.tolerance: Tolerance = FLOAT32
 
     @property
     def options(self) -> Mapping[str, object]:
-        return {"opset": self._opset} if self._opset else {}
+        return {"unsigned": self._unsigned, **({"opset": self._opset} if self._opset else {})}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_model(source.path)
         self.tolerance = _tolerance(model)
         if self._opset is not None:
             model = at_opset(model, self._opset)
+        if self._unsigned:
+            make_unsigned(model)
         made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
         return replace(made, format=self.produces)
 

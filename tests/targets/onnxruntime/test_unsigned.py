@@ -1,0 +1,90 @@
+"""Delivered activations are unsigned: the same numbers, and no convolution of a residual network left in float."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+import convertkit
+from convertkit.onnx.load import load_model
+from convertkit.onnx.save import save_model
+from convertkit.targets.onnxruntime.unsigned import make_unsigned
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.standard_normal((16, 8, 8, 8)).astype(np.float32)
+
+
+def residual(path: Path) -> Path:
+    """y = conv(r) + r with r = relu(conv(x)): r is read twice."""
+    weights = [
+        numpy_helper.from_array((RNG.standard_normal((8, 8, 3, 3)) / 8).astype(np.float32), name) for name in ("a", "b")
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "a"], ["c"], pads=[1] * 4),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Conv", ["r", "b"], ["d"], pads=[1] * 4),
+        helper.make_node("Add", ["d", "r"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 8, 8, 8]) for name in "xy"]
+    graph = helper.make_graph(nodes, "residual", ends[:1], ends[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    return path
+
+
+def executed(path: Path, folder: Path) -> list[str]:
+    """The operators that ONNX Runtime makes of the model."""
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
+    options.log_severity_level = 3  # a warning says that the file suits this machine only
+    onnxruntime.InferenceSession(path, options)
+    return [node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node]
+
+
+def test_no_operator_of_a_residual_network_stays_float(tmp_path: Path) -> None:
+    source = residual(tmp_path / "net.onnx")
+    result = convertkit.export(source, "onnxruntime", int8=True, calib={"x": IMAGES}, output=tmp_path / "out")
+    kinds = executed(result.artifact.path, tmp_path)
+    assert kinds.count("QLinearConv") == 2
+    assert "QLinearAdd" in kinds
+    assert not {"Conv", "FusedConv", "Add"} & set(kinds)
+
+
+def qdq(*, ends_in_integers: bool, point: int = -3) -> onnx.ModelProto:
+    """x → integers → y, or to the integers themselves as a second output."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "point"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "point"], ["y"]),
+    ]
+    floats = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [300]) for name in "xy"]
+    integers = [helper.make_tensor_value_info("q", onnx.TensorProto.INT8, [300])]
+    constants = [numpy_helper.from_array(np.float32(0.25), "scale"), numpy_helper.from_array(np.int8(point), "point")]
+    outputs = floats[1:] + (integers if ends_in_integers else [])
+    graph = helper.make_graph(nodes, "pair", floats[:1], outputs, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def run(path: Path) -> np.ndarray:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    values = np.linspace(-40, 40, 300, dtype=np.float32)
+    return onnxruntime.InferenceSession(path, options).run(["y"], {"x": values})[0]
+
+
+@pytest.mark.parametrize("point", [-128, -3, 0, 127])
+def test_every_value_saturates_and_rounds_alike(tmp_path: Path, point: int) -> None:
+    signed, unsigned = tmp_path / "signed.onnx", tmp_path / "unsigned.onnx"
+    onnx.save(qdq(ends_in_integers=False, point=point), signed)
+    model = load_model(signed)
+    assert make_unsigned(model) == 1
+    save_model(model, unsigned, "test")
+    np.testing.assert_array_equal(run(signed), run(unsigned))
+
+
+def test_integers_that_leave_the_model_keep_their_dtype(tmp_path: Path) -> None:
+    onnx.save(qdq(ends_in_integers=True), tmp_path / "pair.onnx")
+    assert make_unsigned(load_model(tmp_path / "pair.onnx")) == 0
