@@ -39,10 +39,8 @@ _MOVES = frozenset(
     ]
 )
 
-_COMPUTES = frozenset(
-    """Cast Add Sub Mul Div Mod Pow Neg Abs Sign Clip Relu Sum BitShift BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
-ReduceSum ReduceProd CumSum MatMul MatMulInteger ConvInteger Einsum""".split()
-)
+_COMPUTES = """Cast Add Sub Mul Div Mod Pow Neg Abs Sign Clip Relu Sum BitShift BitwiseAnd BitwiseOr BitwiseXor
+BitwiseNot ReduceSum ReduceProd CumSum MatMul MatMulInteger ConvInteger Einsum"""
 """Operators whose integers are plain numbers in ONNX: a kernel that knew a scale would compute with the reals."""
 
 
@@ -82,7 +80,7 @@ def _dequantize(graph: ir.Graph, node: ir.Node) -> None:
     params = _params(node, kind)
     if params is None or not _has_kernels(params, kind) or _is_channelwise_activation(params, source):
         return
-    if producer is not None and producer.domain == "" and producer.op_type in _COMPUTES:
+    if producer is not None and producer.domain == "" and producer.op_type in _COMPUTES.split():
         return
     if kind == ir.DataType.UINT8 and source.dtype == ir.DataType.INT8:
         params = _signed(params)

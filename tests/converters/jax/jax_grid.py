@@ -331,7 +331,8 @@ Each cell is one export by the command line; the artifact then runs in ONNX Runt
 has not seen, and is held against JAX. A free batch is measured at 2 and at 5, the decoder over a sequence of 8 calls
 that hand its caches on. Float cells show the largest difference relative to the output's largest value, at most 1e-5,
 with integer outputs equal; quantized cells the least signal-to-noise ratio of an output over 20 batches of each size,
-and the share of equal integers where an output is a choice (a token, a rank) that the noise can turn."""
+and the share of equal integers, of the worst of all these outputs, where they are choices (a token, a rank) that the
+noise can turn."""
 
 
 def main() -> int:
