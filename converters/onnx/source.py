@@ -14,7 +14,7 @@ from convertkit.onnx.canonical import canonicalize, freeze_dims
 from convertkit.onnx.inputs import fixed_sizes, with_input_options
 from convertkit.onnx.load import load_model
 from convertkit.onnx.qoperators import to_qdq
-from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.runner import OnnxRunner, unread_statistics
 from convertkit.onnx.save import save_model
 from convertkit.onnx.specs import interface
 from convertkit.recipe import ExportOptions
@@ -35,6 +35,7 @@ class OnnxSource:
 
     def __init__(self, path: Path, options: ExportOptions) -> None:
         self._opened: ir.Model | None = load_model(path)
+        self._unread = unread_statistics(self._opened)
         inputs, outputs = interface(self._opened)
         self._sizes = fixed_sizes(inputs, options.inputs)
         self.artifact = Artifact(path, "onnx", with_input_options(inputs, options.inputs), outputs, sha256_of(path))
@@ -48,7 +49,7 @@ class OnnxSource:
         return
 
     def runner(self) -> Runner:
-        return OnnxRunner(self.artifact)
+        return OnnxRunner(self.artifact, unread=self._unread)
 
     def stage(self) -> Stage:
         opened, self._opened = self._opened, None  # the stage changes the model: another stage reads the file again

@@ -12,6 +12,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from convertkit.errors import Unsupported, UsageError
+from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
 from convertkit.onnx.sequences import restore_sequences
@@ -60,6 +61,8 @@ def simplify(model: ir.Model) -> None:
     ask_behind(model)
     optimizer.optimize_ir(model, should_fold=_should_fold)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    if fold_computed_constants(model):
+        common.RemoveUnusedNodesPass()(model)
     common.DeduplicateInitializersPass()(model)
     common.RemoveUnusedNodesPass()(model)
     common.ShapeInferencePass()(model)

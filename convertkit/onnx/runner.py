@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import onnx
@@ -13,6 +14,9 @@ from google.protobuf.message import DecodeError
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import ToolError
 from convertkit.stage import Feed, Outputs
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 _LOADS_UP_TO_OPSET = 26
 _QUIET = 4
@@ -26,9 +30,11 @@ class OnnxRunner:
     users will run the file.  Opsets that ONNX Runtime does not load go to ``onnx.reference``.
     """
 
-    def __init__(self, artifact: Artifact, *, optimised: bool = False) -> None:
+    def __init__(self, artifact: Artifact, *, optimised: bool = False, unread: Sequence[str] = ()) -> None:
+        """``unread`` names values that must be computed although nothing reads them (``unread_statistics``)."""
         self._artifact = artifact
         self._optimised = optimised
+        self._unread = tuple(unread)
         self._session: ort.InferenceSession | None = None
         self._reference: onnx.reference.ReferenceEvaluator | None = None
 
@@ -39,7 +45,7 @@ class OnnxRunner:
         level = ort.GraphOptimizationLevel
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:
-            self._session = ort.InferenceSession(str(self._artifact.path), options, providers=["CPUExecutionProvider"])
+            self._session = ort.InferenceSession(self._model(), options, providers=["CPUExecutionProvider"])
         except _ort_errors() as error:
             if not self._beyond_ort():
                 raise ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {_brief(error)}") from error
@@ -72,6 +78,13 @@ class OnnxRunner:
         except _ort_errors() as error:
             raise ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {_brief(error)}") from error
 
+    def _model(self) -> str | bytes:
+        if not self._unread:
+            return str(self._artifact.path)
+        proto = onnx.load_model(self._artifact.path)
+        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._unread)
+        return bytes(proto.SerializeToString())
+
     def _beyond_ort(self) -> bool:
         try:
             proto = onnx.load_model(self._artifact.path, load_external_data=False)
@@ -83,6 +96,18 @@ class OnnxRunner:
 def optimised_runner(artifact: Artifact) -> OnnxRunner:
     """The runner of the delivered ONNX Runtime artifact: default optimisations, as users run it."""
     return OnnxRunner(artifact, optimised=True)
+
+
+def unread_statistics(model: ir.Model) -> tuple[str, ...]:
+    """Means and variances that training-mode norms compute for no reader.
+
+    ONNX Runtime 1.31 lays an unread one over the norm's own input and then normalises with other statistics than the
+    current ones, graph optimisations off or on; as outputs of the graph they keep their place.
+    """
+    norms = (node for node in model.graph if node.op_type == "BatchNormalization")
+    trained = (node for node in norms if node.attributes.get_int("training_mode", 0) == 1)
+    spare = (value for node in trained for value in node.outputs[1:])
+    return tuple(str(value.name) for value in spare if value.name and not value.is_graph_output())
 
 
 def _ort_errors() -> tuple[type[Exception], ...]:
