@@ -11,8 +11,8 @@ from statistics import median
 
 from convertkit import plugins
 from convertkit.artifact import Artifact
-from convertkit.parity.replay import initial_state
 from convertkit.stage import Feed, Runner
+from convertkit.state import initial_state, started, state_sizes
 
 _MAX_SECONDS = 1.0
 _MIN_ROUNDS, _MAX_ROUNDS = 5, 200
@@ -36,7 +36,8 @@ def compare_latency(artifact: Artifact, float32: Artifact, feed: Feed) -> Latenc
     """Time both artifacts on ``feed``, turn and turn about, for about a second."""
     times: tuple[list[float], list[float]] = ([], [])
     with plugins.runner(artifact) as ours, plugins.runner(float32) as reference:
-        full = {**initial_state(artifact), **feed}
+        shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
+        full = {**started(initial_state(artifact), shapes, state_sizes(shapes, feed)), **feed}
         pair = (ours, reference)
         for runner in pair:
             _timed(runner, full)

@@ -67,10 +67,12 @@ def _data(source: FeedSource | None) -> Mapping[str, Any] | None:
 def _initial_state(artifact: Artifact) -> dict[str, Any]:
     if artifact.initial_state is None:
         return {}
+    shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
     with np.load(artifact.initial_state, allow_pickle=False) as stored:
         return {
             name: {
-                "shape": list(stored[name].shape),
+                # of the input; the file has size 1 along what is free, to be repeated
+                "shape": list(shapes[name]),
                 "dtype": stored[name].dtype.name,
                 "all_zero": not stored[name].any(),
                 "file": artifact.initial_state.name,

@@ -22,7 +22,6 @@ from convertkit.artifact import Array, Artifact
 from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
-from convertkit.parity.replay import initial_state
 from convertkit.profile import OpRule, QuantProfile
 from convertkit.progress import Progress, Silent
 from convertkit.quantization.channel_rules import follow
@@ -33,6 +32,7 @@ from convertkit.quantization.prepare import add_constant, drop_unused, prepare
 from convertkit.quantization.tune import affordable
 from convertkit.quantization.units import constant, find_units
 from convertkit.stage import LOSSY, Feed, FeedSource, Stage, Tolerance
+from convertkit.state import initial_state
 
 _DAMPING = 0.01
 _RESTORED_ON = 32

@@ -19,7 +19,6 @@ from convertkit.artifact import Array, Artifact
 from convertkit.errors import UsageError
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
-from convertkit.parity.replay import initial_state
 from convertkit.profile import OpRule, QuantProfile
 from convertkit.progress import Progress, Silent
 from convertkit.quantization.patches import Moments, from_rows, has_rows, moments, weight_rows
@@ -30,6 +29,7 @@ from convertkit.quantization.split import split
 from convertkit.quantization.tune import affordable
 from convertkit.quantization.units import Unit, find_units
 from convertkit.stage import LOSSY, BuildContext, FeedSource, Stage, Tolerance
+from convertkit.state import initial_state
 
 _LEAST_COLUMNS = 16
 """A row with fewer weights (depthwise kernels, first layers) has none to spare."""

@@ -17,6 +17,7 @@ import onnxruntime as ort
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
 from convertkit.errors import ToolError
 from convertkit.stage import Feed
+from convertkit.state import started, state_sizes
 
 _MOST_WORKERS = 4
 """Each sample in flight holds a whole set of activations."""
@@ -69,10 +70,15 @@ def _one_by_one(
     feeds: Iterable[Feed],
     initial_state: Mapping[str, Array],
 ) -> Iterator[dict[str, Array]]:
-    inputs = {value.name for value in session.get_inputs()}
+    shapes = {value.name: tuple(value.shape) for value in session.get_inputs()}
     outputs = tuple(dict.fromkeys((*wanted, *states)))
-    state = {name: array for name, array in initial_state.items() if name in inputs}
+    start = {name: array for name, array in initial_state.items() if name in shapes}
+    state: dict[str, Array] | None = None
+    sizes: dict[str, int] = {}
     for feed in feeds:
+        now = state_sizes(shapes, feed)
+        if state is None or now != sizes:
+            state, sizes = started(start, shapes, now), now
         answer = _answer(session, outputs, {**state, **feed})
         state.update({STATE_PREFIX + name.removeprefix(NEXT_STATE_PREFIX): answer[name] for name in states})
         yield answer

@@ -15,7 +15,6 @@ from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.parity.feeds import proof_feeds
-from convertkit.parity.replay import initial_state
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress, Silent
 from convertkit.quantization.half import compute_half, store_half
@@ -31,6 +30,7 @@ from convertkit.quantization.units import Unit, find_units, is_float
 from convertkit.quantization.weight_only import is_candidate, nearest, quantize_weights
 from convertkit.recipe import ExportOptions
 from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Stage, Tolerance
+from convertkit.state import initial_state
 
 _FILE = "quantized.onnx"
 _QUANTIZED = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "QGemm", "ConvInteger", "MatMulInteger"})

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.replay import Memory, Replay
-from convertkit.converters.pytorch.state import Slot, lifted, read, write
+from convertkit.converters.pytorch.state import Path, Slot, lifted, read, write
 from convertkit.converters.pytorch.subject import Subject, named_outputs
 
 
@@ -34,23 +34,25 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
         values = {leaf.name: _fixed(leaf) if is_constant(leaf) else next(given) for leaf in self._plain}
         args, kwargs = self._box[0].arguments(self._plain, values)
         state = {slot.path: next(given).clone() for slot in lifted(self._slots)}
-        result, after = (
-            self._replayed(args, kwargs, state) if isinstance(self.model, Replay) else self._called(args, kwargs, state)
-        )
+        constants = _constants(self._slots, self._plain, values)
+        compute = self._replayed if isinstance(self.model, Replay) else self._called
+        result, after = compute(args, kwargs, state, constants)
         outputs = [_tensor(value) for _, value in named_outputs(result)]
         return (*outputs, *(_tensor(after[slot.path]) for slot in lifted(self._slots)))
 
-    def _replayed(self, args: Any, kwargs: Any, state: dict[tuple[str, ...], Any]) -> tuple[Any, dict[Any, Any]]:
-        constants = {slot.path: slot.constant for slot in self._slots if slot.constant is not None}
+    def _replayed(
+        self, args: Any, kwargs: Any, state: dict[Path, Any], constants: Mapping[Path, Any]
+    ) -> tuple[Any, dict[Any, Any]]:
         numbers = {slot.path for slot in self._slots if slot.number and slot.dtype != "bool"}
         memory = Memory({p: value.item() if p in numbers else value for p, value in state.items()}, constants)
         result = self.model.replay(args, kwargs, memory)
         return result, {path: memory.value(path) for path in state}
 
-    def _called(self, args: Any, kwargs: Any, state: dict[tuple[str, ...], Any]) -> tuple[Any, dict[Any, Any]]:
+    def _called(
+        self, args: Any, kwargs: Any, state: dict[Path, Any], constants: Mapping[Path, Any]
+    ) -> tuple[Any, dict[Any, Any]]:
         """Call an eager module with the state in place, and leave it as it was found."""
         before = {slot.path: read(self.model, slot.path) for slot in self._slots}
-        constants = {slot.path: slot.constant for slot in self._slots if slot.constant is not None}
         try:
             for path, value in {**constants, **state}.items():
                 write(self.model, path, value)
@@ -59,6 +61,21 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
         finally:
             for path, value in before.items():
                 write(self.model, path, value)
+
+
+def _constants(slots: Sequence[Slot], leaves: Sequence[Leaf], values: Mapping[str, Any]) -> dict[Path, Any]:
+    """The settled values; the size of the batch, which is a symbol under export, where they follow it."""
+    sizes = {
+        dim: values[leaf.name].shape[axis]
+        for leaf in leaves
+        for axis, dim in enumerate(leaf.shape)
+        if isinstance(dim, str)
+    }
+    return {
+        slot.path: sizes[slot.constant] if isinstance(slot.constant, str) else slot.constant
+        for slot in slots
+        if slot.constant is not None
+    }
 
 
 def _fixed(leaf: Leaf) -> bool | int | float:

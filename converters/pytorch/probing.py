@@ -8,23 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
+from convertkit.converters.pytorch.batch import SECOND, THIRD, followed
 from convertkit.converters.pytorch.constants import compared_integers
 from convertkit.converters.pytorch.examples import Example, traced_examples
 from convertkit.converters.pytorch.inputs import BATCH, example_sizes, free_batch, leaves_of
 from convertkit.converters.pytorch.leaves import Leaf, to_json
+from convertkit.converters.pytorch.prober import Prober
 from convertkit.converters.pytorch.programs import program_examples
-from convertkit.converters.pytorch.state import Slot, find_slots, initial, lifted, read, restore, snapshot, write
+from convertkit.converters.pytorch.state import Slot, initial, lifted
 from convertkit.converters.pytorch.subject import Subject
-from convertkit.converters.pytorch.weights import brief
 from convertkit.errors import SourceError, UsageError
-from convertkit.parity.feeds import generated_feed
 
-_SECOND, _THIRD = 2, 5
-"""Batch sizes at which a free batch must work; the parity proof uses 1 and 3."""
+_LARGEST_BATCH = 64
+"""Larger sizes of what a module holds are taken for channels and lengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,7 @@ class Description:
     outputs: tuple[str, ...]
     sizes: tuple[Mapping[str, int], ...]
     slots: tuple[Slot, ...]
+    fixed_slots: tuple[Slot, ...]
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -46,6 +46,7 @@ class Description:
             "outputs": self.outputs,
             "sizes": self.sizes,
             "slots": [slot.as_json() for slot in self.slots],
+            "fixed_slots": [slot.as_json() for slot in self.fixed_slots],
             "notes": self.notes,
         }
 
@@ -54,40 +55,57 @@ def describe(
     subject: Subject, path: Path, options: Sequence[Mapping[str, Any]]
 ) -> tuple[Description, dict[str, Array]]:
     """The interface, and the initial value of every state input by name."""
-    fresh = snapshot(subject)
-    prober = _Prober(subject, fresh)
-    found, notes = prober.with_scalars(leaves_of(subject, _examples(subject, path), options))
-    base = example_sizes(found, found)
-    slots = find_slots(subject, lambda turn: prober.run(found, base, turn, keep=True))
-    slots = tuple(slot for slot in slots if prober.depends(found, base, slot))
-    leaves, fixed, more = _stateful(found, base) if lifted(slots) else prober.with_free_batch(found)
-    sizes = example_sizes(leaves, fixed)
-    outputs = tuple(prober.run(leaves, sizes, 0))
-    state = {STATE_PREFIX + slot.name: initial(subject.module, slot) for slot in lifted(slots)}
-    own = tuple(slot.leaf() for slot in lifted(slots))
+    prober = Prober(subject)
+    found, base, notes = _at_some_size(prober, leaves_of(subject, _examples(subject, path), options))
+    slots = tuple(slot for slot in prober.slots(found, base) if prober.depends(found, base, slot))
+    if lifted(slots):
+        free = followed(prober, found, base, slots)
+        leaves, freed, trials, more = free.leaves, free.slots, free.sizes, list(free.notes)
+        fixed = tuple(leaf.with_dims(base) for leaf in found)
+    else:
+        leaves, fixed, more = _with_free_batch(prober, found)
+        freed, trials = slots, (example_sizes(leaves, fixed), *_further_sizes(leaves))
+    outputs = tuple(prober.run(leaves, trials[0], 0))
+    state = {STATE_PREFIX + slot.name: initial(subject.module, slot, {}) for slot in lifted(freed)}
     following = tuple(NEXT_STATE_PREFIX + slot.name for slot in lifted(slots))
     return Description(
-        (*leaves, *own),
-        (*fixed, *own),
+        (*leaves, *(slot.leaf() for slot in lifted(freed))),
+        (*fixed, *(slot.leaf() for slot in lifted(slots))),
         (*outputs, *following),
-        (sizes, *_further_sizes(leaves)),
+        trials,
+        freed,
         slots,
-        (*notes, *more, *_state_notes(slots)),
+        (*notes, *more, *_state_notes(freed)),
     ), state
+
+
+def _at_some_size(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], dict[str, int], list[str]]:
+    """The inputs, sizes of their named dimensions at which the model computes, and what to tell.
+
+    State of a fixed size may allow one size only, which is then among its own.
+    """
+    preferred = example_sizes(leaves, leaves)
+    own = sorted(
+        {size for value in prober.fresh.values() if isinstance(value, torch.Tensor) for size in value.shape[:2]}
+    )
+    others = [dict.fromkeys(preferred, size) for size in (1, *own) if 0 < size <= _LARGEST_BATCH] if preferred else []
+    failure: SourceError | None = None
+    for sizes in (preferred, *others):
+        try:
+            found, notes = _with_scalars(prober, leaves, sizes)
+            prober.run(found, sizes, 0)
+        except SourceError as error:
+            failure = failure or error
+            continue
+        return found, sizes, notes
+    assert failure is not None
+    raise failure
 
 
 def _examples(subject: Subject, path: Path) -> Sequence[Example] | Mapping[str, Example] | None:
     if subject.kind == "torchscript":
         return traced_examples(path)
     return program_examples(subject)
-
-
-def _stateful(found: tuple[Leaf, ...], base: Mapping[str, int]) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...], list[str]]:
-    """State has the batch in its shape, so the batch is what the example has."""
-    fixed = tuple(leaf.with_dims(base) for leaf in found)
-    named = sorted(base)
-    note = f"dimensions {', '.join(named)} are fixed: the model keeps state of that size" if named else ""
-    return fixed, fixed, [note] if note else []
 
 
 def _state_notes(slots: Sequence[Slot]) -> list[str]:
@@ -101,85 +119,49 @@ def _state_notes(slots: Sequence[Slot]) -> list[str]:
 
 def _further_sizes(leaves: Sequence[Leaf]) -> tuple[dict[str, int], ...]:
     names = sorted({dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)})
-    return tuple(dict.fromkeys(names, size) for size in (_SECOND, _THIRD)) if names else ()
+    return tuple(dict.fromkeys(names, size) for size in (SECOND, THIRD)) if names else ()
 
 
-class _Prober:
-    """Runs the model from its fresh state, whatever earlier runs did to it."""
-
-    def __init__(self, subject: Subject, fresh: Mapping[tuple[str, ...], Any]) -> None:
-        self._subject = subject
-        self._fresh = fresh
-
-    def run(
-        self, leaves: Sequence[Leaf], sizes: Mapping[str, int], turn: int, *, keep: bool = False
-    ) -> dict[str, Array]:
-        """Outputs for a generated feed; ``keep`` leaves the state as the call made it."""
-        specs = [leaf.spec() for leaf in leaves]
-        feed = generated_feed(specs, sizes, np.random.default_rng(turn), turn)
+def _with_free_batch(prober: Prober, fixed: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...], list[str]]:
+    """The leaves with a free batch where the model computes with it, as they came, and what to tell."""
+    reason = ""
+    for only_first in (False, True):
+        freed = free_batch(fixed, only_first)
+        if freed is None:
+            return fixed, fixed, []
         try:
-            return self._subject.compute(leaves, feed)
-        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError, torch.jit.Error) as error:
-            shapes = ", ".join(f"{name} {list(value.shape)} {value.dtype}" for name, value in feed.items())
-            raise SourceError(f"the model fails on {shapes}: {brief(error)}") from error
-        finally:
-            if not keep:
-                restore(self._subject, self._fresh)
-
-    def depends(self, leaves: Sequence[Leaf], sizes: Mapping[str, int], slot: Slot) -> bool:
-        """Whether a call's results depend on what the slot held before it: else it is no state, only written."""
-        if slot.number or slot.dtype[:5] not in ("float", "int32", "int64"):
-            return True
-        self.run(leaves, sizes, 0, keep=True)
-        settled = snapshot(self._subject)
-        expected = self.run(leaves, sizes, 1, keep=True), read(self._subject.module, slot.path)
-        restore(self._subject, settled)
-        write(self._subject.module, slot.path, torch.full_like(read(self._subject.module, slot.path), 7))
-        got = self.run(leaves, sizes, 1, keep=True), read(self._subject.module, slot.path)
-        restore(self._subject, self._fresh)
-        return not (torch.equal(expected[1], got[1]) and _same_outputs(expected[0], got[0]))
-
-    def with_free_batch(self, fixed: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...], list[str]]:
-        """The leaves with a free batch where the model computes with it, as they came, and what to tell."""
-        reason = ""
-        for only_first in (False, True):
-            freed = free_batch(fixed, only_first)
-            if freed is None:
-                return fixed, fixed, []
-            try:
-                for size in (_SECOND, _THIRD):
-                    self.run(freed, {BATCH: size}, 0)
-            except SourceError as error:
-                reason = str(error)
-                continue
-            return freed, fixed, [f"the batch is free, as dimension {BATCH}; --static {BATCH}=1 fixes it"]
-        batch = next(leaf.shape[0] for leaf in fixed if leaf.shape)
-        return fixed, fixed, [f"the batch is fixed at {batch}, as in the example that the model came with: {reason}"]
-
-    def with_scalars(self, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], list[str]]:
-        """Python numbers that only some values suit get the one that works, where there is one."""
-        notes: list[str] = []
-        for scalar in [leaf for leaf in leaves if leaf.scalar and leaf.value_range is None and leaf.dtype == "int64"]:
-            working = [value for value in compared_integers(self._subject) if self._works(leaves, scalar, value)]
-            if len(working) > 1:
-                choice = " or ".join(f"--input {scalar.name}::int64[{value},{value + 1})" for value in working)
-                raise UsageError(f"{scalar.name} decides what the model does; choose its value\n  try   {choice}")
-            if working:
-                leaves = _with_value(leaves, scalar, working[0])
-                notes.append(f"{scalar.name} is {working[0]}, the only value that the model takes with these shapes")
-        return leaves, notes
-
-    def _works(self, leaves: tuple[Leaf, ...], scalar: Leaf, value: int) -> bool:
-        try:
-            chosen = _with_value(leaves, scalar, value)
-            self.run(chosen, example_sizes(chosen, chosen), 0)
-        except SourceError:
-            return False
-        return True
+            for size in (SECOND, THIRD):
+                prober.run(freed, {BATCH: size}, 0)
+        except SourceError as error:
+            reason = str(error)
+            continue
+        return freed, fixed, [f"the batch is free, as dimension {BATCH}; --static {BATCH}=1 fixes it"]
+    batch = next(leaf.shape[0] for leaf in fixed if leaf.shape)
+    return fixed, fixed, [f"the batch is fixed at {batch}, as in the example that the model came with: {reason}"]
 
 
-def _same_outputs(a: Mapping[str, Array], b: Mapping[str, Array]) -> bool:
-    return all(np.array_equal(value, b[name], equal_nan=value.dtype.kind in "fc") for name, value in a.items())
+def _with_scalars(
+    prober: Prober, leaves: tuple[Leaf, ...], sizes: Mapping[str, int]
+) -> tuple[tuple[Leaf, ...], list[str]]:
+    """Python numbers that only some values suit get the one that works, where there is one."""
+    notes: list[str] = []
+    for scalar in [leaf for leaf in leaves if leaf.scalar and leaf.value_range is None and leaf.dtype == "int64"]:
+        working = [value for value in compared_integers(prober.subject) if _works(prober, leaves, sizes, scalar, value)]
+        if len(working) > 1:
+            choice = " or ".join(f"--input {scalar.name}::int64[{value},{value + 1})" for value in working)
+            raise UsageError(f"{scalar.name} decides what the model does; choose its value\n  try   {choice}")
+        if working:
+            leaves = _with_value(leaves, scalar, working[0])
+            notes.append(f"{scalar.name} is {working[0]}, the only value that the model takes with these shapes")
+    return leaves, notes
+
+
+def _works(prober: Prober, leaves: tuple[Leaf, ...], sizes: Mapping[str, int], scalar: Leaf, value: int) -> bool:
+    try:
+        prober.run(_with_value(leaves, scalar, value), sizes, 0)
+    except SourceError:
+        return False
+    return True
 
 
 def _with_value(leaves: tuple[Leaf, ...], scalar: Leaf, value: int) -> tuple[Leaf, ...]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
+from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Dim
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.subject import Subject, to_array, to_tensor
 from convertkit.errors import Unsupported
+from convertkit.state import state_sizes
 
 Path = tuple[str, ...]
 _NUMBERS = (bool, int, float)
@@ -24,14 +25,16 @@ class Slot:
     """One attribute that changes from call to call.
 
     A ``constant`` is a number that settles with the first call; it is no input, the artifact holds
-    the settled value.
+    the settled value; the name of a dimension stands for that dimension's size.  A tensor that is ``resized`` has
+    a fixed size in the module, which computes with other ones as soon as that attribute has them.
     """
 
     path: Path
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     dtype: str
     number: bool = False
-    constant: bool | int | float | None = None
+    constant: bool | int | float | str | None = None
+    resized: bool = False
 
     @property
     def name(self) -> str:
@@ -49,6 +52,7 @@ class Slot:
             "dtype": self.dtype,
             "number": self.number,
             "constant": self.constant,
+            "resized": self.resized,
         }
 
 
@@ -66,16 +70,21 @@ class Session:
     """A subject that is called again and again, its state visible as ``state.*`` and ``next_state.*``.
 
     State that comes in equal to what the module holds is not written, so a fresh module's first call is
-    its own.
+    its own.  A batch of another size begins a new sequence.
     """
 
     def __init__(self, subject: Subject, slots: Sequence[Slot]) -> None:
         self._subject = subject
         self._slots = lifted(slots)
-        self._held = {slot.name: initial(subject.module, slot) for slot in self._slots}
+        self._fresh = snapshot(subject) if any(isinstance(dim, str) for slot in slots for dim in slot.shape) else {}
+        self._sizes: Mapping[str, int] | None = None
+        self._held: Mapping[str, Array] = {}
 
     def run(self, leaves: Sequence[Leaf], feed: Mapping[str, Array]) -> dict[str, Array]:
         """Outputs, then the next state."""
+        sizes = state_sizes({leaf.name: leaf.shape for leaf in leaves}, feed)
+        if sizes != self._sizes:
+            self._begin(sizes)
         for slot in self._slots:
             given = feed.get(STATE_PREFIX + slot.name)
             if given is not None and not _same(given, self._held[slot.name]):
@@ -85,16 +94,40 @@ class Session:
         self._held = {slot.name: to_array(read(self._subject.module, slot.path)) for slot in self._slots}
         return {**outputs, **{NEXT_STATE_PREFIX + name: value for name, value in self._held.items()}}
 
+    def _begin(self, sizes: Mapping[str, int]) -> None:
+        restore(self._subject, self._fresh)
+        self._sizes = sizes
+        self._held = {slot.name: initial(self._subject.module, slot, sizes) for slot in self._slots}
+        for slot in self._slots:
+            if slot.resized:
+                write(self._subject.module, slot.path, to_tensor(self._held[slot.name]))
 
-def initial(module: Any, slot: Slot) -> Array:
+
+def initial(module: Any, slot: Slot, sizes: Mapping[str, int]) -> Array:
     """The slot's value before the first call; zeros where the module makes the tensor during it.
 
-    Whether zeros stand for "nothing yet" is proven by comparing a fresh module's calls with the artifact's.
+    Named dimensions have the size that ``sizes`` gives them, else 1.  Whether zeros stand for "nothing yet" is proven
+    by comparing a fresh module's calls with the artifact's.
     """
     value = read(module, slot.path)
-    if slot.number or (isinstance(value, torch.Tensor) and tuple(value.shape) == slot.shape):
+    if slot.number:
         return to_array(value).astype(slot.dtype, copy=False)
-    return np.zeros(slot.shape, slot.dtype)
+    shape = tuple(sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in slot.shape)
+    held = to_array(value) if isinstance(value, torch.Tensor | bool | int | float) else np.zeros((), slot.dtype)
+    if held.ndim == len(shape):
+        held = held[tuple(slice(0, 1) if isinstance(dim, str) else slice(None) for dim in slot.shape)]
+    if held.ndim > len(shape) or any(have not in (1, want) for have, want in zip(held.shape[::-1], shape[::-1])):
+        return np.zeros(shape, slot.dtype)
+    return np.broadcast_to(held, shape).astype(slot.dtype)
+
+
+def differs_along(module: Any, slot: Slot) -> bool:
+    """Whether the module holds start values that are not the same along a named dimension of the slot."""
+    value = read(module, slot.path)
+    if not isinstance(value, torch.Tensor) or value.dim() != len(slot.shape):
+        return False
+    axes = [axis for axis, dim in enumerate(slot.shape) if isinstance(dim, str) and value.shape[axis] > 1]
+    return any(not torch.equal(value, value.narrow(axis, 0, 1).expand_as(value)) for axis in axes)
 
 
 def find_slots(subject: Subject, call: Callable[[int], object]) -> tuple[Slot, ...]:

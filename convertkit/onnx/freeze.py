@@ -10,6 +10,7 @@ from convertkit.onnx.canonical import canonicalize, freeze_dims
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Tolerance
+from convertkit.state import initial_state, save_arrays, started
 
 
 class FreezeStage:
@@ -32,4 +33,11 @@ class FreezeStage:
         model = load_model(source.path)
         freeze_dims(model, self._sizes)
         model = canonicalize(model)
-        return save_model(model, workdir / "static.onnx", f"{self.name} {self.version}", source.initial_state)
+        state = None if source.initial_state is None else self._state(source, workdir / source.initial_state.name)
+        return save_model(model, workdir / "static.onnx", f"{self.name} {self.version}", state)
+
+    def _state(self, source: Artifact, path: Path) -> Path:
+        """The initial values at the sizes that are fixed now."""
+        shapes = {spec.name: spec.source_shape for spec in source.inputs}
+        save_arrays(path, started(initial_state(source), shapes, self._sizes))
+        return path

@@ -25,22 +25,24 @@ def proof_feeds(
 ) -> tuple[Feed, ...]:
     """The feeds that every step of one export is compared on.
 
-    With calibration data its first samples, plus one batch of three where the batch is free;
-    otherwise generated feeds, the last ones at a second size; ``attempt`` turns through sizes
+    With calibration data its first samples, plus one batch of three where the batch is free (two for a model with
+    state); otherwise generated feeds, the last ones at a second size; ``attempt`` turns through sizes
     of images and sequences, as only the model knows which ones it takes.  State inputs are left to the replay.
     """
     specs = tuple(spec for spec in inputs if not spec.is_state)
     stateful = len(specs) < len(inputs)
     if calibration is not None:
         samples = list(islice(calibration, FROM_CALIBRATION))
-        if batch_dim(specs) is not None and not stateful and len(samples) > 1:
+        if batch_dim(specs) is not None and len(samples) > 1:
             every = [spec.name for spec in specs]
             # Samples of other sizes (texts, recordings) make no batch with the first one.
             alike = [feed for feed in samples if all(feed[name].shape == samples[0][name].shape for name in every)]
             samples.append(batched(alike, every, SECOND_BATCH))
+            if stateful:  # state shows at the second call of a sequence
+                samples.append(batched(alike[::-1], every, SECOND_BATCH))
         return tuple(samples)
     first, second = (named_sizes(specs, attempt, turn) for turn in (0, 1))
-    sizes = [first] * GENERATED if stateful or not first else [first] * (GENERATED - 2) + [second] * 2
+    sizes = [first] * GENERATED if not first else [first] * (GENERATED - 2) + [second] * (3 if stateful else 2)
     rng = np.random.default_rng(seed)
     return tuple(generated_feed(specs, size, rng, kind) for kind, size in enumerate(sizes))
 

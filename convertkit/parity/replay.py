@@ -12,6 +12,7 @@ from convertkit.errors import ParityError
 from convertkit.parity.compare import DiffAccumulator
 from convertkit.parity.verdict import ParityReport, judge
 from convertkit.stage import Feed, Outputs, Runner, Tolerance
+from convertkit.state import initial_state, started, state_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,20 @@ class Recording:
 
 
 def record(title: str, artifact: Artifact, runner: Runner, feeds: Iterable[Feed]) -> Recording:
-    """Run every feed.  State that a feed leaves out goes from call to call, starting at the initial state."""
-    state = initial_state(artifact)
+    """Run every feed.  State that a feed leaves out goes from call to call, starting at the initial state.
+
+    Where a feed's batch is another than the state's, a new sequence begins.
+    """
+    shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
+    start = initial_state(artifact)
+    state: Mapping[str, Array] | None = None
+    sizes: Mapping[str, int] = {}
     outputs = []
     feeds = tuple(feeds)
     for feed in feeds:
+        now = state_sizes(shapes, feed)
+        if state is None or now != sizes:
+            state, sizes = started(start, shapes, now), now
         answer = runner.run({**state, **feed})
         state = {
             STATE_PREFIX + name.removeprefix(NEXT_STATE_PREFIX): value
@@ -38,14 +48,6 @@ def record(title: str, artifact: Artifact, runner: Runner, feeds: Iterable[Feed]
         } or state
         outputs.append(answer)
     return Recording(title, artifact, feeds, tuple(outputs))
-
-
-def initial_state(artifact: Artifact) -> Mapping[str, Array]:
-    """Start values of the artifact's ``state.*`` inputs by name; empty where it has none."""
-    if artifact.initial_state is None:
-        return {}
-    with np.load(artifact.initial_state, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
 
 
 def compare_recordings(before: Recording, after: Recording, tolerance: Tolerance) -> ParityReport:

@@ -158,7 +158,7 @@ def _worst(cell: Cell, module, artifact: Artifact) -> float:
     import torch
 
     from convertkit import plugins
-    from convertkit.parity.replay import initial_state
+    from convertkit.state import initial_state
 
     rng = np.random.default_rng(99)
     sizes = (2, 3) if cell.batch == "dynamic" and not cell.stateful else (module.example_inputs[0].shape[0],) * 3

@@ -17,8 +17,8 @@ import pytest
 import convertkit
 from convertkit import plugins
 from convertkit.errors import SourceError, Unsupported, UsageError
-from convertkit.parity.replay import initial_state
 from convertkit.stage import EXACT
+from convertkit.state import initial_state
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 HERE = Path(__file__).resolve().parent

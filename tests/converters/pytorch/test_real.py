@@ -10,7 +10,7 @@ import pytest
 
 import convertkit
 from convertkit import plugins
-from convertkit.parity.replay import initial_state
+from convertkit.state import initial_state
 
 TARGETS = ("onnxruntime", "tflite")
 

@@ -1,0 +1,58 @@
+"""Start values of ``state.*`` inputs: kept in one file, for a batch of one where the batch is free."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from convertkit.artifact import STATE_PREFIX, Array, Artifact, Dim
+from convertkit.stage import Feed
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write an ``.npz`` whose bytes depend on the arrays alone (``np.savez`` stamps the time)."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as stream:
+                np.lib.format.write_array(stream, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+
+
+def initial_state(artifact: Artifact) -> Mapping[str, Array]:
+    """Start values of the artifact's ``state.*`` inputs by name; empty where it has none.
+
+    They are for a batch of one where the batch is free: :func:`started` gives those for any other.
+    """
+    if artifact.initial_state is None:
+        return {}
+    with np.load(artifact.initial_state, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def state_sizes(shapes: Mapping[str, Sequence[Dim]], feed: Feed) -> dict[str, int]:
+    """The named dimensions of state, with the sizes that the other inputs in ``feed`` give them."""
+    wanted = {dim for name, shape in shapes.items() if name.startswith(STATE_PREFIX) for dim in shape}
+    return {
+        dim: size
+        for name, shape in shapes.items()
+        if name in feed and not name.startswith(STATE_PREFIX)
+        for dim, size in zip(shape, np.shape(feed[name]), strict=True)
+        if isinstance(dim, str) and dim in wanted
+    }
+
+
+def started(
+    initial: Mapping[str, Array], shapes: Mapping[str, Sequence[Dim]], sizes: Mapping[str, int]
+) -> dict[str, Array]:
+    """Initial values at these sizes: repeated along each named dimension."""
+    return {name: repeated(value, shapes.get(name, value.shape), sizes) for name, value in initial.items()}
+
+
+def repeated(value: Array, shape: Sequence[Dim], sizes: Mapping[str, int]) -> Array:
+    """``value`` along the dimensions of ``shape`` that are named in ``sizes``, and as it is along the others."""
+    full = [
+        sizes.get(dim, size) if isinstance(dim, str) else size for dim, size in zip(shape, value.shape, strict=True)
+    ]
+    return np.ascontiguousarray(np.broadcast_to(value, full)).reshape(full)

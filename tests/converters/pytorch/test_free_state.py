@@ -1,0 +1,70 @@
+"""State that the batch is in stays free where it can, and says why where it cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import state_models
+
+import convertkit
+from convertkit import plugins
+from convertkit.state import initial_state, started, state_sizes
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+TARGETS = ("onnxruntime", "tflite")
+FOLLOWING = {
+    "Broadcast": {"state.h": ("N", 3)},
+    "Ring": {"state.past": ("N", 2, 3)},
+    "Cache": {"state.keys": ("N", 8, 4), "state.values": ("N", 8, 4), "state.position": ()},
+    "Recurrent": {"state.h": (1, "N", 3), "state.c": (1, "N", 3)},
+    "Renewed": {"state.h": ("N", 3)},
+    "Averaged": {"state.mean": (4,)},
+}
+
+
+def _module(name: str, batch: int):
+    """The module whose buffers are made for ``batch``."""
+    module = getattr(state_models, name)().eval().requires_grad_(False)
+    for buffer in module.sized:
+        setattr(module, buffer, getattr(module, buffer).repeat_interleave(batch, 0))
+    if name == "Recurrent":
+        module.h, module.c = (each.repeat_interleave(batch, 1) for each in (module.h, module.c))
+    return module
+
+
+def _departure(artifact, name: str, batch: int, calls: int = 4) -> float:
+    """The largest difference from the module over a sequence of calls that begins afresh."""
+    import torch
+
+    module = _module(name, batch)
+    rng = np.random.default_rng(batch)
+    shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
+    state, worst = None, 0.0
+    with plugins.runner(artifact) as runner, torch.no_grad():
+        for _ in range(calls):
+            shape = (batch, *module.example_inputs[0].shape[1:])
+            x = rng.standard_normal(shape).astype(np.float32)
+            if state is None:
+                state = started(initial_state(artifact), shapes, state_sizes(shapes, {"x": x}))
+            outputs = runner.run({"x": x, **state})
+            state = {key.removeprefix("next_"): value for key, value in outputs.items() if key.startswith("next_")}
+            expected = module(torch.from_numpy(x)).numpy()
+            assert outputs["output"].shape == expected.shape
+            worst = max(worst, float(np.abs(outputs["output"] - expected).max()))
+    return worst
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_state_follows_the_batch(tmp_path: Path, name: str, target: str) -> None:
+    result = convertkit.export(f"state_models:{name}", target, output=tmp_path / "out")
+    found = {spec.name: spec.source_shape for spec in result.artifact.inputs}
+    assert found == {"x": ("N", *getattr(state_models, name).example_inputs[0].shape[1:]), **FOLLOWING[name]}
+    assert "the batch is free, as dimension N" in " ".join(result.report["notes"])
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert {key: tuple(each["shape"]) for key, each in manifest["initial_state"].items()} == FOLLOWING[name]
+    for batch in (1, 2, 7):
+        assert _departure(result.artifact, name, batch) < 1e-5
