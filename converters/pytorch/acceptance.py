@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,19 +12,21 @@ from convertkit.stage import Feed
 
 _CHECK_SEED = 0x7C5
 """Mixed into the seed of the feeds that choose a road: the parity proof uses other ones."""
-_FACTORS = (1.0, -1.0, 1.0, 0.05, 4.0, -4.0)
+_FACTORS = (1.0, -1.0, 0.05, 4.0, -4.0, 1.0)
 """Signs and magnitudes that take a model through its branches."""
-_AT_FURTHER_SIZES = 2
 
 
-def check_feeds(leaves: Sequence[Leaf], sizes: Sequence[Mapping[str, int]], seed: int) -> Iterator[Feed]:
-    """Varied feeds at the first size, a few at each further one; state is left to the replay."""
-    rng = np.random.default_rng([_CHECK_SEED, seed])
+def check_feeds(leaves: Sequence[Leaf], sizes: Sequence[Mapping[str, int]], seed: int) -> tuple[Feed, ...]:
+    """Varied feeds, one of them at each further size and the others at the first; state is left to the replay."""
+    before_further = len(_FACTORS) - len(sizes)
+    return tuple(check_feed(leaves, sizes[max(0, turn - before_further)], seed, turn) for turn in range(len(_FACTORS)))
+
+
+def check_feed(leaves: Sequence[Leaf], size: Mapping[str, int], seed: int, turn: int) -> Feed:
+    """The feed of one turn; it depends on no other turn."""
+    rng = np.random.default_rng([_CHECK_SEED, seed, turn])
     specs = [leaf.spec() for leaf in leaves if leaf.parameter]
     scaled = {leaf.name for leaf in leaves if leaf.dtype.startswith("float") and leaf.value_range is None}
-    for place, size in enumerate(sizes):
-        for kind, factor in enumerate(_FACTORS if place == 0 else _FACTORS[:_AT_FURTHER_SIZES]):
-            feed = generated_feed(specs, size, rng, kind)
-            yield {
-                name: (value * factor).astype(value.dtype) if name in scaled else value for name, value in feed.items()
-            }
+    feed = generated_feed(specs, size, rng, turn)
+    factor = _FACTORS[turn]
+    return {name: (value * factor).astype(value.dtype) if name in scaled else value for name, value in feed.items()}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from convertkit.artifact import Array, Artifact, TensorSpec
+from convertkit.artifact import Array, Artifact
 from convertkit.converters.pytorch.acceptance import check_feeds
 from convertkit.converters.pytorch.halves import tolerance_of, widen
 from convertkit.converters.pytorch.interface import settle_interface
@@ -23,9 +25,8 @@ from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
-from convertkit.parity.conditioning import is_chaotic, nudged
+from convertkit.parity.conditioning import foreseen, is_chaotic, nudged
 from convertkit.stage import FLOAT32, Feed, Outputs, Tolerance
-from convertkit.state import save_arrays, started, state_sizes
 from convertkit.worker import Call, Reply
 
 _ROUTES = {
@@ -34,12 +35,13 @@ _ROUTES = {
     "eager": ("torch.export", "script", "script-replay", "trace-replay", "trace"),
 }
 _FOR_STATE = {"torchscript": ("replay",), "pt2": ("torch.export",), "eager": ("torch.export", "script-replay")}
+_AHEAD = {"torchscript": "torchscript-exporter", "pt2": "program"}
+"""Roads that begin before the model has run."""
 _LIGHT = frozenset({"torchscript-exporter", "script", "trace"})
 """Roads that do without what ``prepare`` imports."""
 _EXPORTED = "exported.onnx"
 MADE_BY = "pytorch-to-onnx 1"
-Foreseen = Callable[[Sequence[TensorSpec]], Sequence[Feed]]
-"""Feeds that the source will be asked for later; they are computed while an exporter works."""
+_NOTHING: Mapping[str, Array] = MappingProxyType({})
 _Computed = tuple[Outputs, ...]
 """Outputs for each of several feeds."""
 
@@ -96,21 +98,34 @@ class _Interface:
     sizes: tuple[Mapping[str, int], ...]
     notes: tuple[str, ...]
 
-    @property
-    def dynamic(self) -> bool:
-        return any(isinstance(dim, str) for leaf in self.leaves for dim in leaf.shape)
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A road taken for one interface: the canonical ONNX that it led to, or why it led to none."""
+
+    attempt: Attempt
+    leaves: tuple[Leaf, ...]
+    outputs: tuple[str, ...]
+    made: tuple[Artifact, Tolerance] | None = None
+
+    def fits(self, route: str, wanted: _Interface) -> bool:
+        """Whether this is what taking the road for ``wanted`` would be."""
+        return (self.attempt.route, self.leaves, self.outputs) == (route, wanted.leaves, wanted.outputs)
 
 
 class Ladder:
-    """Tries roads for one model until one matches it."""
+    """Tries roads for one model until one matches it.
 
-    def __init__(self, opening: Opening, workdir: Path, seed: int, foreseen: Foreseen) -> None:
+    ``foresees`` says that the proof will run the feeds of :func:`foreseen`: they are computed while an exporter works.
+    """
+
+    def __init__(self, opening: Opening, workdir: Path, seed: int, *, foresees: bool) -> None:
         self._worker = opening.worker
         self._model = opening.model
         self._loaded = opening.loaded
         self._workdir = workdir
         self._seed = seed
-        self._foreseen = foreseen
+        self._foresees = foresees
         self._attempts: list[Attempt] = []
         self._prepared = opening.model.kind == "pt2"
         self._seconds: Mapping[str, float] = {}
@@ -123,33 +138,28 @@ class Ladder:
         Raises ``ParityError`` where roads led to ONNX and none of it matches, ``Unsupported`` where none led there.
         """
         self._seconds = self._loaded().value
-        reply = self._worker.call("describe", self._model.params(), isolated=True)
+        reply, ahead = self._described()
         described = reply.value
-        self._keep_state(described["slots"], reply.arrays, self._workdir)
+        self._slots = described["slots"]
+        state, known = (reply.arrays, _NOTHING) if self._slots else (_NOTHING, reply.arrays)
+        if state:
+            self._initial_state = self._workdir / "initial_state.npz"
+            save_arrays(self._initial_state, state)
         leaves, fixed = from_json(described["leaves"]), from_json(described["fixed"])
         notes, outputs = tuple(described["notes"]), tuple(described["outputs"])
         wanted = _Interface(leaves, outputs, tuple(described["sizes"]), notes)
-        accepted = self._first_match(wanted)
+        accepted = self._first_match(wanted, ahead, known)
         if accepted is not None:
             accepted = replace(accepted, implied_sizes=_implied(leaves, fixed))
         elif leaves != fixed:
             why = next((each.failure for each in reversed(self._attempts)), "")
             note = f"the batch is fixed: no road to ONNX keeps it free ({why})"
-            self._keep_state(described["fixed_slots"], _at_fixed(fixed, reply.arrays), self._workdir / "fixed")
             accepted = self._first_match(_Interface(fixed, outputs, ({},), (*notes, note)))
         if accepted is None:
             raise defeat(self._attempts)
         if self._model.kind == "torchscript" and self._model.factory is not None:
             self._compare_with_twin(accepted, described["sizes"])
         return accepted
-
-    def _keep_state(self, slots: list[dict[str, Any]], values: Mapping[str, Array], folder: Path) -> None:
-        """What the next attempts know of state."""
-        self._slots = slots
-        if values:
-            folder.mkdir(exist_ok=True)
-            self._initial_state = folder / "initial_state.npz"
-            save_arrays(self._initial_state, values)
 
     def _compare_with_twin(self, accepted: Accepted, sizes: Sequence[Mapping[str, int]]) -> None:
         """Hold an archive against the module that it was made from: a trace may have kept one path of several."""
@@ -166,36 +176,88 @@ class Ladder:
                 "  try   torch.jit.script(model), torch.cond or torch.while_loop"
             )
 
-    def _first_match(self, wanted: _Interface) -> Accepted | None:
-        feeds = tuple(check_feeds(wanted.leaves, wanted.sizes, self._seed))
-        later = tuple(self._foreseen([leaf.spec() for leaf in wanted.leaves]))
-        references = self._references(wanted.leaves, (*feeds, *later))
+    def _described(self) -> tuple[Reply, _Tried | None]:
+        """The model's interface, and what was made meanwhile of the one that its file tells."""
+        params = {**self._model.params(), "seed": self._seed, "foreseen": self._foresees}
+        route = _AHEAD.get(self._model.kind)
+        if route is None:
+            return self._worker.call("describe", {**params, "ahead": False}, isolated=True), None
+        place = self._workdir / "ahead"
+        place.mkdir()
+        begun = time.perf_counter()
+        guess = Call("guess", {**params, "route": route, "target": str(place / _EXPORTED)})
+        describing, guessing = self._worker.begin_together((Call("describe", {**params, "ahead": True}), guess))
+        try:
+            reply = guessing().value
+        except WorkerError:  # it may have ended the worker; an attempt whose interface is settled is judged, not this
+            return self._worker.call("describe", {**params, "ahead": False}, isolated=True), None
+        except ConvertKitError:  # nothing can be said before the model has run
+            return describing(), None
+        leaves, outputs = from_json(reply["leaves"]), tuple(reply["outputs"])
+        tried = self._ended(route, place, reply, leaves, outputs, begun)  # while the worker still computes
+        return describing(), tried
+
+    def _first_match(
+        self, wanted: _Interface, ahead: _Tried | None = None, known: Mapping[str, Array] = _NOTHING
+    ) -> Accepted | None:
+        """``known`` is what the model is known to compute for all feeds, empty where it still is to be asked."""
+        feeds = check_feeds(wanted.leaves, wanted.sizes, self._seed)
+        later = foreseen([leaf.spec() for leaf in wanted.leaves], self._seed) if self._foresees else ()
+        computed = _by_feed(known, len(feeds) + len(later)) if known else None
         pending: Callable[[], Reply] | None = None
-        computed: _Computed | None = None
         group = self._model.kind if self._model.kind in _ROUTES else "eager"
         for route in (_FOR_STATE if self._slots else _ROUTES)[group]:
-            place = self._workdir / f"attempt-{len(self._attempts)}"
-            place.mkdir()
-            begun = time.perf_counter()
-            # The last feed is the example: a free dimension that is 1 there would be taken for a constant.
-            attempted, *beside = self._begun(route, wanted, place, feeds[-1], () if pending else (references,))
-            pending = pending or beside[0]
-            reply = _outcome(attempted)
-            attempt = Attempt(route, wanted.dynamic, time.perf_counter() - begun, reply.get("seconds", 0.0))
-            if "failed" in reply:
-                self._attempts.append(_failed(attempt, reply))
+            if ahead is not None and ahead.fits(route, wanted):
+                tried = ahead
+            else:
+                asked = () if pending or computed else (self._references(wanted.leaves, (*feeds, *later)),)
+                # The last feed is the example: a free dimension that is 1 there would be taken for a constant.
+                tried, beside = self._tried(route, wanted, feeds[-1], asked)
+                pending = pending or next(iter(beside), None)
+            if tried.made is None:
+                self._attempts.append(tried.attempt)
                 continue
-            made = self._canonical(place, wanted, feeds)  # while the worker may still compute the references
-            computed = computed or _by_feed(pending().arrays, len(feeds) + len(later))
+            made = self._executed(*tried.made, feeds)  # while the worker may still compute the references
+            if computed is None:
+                assert pending is not None, "asked for beside the first attempt"
+                computed = _by_feed(pending().arrays, len(feeds) + len(later))
             if isinstance(made, str):
-                self._attempts.append(replace(attempt, failure=made))
+                self._attempts.append(replace(tried.attempt, failure=made))
                 continue
             departure = self._departure(wanted, computed[: len(feeds)], *made)
-            self._attempts.append(replace(attempt, failure=departure, mismatch=bool(departure)))
+            self._attempts.append(replace(tried.attempt, failure=departure, mismatch=bool(departure)))
             if not departure:
                 accepted = self._accepted(made[0].artifact, made[1], route, wanted)
                 return replace(accepted, foreseen=tuple(zip(later, computed[len(feeds) :], strict=True)))
         return None
+
+    def _tried(
+        self, route: str, wanted: _Interface, example: Feed, beside: Sequence[Call]
+    ) -> tuple[_Tried, tuple[Callable[[], Reply], ...]]:
+        """Take a road, and begin the calls ``beside`` it."""
+        place = self._workdir / f"attempt-{len(self._attempts)}"
+        place.mkdir()
+        begun = time.perf_counter()
+        attempted, *others = self._begun(route, wanted, place, example, beside)
+        reply = _outcome(attempted)
+        return self._ended(route, place, reply, wanted.leaves, wanted.outputs, begun), tuple(others)
+
+    def _ended(
+        self,
+        route: str,
+        place: Path,
+        reply: Mapping[str, Any],
+        leaves: tuple[Leaf, ...],
+        outputs: tuple[str, ...],
+        begun: float,
+    ) -> _Tried:
+        attempt = Attempt(route, _is_dynamic(leaves), time.perf_counter() - begun, reply.get("seconds", 0.0))
+        if "failed" in reply:
+            return _Tried(_failed(attempt, reply), leaves, outputs)
+        made = self._canonical(place, leaves, outputs)
+        if isinstance(made, str):
+            return _Tried(replace(attempt, failure=made), leaves, outputs)
+        return _Tried(attempt, leaves, outputs, made)
 
     def _departure(self, wanted: _Interface, computed: _Computed, made: Recording, tolerance: Tolerance) -> str:
         """How what a road made departs from the model on feeds at which the model's arithmetic can be judged."""
@@ -246,8 +308,7 @@ class Ladder:
         }
         if route not in _LIGHT:
             self._prepare()
-        shapes = {leaf.name: leaf.shape for leaf in wanted.leaves}
-        state = started(initial_arrays(self._initial_state), shapes, state_sizes(shapes, feed))
+        state = initial_arrays(self._initial_state)
         return self._worker.begin_together((Call("attempt", params, {**feed, **state}), *beside))
 
     def _prepare(self) -> None:
@@ -262,22 +323,36 @@ class Ladder:
         params["kind"] = kind or self._model.kind
         return Call("reference", params, arrays)
 
-    def _canonical(self, place: Path, wanted: _Interface, feeds: Sequence[Feed]) -> tuple[Recording, Tolerance] | str:
-        """What the canonical form of an exporter's file computes and how exactly it should, or why it does not work."""
+    def _canonical(
+        self, place: Path, leaves: Sequence[Leaf], outputs: Sequence[str]
+    ) -> tuple[Artifact, Tolerance] | str:
+        """The canonical form of an exporter's file and how exactly it should compute, or why it does not work."""
         try:
             model = load_model(place / _EXPORTED)
-            settle_interface(model, wanted.leaves, wanted.outputs)
+            settle_interface(model, leaves, outputs)
             tolerance = tolerance_of(model)
             if tolerance is not FLOAT32:
                 widen(model)
             model = canonicalize(model)
             if transforms_as_convolutions(model):
                 model = canonicalize(model)
-            artifact = save_model(model, place / "canonical.onnx", MADE_BY, self._initial_state)
+            return save_model(model, place / "canonical.onnx", MADE_BY, self._initial_state), tolerance
+        except ConvertKitError as error:
+            return str(error)
+
+    def _executed(
+        self, artifact: Artifact, tolerance: Tolerance, feeds: Sequence[Feed]
+    ) -> tuple[Recording, Tolerance] | str:
+        """What an artifact computes, or why it does not run."""
+        try:
             with OnnxRunner(artifact) as runner:
                 return record("onnx", artifact, runner, feeds), tolerance
         except ConvertKitError as error:
             return str(error)
+
+
+def _is_dynamic(leaves: Sequence[Leaf]) -> bool:
+    return any(isinstance(dim, str) for leaf in leaves for dim in leaf.shape)
 
 
 def _outcome(attempted: Callable[[], Reply]) -> Mapping[str, Any]:
@@ -294,13 +369,8 @@ def _implied(leaves: Sequence[Leaf], fixed: Sequence[Leaf]) -> dict[str, int]:
         dim: size
         for leaf, before in zip(leaves, fixed, strict=True)
         for dim, size in zip(leaf.shape, before.shape, strict=True)
-        if isinstance(dim, str) and isinstance(size, int) and not leaf.given
+        if isinstance(dim, str) and isinstance(size, int)
     }
-
-
-def _at_fixed(fixed: Sequence[Leaf], initial: Mapping[str, Array]) -> dict[str, Array]:
-    shapes = {leaf.name: [dim for dim in leaf.shape if isinstance(dim, int)] for leaf in fixed}
-    return {name: np.array(np.broadcast_to(value, shapes[name])) for name, value in initial.items()}
 
 
 def _by_feed(arrays: Mapping[str, Array], count: int) -> _Computed:
@@ -353,6 +423,14 @@ def defeat(attempts: Sequence[Attempt]) -> ConvertKitError:
         )
     location = next((each.location for each in attempts if each.location), "")
     return Unsupported(f"no road from this model to ONNX works\n{told}", location=location)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write an ``.npz`` whose bytes depend on the arrays alone (``np.savez`` stamps the time)."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as stream:
+                np.lib.format.write_array(stream, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
 
 
 def initial_arrays(path: Path | None) -> dict[str, Array]:

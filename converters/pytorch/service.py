@@ -17,14 +17,17 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 import torch
 
 from convertkit.artifact import Array
-from convertkit.converters.pytorch import exporting, probing, routes
-from convertkit.converters.pytorch.leaves import Leaf, from_json
+from convertkit.converters.pytorch import exporting, guessing, probing, routes
+from convertkit.converters.pytorch.acceptance import check_feed, check_feeds
+from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
 from convertkit.converters.pytorch.loading import load
 from convertkit.converters.pytorch.operators import refusal
 from convertkit.converters.pytorch.state import Session, slots_from_json
 from convertkit.converters.pytorch.subject import Subject
 from convertkit.converters.pytorch.weights import brief
 from convertkit.errors import ConvertKitError, SourceError, Unsupported
+from convertkit.parity.conditioning import foreseen
+from convertkit.stage import Feed
 from convertkit.worker import Reply
 
 
@@ -61,9 +64,32 @@ class TorchService:
         return Session(subject, slots_from_json(params["slots"]))
 
     def describe(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """The model's interface, found by loading it and running it on generated inputs."""
-        described, state = probing.describe(self._loaded(params), Path(params["path"]), params["inputs"])
-        return Reply(described.as_json(), state)
+        """The model's interface, found by loading it and running it on generated inputs.
+
+        Where ``params["ahead"]`` says so, an attempt runs beside this, and what a model without state computes for
+        the feeds of its check, and with ``params["foreseen"]`` for those of the proof, comes with the reply.
+        """
+        subject = self._loaded(params)
+        if not params["ahead"]:
+            described, state = probing.describe(subject, Path(params["path"]), params["inputs"])
+            return Reply(described.as_json(), state)
+        torch.set_num_threads(max(1, self._threads - 1))
+        described, state = probing.describe(subject, Path(params["path"]), params["inputs"])
+        if described.slots:
+            return Reply(described.as_json(), state)
+        feeds = check_feeds(described.leaves, described.sizes, params["seed"])
+        if params["foreseen"]:
+            feeds += foreseen([leaf.spec() for leaf in described.leaves], params["seed"])
+        session = Session(subject, ())
+        return Reply(described.as_json(), _all_computed(session, described.leaves, feeds))
+
+    def guess(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
+        """Try a road with the interface that the file tells, before :meth:`describe` has settled it."""
+        said = guessing.guess(self._loaded(params), Path(params["path"]), params["inputs"])
+        leaves = to_json(said.leaves)
+        feed = check_feed(said.leaves, said.sizes, params["seed"], 0)
+        reply = self.attempt({**params, "leaves": leaves, "outputs": said.outputs, "slots": []}, feed)
+        return Reply({**reply.value, "leaves": leaves, "outputs": said.outputs})
 
     def prepare(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Import what torch.export's road needs, once for all forks to come."""
@@ -92,12 +118,11 @@ class TorchService:
         """What the model computes for ``params["count"]`` feeds, whose arrays are named ``<place>/<input>``."""
         session, leaves = self._fresh_session(params), from_json(params["leaves"])
         torch.set_num_threads(max(1, self._threads - 1))  # an attempt runs beside this, on one thread
-        results: dict[str, Array] = {}
-        for place in range(int(params["count"])):
-            feed = {leaf.name: arrays[key] for leaf in leaves if (key := f"{place}/{leaf.name}") in arrays}
-            computed = _computed(session, leaves, feed)
-            results.update({f"{place}/{name}": value for name, value in computed.items()})
-        return Reply(None, results)
+        feeds = [
+            {leaf.name: arrays[key] for leaf in leaves if (key := f"{place}/{leaf.name}") in arrays}
+            for place in range(int(params["count"]))
+        ]
+        return Reply(None, _all_computed(session, leaves, feeds))
 
     def run(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """One call of the reference runner; the model stays loaded."""
@@ -118,6 +143,14 @@ def _fields(refusal: Unsupported) -> dict[str, Any]:
 
 def _load(params: Mapping[str, Any]) -> Subject:
     return load(params["path"], params["kind"], params["model"])
+
+
+def _all_computed(session: Session, leaves: Sequence[Leaf], feeds: Sequence[Feed]) -> dict[str, Array]:
+    """What the model computes for several feeds, as ``<place>/<output>``."""
+    results: dict[str, Array] = {}
+    for place, feed in enumerate(feeds):
+        results.update({f"{place}/{name}": value for name, value in _computed(session, leaves, feed).items()})
+    return results
 
 
 def _computed(session: Session, leaves: Sequence[Leaf], feed: Mapping[str, Array]) -> dict[str, Array]:

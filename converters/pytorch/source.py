@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,11 +13,10 @@ from typing import Self
 import numpy as np
 
 from convertkit.artifact import Artifact, sha256_of
-from convertkit.converters.pytorch.ladder import MADE_BY, Accepted, Foreseen, Ladder
+from convertkit.converters.pytorch.ladder import MADE_BY, Accepted, Ladder
 from convertkit.converters.pytorch.leaves import to_json
 from convertkit.converters.pytorch.opening import Model, Opening
 from convertkit.errors import SourceError
-from convertkit.parity.conditioning import foreseen
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
 from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
@@ -47,7 +45,7 @@ class TorchSource:
         model = opening.model
         try:
             workdir.mkdir(parents=True, exist_ok=True)
-            accepted = Ladder(opening, workdir, options.seed, _foreseen(options)).climb()
+            accepted = Ladder(opening, workdir, options.seed, foresees=_foresees(options)).climb()
             if model.kind == "pickled-module":
                 trusted = f"--trust pickle: code stored in {Path(model.source).name} was executed"
                 accepted = replace(accepted, notes=(trusted, *accepted.notes))
@@ -135,11 +133,9 @@ class TorchRunner:
         return {spec.name: reply.arrays[spec.name] for spec in self._artifact.outputs}
 
 
-def _foreseen(options: ExportOptions) -> Foreseen:
-    """The feeds of the proof, where it will run generated ones at sizes that are known already."""
-    if options.calib is not None or options.static:
-        return lambda inputs: ()
-    return partial(foreseen, seed=options.seed)
+def _foresees(options: ExportOptions) -> bool:
+    """Whether the proof will run generated feeds, at sizes that are known already."""
+    return options.calib is None and not options.static
 
 
 def _artifact(model: Model, accepted: Accepted) -> Artifact:

@@ -1,0 +1,67 @@
+"""A model's interface by what its file says alone, so that an exporter can begin before the model has run.
+
+What is said here is settled by nothing: the model is run meanwhile, and an attempt at an interface that turns out to
+be another one is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from convertkit.converters.pytorch.examples import traced_examples
+from convertkit.converters.pytorch.inputs import free_batch, leaves_of
+from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.converters.pytorch.programs import program_examples
+from convertkit.converters.pytorch.subject import Subject, named_outputs
+from convertkit.errors import Unsupported
+
+_EXAMPLE_SIZE = 2
+"""Of free dimensions: a size of 1 would be taken for a constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """Inputs, the sizes of their free dimensions in the example, and names of the outputs."""
+
+    leaves: tuple[Leaf, ...]
+    sizes: Mapping[str, int]
+    outputs: tuple[str, ...]
+
+
+def guess(subject: Subject, path: Path, options: Sequence[Mapping[str, Any]]) -> Guess:
+    """The interface of a model without state; ``Unsupported`` where only running it can tell."""
+    if subject.program is not None:
+        leaves = leaves_of(subject, program_examples(subject), options)
+        outputs = _of_program(subject.program)
+    else:
+        fixed = leaves_of(subject, traced_examples(path), options)
+        leaves = free_batch(fixed) or fixed
+        outputs = _of_script(subject.module)
+    names = {dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)}
+    return Guess(leaves, dict.fromkeys(names, _EXAMPLE_SIZE), outputs)
+
+
+def _of_script(module: Any) -> tuple[str, ...]:
+    graph = module.forward.graph.copy()
+    torch._C._jit_pass_inline(graph)
+    if graph.findNode("prim::SetAttr") is not None:
+        raise Unsupported("the model may keep state")
+    if [value.type().kind() for value in graph.outputs()] != ["TensorType"]:
+        raise Unsupported("what the model returns has names that a run tells")
+    return ("output",)
+
+
+def _of_program(program: Any) -> tuple[str, ...]:
+    if program.graph_signature.buffers_to_mutate:
+        raise Unsupported("the model keeps state")
+    values = {node.name: node.meta["val"] for node in program.graph.nodes if "val" in node.meta}
+    names = program.graph_signature.user_outputs
+    if any(name not in values for name in names):
+        raise Unsupported("the model returns constants")
+    result = torch.utils._pytree.tree_unflatten([values[name] for name in names], program.call_spec.out_spec)
+    return tuple(name for name, _ in named_outputs(result))

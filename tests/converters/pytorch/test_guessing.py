@@ -1,0 +1,84 @@
+"""An exporter begins before the model has run: a right guess of the interface is kept, any other is thrown away."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import convertkit
+from convertkit.worker import Worker
+
+_MODELS = """
+import sys, torch
+
+class Plain(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2
+
+class Fixed(torch.nn.Module):
+    def forward(self, x):
+        return x.view(1, 4) * 2
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x):
+        self.seen.add_(1)
+        return x + self.seen
+
+class Named(torch.nn.Module):
+    def forward(self, x):
+        return {"twice": x * 2, "half": x / 2}
+
+folder = sys.argv[1]
+example = torch.rand(1, 4)
+for kind in (Plain, Fixed, Counting, Named):
+    torch.jit.trace(kind(), example, strict=False).save(f"{folder}/{kind.__name__.lower()}.pt")
+torch.export.save(torch.export.export(Plain(), (example,)), f"{folder}/program.pt2")
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", _MODELS, str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the worker is asked for, in order."""
+    methods: list[str] = []
+    begin = Worker._begin
+
+    def logged(self, calls, *, isolated):
+        methods.extend(call.method for call in calls)
+        return begin(self, calls, isolated=isolated)
+
+    monkeypatch.setattr(Worker, "_begin", logged)
+    return methods
+
+
+@pytest.mark.parametrize("name", ["plain.pt", "program.pt2"])
+def test_a_right_guess_is_the_only_attempt(name: str, models: Path, asked: list[str], tmp_path: Path) -> None:
+    result = convertkit.export(models / name, "onnxruntime", output=tmp_path / "out")
+    assert asked == ["open", "describe", "guess"], "all that the proof needs was computed beside the attempt"
+    attempts = result.report["steps"][0]["options"]["attempts"]
+    assert [each["outcome"] for each in attempts] == ["accepted"]
+
+
+@pytest.mark.parametrize("name", ["fixed.pt", "counting.pt", "named.pt"])
+def test_an_interface_that_a_run_settles_is_tried_again(
+    name: str, models: Path, asked: list[str], tmp_path: Path
+) -> None:
+    result = convertkit.export(models / name, "onnxruntime", output=tmp_path / "out")
+    assert asked[:3] == ["open", "describe", "guess"]
+    assert "attempt" in asked
+    given = {spec.name: spec.shape for spec in result.artifact.inputs}
+    assert (given["x"][0] == 1) == (name == "fixed.pt") or name == "counting.pt"
+    assert ("state.seen" in given) == (name == "counting.pt")
