@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
 from convertkit.parity.conditioning import foreseen, is_chaotic, nudged
 from convertkit.stage import FLOAT32, Feed, Outputs, Tolerance
+from convertkit.state import save_arrays, started, state_sizes
 from convertkit.worker import Call, Reply
 
 _ROUTES = {
@@ -140,11 +140,8 @@ class Ladder:
         self._seconds = self._loaded().value
         reply, ahead = self._described()
         described = reply.value
-        self._slots = described["slots"]
-        state, known = (reply.arrays, _NOTHING) if self._slots else (_NOTHING, reply.arrays)
-        if state:
-            self._initial_state = self._workdir / "initial_state.npz"
-            save_arrays(self._initial_state, state)
+        state, known = (reply.arrays, _NOTHING) if described["slots"] else (_NOTHING, reply.arrays)
+        self._keep_state(described["slots"], state, self._workdir)
         leaves, fixed = from_json(described["leaves"]), from_json(described["fixed"])
         notes, outputs = tuple(described["notes"]), tuple(described["outputs"])
         wanted = _Interface(leaves, outputs, tuple(described["sizes"]), notes)
@@ -154,12 +151,21 @@ class Ladder:
         elif leaves != fixed:
             why = next((each.failure for each in reversed(self._attempts)), "")
             note = f"the batch is fixed: no road to ONNX keeps it free ({why})"
+            self._keep_state(described["fixed_slots"], _at_fixed(fixed, state), self._workdir / "fixed")
             accepted = self._first_match(_Interface(fixed, outputs, ({},), (*notes, note)))
         if accepted is None:
             raise defeat(self._attempts)
         if self._model.kind == "torchscript" and self._model.factory is not None:
             self._compare_with_twin(accepted, described["sizes"])
         return accepted
+
+    def _keep_state(self, slots: list[dict[str, Any]], values: Mapping[str, Array], folder: Path) -> None:
+        """What the next attempts know of state."""
+        self._slots = slots
+        if values:
+            folder.mkdir(exist_ok=True)
+            self._initial_state = folder / "initial_state.npz"
+            save_arrays(self._initial_state, values)
 
     def _compare_with_twin(self, accepted: Accepted, sizes: Sequence[Mapping[str, int]]) -> None:
         """Hold an archive against the module that it was made from: a trace may have kept one path of several."""
@@ -308,7 +314,8 @@ class Ladder:
         }
         if route not in _LIGHT:
             self._prepare()
-        state = initial_arrays(self._initial_state)
+        shapes = {leaf.name: leaf.shape for leaf in wanted.leaves}
+        state = started(initial_arrays(self._initial_state), shapes, state_sizes(shapes, feed))
         return self._worker.begin_together((Call("attempt", params, {**feed, **state}), *beside))
 
     def _prepare(self) -> None:
@@ -369,8 +376,13 @@ def _implied(leaves: Sequence[Leaf], fixed: Sequence[Leaf]) -> dict[str, int]:
         dim: size
         for leaf, before in zip(leaves, fixed, strict=True)
         for dim, size in zip(leaf.shape, before.shape, strict=True)
-        if isinstance(dim, str) and isinstance(size, int)
+        if isinstance(dim, str) and isinstance(size, int) and not leaf.given
     }
+
+
+def _at_fixed(fixed: Sequence[Leaf], initial: Mapping[str, Array]) -> dict[str, Array]:
+    shapes = {leaf.name: [dim for dim in leaf.shape if isinstance(dim, int)] for leaf in fixed}
+    return {name: np.array(np.broadcast_to(value, shapes[name])) for name, value in initial.items()}
 
 
 def _by_feed(arrays: Mapping[str, Array], count: int) -> _Computed:
@@ -423,14 +435,6 @@ def defeat(attempts: Sequence[Attempt]) -> ConvertKitError:
         )
     location = next((each.location for each in attempts if each.location), "")
     return Unsupported(f"no road from this model to ONNX works\n{told}", location=location)
-
-
-def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write an ``.npz`` whose bytes depend on the arrays alone (``np.savez`` stamps the time)."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as stream:
-                np.lib.format.write_array(stream, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
 
 
 def initial_arrays(path: Path | None) -> dict[str, Array]:
