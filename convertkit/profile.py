@@ -18,8 +18,10 @@ What a target finds in the graph
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 KEEP_FLOAT = "convertkit.float"
@@ -57,16 +59,36 @@ class OpRule:
     float_output: bool = False
 
 
+_COST_KEYS = ("float32", "int8", "float32_call", "int8_call", "float32_element", "int8_element")
+"""What a cost table calls the fields of :class:`OpCost`, in their order."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpCost:
     """Time of a kernel on the reference machine, in nanoseconds per unit of work.
 
     The unit is a multiply-add for Conv, ConvTranspose, Gemm and MatMul, else an element of the
-    larger of input and output.
+    larger of input and output.  ``_call`` is what one call costs whatever its size, ``_element`` what a matrix
+    operator costs per element that it reads and writes, beside its products.
     """
 
     float32: float
     integer: float
+    float32_call: float = 0.0
+    integer_call: float = 0.0
+    float32_element: float = 0.0
+    integer_element: float = 0.0
+
+    def times(self, work: float, elements: float) -> tuple[float, float]:
+        """Nanoseconds of one call in integers and in float."""
+        integer = self.integer_call + work * self.integer + elements * self.integer_element
+        return integer, self.float32_call + work * self.float32 + elements * self.float32_element
+
+
+def cost_table(path: Path) -> Mapping[str, OpCost]:
+    """The cost table in a TOML file: a table ``cost`` with the fields of :class:`OpCost`, 0 where left out."""
+    rows = tomllib.loads(path.read_text())["cost"]
+    return {kind: OpCost(*(float(row.get(name, 0.0)) for name in _COST_KEYS)) for kind, row in rows.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +107,7 @@ class QuantProfile:
     RNN become int8.  ``half`` says what ``--fp16`` means: weights stored as float16 and cast in the graph, or
     everything computed in float16.  ``block`` is the number of weights along the reduced axis that share a scale,
     None for whole channels.  ``tie_free``: scales are moved slightly, to where no integer kernel can round
-    another way than another.
+    another way than another.  ``least_gain`` is the share of the time that integers must save by the cost table.
     """
 
     name: str
@@ -102,6 +124,7 @@ class QuantProfile:
     recurrent: bool = False
     block: int | None = None
     tie_free: bool = False
+    least_gain: float = 0.0
 
     def rule(self, kinds: tuple[str, ...]) -> OpRule | None:
         """The rule of an operator, given its names from the most special to the most general."""

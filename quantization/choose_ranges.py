@@ -7,7 +7,7 @@ from dataclasses import replace
 from convertkit.quantization.plan import Plan, Ranges
 from convertkit.quantization.trial import Trials
 
-CANDIDATES = ("minmax", "percentile", "mse")
+CANDIDATES = ("minmax", "percentile", "percentile-99.99", "mse")
 
 
 def choose_methods(

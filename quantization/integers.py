@@ -106,7 +106,7 @@ class Integers:
         plan, tuned = self._tuned(units, plan, trials, ranges)
         loop = Loop(units, ranges, self._options, trials, self._progress)
         outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
-        outcome = loop.with_stored_weights(outcome)
+        outcome = loop.with_stored_weights(outcome, self._able(units, marking_units(units, statistics)))
         # What was chosen stays; the ranges may now take all of the data into account.
         for name, seen in self._observed(units, self._held_out).items():
             statistics[name].merge(seen)
@@ -137,6 +137,13 @@ class Integers:
         integer = choose_integer(units, self._profile, insist=insist, keep_float=marking)
         self._refuse_float(units, integer, marking)
         return frozenset(unit.name for unit in integer)
+
+    def _able(self, units: tuple[Unit, ...], marking: frozenset[str]) -> frozenset[str]:
+        """Names of the units that could compute in integers, where float may be chosen for small gains of speed."""
+        if not self._profile.least_gain:
+            return frozenset()
+        able = choose_integer(units, replace(self._profile, costs={}), insist=False, keep_float=marking)
+        return frozenset(unit.name for unit in able)
 
     def _observed(self, units: tuple[Unit, ...], feeds: Collection[Feed]) -> dict[str, Statistics]:
         names = measurable(units)

@@ -19,6 +19,8 @@ _NEVER = 1e18
 _UNKNOWN = OpCost(1.0, 1.0)
 _TIE_NS = 1e-3
 """Where both cost the same, integer wins: it is a quarter of the memory."""
+_TYPICAL = 32
+"""Stands for a symbolic height, width or length, so that no model counts as tiny; a batch counts as 1."""
 _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
@@ -42,7 +44,12 @@ def choose_integer(
     for one, other, cost in _boundaries(units, profile):
         cut.arc(one, other, cost)
         cut.arc(other, one, cost)
-    return frozenset(unit for unit in cut.near(_INTEGER) if isinstance(unit, Unit))
+    chosen = frozenset(unit for unit in cut.near(_INTEGER) if isinstance(unit, Unit))
+    if not profile.least_gain:
+        return chosen
+    # A table knows times to some percent only, and float is more exact.
+    real, mixed = (total_cost(units, profile, each) for each in (frozenset[Unit](), chosen))
+    return chosen if mixed <= real * (1 - profile.least_gain) else frozenset()
 
 
 def total_cost(units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit]) -> float:
@@ -53,10 +60,9 @@ def total_cost(units: tuple[Unit, ...], profile: QuantProfile, integer: frozense
 
 
 def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
-    """Nanoseconds in integers and in float; a symbolic dimension counts as 1."""
-    cost = profile.cost(unit.kinds) or _UNKNOWN
-    work = unit_work(unit)
-    return work * cost.integer, work * cost.float32
+    """Nanoseconds in integers and in float."""
+    touched = {*unit.data.values(), *unit.outputs}
+    return (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(_elements, touched)))
 
 
 def unit_work(unit: Unit) -> float:
@@ -111,13 +117,17 @@ def _boundaries(units: tuple[Unit, ...], profile: QuantProfile) -> list[tuple[ob
             if value in makers and makers[value] is unit:
                 continue
             readers = max(1, len({use.node for use in value.uses()}))
-            cost = _elements(value) * quantize.integer / readers
+            cost = _conversion(value, quantize) / readers
             if value in makers:
                 pairs.append((unit, makers[value], cost))
             elif value.is_graph_input():
                 pairs.append((unit, _FLOAT, cost))
-        pairs += [(unit, _FLOAT, _elements(v) * quantize.integer) for v in unit.outputs if v.is_graph_output()]
+        pairs += [(unit, _FLOAT, _conversion(v, quantize)) for v in unit.outputs if v.is_graph_output()]
     return pairs
+
+
+def _conversion(value: ir.Value, quantize: OpCost) -> float:
+    return quantize.times(_elements(value), 0.0)[0]
 
 
 def _all_outputs(unit: Unit) -> tuple[ir.Value, ...]:
@@ -127,7 +137,8 @@ def _all_outputs(unit: Unit) -> tuple[ir.Value, ...]:
 def _sizes(value: ir.Value) -> tuple[int, ...]:
     if value.shape is None:
         return ()
-    return tuple(dim if isinstance(dim, int) else 1 for dim in value.shape)
+    unknown = (1, *[_TYPICAL] * len(value.shape))[: len(value.shape)]
+    return tuple(dim if isinstance(dim, int) else size for dim, size in zip(value.shape, unknown, strict=True))
 
 
 def _elements(value: ir.Value) -> int:

@@ -91,10 +91,11 @@ class Loop:
                 break
         return Outcome(current, reached, kept, tuple(curve))
 
-    def with_stored_weights(self, outcome: Outcome) -> Outcome:
+    def with_stored_weights(self, outcome: Outcome, able: frozenset[str] = frozenset()) -> Outcome:
         """Integer weights for the units that stay float, where that costs next to nothing: a quarter of their bytes.
 
-        ONNX Runtime makes such weights real at each call, LiteRT once: the profile says where that is worth it.
+        It may also cost what integers for all of ``able`` would, where they stay float for the sake of speed alone.
+        The profile says whether the target makes such weights real once.
         """
         if not self._ranges.profile.tables:
             return outcome
@@ -102,10 +103,19 @@ class Loop:
         score = self._trials.score(plan)
         limit = self._options.max_drop
         drops = limit is not None and score.drop > max(outcome.score.drop, limit / 2)
-        if drops or score.snr_db <= outcome.score.snr_db - _STORED_LOSS_DB:
+        if drops or not self._is_level_enough(score, outcome, able):
             return outcome
         kept = {name: why for name, why in outcome.kept.items() if name not in plan.integer}
         return replace(outcome, plan=plan, score=score, kept=kept)
+
+    def _is_level_enough(self, score: Score, outcome: Outcome, able: frozenset[str]) -> bool:
+        if score.snr_db > outcome.score.snr_db - _STORED_LOSS_DB:
+            return True
+        more = able - outcome.plan.integer - outcome.kept.keys()
+        if not more:
+            return False
+        whole = self._trials.score(replace(outcome.plan, integer=outcome.plan.integer | more))
+        return score.snr_db >= whole.snr_db
 
     def _with_integer_neighbours(self, plan: Plan) -> Plan:
         """Units with stored weights that read and write nothing but integers compute in integers, with those weights.

@@ -15,8 +15,10 @@ Range = tuple[float, float]
 
 _Losses = Callable[[Histogram, Sequence["Affine"]], Array]
 
-METHODS = ("minmax", "moving-average", "percentile", "entropy", "mse")
-_PERCENTILE = 99.999
+METHODS = ("minmax", "moving-average", "percentile", "percentile-99.99", "entropy", "mse")
+_OUTSIDE, _OUTSIDE_TIGHT = 1e-5, 1e-4
+"""Shares of the values that percentile ranges leave out at each side.  Which one is better is up to the model: a
+detector's boxes need rare, loud values, a keyword spotter does not."""
 _SHRINKS = np.concatenate([np.linspace(1.0, 0.5, 16), np.linspace(0.45, 0.1, 6)])
 _ENTROPY_SHRINKS = np.linspace(1.0, 0.2, 17)
 
@@ -112,13 +114,21 @@ def _moving_average(statistics: Statistics, dtype: str, symmetric: bool) -> Rang
 
 
 def _percentile(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
-    """The range that holds all but 0.001 % of the values at each side."""
+    return _without(statistics, _OUTSIDE)
+
+
+def _tight_percentile(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
+    return _without(statistics, _OUTSIDE_TIGHT)
+
+
+def _without(statistics: Statistics, outside: float) -> Range:
+    """The range that holds all but a share ``outside`` of the values at each side."""
     histogram = statistics.histogram
-    low, high = _minmax(statistics, dtype, symmetric)
+    low, high = min(statistics.low, 0.0), max(statistics.high, 0.0)
     edges = np.concatenate([[0], np.cumsum(histogram.counts)])
     # Exact zeros lie between the two halves of the histogram.
     edges[len(histogram.counts) // 2 + 1 :] += histogram.zeros
-    share = (1 - _PERCENTILE / 100) * histogram.total
+    share = outside * histogram.total
     step = 2.0 ** (histogram.exponent + 1) / len(histogram.counts)
     first = int(np.searchsorted(edges, share, side="right")) - 1
     last = int(np.searchsorted(edges, histogram.total - share, side="left"))
@@ -190,6 +200,7 @@ _METHODS: Mapping[str, Callable[[Statistics, str, bool], Range]] = {
     "minmax": _minmax,
     "moving-average": _moving_average,
     "percentile": _percentile,
+    "percentile-99.99": _tight_percentile,
     "entropy": _entropy,
     "mse": _mse,
 }

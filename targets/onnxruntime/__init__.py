@@ -28,7 +28,9 @@ class OnnxRuntimeTarget:
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
-        return (DeliverOnnx(context.options.opset, unsigned=context.options.precision == "int8"),)
+        precision = context.options.precision
+        foldable = precision in ("int8", "w8")
+        return (DeliverOnnx(context.options.opset, unsigned=precision == "int8", foldable=foldable),)
 
     def prepare(self) -> None:
         """What delivering a model imports."""

@@ -20,7 +20,11 @@ def make_foldable(model: ir.Model, *, products: bool) -> int:
     ``products`` includes weights of MatMul, for which ONNX Runtime has a kernel that reads blocks of integers.
     Returns how many there were.  The numbers are equal, bit for bit.
     """
-    found = [node for node in model.graph if _is_weight(node) and all(_computes_in_float(r, products) for r in _readers(node))]
+    found = [
+        node
+        for node in model.graph
+        if _is_weight(node) and all(_computes_in_float(r, products) for r in _readers(node))
+    ]
     for node in found:
         _rewrite(model.graph, node)
     return len(found)

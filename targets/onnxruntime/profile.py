@@ -10,9 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
-from convertkit.profile import WEIGHTED, OpRule, QuantProfile
+from convertkit.profile import WEIGHTED, OpCost, OpRule, QuantProfile, cost_table
 from convertkit.recipe import ExportOptions
+
+_COSTS = Path(__file__).with_name("costs.toml")
+_LEAST_GAIN = 0.05
+"""Weights are stored as integers in any case, at no cost; integers that save less than the table's error do not pay."""
 
 _PLAIN = OpRule()
 _MOVES = OpRule(data=(0,), same_scale=True)
@@ -65,4 +71,18 @@ def profile(options: ExportOptions) -> QuantProfile:
         )
     if options.precision == "int16x8":
         return QuantProfile("onnxruntime int16x8", "int16", True, _INT8, bias="float32")
-    return QuantProfile("onnxruntime int8", "int8", False, _INT8, half="compute", tables=True)
+    return QuantProfile(
+        "onnxruntime int8",
+        "int8",
+        False,
+        _INT8,
+        costs=_costs(),
+        half="compute",
+        tables=True,
+        least_gain=_LEAST_GAIN,
+    )
+
+
+@cache
+def _costs() -> Mapping[str, OpCost]:
+    return cost_table(_COSTS)

@@ -14,6 +14,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.unsigned import make_unsigned
 
 _INTEGER_KERNELS = Tolerance(
@@ -39,27 +40,31 @@ _HALF = Tolerance(
 class DeliverOnnx:
     """Writes ``model.onnx``; lowered to ``opset`` where one is asked for.
 
-    ``unsigned`` is what ``--int8`` asks for; a model that came quantized and is only delivered keeps its dtypes.
+    ``unsigned`` is what ``--int8`` asks for, ``foldable`` what it and ``--w8`` ask for; a model that came quantized
+    and is only delivered keeps its form.
 
     The tolerance is that of what the last model computes, not of what was asked for: a source may be quantized already.
     """
 
     name = "onnxruntime"
-    version = "2"
+    version = "3"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
-    def __init__(self, opset: int | None, *, unsigned: bool = False) -> None:
+    def __init__(self, opset: int | None, *, unsigned: bool = False, foldable: bool = False) -> None:
         self._opset = opset
-        self._unsigned = unsigned
+        self._unsigned, self._foldable = unsigned, foldable
         self.tolerance: Tolerance = FLOAT32
 
     @property
     def options(self) -> Mapping[str, object]:
-        return {"unsigned": self._unsigned, **({"opset": self._opset} if self._opset else {})}
+        forms = {"unsigned": self._unsigned, "foldable": self._foldable}
+        return {**forms, **({"opset": self._opset} if self._opset else {})}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_model(source.path)
+        if self._foldable:
+            make_foldable(model, products=self._unsigned)
         self.tolerance = _tolerance(model)
         if self._opset is not None:
             model = at_opset(model, self._opset)

@@ -20,7 +20,7 @@ from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.progress import Silent
 from convertkit.quantization.integers import PASSES, Integers
-from convertkit.quantization.stage import build
+from convertkit.quantization.stage import QuantizeIntegers, build
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
 from convertkit.targets.onnxruntime.profile import profile as onnxruntime_profile
@@ -86,12 +86,17 @@ def quantized(tmp_path: Path) -> Callable[..., Quantized]:
         data: Array | None,
         precision: str = "int8",
         target: str = "tflite",
+        *,
+        without_costs: bool = False,
         **options: object,
     ) -> Quantized:
         before = model if isinstance(model, Artifact) else artifact_of(model, tmp_path)
         feeds = None if data is None else load_feeds(data, before.inputs)
         chosen = replace(ExportOptions(source="x", precision=precision), **options)  # type: ignore[arg-type]
         stage = build(BuildContext(chosen, TARGETS[target], calibration=feeds))  # type: ignore[arg-type]
+        if without_costs:
+            assert isinstance(stage, QuantizeIntegers)
+            stage.profile = replace(stage.profile, costs={}, least_gain=0.0)
         return Quantized(before, stage.run(before, tmp_path), stage)
 
     return run

@@ -165,7 +165,8 @@ def test_the_loop_finds_what_breaks_a_detector(quantized, target: str) -> None:
         return tuple(100 * float((each.argmax(1) == labels).mean()) for each in (before, after))
 
     real, naive = points(quantized(detector(sharpness=0.6), DATA, target=target, full_integer=True))
-    repaired = quantized(detector(sharpness=0.6), DATA, target=target)
+    # By ONNX Runtime's cost table so small a model is faster in float.
+    repaired = quantized(detector(sharpness=0.6), DATA, target=target, without_costs=target == "onnxruntime")
     assert real > 60
     assert naive < real - 20
     assert points(repaired)[1] >= real - 1

@@ -16,13 +16,14 @@ from convertkit.onnx.save import save_model
 from convertkit.targets.onnxruntime.unsigned import make_unsigned
 
 RNG = np.random.default_rng(0)
-IMAGES = RNG.standard_normal((16, 8, 8, 8)).astype(np.float32)
+IMAGES = RNG.standard_normal((16, 64, 16, 16)).astype(np.float32)
 
 
 def residual(path: Path) -> Path:
     """y = conv(r) + r with r = relu(conv(x)): r is read twice."""
     weights = [
-        numpy_helper.from_array((RNG.standard_normal((8, 8, 3, 3)) / 8).astype(np.float32), name) for name in ("a", "b")
+        numpy_helper.from_array((RNG.standard_normal((64, 64, 3, 3)) / 24).astype(np.float32), name)
+        for name in ("a", "b")
     ]
     nodes = [
         helper.make_node("Conv", ["x", "a"], ["c"], pads=[1] * 4),
@@ -30,7 +31,7 @@ def residual(path: Path) -> Path:
         helper.make_node("Conv", ["r", "b"], ["d"], pads=[1] * 4),
         helper.make_node("Add", ["d", "r"], ["y"]),
     ]
-    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 8, 8, 8]) for name in "xy"]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 64, 16, 16]) for name in "xy"]
     graph = helper.make_graph(nodes, "residual", ends[:1], ends[1:], weights)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
     return path

@@ -1,0 +1,266 @@
+"""Measure ONNX Runtime's cost table: ``python bench/onnxruntime_costs.py > targets/onnxruntime/costs.toml``.
+
+What an operator costs depends on its neighbours: integers are laid out channels-last, float32 in blocks of channels,
+and both are converted at the borders.  So every operator is measured in chains of two lengths, in float32 and in QDQ
+with uint8 activations as it is delivered; the difference is the operator, what is left of the shorter chain the
+borders.  Over several sizes ``call + work * rate + elements * element`` is fitted (see ``convertkit.profile.OpCost``).
+Times are those of the thread, so other processes on the machine disturb them little.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+SHORT, LONG = 2, 6
+ROUNDS = 25
+SCALE = 0.02
+LEAST_NS = 100.0
+"""Of what is found as a difference of times."""
+MATRIX = frozenset({"Conv", "Gemm", "MatMul"})
+HEADER = """\
+# Nanoseconds on ONNX Runtime 1.31, one thread, x86-64 with VNNI: call + work * rate + elements * element, where work is
+# a multiply-add for Conv, Gemm and MatMul, else an element.  Regenerate with bench/onnxruntime_costs.py on the machine
+# that matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One operator at one size: the shape that it keeps, its weight, and what it reads besides.
+
+    ``beside`` stands behind it in every link of the chain: a convolution, which brings integers channels-last, or what
+    restores the shape.
+    """
+
+    kind: str
+    op: str
+    shape: tuple[int, ...]
+    weight: tuple[int, ...] = ()
+    axis: int = 0
+    bias: bool = False
+    second: bool = False
+    attributes: tuple[tuple[str, object], ...] = ()
+    beside: Literal["", "Conv", "Mul", "Slice"] = ""
+
+    @property
+    def elements(self) -> float:
+        """Elements read and written."""
+        return float(np.prod(self.shape)) * (3 if self.second else 2)
+
+    @property
+    def work(self) -> float:
+        """Multiply-adds of a matrix operator, else elements."""
+        if self.op == "Concat":
+            return 2 * float(np.prod(self.shape))
+        if not self.weight:
+            return float(np.prod(self.shape)) * (self.shape[-1] if self.op == "MatMul" else 1)
+        if self.op == "Conv":
+            return float(np.prod(self.shape[2:])) * float(np.prod(self.weight))
+        return float(np.prod(self.shape)) * self.weight[0]
+
+
+def conv(kind: str, channels: int, size: int, kernel: int, group: int = 1) -> Row:
+    """A convolution that keeps its map."""
+    weight = (channels, channels // group, kernel, kernel)
+    attributes = (("pads", [kernel // 2] * 4), ("group", group))
+    return Row(kind, "Conv", (1, channels, size, size), weight, bias=True, attributes=attributes)
+
+
+MAPS = ((16, 56), (24, 28), (64, 56), (72, 28), (96, 14), (240, 14), (576, 7), (144, 28))
+LARGE = ((16, 112), (32, 112), (96, 112))
+"""Maps that no cache next to a core holds."""
+ROWS: tuple[Row, ...] = (
+    *(conv("Conv", c, s, 3) for c, s in ((8, 28), (32, 28), (64, 28), (128, 14), (256, 7), (64, 56), *LARGE[:2])),
+    *(conv("Conv.pointwise", c, s, 1) for c, s in (*MAPS, *LARGE)),
+    *(conv("Conv.depthwise", c, s, k, c) for (c, s), k in itertools.product((*MAPS, *LARGE), (3, 5))),
+    *(conv("Conv.depthwise_large", c, s, 7, c) for c, s in MAPS),
+    *(conv("Conv.grouped", c, s, 3, 4) for c, s in MAPS[1:6]),
+    *(Row("Gemm", "Gemm", (m, k), (k, k), 0, bias=True, attributes=(("transB", 1),))
+      for m, k in ((1, 64), (1, 256), (1, 1024), (16, 128), (64, 256), (197, 192), (128, 512))),
+    *(Row("MatMul", "MatMul", (1, m, k), (k, k), 1)
+      for m, k in ((1, 64), (1, 256), (16, 128), (64, 256), (197, 192), (128, 512))),
+    *(Row("MatMul.dynamic", "MatMul", (h, t, t), second=True)
+      for h, t in ((1, 32), (4, 32), (3, 64), (4, 128), (3, 197))),
+    *(Row(op, op, (1, c, s, s)) for op in ("Sigmoid", "LeakyRelu") for c, s in (*MAPS, *LARGE)),
+    *(Row(op, op, (1, c, s, s), second=True) for op in ("Add", "Mul") for c, s in (*MAPS, *LARGE)),
+    *(Row(op, op, (1, c, s, s), attributes=(("kernel_shape", [3, 3]), ("pads", [1] * 4)), beside="Conv")
+      for op in ("MaxPool", "AveragePool") for c, s in MAPS),
+    *(Row("GlobalAveragePool", "GlobalAveragePool", (1, c, s, s), beside="Mul") for c, s in MAPS),
+    *(Row("Concat", "Concat", (1, c, s, s), second=True, attributes=(("axis", 1),), beside="Slice") for c, s in MAPS),
+)  # fmt: skip
+BORDERS = "QuantizeLinear"
+NO_LAYOUT = frozenset({"Sigmoid", "LeakyRelu", "Add", "Mul", "MatMul"})
+"""Chains of these have nothing but conversions at their ends."""
+
+
+class Chain:
+    """Builds the operator several times in a row; in integers with a pair between each two."""
+
+    def __init__(self, row: Row, *, integer: bool) -> None:
+        self._row, self._integer = row, integer
+        self._rng = np.random.default_rng(0)
+        self._nodes: list[NodeProto] = []
+        self._constants: dict[str, TensorProto] = {}
+
+    def model(self, length: int, *, beside_alone: bool = False) -> ModelProto:
+        """``length`` links; ``beside_alone`` leaves the measured operator out of them."""
+        row = self._row
+        value = first = self._pair("x")
+        for place in range(length):
+            before = value
+            if not beside_alone:
+                operands = [
+                    *([first] if row.second else []),
+                    *self._weight(f"w{place}", row.weight, row.axis, row.bias),
+                ]
+                value = self._link(row.op, [value, *operands], f"y{place}", dict(row.attributes))
+            if row.beside == "Conv":
+                weight = self._weight(f"v{place}", (row.shape[1],) * 2 + (1, 1), 0, True)
+                value = self._link("Conv", [value, *weight], f"z{place}", {})
+            elif row.beside == "Mul":
+                value = self._link("Mul", [before, value], f"z{place}", {})
+            elif row.beside == "Slice":
+                ends = [
+                    self._constant(n, np.array([v], np.int64)) for n, v in (("0", 0), ("c", row.shape[1]), ("1", 1))
+                ]
+                value = self._link("Slice", [value, *ends], f"z{place}", {})
+        graph = helper.make_graph(
+            self._nodes,
+            "chain",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, row.shape)],
+            [helper.make_tensor_value_info(value, TensorProto.FLOAT, row.shape)],
+            list(self._constants.values()),
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+
+    def _link(self, op: str, inputs: list[str], name: str, attributes: dict[str, object]) -> str:
+        self._nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return self._pair(name)
+
+    def _constant(self, name: str, array: npt.NDArray[np.generic]) -> str:
+        self._constants[name] = numpy_helper.from_array(np.asarray(array), name)
+        return name
+
+    def _pair(self, value: str) -> str:
+        if not self._integer:
+            return value
+        parameters = [
+            self._constant("scale", np.asarray(np.float32(SCALE))),
+            self._constant("zero", np.asarray(np.uint8(128))),
+        ]
+        self._nodes.append(helper.make_node("QuantizeLinear", [value, *parameters], [f"{value}_q"]))
+        self._nodes.append(helper.make_node("DequantizeLinear", [f"{value}_q", *parameters], [f"{value}_d"]))
+        return f"{value}_d"
+
+    def _weight(self, name: str, shape: tuple[int, ...], axis: int, with_bias: bool) -> list[str]:
+        if not shape:
+            return []
+        real = self._rng.normal(0, 1 / np.sqrt(np.prod(shape[1:])), shape).astype(np.float32)
+        channels = shape[axis]
+        bias = self._rng.normal(0, 0.1, channels).astype(np.float32)
+        if not self._integer:
+            return [self._constant(name, real), *([self._constant(f"{name}_b", bias)] if with_bias else [])]
+        scales = np.full(channels, np.abs(real).max() / 127, np.float32)
+        made = [self._constant(f"{name}_i", np.rint(real / scales[0]).astype(np.int8))]
+        made += [self._constant(f"{name}_s", scales), self._constant(f"{name}_z", np.zeros(channels, np.int8))]
+        self._nodes.append(helper.make_node("DequantizeLinear", made, [name], axis=axis))
+        if not with_bias:
+            return [name]
+        steps = self._constant(f"{name}_bi", np.rint(bias / (scales * SCALE)).astype(np.int32))
+        sizes = self._constant(f"{name}_bs", (scales * SCALE).astype(np.float32))
+        self._nodes.append(helper.make_node("DequantizeLinear", [steps, sizes], [f"{name}_b"], axis=0))
+        return [name, f"{name}_b"]
+
+
+def measured(row: Row) -> tuple[float, float, float]:
+    """Nanoseconds of the operator in float32 and in int8, and of both borders of a chain of integers."""
+    alone = [False, True] if row.beside == "Conv" else [False]
+    models = [Chain(row, integer=integer).model(length, beside_alone=without)
+              for without in alone for integer in (False, True) for length in (SHORT, LONG)]  # fmt: skip
+    times = nanoseconds(models, row.shape)
+    real, whole = ((b - a) / (LONG - SHORT) for a, b in (times[:2], times[2:4]))
+    borders = (times[2] - SHORT * whole) - (times[0] - SHORT * real)
+    if len(alone) > 1:
+        real -= (times[5] - times[4]) / (LONG - SHORT)
+        whole -= (times[7] - times[6]) / (LONG - SHORT)
+    return max(real, LEAST_NS), max(whole, LEAST_NS), borders
+
+
+def nanoseconds(models: Iterable[ModelProto], shape: tuple[int, ...]) -> list[float]:
+    """A quarter of the calls of each model are faster than this; measured in turns on one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    sessions = [onnxruntime.InferenceSession(model.SerializeToString(), options) for model in models]
+    feed = {"x": np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)}
+    times: list[list[float]] = [[] for _ in sessions]
+    for turn in range(ROUNDS + 3):
+        for own, session in zip(times, sessions, strict=True):
+            start = time.thread_time_ns()
+            for _ in range(3):
+                session.run(None, feed)
+            if turn > 2:  # the first calls plan memory
+                own.append((time.thread_time_ns() - start) / 3)
+    return [float(np.percentile(own, 25)) for own in times]
+
+
+def fit(features: Array, times: Array) -> Array:
+    """Non-negative factors with the least error, by trying every set of features that may count.
+
+    Errors are relative to the root of the time: large operators decide about a model, small ones about small models.
+    """
+    count = features.shape[1]
+    best, least = np.zeros(count), np.inf
+    for kept in itertools.chain.from_iterable(itertools.combinations(range(count), n) for n in range(1, count + 1)):
+        part, wanted = features[:, kept] / np.sqrt(times)[:, None], np.sqrt(times)
+        found = np.linalg.lstsq(part, wanted, rcond=None)[0]
+        error = float(np.square(part @ found - wanted).sum())
+        if (found >= 0).all() and error < least:
+            best, least = np.zeros(count), error
+            best[list(kept)] = found
+    return best
+
+
+def main() -> None:
+    """Print the table; the measured times go to stderr."""
+    times: dict[str, list[tuple[Row, float, float]]] = {}
+    borders: list[tuple[float, float]] = []
+    for row in ROWS:
+        real, whole, ends = measured(row)
+        found = f"float32 {real / 1e3:9.2f} us, int8 {whole / 1e3:9.2f} us, borders {ends / 1e3:8.2f} us"
+        print(f"{row.kind:20} {row.shape!s:18} {row.weight!s:18} {found}", file=sys.stderr, flush=True)
+        times.setdefault(row.kind, []).append((row, real, whole))
+        if row.kind in NO_LAYOUT and not row.second:
+            borders.append((float(np.prod(row.shape)), max(ends / 2, LEAST_NS)))
+    print(HEADER)
+    print("[cost]")
+    for kind, listed in times.items():
+        # Elements tell a matrix operator's rescaling from its products; elsewhere they are the work.
+        features = np.array([(1.0, row.work, row.elements) for row, _, _ in listed])
+        used = features if listed[0][0].op in MATRIX else features[:, :2]
+        print(_line(kind, *(fit(used, np.array([each[place] for each in listed])) for place in (1, 2))))
+    conversion = fit(np.array([(1.0, size) for size, _ in borders]), np.array([cost for _, cost in borders]))
+    print(_line(BORDERS, conversion, conversion))
+
+
+def _line(kind: str, real: Array, whole: Array) -> str:
+    parts = []
+    for name, factors in (("float32", real), ("int8", whole)):
+        call, rate, element = (*factors, 0.0)[:3]
+        named = {name: rate, f"{name}_call": call, f"{name}_element": element}
+        parts += [f"{key} = {value:.6g}" for key, value in named.items() if value]
+    return f'"{kind}" = {{ {", ".join(parts)} }}'
+
+
+if __name__ == "__main__":
+    main()
