@@ -39,12 +39,13 @@ def fold_computed_constants(model: ir.Model) -> bool:
 
     Evaluated as it would have been, by ONNX Runtime, one result after the other, its operands read where they lie.
     """
-    cone = _cone(model)
-    for node in reversed(tuple(cone)):
-        if not all(_affordable(value, cone) for value in node.outputs if _leaves(value, cone)):
+    known = _cone(model)
+    cone = dict(known)
+    for node in reversed(known):
+        if not all(_affordable(value, known) for value in node.outputs if _leaves(value, cone)):
             del cone[node]
-    ends = [node for node in cone if any(_leaves(value, cone) for value in node.outputs)]
-    return sum(_folded(model, node, cone) for node in ends) > 0
+    ends = [(node, tuple(v for v in node.outputs if _leaves(v, cone))) for node in cone]
+    return sum(_folded(model, node, leaving, known) for node, leaving in ends if leaving) > 0
 
 
 def _cone(model: ir.Model) -> dict[ir.Node, None]:
@@ -55,7 +56,8 @@ def _cone(model: ir.Model) -> dict[ir.Node, None]:
         known = all(_is_constant(value) or value.producer() in cone for value in operands)
         takes = all(value.dtype in _KINDS for value in (*operands, *(v for v in node.outputs if v.name)))
         plain = node.domain == "" and node.op_type not in kept and not any(map(ir.Value.is_graph_output, node.outputs))
-        if operands and known and takes and plain:
+        named = all(value.name for value in (*operands, *node.outputs) if value.uses())
+        if operands and known and takes and plain and named:
             cone[node] = None
     return cone
 
@@ -68,13 +70,13 @@ def _leaves(value: ir.Value, cone: dict[ir.Node, None]) -> bool:
     return any(use.node not in cone for use in value.uses())
 
 
-def _affordable(value: ir.Value, cone: dict[ir.Node, None]) -> bool:
+def _affordable(value: ir.Value, known: dict[ir.Node, None]) -> bool:
     """Whether ``value`` is worth its bytes in the file: computed, and not much larger than what it is computed from."""
     node, size = value.producer(), _bytes(value)
     assert node is not None
     if size is None:
         return False
-    nodes, constants = _behind(node, cone)
+    nodes, constants = _behind(node, known)
     if all(each.op_type in _MOVES.split() for each in nodes):
         return False  # the optimizer's own rule: moved weights may be read as they were, too
     if node.op_type == "Cast" and size > (_bytes(node.inputs[0]) or 0):
@@ -90,7 +92,7 @@ def _bytes(value: ir.Value | None) -> int | None:
     return None if len(sizes) < len(value.shape) else math.ceil(math.prod(sizes) * value.dtype.itemsize)
 
 
-def _behind(end: ir.Node, cone: dict[ir.Node, None]) -> tuple[list[ir.Node], list[ir.Value]]:
+def _behind(end: ir.Node, known: dict[ir.Node, None]) -> tuple[list[ir.Node], list[ir.Value]]:
     """The nodes that ``end`` depends on, itself included, in the graph's order, and the constants that they read."""
     needed, waiting, constants = {end}, [end], dict[ir.Value, None]()
     while waiting:
@@ -101,27 +103,27 @@ def _behind(end: ir.Node, cone: dict[ir.Node, None]) -> tuple[list[ir.Node], lis
             elif producer is not None and producer not in needed:
                 needed.add(producer)
                 waiting.append(producer)
-    return [node for node in cone if node in needed], list(constants)
+    return [node for node in known if node in needed], list(constants)
 
 
-def _folded(model: ir.Model, end: ir.Node, cone: dict[ir.Node, None]) -> bool:
-    """Put the results of ``end`` into the file; False where ONNX Runtime has no kernel for what is behind it."""
-    nodes, constants = _behind(end, cone)
-    wanted = [value for value in end.outputs if _leaves(value, cone)]
-    results = _evaluated(model, nodes, constants, wanted)
-    for value, array in zip(wanted, results, strict=False):
-        assert value.name is not None
-        name = value.name
-        made = ir.Value(name=f"{name}/constant", const_value=ir.Tensor(array, name=f"{name}/constant"))
+def _folded(model: ir.Model, end: ir.Node, leaving: tuple[ir.Value, ...], known: dict[ir.Node, None]) -> bool:
+    """Put results of ``end`` into the file; False where ONNX Runtime has no kernel for what is behind it."""
+    nodes, constants = _behind(end, known)
+    results = _evaluated(model, nodes, constants, leaving)
+    for value, array in zip(leaving, results, strict=False):
+        name = f"{value.name}/constant"
+        while name in model.graph.initializers:
+            name += "_"
+        made = ir.Value(name=name, const_value=ir.Tensor(array, name=name))
         made.dtype, made.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
         model.graph.register_initializer(made)
-        for use in tuple(value.uses()):
-            if use.node not in cone:
-                use.node.replace_input_with(use.idx, made)
+        value.replace_all_uses_with(made)
     return bool(results)
 
 
-def _evaluated(model: ir.Model, nodes: list[ir.Node], constants: list[ir.Value], wanted: list[ir.Value]) -> list[Array]:
+def _evaluated(
+    model: ir.Model, nodes: list[ir.Node], constants: list[ir.Value], wanted: tuple[ir.Value, ...]
+) -> list[Array]:
     """What ``nodes`` make of the constants; nothing where ONNX Runtime cannot say.
 
     Node by node: within a graph ONNX Runtime drops pairs of casts, and with them the rounding of halves.

@@ -173,6 +173,8 @@ def state_meanings(model: ir.Model) -> None:
                 continue
             if node.op_type == "Hardmax":
                 _flat_hardmax(graph, node)
+            elif node.op_type == "BatchNormalization" and node.attributes.get_int("spatial", 1) == 0:
+                _norm_of_activations(model, graph, node)
             elif node.op_type == "Dropout":
                 _refuse_mask(node, model.graph.opset_imports[""])
 
@@ -190,6 +192,31 @@ def _flat_hardmax(graph: ir.Graph, node: ir.Node) -> None:
     node.resize_inputs(2)
     node.replace_input_with(0, ones.outputs[0])
     node.replace_input_with(1, sizes.outputs[0])
+
+
+def _norm_of_activations(model: ir.Model, graph: ir.Graph, node: ir.Node) -> None:
+    """``BatchNormalization`` of opset 7 with ``spatial`` 0: every element of a sample has a mean of its own."""
+    title = f"{node.name or node.op_type} (BatchNormalization-{model.graph.opset_imports['']})"
+    if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
+        raise Unsupported("spatial=0 with statistics of its own batch: no later opset has it", subject=title)
+    ranks = {_rank(model, node, place) for place in range(1, 5)}
+    if ranks == {1} and _rank(model, node, 0) != 2:
+        raise Unsupported("spatial=0 with one mean for each channel: say spatial=1", subject=title)
+    x, scale, bias, mean, variance = node.inputs
+    kind = variance.dtype.numpy() if variance is not None and variance.dtype is not None else np.float32
+    epsilon = _constant(graph, node, np.array(node.attributes.get_float("epsilon", 1e-5), kind))
+    shifted = ir.node("Sub", [x, mean], name=f"{node.name}/shifted")
+    wider = ir.node("Add", [variance, epsilon], name=f"{node.name}/wider")
+    root = ir.node("Sqrt", wider.outputs, name=f"{node.name}/root")
+    unit = ir.node("Div", [shifted.outputs[0], root.outputs[0]], name=f"{node.name}/unit")
+    scaled = ir.node("Mul", [unit.outputs[0], scale], name=f"{node.name}/scaled")
+    graph.insert_before(node, (shifted, wider, root, unit, scaled))
+    node.op_type = "Add"
+    node.attributes.clear()
+    node.resize_inputs(2)
+    node.replace_input_with(0, scaled.outputs[0])
+    node.replace_input_with(1, bias)
+    node.resize_outputs(1)
 
 
 def _refuse_mask(node: ir.Node, opset: int) -> None:

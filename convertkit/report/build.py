@@ -88,7 +88,7 @@ def environment() -> dict[str, Json]:
             continue
     return {
         "python": platform.python_version(),
-        "platform": platform.platform(terse=True),
+        "platform": _system(),
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -96,13 +96,19 @@ def environment() -> dict[str, Json]:
     }
 
 
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
+def _system() -> str:
+    """Kernel and C library; ``platform.platform`` says the same and starts a process for what it leaves out."""
+    kernel, (name, version) = os.uname(), platform.libc_ver()
+    return f"{kernel.sysname}-{kernel.release}" + (f"-with-{name}{version}" if name else "")
+
+
+def _processor(info: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name as the kernel writes it, else its kind: ``platform.processor`` starts a process to ask."""
     if info.is_file():
-        for line in info.read_text().splitlines():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    return platform.processor()
+    return os.uname().machine
 
 
 def _spec(spec: Any) -> dict[str, Json]:

@@ -95,6 +95,18 @@ def test_a_large_table_of_one_number_stays_computed() -> None:
     assert canonical(proto).ByteSize() < 5000
 
 
+def test_what_is_computed_behind_a_large_table_is_folded() -> None:
+    proto = parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[1024,1024] x) => (float[1024,1024] y)
+        <float a = {0.5}, int64[2] size = {1024, 1024}> {
+        u = Expand(a, size) t = Sqrt(u) s = ReduceMax(t) b = Add(x, t) y = Mul(b, s) }""")
+    after = canonical(proto)
+    assert after.ByteSize() < 5000
+    assert "ReduceMax" not in [node.op_type for node in after.graph.node]
+    feed = {"x": RNG.standard_normal((1024, 1024)).astype(np.float32)}
+    np.testing.assert_allclose(answer(after, feed), answer(proto, feed), rtol=1e-5)
+
+
 def test_chance_and_outputs_stay() -> None:
     nodes = "r = RandomNormalLike(w) k = Mul(w, r)"
     assert "RandomNormalLike" in [node.op_type for node in canonical(model(nodes)).graph.node]

@@ -97,6 +97,11 @@ def _norm(x, s, b, m, v, epsilon=1e-5):
     return (x - m.reshape(view)) / np.sqrt(v.reshape(view) + epsilon) * s.reshape(view) + b.reshape(view)
 
 
+def _norm_of_each(x, s, b, m, v, epsilon=0.01):
+    return (x - m) / np.sqrt(v + epsilon) * s + b
+
+
+EACH = [np.abs(numbers(3, 4, 5, seed=seed)) + 0.3 for seed in range(4)]
 NORM = [np.abs(numbers(3, seed=seed)) + 0.3 for seed in range(4)]
 EMPTY = np.zeros(0, np.float32)
 GATES = {"LSTM": 24, "GRU": 18, "RNN": 6}
@@ -162,6 +167,8 @@ ROWS = [
     _row("BatchNormalization", 1, [X], NORM, {"is_test": 1, "consumed_inputs": [0, 0, 0, 1, 1]}, _norm),
     _row("BatchNormalization", 6, [X], NORM, {"is_test": 1}, _norm),
     *(_row("BatchNormalization", v, [X], NORM) for v in (7, 9, 14)),
+    *(_row("BatchNormalization", v, [X], EACH, {"spatial": 0, "epsilon": 0.01}, _norm_of_each) for v in (6, 7, 8)),
+    _row("BatchNormalization", 7, [(5, 3)], NORM, {"spatial": 0, "epsilon": 0.01}, _norm_of_each),
     _row("InstanceNormalization", 6, [X], [(3,), (3,)]),
     *(_row("Dropout", v, attributes={"ratio": 0.3}, expect=lambda x: x) for v in (1, 6, 7, 10)),
     _row("Dropout", 12, outputs=2),
@@ -239,6 +246,11 @@ REFUSALS = [
     (Row("Crop", 1, attributes={"border": [1, 1, 1, 1]}), r"it \(Crop-1\): an experimental operator"),
     (Row("Dropout", 7, outputs=2), r"it \(Dropout-7\): its mask is used"),
     (Row("Resize", 10, [X], [np.array([1, 1, 0.6, 2.6], np.float32)]), "axes that shrink and axes that grow"),
+    (Row("BatchNormalization", 7, [X], NORM, {"spatial": 0}), r"it \(BatchNormalization-7\): spatial=0 with one mean"),
+    (
+        Row("BatchNormalization", 7, [X], EACH, {"spatial": 0}, outputs=3),
+        r"it \(BatchNormalization-7\): spatial=0 with stat",
+    ),
     (Row("LpPool", 1, attributes={"kernel_shape": [2, 2], "p": 2.5}), "p 2.5"),
 ]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,7 +116,7 @@ def broadcast(op, kind, rank):
 @pytest.mark.nightly
 @pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda runtime: runtime.version)
 def test_what_claims_an_old_runtime_runs_there(runtime, artifacts, tmp_path):
-    python = shutil.which(f"python{runtime.python}")
+    python = interpreter(runtime.python)
     if python is None:
         pytest.skip(f"no python{runtime.python}, which {runtime.package} {runtime.version} was made for")
     subprocess.run([python, "-m", "venv", tmp_path / "venv"], check=True)
@@ -132,6 +134,33 @@ def test_what_claims_an_old_runtime_runs_there(runtime, artifacts, tmp_path):
     assert len(claimed) > 800
     assert place / "digits.tflite" in claimed
     assert {path.stem: fault for path in claimed if (fault := departure(path))} == {}
+
+
+def interpreter(version):
+    """A Python of this version that runs: pyenv puts a shim of every one on the path and hides what it selects not."""
+    names = [f"python{version}"]
+    if shutil.which("pyenv"):
+        known = subprocess.run(["pyenv", "versions", "--bare"], capture_output=True, text=True, check=False).stdout
+        found = [each.strip() for each in known.splitlines() if each.strip().startswith(f"{version}.")]
+        for each in reversed(found):
+            prefix = subprocess.run(["pyenv", "prefix", each], capture_output=True, text=True, check=False).stdout
+            names.append(f"{prefix.strip()}/bin/python")
+    return next((path for name in names if (path := shutil.which(name)) and runs(path)), None)
+
+
+def runs(python):
+    return subprocess.run([python, "-c", "import venv"], capture_output=True, check=False).returncode == 0
+
+
+def test_a_shim_without_an_interpreter_is_none(tmp_path, monkeypatch):
+    shim = tmp_path / "python9.9"
+    shim.write_text("#!/bin/sh\necho 'pyenv: python9.9: command not found' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert shutil.which("python9.9")
+    assert interpreter("9.9") is None
+    shim.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    assert interpreter("9.9") == str(shim)
 
 
 def claim(path):
