@@ -17,7 +17,7 @@ from convertkit.converters.pytorch.halves import tolerance_of, widen
 from convertkit.converters.pytorch.interface import settle_interface
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
 from convertkit.converters.pytorch.opening import Opening
-from convertkit.converters.pytorch.spectra import transforms_as_convolutions
+from convertkit.converters.pytorch.spectra import exact_transforms
 from convertkit.errors import ConvertKitError, ParityError, Unsupported, WorkerError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
@@ -341,7 +341,7 @@ class Ladder:
             if tolerance is not FLOAT32:
                 widen(model)
             model = canonicalize(model)
-            if transforms_as_convolutions(model):
+            if exact_transforms(model):
                 model = canonicalize(model)
             return save_model(model, place / "canonical.onnx", MADE_BY, self._initial_state), tolerance
         except ConvertKitError as error:

@@ -1,27 +1,87 @@
-"""Short-time Fourier transforms that are no power of two long, written as one convolution.
+"""Fourier transforms that are no power of two long, written as products with exact constants.
 
-ONNX Runtime computes such lengths by Bluestein's method in float32: 7e-6 of the largest value where torch has 6e-8,
-which the logarithm of a spectrum (log-mel features, 400 samples at 16 kHz) turns into 2e-3.  The convolution's kernels
-are the windowed sines and cosines themselves, rounded once from float64: quiet bins keep their own precision.
+ONNX Runtime computes such lengths by Bluestein's method in float32: 2e-6 of the largest value at 15 samples and 4e-5 at
+400, where torch has 1e-7; the logarithm of a spectrum (log-mel features, 400 samples at 16 kHz) turns that into 2e-3.
+The constants are the sines and cosines themselves, rounded once from float64, so quiet bins keep their own precision: a
+convolution with the windowed ones for a short-time transform, a matrix for a transform of one axis.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.onnx.fourier import transform
 
 _MOST_CONSTANTS = 1 << 24
-"""Elements that the sines and cosines may take; beyond, the transform stays what it is."""
+"""Elements that the sines and cosines of a short-time transform may take; beyond, it stays what it is."""
+_LARGEST_MATRIX = 1 << 20
+"""The same for a transform of one axis, which is long where it is no frame: 1023 real samples, 512 complex ones."""
 
 
-def transforms_as_convolutions(model: ir.Model) -> bool:
-    """Rewrite in place every STFT of real signals with constant window and step; whether there was one."""
+def exact_transforms(model: ir.Model) -> bool:
+    """Rewrite in place every STFT of real signals with constant window and step, and every DFT of short, known length.
+
+    Returns whether there was one.
+    """
+    rewrites = {"STFT": _rewritten, "DFT": _as_product}
     found = False
-    for node in [node for node in model.graph.all_nodes() if node.op_type == "STFT" and not node.domain]:
-        found |= _rewritten(node)
+    for node in [node for node in model.graph.all_nodes() if node.op_type in rewrites and not node.domain]:
+        found |= rewrites[node.op_type](node)
     return found
+
+
+def _as_product(node: ir.Node) -> bool:
+    """One axis of a DFT and its real and imaginary parts meet one matrix."""
+    x, length = node.inputs[0], _constant(node, 1)
+    if x is None or x.shape is None or node.graph is None or (length is None and _is_given(node, 1)):
+        return False
+    axis = _axis(node)
+    size, parts = (None, None) if axis is None else (x.shape[axis], x.shape[-1])
+    if axis is None or not isinstance(size, int) or not isinstance(parts, int):
+        return False
+    inverse, onesided = (bool(node.attributes.get_int(name, 0)) for name in ("inverse", "onesided"))
+    points = int(length.item()) if length is not None else 2 * (size - 1) if inverse and onesided else size
+    if points & (points - 1) == 0 or size * parts * points * (1 if onesided else 2) > _LARGEST_MATRIX:
+        return False
+    used = min(size, points // 2 + 1 if inverse and onesided else points)
+    part = transform(used, points, parts, inverse, onesided)
+    weights = np.zeros((*part.shape[:2], size, parts), np.float32)
+    weights[:, :, :used] = part
+    _replace(node, _product(x, axis, weights))
+    return True
+
+
+def _product(x: ir.Value, axis: int, weights: Array) -> list[ir.Node]:
+    """(…, size, …, parts) → (…, …, size · parts) → (…, …, bins · parts) → (…, bins, …, parts)."""
+    assert x.shape is not None
+    rank, (bins, out, size, parts) = len(x.shape), weights.shape
+    order = [*(place for place in range(rank - 1) if place != axis), axis, rank - 1]
+    moved = ir.node("Transpose", [x], {"perm": order})
+    rows = ir.node("Constant", [], {"value_ints": [0] * (rank - 2) + [size * parts]})
+    joined = ir.node("Reshape", [moved.outputs[0], rows.outputs[0]])
+    matrix = ir.node("Constant", [], {"value": ir.tensor(weights.reshape(bins * out, size * parts).T.copy())})
+    product = ir.node("MatMul", [joined.outputs[0], matrix.outputs[0]])
+    shape = ir.node("Constant", [], {"value_ints": [0] * (rank - 2) + [bins, out]})
+    parted = ir.node("Reshape", [product.outputs[0], shape.outputs[0]])
+    back = ir.node("Transpose", [parted.outputs[0]], {"perm": [order.index(place) for place in range(rank)]})
+    return [moved, rows, joined, matrix, product, shape, parted, back]
+
+
+def _axis(node: ir.Node) -> int | None:
+    """The transformed axis: an attribute up to opset 19, an input since; None where the node does not tell it."""
+    x, given = node.inputs[0], _constant(node, 2)
+    assert x is not None
+    assert x.shape is not None
+    axis = int(given.item()) if given is not None else node.attributes.get_int("axis", None)
+    return None if axis is None else axis % len(x.shape)
+
+
+def _is_given(node: ir.Node, place: int) -> bool:
+    return place < len(node.inputs) and node.inputs[place] is not None
 
 
 def _rewritten(node: ir.Node) -> bool:
@@ -44,12 +104,16 @@ def _rewritten(node: ir.Node) -> bool:
     shape = ir.node("Constant", [], {"value_ints": [0, 2, bins, -1]})
     parted = ir.node("Reshape", [convolved.outputs[0], shape.outputs[0]])
     last = ir.node("Transpose", [parted.outputs[0]], {"perm": [0, 3, 2, 1]})
-    for made in (first, weight, convolved, shape, parted, last):
-        made.metadata_props.update(node.metadata_props)
-    ir.convenience.replace_nodes_and_values(
-        node.graph, node, [node], [first, weight, convolved, shape, parted, last], node.outputs, last.outputs
-    )
+    _replace(node, [first, weight, convolved, shape, parted, last])
     return True
+
+
+def _replace(node: ir.Node, nodes: Sequence[ir.Node]) -> None:
+    """The last of ``nodes`` gives what ``node`` gave."""
+    assert node.graph is not None
+    for made in nodes:
+        made.metadata_props.update(node.metadata_props)
+    ir.convenience.replace_nodes_and_values(node.graph, node, [node], nodes, node.outputs, nodes[-1].outputs)
 
 
 def _kernels(window: Array, bins: int) -> Array:

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.onnx.fourier import transform
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_ints, constant_of, float_only
@@ -46,7 +46,7 @@ def _dft(b: Builder, x: Tensor, length: Tensor | None, axis: int, inverse: bool,
     size, parts = static_shape(x, "DFT")[axis], x.shape[-1]
     default = 2 * (size - 1) if inverse and onesided else size
     points = constant_ints(length, "the length")[0] if length is not None else default
-    weights = _transform(min(size, points), points, parts, inverse, onesided)
+    weights = transform(min(size, points), points, parts, inverse, onesided)
     used = cut(b, x, [slice(0, points) if place == axis else slice(None) for place in range(x.rank)])
     order = [*(place for place in range(x.rank - 1) if place != axis), axis, x.rank - 1]
     moved = b.transpose(used, order)
@@ -55,20 +55,6 @@ def _dft(b: Builder, x: Tensor, length: Tensor | None, axis: int, inverse: bool,
     found = b.fully_connected(rows, b.constant(weights.reshape(-1, rows.shape[1])), None)
     result = b.reshape(found, (*rest, weights.shape[0], weights.shape[1]))
     return b.transpose(result, [order.index(place) for place in range(x.rank)])
-
-
-def _transform(size: int, points: int, parts: int, inverse: bool, onesided: bool) -> Array:
-    """Weights (out, real and imaginary or real only, size, parts) of the transform, found from unit impulses."""
-    impulses = np.eye(size, dtype=np.complex128)
-    columns = []
-    for impulse in (impulses, 1j * impulses)[:parts]:
-        if inverse and onesided:
-            columns.append(np.fft.irfft(impulse, n=points, axis=0)[:, None])
-            continue
-        found = np.fft.ifft(impulse, n=points, axis=0) if inverse else np.fft.fft(impulse, n=points, axis=0)
-        found = found[: points // 2 + 1] if onesided else found
-        columns.append(np.stack([found.real, found.imag], 1))
-    return np.stack(columns, -1).astype(np.float32)
 
 
 @signal.lowers("STFT", since=17)
@@ -90,7 +76,7 @@ def stft(
     points = points or (0 if shape is None else len(shape))
     if not points or (shape is not None and len(shape) != points):
         raise Unsupported("a window that is not as long as a frame")
-    weights = _transform(points, points, parts, inverse=False, onesided=bool(onesided))
+    weights = transform(points, points, parts, inverse=False, onesided=bool(onesided))
     if shape is not None:
         weights = (weights * shape[:, None]).astype(np.float32)
     kernels = np.ascontiguousarray(weights.reshape(-1, 1, points, parts))

@@ -238,6 +238,19 @@ class LogMel(Seeded):
         return torch.clamp(power @ self.bank, min=1e-10).log10()
 
 
+class Spectra(Seeded):
+    """Fourier transforms of lengths that are no power of two: real, complex, back, padded, of two axes."""
+
+    example_inputs = (torch.zeros(1, 15, 25),)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        z = torch.fft.rfft(x, norm="ortho")
+        whole = torch.fft.fft(torch.complex(x, x * 2), dim=1)
+        back = torch.fft.irfft(z * 2, n=25)
+        padded = torch.fft.rfft(x, n=45)
+        return z.real, whole.imag, back, padded.imag, torch.fft.fft2(x).real, torch.fft.ifft(whole, dim=1).imag
+
+
 class Rotary(Seeded):
     """Turned by complex numbers, kept and computed."""
 

@@ -176,6 +176,21 @@ def test_the_logarithm_of_a_spectrum_is_proven(tmp_path: Path, target: str) -> N
         assert "STFT" not in operators
 
 
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_fourier_transforms_of_odd_lengths_keep_their_precision(tmp_path: Path, target: str) -> None:
+    import onnx
+    import torch
+
+    result = _exported("Spectra", tmp_path, target)
+    x = _floats(3, 15, 25)
+    with torch.no_grad():
+        expected = odd_models.Spectra()(torch.from_numpy(x).double())
+    for value, got in zip(expected, result.run({"x": x}).values(), strict=True):
+        assert np.abs(got - value.numpy()).max() < 1e-6 * np.abs(value.numpy()).max()
+    if target == "onnxruntime":
+        assert "DFT" not in [node.op_type for node in onnx.load(result.artifact.path).graph.node]
+
+
 @pytest.mark.parametrize("target", ["onnxruntime", pytest.param("tflite", marks=pytest.mark.nightly)])
 def test_a_projected_lstm_keeps_to_the_module(tmp_path: Path, target: str) -> None:
     import onnx

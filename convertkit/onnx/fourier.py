@@ -1,0 +1,25 @@
+"""A discrete Fourier transform of one axis as a matrix, exact to one rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convertkit.artifact import Array
+
+
+def transform(size: int, points: int, parts: int, inverse: bool, onesided: bool) -> Array:
+    """Weights (out, real and imaginary or real only, size, parts) of ONNX ``DFT``, found from unit impulses.
+
+    ``size`` samples with ``parts`` parts each, 1 for real numbers and 2 for complex ones, become ``points``; an inverse
+    transform of one side of a spectrum has real results.  Source: ONNX operators, DFT-20.
+    """
+    impulses = np.eye(size, dtype=np.complex128)
+    columns = []
+    for impulse in (impulses, 1j * impulses)[:parts]:
+        if inverse and onesided:
+            columns.append(np.fft.irfft(impulse, n=points, axis=0)[:, None])
+            continue
+        found = np.fft.ifft(impulse, n=points, axis=0) if inverse else np.fft.fft(impulse, n=points, axis=0)
+        found = found[: points // 2 + 1] if onesided else found
+        columns.append(np.stack([found.real, found.imag], 1))
+    return np.stack(columns, -1).astype(np.float32)
