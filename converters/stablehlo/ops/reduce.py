@@ -14,10 +14,11 @@ import numpy as np
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
-from convertkit.converters.stablehlo.mlir import ints
+from convertkit.converters.stablehlo.mlir import integer, ints
 from convertkit.converters.stablehlo.ops.regions import Expression, expressions, reducer_of
 from convertkit.converters.stablehlo.reductions import Reducer
 from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.sizes import operator
 from convertkit.converters.stablehlo.tensor import BF16, BOOL, F16, Complex, Operand, Tensor, highest, is_float, lowest
 from convertkit.errors import Unsupported
 
@@ -32,7 +33,7 @@ def reduce(b: Builder, op: hlo.ReduceOp, *operands: Tensor) -> Operand | tuple[O
     kind = reducer_of(block)
     if kind is not None and has_reduction(kind, inputs[0]):
         return reduced(b, kind, inputs[0], axes, starts[0])
-    found = arg_extreme(b, block, inputs, axes)
+    found = arg_extreme(b, op, operands, axes)
     return found if found is not None else tree(b, block, inputs, starts, axes)
 
 
@@ -122,30 +123,39 @@ def combined(b: Builder, kind: Reducer, x: Tensor, y: Tensor) -> Tensor:
 _A, _I, _B, _J = (("arg", index) for index in range(4))
 
 
-def _arg_idiom(direction: str, kind: str) -> tuple[Expression, Expression]:
+def _arg_idiom(direction: str, kind: str, asks_for_nan: bool) -> tuple[Expression, Expression]:
     better: Expression = (f"compare {direction} {kind}", _A, _B)
-    if kind == "FLOAT":
-        better = ("or", better, ("compare NE FLOAT", _A, _A))
+    if asks_for_nan:
+        better = ("or", better, (f"compare NE {kind}", _A, _A))
     tie = ("and", (f"compare EQ {kind}", _A, _B), ("compare LT SIGNED", _I, _J))
     return ("select", better, _A, _B), ("select", ("or", better, tie), _I, _J)
 
 
+# JAX asks every type for NaN, also integers, which are none.
 _ARG_IDIOMS = {
-    _arg_idiom(direction, kind): direction == "GT"
+    _arg_idiom(direction, kind, asks): direction == "GT"
     for direction in ("GT", "LT")
-    for kind in ("FLOAT", "SIGNED", "UNSIGNED")
+    for kind, asks in (("FLOAT", True), ("SIGNED", True), ("SIGNED", False), ("UNSIGNED", True), ("UNSIGNED", False))
 }
 
 
-def arg_extreme(b: Builder, block: Any, inputs: Sequence[Tensor], axes: Sequence[int]) -> tuple[Tensor, ...] | None:
-    """JAX's argmax and argmin: the first of equal values wins, and the first NaN above all."""
-    if len(inputs) != 2 or len(axes) != 1:
+def arg_extreme(
+    b: Builder, op: hlo.ReduceOp, operands: Sequence[Tensor], axes: Sequence[int]
+) -> tuple[Tensor, ...] | None:
+    """JAX's argmax and argmin: the first of equal values wins, and the first NaN above all.
+
+    None for any other body, for indices that do not count the axis, and for a start that could win.
+    """
+    if len(operands) != 4 or len(axes) != 1:
         return None
-    found = expressions(block)
+    values, index, start, first = operands
+    found = expressions(op.regions[0].blocks[0])
     greatest = _ARG_IDIOMS.get((found[0], found[1])) if len(found) == 2 else None
-    if greatest is None or not _counts(inputs[1], axes[0]):
+    axis = axes[0]
+    if greatest is None or not (_counts(index, axis) or _is_iota(op.operands[1], axis)):
         return None
-    values, axis = inputs[0], axes[0]
+    if start.scalar != identity("maximum" if greatest else "minimum", values) or first.scalar != 0:
+        return None
     best = b.reduce("maximum" if greatest else "minimum", values, [axis])
     place = b.arg_extreme(values, axis, greatest)
     if is_float(values.dtype):
@@ -153,7 +163,14 @@ def arg_extreme(b: Builder, block: Any, inputs: Sequence[Tensor], axes: Sequence
         any_missing = b.reduce("or", missing, [axis])
         place = b.where(any_missing, b.arg_extreme(missing, axis, True), place)
         best = b.where(any_missing, float("nan"), best)
-    return best, b.cast(place, inputs[1].dtype)
+    return best, b.cast(place, index.dtype)
+
+
+def _is_iota(value: Any, axis: int) -> bool:
+    """Whether a value counts along ``axis``, be it as long as only the running model knows."""
+    if operator(value) not in ("iota", "dynamic_iota"):
+        return False
+    return integer(value.owner.attributes["iota_dimension"]) == axis
 
 
 def _counts(index: Tensor, axis: int) -> bool:

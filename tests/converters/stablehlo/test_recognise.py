@@ -359,3 +359,76 @@ def test_a_buffer_that_is_read_while_it_is_written_stays_a_state(source, states)
         want[row] = (want if states else x).sum(0)
     session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
     assert np.allclose(session.run(None, {session.get_inputs()[0].name: x})[0], want, rtol=1e-6)
+
+
+def free(function, shape, dtype):
+    """Converted with free sizes, which the canonical form has named."""
+    spec = jax.ShapeDtypeStruct(export.symbolic_shape(shape), dtype)
+    exported = export.export(jax.jit(function), platforms=["cpu"])(spec)
+    return recognise(canonicalize(importer.to_onnx(exported.mlir_module_serialized)))
+
+
+def agrees(function, model, *arrays, within=0.0):
+    """Whether ONNX Runtime gives what JAX gives for each of these."""
+    session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    for array in arrays:
+        (got,) = session.run(None, {session.get_inputs()[0].name: array})
+        np.testing.assert_allclose(got, np.asarray(function(jnp.asarray(array))), rtol=0, atol=within)
+
+
+TIES = np.random.default_rng(5).integers(-2, 3, (4, 7))
+HOLES = np.where(TIES == 1, np.nan, np.where(TIES == 2, np.inf, -np.inf))
+ARG = {"argmax": (jnp.argmax, "ArgMax"), "argmin": (jnp.argmin, "ArgMin")}
+
+
+@pytest.mark.parametrize("shape", ["b, 7", "b, n"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("direction", ARG)
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
+def test_the_place_of_an_extreme(dtype, direction, axis, shape):
+    function, operator = ARG[direction]
+    model = free(lambda x: function(x, axis), shape, dtype)
+    found = operators(model)
+    assert found[0] == operator
+    assert len(found) == (9 if dtype == "float32" else 2)  # floats: the first NaN wins over all
+    arrays = [TIES.astype(dtype), np.zeros((3, 7), dtype)]
+    if dtype == "float32":
+        arrays += [HOLES.astype(dtype), np.full((2, 7), -np.inf, dtype), np.full((2, 7), np.inf, dtype)]
+    agrees(lambda x: function(x, axis), model, *arrays)
+
+
+def places(x, start=-np.inf, first=0, tie=jnp.less, missing=jnp.not_equal):
+    """An argmax along the last axis with everything about it to choose."""
+
+    def chosen(a, b):
+        wins = (a[0] > b[0]) | missing(a[0], a[0])
+        index = wins | ((a[0] == b[0]) & tie(a[1], b[1]))
+        return jnp.where(wins, a[0], b[0]), jnp.where(index, a[1], b[1])
+
+    counted = jax.lax.broadcasted_iota(np.int32, x.shape, 1)
+    return jax.lax.reduce((x, counted), (np.float32(start), np.int32(first)), chosen, (1,))[1]
+
+
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [
+        (places, ["ArgMax"] * 2),
+        (functools.partial(places, start=0.5), []),
+        (functools.partial(places, first=3), []),
+        (functools.partial(places, tie=jnp.greater), []),
+        (functools.partial(places, missing=jnp.less), []),
+        (lambda x: places(x[:, ::-1])[::-1], ["ArgMax"] * 2),
+    ],
+    ids=[
+        "argmax",
+        "a start that can win",
+        "another first index",
+        "last of equals",
+        "not asked for NaN",
+        "reversed values",
+    ],
+)
+def test_what_is_no_place_of_an_extreme(function, operator):
+    model = free(function, "b, 7", "float32")
+    assert [each for each in operators(model) if each.startswith("Arg")] == operator
+    agrees(function, model, np.maximum(TIES, -1).astype("f"), -np.abs(TIES).astype("f"))
