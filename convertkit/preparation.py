@@ -1,6 +1,6 @@
-"""Imports that every export comes to need, done while a source's worker imports its framework.
+"""What every export comes to need, imported and compiled while a source's worker imports its framework.
 
-They cost about half a second, as much as all else that the parent does for a small model.
+It costs about half a second, as much as all else that the parent does for a small model.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ _LATE = (
 
 
 def prepare(options: ExportOptions) -> None:
-    """Import what the rest of this export needs."""
+    """Import what the rest of this export needs, and make what does not depend on it."""
     for name in _LATE:
         importlib.import_module(name)
+    from convertkit.report import build, html
+
+    html.page()
+    build.environment()
     for name in options.targets:
         target = plugins.target(name)
         if isinstance(target, PreparedTarget):

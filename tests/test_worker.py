@@ -40,6 +40,10 @@ def test_values_and_arrays_come_back(worker):
     assert "chatter" in worker.log
 
 
+def test_the_collector_runs_and_leaves_out_what_the_import_made(worker):
+    assert worker.call("collector").value == [True, True]
+
+
 def test_isolated_calls_leave_no_state_behind(worker):
     counts = [worker.call("echo", isolated=isolated).value["calls"] for isolated in (False, True, True, False)]
     assert counts == [1, 2, 2, 2]

@@ -1,5 +1,6 @@
 """A service for the worker's tests: it misbehaves on request."""
 
+import gc
 import os
 import signal
 import time
@@ -30,6 +31,9 @@ class Service:
 
     def hang(self, params, arrays):
         time.sleep(600)
+
+    def collector(self, params, arrays):
+        return Reply([gc.isenabled(), gc.get_freeze_count() > 0])
 
     def wait(self, params, arrays):
         time.sleep(params["seconds"])

@@ -18,7 +18,7 @@ _SHOWN = frozenset({"tensors", "layers", "groups", "float", "float32"})
 
 def render(report: Mapping[str, Any]) -> str:
     """The page for one report that fulfils ``schema.json``; every text in it is escaped."""
-    return _page().render(
+    return page().render(
         report=report,
         road=charts.road(report),
         final=report["steps"][-1] if report["steps"] else None,
@@ -33,7 +33,7 @@ def render(report: Mapping[str, Any]) -> str:
 
 
 @cache
-def _page() -> jinja2.Template:
+def page() -> jinja2.Template:
     """The compiled template; compiling it takes longer than a small export."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("convertkit.report", ""),
