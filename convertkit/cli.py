@@ -79,7 +79,9 @@ def _complete_targets(context: click.Context, parameter: click.Parameter, incomp
     "--images", metavar="SPEC", help="Images of a folder: stretch, crop[:0.875] or pad[:114]; bicubic, bgr, nhwc, …"
 )
 @click.option(
-    "--calib-method", metavar="METHOD", help="auto, minmax, moving-average, percentile, entropy or mse [default: auto]."
+    "--calib-method",
+    metavar="METHOD",
+    help="auto, minmax, moving-average, percentile, percentile-99.99, entropy or mse [default: auto].",
 )
 @click.option("--eval", metavar="PATH", help="Labelled data: like --calib, with an array called label.")
 @click.option("--metric", metavar="NAME", help="top1, auc, mse or pkg.mod:func [default: top1 or mse by the labels].")
