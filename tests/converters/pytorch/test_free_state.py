@@ -68,3 +68,30 @@ def test_state_follows_the_batch(tmp_path: Path, name: str, target: str) -> None
     assert {key: tuple(each["shape"]) for key, each in manifest["initial_state"].items()} == FOLLOWING[name]
     for batch in (1, 2, 7):
         assert _departure(result.artifact, name, batch) < 1e-5
+
+
+def test_state_follows_the_batch_that_the_user_names(tmp_path: Path) -> None:
+    import torch
+
+    source = tmp_path / "ring.pt"
+    torch.jit.script(state_models.Ring().eval()).save(source)
+    result = convertkit.export(source, "onnxruntime", input=["x:B,2,5"], output=tmp_path / "out")
+    assert [spec.shape for spec in result.artifact.inputs] == [("B", 2, 5), ("B", 2, 3)]
+    for batch in (1, 3):
+        assert _departure(result.artifact, "Ring", batch) < 1e-5
+
+
+def test_start_values_have_the_size_that_is_fixed_later(tmp_path: Path) -> None:
+    result = convertkit.export("state_models:Broadcast", "onnxruntime", static={"N": 3}, output=tmp_path / "out")
+    assert [spec.shape for spec in result.artifact.inputs] == [(3, 4), (3, 3)]
+    (start,) = initial_state(result.artifact).values()
+    np.testing.assert_array_equal(start, np.repeat(state_models.Broadcast().h.numpy(), 3, 0))
+
+
+def test_start_values_of_single_samples_keep_the_batch_and_are_named(tmp_path: Path) -> None:
+    result = convertkit.export("state_models:Individual", "onnxruntime", output=tmp_path / "out")
+    assert [spec.shape for spec in result.artifact.inputs] == [(2, 3), (2, 3)]
+    (start,) = initial_state(result.artifact).values()
+    np.testing.assert_array_equal(start, state_models.Individual().h.numpy())
+    notes = " ".join(result.report["notes"])
+    assert "the batch is fixed at 2: the state 'h' does not follow another one: 'h' starts with other values" in notes
