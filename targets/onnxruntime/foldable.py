@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.quantization.recurrent import OPERATORS
+
 _BLOCKWISE = "block_size"
 _CLAMPS = frozenset({"Relu", "Clip"})
 
@@ -51,6 +53,8 @@ def _computes_in_float(node: ir.Node, products: bool) -> bool:
     """Whether ONNX Runtime has no integer kernel for a node and what surrounds it."""
     if node.op_type == "MatMul" and not products:
         return False
+    if node.op_type in OPERATORS:
+        return True
     data = node.inputs[0]
     producer = None if data is None else data.producer()
     if producer is None or producer.op_type != "DequantizeLinear" or _is_weight(producer):

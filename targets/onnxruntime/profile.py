@@ -79,6 +79,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         costs=_costs(),
         half="compute",
         tables=True,
+        recurrent=not options.full_integer,
         least_gain=_LEAST_GAIN,
     )
 

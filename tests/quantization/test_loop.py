@@ -57,6 +57,27 @@ def test_weights_are_stored_as_integers(profile: QuantProfile, loss_db: float, s
     assert kept.score.snr_db == 30.0 - loss_db * stored
 
 
+@dataclass
+class Levels:
+    """SNR in dB by what computes in integers; stored weights cost 30 dB of a float model's 80."""
+
+    integers_db: float
+
+    def score(self, plan: Plan) -> Score:
+        level = self.integers_db if plan.integer else 50.0 if plan.stored else 80.0
+        return Score(np.full((2, 8), 10 ** (-level / 10)), level, 0.0)
+
+
+@pytest.mark.parametrize(("integers_db", "stored"), [(40.0, True), (60.0, False)])
+def test_a_float_model_stores_weights_that_lose_less_than_integers_would(integers_db: float, stored: bool) -> None:
+    trials = Levels(integers_db)
+    loop = Loop((), Ranges({}, onnxruntime(INT8)), INT8, trials, Silent())  # type: ignore[arg-type]
+    plan = Plan(frozenset(), "mse")
+    outcome = Outcome(plan, trials.score(plan), {}, ())
+    assert loop.with_stored_weights(outcome, frozenset({"conv"})).plan.stored is stored
+    assert not loop.with_stored_weights(outcome).plan.stored
+
+
 def test_a_unit_with_stored_weights_among_integers_is_an_integer_one() -> None:
     """Its numbers are the same, and ONNX Runtime would make it one by itself, with one scale for the weight."""
     profile = tflite(INT8)

@@ -123,3 +123,22 @@ def test_where_integers_do_not_pay_they_only_store_weights(tmp_path: Path) -> No
     assert onnx.TensorProto.INT8 in stored.values()
     kinds = executed(result.artifact.path, tmp_path)
     assert not {"QLinearConv", "QuantizeLinear", "DequantizeLinear", "Mul"} & set(kinds)
+
+
+def test_recurrent_weights_are_integers_that_cost_nothing(tmp_path: Path) -> None:
+    arrays = {"w": RNG.standard_normal((1, 96, 32)) / 6, "r": RNG.standard_normal((1, 96, 32)) / 6}
+    graph = helper.make_graph(
+        [helper.make_node("GRU", ["x", "w", "r"], ["y"], hidden_size=32)],
+        "gru",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [5, 1, 32])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [5, 1, 1, 32])],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()],
+    )
+    source = tmp_path / "gru.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), source)
+    steps = RNG.standard_normal((16, 5, 1, 32)).astype(np.float32)
+    feeds = [{"x": each} for each in steps]
+    result = convertkit.export(source, "onnxruntime", int8=True, calib=feeds, output=tmp_path / "out")
+    stored = [each.data_type for each in onnx.load(result.artifact.path).graph.initializer if len(each.dims) == 3]
+    assert stored.count(onnx.TensorProto.INT8) == 2
+    assert executed(result.artifact.path, tmp_path) == ["GRU"]

@@ -1,0 +1,60 @@
+"""Where integers pay: what a call costs, what is saved in all, and sizes that the file does not tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from models import model_of
+from onnx import helper
+
+from convertkit.onnx.canonical import canonicalize
+from convertkit.profile import OpCost, QuantProfile
+from convertkit.quantization.islands import choose_integer, unit_work
+from convertkit.quantization.units import Unit, find_units
+from convertkit.recipe import ExportOptions
+from convertkit.targets.onnxruntime.profile import profile
+
+INT8 = profile(ExportOptions(source="x", precision="int8"))
+FREE = {"QuantizeLinear": OpCost(0, 0)}
+
+
+def convolution(size: int | str) -> tuple[Unit, ...]:
+    weight = np.random.default_rng(0).normal(0, 0.3, (8, 8, 1, 1)).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], "conv")]
+    shape: list[int | str] = ["N", 8, size, size]
+    model = model_of(nodes, {"w": weight}, {"x": shape}, {"y": shape})
+    return find_units(canonicalize(ir.from_proto(onnx.shape_inference.infer_shapes(model))).graph, INT8)
+
+
+def priced(cost: OpCost, least_gain: float = 0.0) -> QuantProfile:
+    return replace(INT8, costs={"Conv": cost, **FREE}, least_gain=least_gain)
+
+
+@pytest.mark.parametrize(
+    ("size", "integer"), [(4, False), (40, True)], ids=["the call is dear", "the products are cheap"]
+)
+def test_a_call_costs_something_whatever_its_size(size: int, integer: bool) -> None:
+    dear = priced(OpCost(1.0, 0.5, integer_call=10_000.0))
+    assert bool(choose_integer(convolution(size), dear, insist=False)) is integer
+
+
+def test_elements_cost_beside_products() -> None:
+    """8 products for an element that is read and one that is written: 2 × 4 ns more outweigh 8 × 0.5 ns less."""
+    assert not choose_integer(convolution(8), priced(OpCost(1.0, 0.5, integer_element=4.0)), insist=False)
+    assert choose_integer(convolution(8), priced(OpCost(1.0, 0.5, integer_element=1.0)), insist=False)
+
+
+def test_small_gains_do_not_pay() -> None:
+    four_percent = OpCost(1.0, 0.96)
+    assert choose_integer(convolution(8), priced(four_percent), insist=False)
+    assert not choose_integer(convolution(8), priced(four_percent, least_gain=0.05), insist=False)
+    assert choose_integer(convolution(8), priced(four_percent, least_gain=0.05), insist=True)
+
+
+def test_symbolic_sizes_count_as_usual_ones() -> None:
+    work = {size: unit_work(convolution(size)[0]) for size in ("H", 32)}
+    assert work["H"] == work[32]
