@@ -18,8 +18,13 @@ _FACTORS = (1.0, -1.0, 0.05, 4.0, -4.0, 1.0)
 
 def check_feeds(leaves: Sequence[Leaf], sizes: Sequence[Mapping[str, int]], seed: int) -> tuple[Feed, ...]:
     """Varied feeds, one of them at each further size and the others at the first; state is left to the replay."""
+    return tuple(check_feed(leaves, size, seed, turn) for turn, size in turns(sizes))
+
+
+def turns(sizes: Sequence[Mapping[str, int]]) -> tuple[tuple[int, Mapping[str, int]], ...]:
+    """The turn and the size of every feed."""
     before_further = len(_FACTORS) - len(sizes)
-    return tuple(check_feed(leaves, sizes[max(0, turn - before_further)], seed, turn) for turn in range(len(_FACTORS)))
+    return tuple((turn, sizes[max(0, turn - before_further)]) for turn in range(len(_FACTORS)))
 
 
 def check_feed(leaves: Sequence[Leaf], size: Mapping[str, int], seed: int, turn: int) -> Feed:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from convertkit.artifact import Array
+from convertkit.converters.pytorch.acceptance import check_feed
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.state import Path, Session, Slot, find_slots, lifted, read, restore, snapshot, write
 from convertkit.converters.pytorch.subject import Subject
@@ -20,23 +21,31 @@ from convertkit.stage import Feed
 
 
 class Prober:
-    """One model and its fresh state."""
+    """One model and its fresh state; ``seed`` is that of the feeds that choose a road, on which it is run."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, seed: int) -> None:
         self.subject = subject
         self.fresh: Mapping[Path, Any] = snapshot(subject)
+        self._seed = seed
+        self._results: dict[_Call, dict[str, Array]] = {}
 
     def run(
         self, leaves: Sequence[Leaf], sizes: Mapping[str, int], turn: int, *, keep: bool = False
     ) -> dict[str, Array]:
-        """Outputs for a generated feed; ``keep`` leaves the state as the call made it."""
-        feed = _generated(leaves, sizes, turn)
+        """Outputs for a check feed; ``keep`` leaves the state as the call made it."""
+        feed = check_feed(leaves, sizes, self._seed, turn)
         try:
             with _told(feed):
-                return self.subject.compute(leaves, feed)
+                outputs = self.subject.compute(leaves, feed)
+            self._results[_call(leaves, sizes, turn)] = outputs
+            return outputs
         finally:
             if not keep:
                 restore(self.subject, self.fresh)
+
+    def known(self, leaves: Sequence[Leaf], sizes: Mapping[str, int], turn: int) -> dict[str, Array] | None:
+        """What a model without state is known to compute for a check feed, None where it has not run on it."""
+        return self._results.get(_call(leaves, sizes, turn))
 
     def slots(self, leaves: Sequence[Leaf], sizes: Mapping[str, int]) -> tuple[Slot, ...]:
         """Attributes that calls at these sizes change."""
@@ -73,6 +82,14 @@ class Prober:
         got = self.run(leaves, sizes, 1, keep=True), read(self.subject.module, slot.path)
         restore(self.subject, self.fresh)
         return not (torch.equal(expected[1], got[1]) and _same_outputs(expected[0], got[0]))
+
+
+_Call = tuple[int, tuple[object, ...]]
+"""All that a check feed depends on, within one export."""
+
+
+def _call(leaves: Sequence[Leaf], sizes: Mapping[str, int], turn: int) -> _Call:
+    return turn, tuple((leaf.name, leaf.with_dims(sizes).shape, leaf.dtype, leaf.value_range) for leaf in leaves)
 
 
 def _generated(leaves: Sequence[Leaf], sizes: Mapping[str, int], turn: int) -> Feed:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
+from convertkit.converters.pytorch.acceptance import turns
 from convertkit.converters.pytorch.batch import SECOND, THIRD, followed
 from convertkit.converters.pytorch.constants import compared_integers
 from convertkit.converters.pytorch.examples import Example, traced_examples
@@ -52,10 +53,13 @@ class Description:
 
 
 def describe(
-    subject: Subject, path: Path, options: Sequence[Mapping[str, Any]]
-) -> tuple[Description, dict[str, Array]]:
-    """The interface, and the initial value of every state input by name."""
-    prober = Prober(subject)
+    subject: Subject, path: Path, options: Sequence[Mapping[str, Any]], seed: int
+) -> tuple[Description, dict[str, Array], Mapping[int, Mapping[str, Array]]]:
+    """The interface, the initial value of every state input by name, and what is known of the check feeds' outputs.
+
+    The last is by the feeds' place, for a model without state: those feeds on which it was run to find this out.
+    """
+    prober = Prober(subject, seed)
     found, base, notes = _at_some_size(prober, leaves_of(subject, _examples(subject, path), options))
     slots = tuple(slot for slot in prober.slots(found, base) if prober.depends(found, base, slot))
     if lifted(slots):
@@ -65,10 +69,11 @@ def describe(
     else:
         leaves, fixed, more = _with_free_batch(prober, found)
         freed, trials = slots, (example_sizes(leaves, fixed), *_further_sizes(leaves))
-    outputs = tuple(prober.run(leaves, trials[0], 0))
+    known = {} if slots else _known(prober, leaves, trials)
+    outputs = tuple(known[0] if 0 in known else prober.run(leaves, trials[0], 0))
     state = {STATE_PREFIX + slot.name: initial(subject.module, slot, {}) for slot in lifted(freed)}
     following = tuple(NEXT_STATE_PREFIX + slot.name for slot in lifted(slots))
-    return Description(
+    description = Description(
         (*leaves, *(slot.leaf() for slot in lifted(freed))),
         (*fixed, *(slot.leaf() for slot in lifted(slots))),
         (*outputs, *following),
@@ -76,7 +81,15 @@ def describe(
         freed,
         slots,
         (*notes, *more, *_state_notes(freed)),
-    ), state
+    )
+    return description, state, known
+
+
+def _known(
+    prober: Prober, leaves: Sequence[Leaf], sizes: Sequence[Mapping[str, int]]
+) -> dict[int, Mapping[str, Array]]:
+    found = [(turn, prober.known(leaves, size, turn)) for turn, size in turns(sizes)]
+    return {turn: outputs for turn, outputs in found if outputs is not None}
 
 
 def _at_some_size(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], dict[str, int], list[str]]:
@@ -130,8 +143,8 @@ def _with_free_batch(prober: Prober, fixed: tuple[Leaf, ...]) -> tuple[tuple[Lea
         if freed is None:
             return fixed, fixed, []
         try:
-            for size in (SECOND, THIRD):
-                prober.run(freed, {BATCH: size}, 0)
+            for turn, size in turns((example_sizes(freed, fixed), *_further_sizes(freed)))[-2:]:
+                prober.run(freed, size, turn)
         except SourceError as error:
             reason = str(error)
             continue

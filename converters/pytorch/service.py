@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -29,6 +30,8 @@ from convertkit.errors import ConvertKitError, SourceError, Unsupported
 from convertkit.parity.conditioning import foreseen
 from convertkit.stage import Feed
 from convertkit.worker import Reply
+
+_NOTHING: Mapping[int, Mapping[str, Array]] = MappingProxyType({})
 
 
 class TorchService:
@@ -71,17 +74,17 @@ class TorchService:
         """
         subject = self._loaded(params)
         if not params["ahead"]:
-            described, state = probing.describe(subject, Path(params["path"]), params["inputs"])
+            described, state, _ = probing.describe(subject, Path(params["path"]), params["inputs"], params["seed"])
             return Reply(described.as_json(), state)
         torch.set_num_threads(max(1, self._threads - 1))
-        described, state = probing.describe(subject, Path(params["path"]), params["inputs"])
+        described, state, known = probing.describe(subject, Path(params["path"]), params["inputs"], params["seed"])
         if described.slots:
             return Reply(described.as_json(), state)
         feeds = check_feeds(described.leaves, described.sizes, params["seed"])
         if params["foreseen"]:
             feeds += foreseen([leaf.spec() for leaf in described.leaves], params["seed"])
         session = Session(subject, ())
-        return Reply(described.as_json(), _all_computed(session, described.leaves, feeds))
+        return Reply(described.as_json(), _all_computed(session, described.leaves, feeds, known))
 
     def guess(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Try a road with the interface that the file tells, before :meth:`describe` has settled it."""
@@ -145,11 +148,17 @@ def _load(params: Mapping[str, Any]) -> Subject:
     return load(params["path"], params["kind"], params["model"])
 
 
-def _all_computed(session: Session, leaves: Sequence[Leaf], feeds: Sequence[Feed]) -> dict[str, Array]:
-    """What the model computes for several feeds, as ``<place>/<output>``."""
+def _all_computed(
+    session: Session,
+    leaves: Sequence[Leaf],
+    feeds: Sequence[Feed],
+    known: Mapping[int, Mapping[str, Array]] = _NOTHING,
+) -> dict[str, Array]:
+    """What the model computes for several feeds, as ``<place>/<output>``; ``known`` has some of it, by place."""
     results: dict[str, Array] = {}
     for place, feed in enumerate(feeds):
-        results.update({f"{place}/{name}": value for name, value in _computed(session, leaves, feed).items()})
+        outputs = known[place] if place in known else _computed(session, leaves, feed)
+        results.update({f"{place}/{name}": value for name, value in outputs.items()})
     return results
 
 

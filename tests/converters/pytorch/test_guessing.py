@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import convertkit
+from convertkit.converters.pytorch.acceptance import check_feed, check_feeds
+from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.worker import Worker
 
 _MODELS = """
@@ -82,3 +85,13 @@ def test_an_interface_that_a_run_settles_is_tried_again(
     given = {spec.name: spec.shape for spec in result.artifact.inputs}
     assert (given["x"][0] == 1) == (name == "fixed.pt") or name == "counting.pt"
     assert ("state.seen" in given) == (name == "counting.pt")
+
+
+def test_feeds_of_a_check_have_both_signs_and_every_size() -> None:
+    sizes = ({"N": 1}, {"N": 2}, {"N": 5})
+    feeds = check_feeds([Leaf("x", "x", ("N", 3), "float32")], sizes, seed=0)
+    assert [feed["x"].shape[0] for feed in feeds] == [1, 1, 1, 1, 2, 5]
+    means = [float(feed["x"].mean()) for feed in feeds[:4]]
+    assert min(means) < 0 < max(means)
+    alone = check_feed([Leaf("x", "x", (5, 3), "float32")], {}, seed=0, turn=5)
+    np.testing.assert_array_equal(alone["x"], feeds[5]["x"], "what a run has computed is not computed again")
