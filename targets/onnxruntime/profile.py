@@ -18,7 +18,7 @@ from convertkit.recipe import ExportOptions
 
 _COSTS = Path(__file__).with_name("costs.toml")
 _LEAST_GAIN = 0.15
-"""Weights are stored as integers in any case, at no cost.  Of what the table promises, a tenth of the whole is not seen."""
+"""Weights are stored as integers at no cost anyway; a tenth of the whole that the table promises is not seen."""
 
 _PLAIN = OpRule()
 _MOVES = OpRule(data=(0,), same_scale=True)
