@@ -15,11 +15,11 @@ import jax
 import numpy as np
 from jax import export
 
-from convertkit.artifact import Array
+from convertkit.artifact import Array, TensorSpec
 from convertkit.converters.jax.callables import exported_callable
 from convertkit.converters.jax.ends import BFLOAT16, widen_ends, widened, widened_array
 from convertkit.converters.jax.programs import exported_module, specialised
-from convertkit.converters.stablehlo.importer import Interface, Names, Parsed
+from convertkit.converters.stablehlo.importer import Interface, Names, Parsed, Port
 from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.errors import SourceError, ToolError, Unsupported
 from convertkit.onnx.canonical import canonicalize, freeze_dims
@@ -27,6 +27,7 @@ from convertkit.onnx.save import save_model
 from convertkit.worker import Reply
 
 _BRIEF = 300
+_EXPANDED = "quantized types: compared with XLA on the arithmetic into which StableHLO's own passes expand them"
 _READING_S, _BYTES_PER_S = 3, 2_000_000
 """What reading a module may take of processor time, far more than it does."""
 _BROKEN = (
@@ -51,6 +52,7 @@ class JaxService:
         self._module: bytes | str = b""
         self._parsed: Parsed | None = None
         self._interface: Interface | None = None
+        self._is_quantized = False
 
     def open(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Load ``source`` and describe its interface."""
@@ -65,6 +67,10 @@ class JaxService:
             self._module = data if data.startswith(b"ML\xefR") else _text(data)
             self._parsed = _parsed(self._module)
             self._interface = self._parsed.interface()
+            self._is_quantized = self._parsed.is_quantized()
+            if self._is_quantized:
+                self._module = self._parsed.expanded()
+                notes.append(_EXPANDED)
         elif kind == "jax-export":
             self._program = _deserialized(source)
         else:
@@ -90,6 +96,7 @@ class JaxService:
             "outputs": _listed(self._interface.outputs),
             "notes": notes,
             "half_precision": self._parsed.half_precision(),
+            "quantized": self._is_quantized,
         }
         return Reply(described)
 
@@ -106,8 +113,8 @@ class JaxService:
         # Once more, now that inference has named the free dimensions which the importer leaves open.
         artifact = save_model(recognise(canonicalize(model)), Path(params["path"]), params["made_by"])
         ends = {
-            side: [[each.name, list(each.shape), each.dtype, each.lsb] for each in specs]
-            for side, specs in (("inputs", artifact.inputs), ("outputs", artifact.outputs))
+            side: [_described(spec, port) for spec, port in zip(specs, ports, strict=True)]
+            for side, specs, ports in (("inputs", artifact.inputs, inputs), ("outputs", artifact.outputs, outputs))
         }
         return Reply({**ends, "sha256": artifact.sha256})
 
@@ -217,7 +224,21 @@ def _renamed(specs: Sequence[Any], avals: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _listed(specs: Sequence[Any]) -> list[list[Any]]:
-    return [[each.name, list(each.shape), widened(each.dtype)] for each in specs]
+    return [[each.name, list(each.shape), widened(each.dtype), _step(each), _range(each)] for each in specs]
+
+
+def _described(spec: TensorSpec, port: Port) -> list[Any]:
+    return [spec.name, list(spec.shape), spec.dtype, spec.lsb or _step(port), _range(port)]
+
+
+def _step(port: Port) -> float | None:
+    """Between neighbouring values, where they are quantized integers."""
+    return None if port.integers is None else 1.0
+
+
+def _range(port: Port) -> tuple[int, int] | None:
+    """Where generated feeds must lie: no feed of sums that overflow at once, so 32 bits say nothing."""
+    return None if port.dtype == "int32" else port.integers
 
 
 def _free(specs: Sequence[Any]) -> dict[tuple[int, int], str]:

@@ -35,6 +35,14 @@ HALF_PARITY = {
 }
 
 
+QUANTIZED_PARITY = Tolerance(
+    "a tie, or a float32 sum beside one, rounds to either integer: single steps that depth widens",
+    lsb=1,
+    snr_db=20,
+    lossy=True,
+)
+
+
 class JaxSource:
     """A ``jax.export`` artifact, a StableHLO module or a JAX callable, held by JAX in a worker."""
 
@@ -55,7 +63,8 @@ class JaxSource:
             for old, new in zip(before.shape, after.shape, strict=True)
             if isinstance(old, str) and isinstance(new, int)
         }
-        self._tolerance = HALF_PARITY.get(opened["half_precision"], PARITY)
+        half = HALF_PARITY.get(opened["half_precision"], PARITY)
+        self._tolerance = QUANTIZED_PARITY if opened["quantized"] else half
         self.notes = tuple(str(note) for note in opened["notes"])
         file = module_file(source.partition(":")[0]) if kind == "jax-callable" else Path(source)
         assert file is not None, "the converter recognised the module by its file"
@@ -134,8 +143,9 @@ def _opened(worker: Worker, params: Mapping[str, Any]) -> Any:
         raise SourceError(f"{params['source']} is damaged or nested too deeply: {_READER[error.ended_by]}") from None
 
 
-def _spec(name: str, shape: list[Any], dtype: str, lsb: float | None = None) -> TensorSpec:
-    return TensorSpec(name, tuple(shape), dtype, lsb=lsb)
+def _spec(name: str, shape: list[Any], dtype: str, lsb: float | None, integers: list[int] | None) -> TensorSpec:
+    values = None if integers is None else (float(integers[0]), float(integers[1]))
+    return TensorSpec(name, tuple(shape), dtype, value_range=values, lsb=lsb)
 
 
 def _digest(source: str, file: Path) -> str:

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from jaxlib.mlir import ir as mlir
 from jaxlib.mlir.dialects import stablehlo
 
+from convertkit.converters.stablehlo.accumulators import drop_accumulators
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.inlining import inline_calls
 from convertkit.converters.stablehlo.interpreter import Interpreter
@@ -20,10 +21,11 @@ from convertkit.converters.stablehlo.mlir import dtype_of, element, is_complex, 
 from convertkit.converters.stablehlo.module import PORTABLE, context, functions, prepare, read_module, run_pass, walk
 from convertkit.converters.stablehlo.naming import apart_from, argument_names, result_names
 from convertkit.converters.stablehlo.ops import HANDLERS
+from convertkit.converters.stablehlo.quantization import QUANTIZED_WAY_OUT, quantization_of
 from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tensor import Complex, Operand, Tensor
-from convertkit.errors import SourceError
+from convertkit.errors import SourceError, Unsupported
 
 IR_VERSION = 10
 _IR_VERSION_OF_OPSET_26 = 13
@@ -68,12 +70,16 @@ def to_onnx(
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One input or output; a complex one counts its parts as a last axis of size 2."""
+    """One input or output; a complex one counts its parts as a last axis of size 2.
+
+    A quantized one is its integers, ``integers`` the half-open interval in which they lie.
+    """
 
     name: str
     shape: tuple[int | str, ...]
     dtype: str
     is_complex: bool
+    integers: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,34 @@ class Parsed:
             }
         return next((name for short, name in _HALVES.items() if short in computed), "")
 
+    def is_quantized(self) -> bool:
+        """Whether any value is of a quantized type."""
+        with self._context:
+            made = (result.type for op in walk(self._module.operation) for result in op.results)
+            taken = mlir.FunctionType(mlir.TypeAttr(entry_point(self._module).attributes["function_type"]).value).inputs
+            return any(quantization_of(kind) is not None for kind in (*taken, *made))
+
+    def expanded(self) -> str:
+        """The module's text with quantized types spelled out by StableHLO's own passes, so that XLA can run it.
+
+        Quantized operators first become float ones between a dequantization and a quantization: the direct
+        expansion into integers truncates and wraps the result of a product, where the specification rounds
+        and saturates.
+        """
+        with self._context, mlir.Location.unknown(self._context):
+            module = self._module.operation.clone().opview
+            inline_calls(module)
+            for step in ("symbol-dce", "func.func(stablehlo-legalize-quantized-op-to-qdq)"):
+                run_pass(module, step)
+            try:
+                run_pass(module, "func.func(stablehlo-legalize-quant-to-math)")
+            except SourceError as refusal:
+                raise Unsupported(
+                    f"quantized operators that no runtime executes: {refusal}; {QUANTIZED_WAY_OUT}"
+                ) from refusal
+            run_pass(module, "func.func(chlo-legalize-to-stablehlo)")
+            return str(module)
+
     def to_onnx(self, names: Names) -> ir.Model:
         """The ONNX model; see :func:`to_onnx`."""
         with self._context, mlir.Location.unknown(self._context):
@@ -121,6 +155,7 @@ class Parsed:
             module = self._module.operation.clone().opview
             inline_calls(module)
             prepare(module)
+            drop_accumulators(module)
             return recognise(convert_function(module, entry_point(module), names))
 
 
@@ -132,7 +167,9 @@ def interface_of(source: bytes | str) -> Interface:
 def _port(name: str, kind: Any) -> Port:
     has_parts = is_complex(kind)
     shape = tuple(f"{name}_{axis}" if size is None else size for axis, size in enumerate(shape_of(kind)))
-    return Port(name, (*shape, 2) if has_parts else shape, dtype_of(kind).numpy().name, has_parts)
+    quantized = quantization_of(kind)
+    integers = None if quantized is None else (quantized.low, quantized.high + 1)
+    return Port(name, (*shape, 2) if has_parts else shape, dtype_of(kind).numpy().name, has_parts, integers)
 
 
 def portable(source: bytes | str) -> bytes:

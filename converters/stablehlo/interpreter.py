@@ -7,11 +7,16 @@ from typing import Any
 
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import is_complex, location, text
+from convertkit.converters.stablehlo.quantization import QUANTIZED_WAY_OUT, quantization_of
 from convertkit.converters.stablehlo.registry import Entry, Handlers
 from convertkit.converters.stablehlo.tensor import Complex, Operand
 from convertkit.errors import Unsupported
 
 _RETURNS = frozenset({"func.return", "stablehlo.return"})
+_TAKES_QUANTIZED = frozenset(
+    f"stablehlo.{name}"
+    for name in ("uniform_quantize", "uniform_dequantize", "constant", "optimization_barrier", "composite")
+)
 _WAYS_OUT = ("express that operator differently in the model, or export the model to another format",)
 
 
@@ -42,6 +47,10 @@ class Interpreter:
             self._env[argument] = operand
         self._demand(b, wanted, {op.operation for op in block.operations})
         return self._env[wanted]
+
+    def known(self, value: Any) -> Operand:
+        """What a value that stands before the operator at hand became."""
+        return self._env[value]
 
     def _demand(self, b: Builder, wanted: Any, inside: set[Any]) -> None:
         owner = wanted.owner
@@ -96,6 +105,7 @@ class Interpreter:
             raise Unsupported(
                 "complex numbers have no exact ONNX form here" if known else "no ONNX form of this operator is known"
             )
+        _check_quantized(name, entry, values)
         if vectorized and not entry.pointwise:
             raise Unsupported("it stands in a reducer, which may only hold elementwise operators here")
         return entry
@@ -109,3 +119,12 @@ class Interpreter:
         if isinstance(real, tuple):
             return tuple(Complex(re, im) for re, im in zip(real, imaginary, strict=True))
         return (Complex(real, imaginary),)
+
+
+def _check_quantized(name: str, entry: Entry, values: Sequence[Any]) -> None:
+    """Refuse arithmetic on the integers of quantized tensors; moving them is all that keeps their meaning."""
+    kinds = [kind for kind in (quantization_of(value.type) for value in values) if kind is not None]
+    if name in _TAKES_QUANTIZED or (entry.partwise and all(kind.agrees(kinds[0]) for kind in kinds)):
+        return
+    if kinds:
+        raise Unsupported(f"it computes on quantized tensors, which has no exact ONNX form here; {QUANTIZED_WAY_OUT}")

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from jaxlib.mlir import ir as mlir
 
 from convertkit.artifact import Array
+from convertkit.converters.stablehlo.quantization import is_quantized, parsed
 from convertkit.converters.stablehlo.tensor import (
     BF16,
     BOOL,
@@ -50,7 +51,6 @@ _DTYPES = {
     "f64": F64,
     "index": I64,
 }
-QUANTIZED_WAY_OUT = "export the float model and quantize it with --int8"
 _COMPLEX = {"complex<f32>": F32, "complex<f64>": F64}
 _TOKEN = re.compile(r"0x[0-9A-Fa-f]+|[-+]?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\d+)|true|false")
 _DYNAMIC = mlir.ShapedType.get_dynamic_size()
@@ -76,11 +76,11 @@ def is_complex(kind: Any) -> bool:
 
 
 def dtype_of(kind: Any) -> ir.DataType:
-    """The ONNX element type of a ranked tensor type; of the parts where it is complex."""
+    """The ONNX element type of a ranked tensor type: that of the parts if complex, of the storage if quantized."""
     name = element(kind)
+    if is_quantized(name):
+        return parsed(name).storage
     found = _DTYPES.get(name) or _COMPLEX.get(name)
-    if name.startswith("!quant."):
-        raise Unsupported(f"quantized element types ({name}); {QUANTIZED_WAY_OUT}")
     if found is None:
         raise Unsupported(f"element type {name} has no ONNX Runtime kernel of any operator")
     return found

@@ -16,8 +16,8 @@ from jaxlib.mlir import passmanager
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
-from convertkit.converters.stablehlo.mlir import QUANTIZED_WAY_OUT, element
-from convertkit.errors import SourceError, Unsupported
+from convertkit.converters.stablehlo.mlir import element
+from convertkit.errors import SourceError
 
 PORTABLE = b"ML\xefR"
 _KEPT_CHLO = frozenset({"chlo.erf", "chlo.top_k", "chlo.tan", "chlo.sinh", "chlo.cosh", "chlo.asin", "chlo.acos"})
@@ -52,13 +52,19 @@ def context() -> Any:
     stablehlo.register_dialect(ctx)
     chlo.register_dialect(ctx)
     sdy.register_dialect(ctx)  # JAX annotates shardings with it, even for one device
+    _load_quant(ctx)
     return ctx
+
+
+def _load_quant(ctx: Any) -> None:
+    """Quantized types, whose dialect jaxlib registers only as one that this pass depends on."""
+    run_pass(mlir.Module.parse("", ctx), "vhlo-legalize-to-stablehlo")
 
 
 def read_module(ctx: Any, source: bytes | str) -> Any:
     """Parse MLIR text, MLIR bytecode or a portable StableHLO artifact.
 
-    Raises ``SourceError`` with the parser's first complaint, ``Unsupported`` for quantized types.
+    Raises ``SourceError`` with the parser's first complaint.
     """
     try:
         if isinstance(source, bytes) and source.startswith(PORTABLE):
@@ -68,11 +74,6 @@ def read_module(ctx: Any, source: bytes | str) -> Any:
                 return mlir.Module.parse(source, ctx)
         return mlir.Module.parse(source, ctx)
     except (mlir.MLIRError, ValueError, RuntimeError) as error:
-        if '"quant"<' in str(error):
-            raise Unsupported(
-                "quantized element types (!quant.uniform), which the parser in jaxlib does not know; "
-                + QUANTIZED_WAY_OUT
-            ) from error
         raise SourceError(f"the StableHLO module cannot be read: {_complaint(error)}") from error
 
 

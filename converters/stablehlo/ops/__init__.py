@@ -13,6 +13,7 @@ from convertkit.converters.stablehlo.ops.fourier import fourier
 from convertkit.converters.stablehlo.ops.gather import gathers
 from convertkit.converters.stablehlo.ops.linear import linear
 from convertkit.converters.stablehlo.ops.movement import movement
+from convertkit.converters.stablehlo.ops.quantized import quantized
 from convertkit.converters.stablehlo.ops.random import random
 from convertkit.converters.stablehlo.ops.reduce import reductions
 from convertkit.converters.stablehlo.ops.scatter import scatters
@@ -40,4 +41,5 @@ HANDLERS = (
     | fourier
     | linear
     | random
+    | quantized
 )
