@@ -13,6 +13,7 @@ import numpy as np
 
 from convertkit.artifact import Array, Artifact
 from convertkit.converters.pytorch.acceptance import check_feeds
+from convertkit.converters.pytorch.chaos import beyond_chaos
 from convertkit.converters.pytorch.halves import tolerance_of, widen
 from convertkit.converters.pytorch.interface import settle_interface
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
@@ -277,6 +278,10 @@ class Ladder:
         steady = [place for place, outputs in enumerate(computed) if not is_chaotic(outputs, after[place])]
         if not _every_size(made.feeds, steady):
             return departure
+        others = [place for place in range(len(computed)) if place not in steady]
+        beyond = (beyond_chaos(computed[each], after[each], made.outputs[each], tolerance) for each in others)
+        if wrong := next(filter(None, beyond), ""):
+            return f"{departure}; {wrong}"
         return _departure(
             tuple(computed[place] for place in steady),
             replace(

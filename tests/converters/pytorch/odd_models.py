@@ -280,3 +280,14 @@ class Pooled(Seeded):
             pool.adaptive_max_pool1d(x.flatten(2), 3),
             pool.adaptive_max_pool3d(x[:, None], (1, 3, 2)) * x.amax() - x.amin(),
         )
+
+
+class ChaoticBranch(nn.Module):
+    """A branch of Python's on data that is chaos itself: only there does a trace that missed it show."""
+
+    example_inputs = (torch.full((2, 6), 0.25),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if max(map(abs, x.flatten().tolist())) > 3:  # which no compiler takes
+            return torch.sin(1e6 * x) + 500
+        return x * 2
