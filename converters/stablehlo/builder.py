@@ -26,6 +26,10 @@ class Regions(Protocol):
         """One value of the block, over whole tensors, recording only what it needs."""
         ...
 
+    def known(self, value: Any) -> Operand:
+        """What a value that stands before the operator at hand became."""
+        ...
+
     def function(self, name: str) -> Any:
         """The entry block of a function of the module."""
         ...

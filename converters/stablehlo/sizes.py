@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxlib.mlir import ir as mlir
+from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.mlir import integer, ints, shape_of, text
 
@@ -41,18 +42,31 @@ def operator(value: Any) -> str:
     return "" if isinstance(value.owner, mlir.Block) else value.owner.name.removeprefix("stablehlo.")
 
 
-def size_of_axis(value: Any, axis: int) -> Number:
-    """One size of a value, told by the earliest value that has it."""
+def size_of_axis(value: Any, axis: int, assumed: tuple[Any, ...] = ()) -> Number:
+    """One size of a value, told by the earliest value that has it.
+
+    States of loops are not followed to before their loop where they are ``assumed``.
+    """
     while True:
         known = shape_of(value.type)[axis]
         if known is not None:
             return Number(known)
         owner, name = value.owner, operator(value)
-        if name in _SIZED:
-            sizes = numbers(list(owner.operands)[-1])
+        if not name:
+            start = _before_loop(value, axis, assumed)
+            if start is None:
+                return Number(0, value, axis)
+            value = start
+        elif name in _SIZED:
+            sizes = numbers(list(owner.operands)[-1], assumed)
             return Number(0, value, axis) if sizes is None else sizes[axis]
-        if name == "transpose":
+        elif name == "transpose":
             value, axis = owner.operands[0], ints(owner.attributes["permutation"])[axis]
+        elif name == "dot_general":
+            side, axis = _factor_axis(owner, axis)
+            value = owner.operands[side]
+        elif name == "dynamic_update_slice":
+            value = owner.operands[0]
         elif name in _ELEMENTWISE:
             rank = len(shape_of(value.type))
             value = next(each for each in owner.operands if len(shape_of(each.type)) == rank)
@@ -60,20 +74,49 @@ def size_of_axis(value: Any, axis: int) -> Number:
             return Number(0, value, axis)
 
 
-def numbers(value: Any) -> tuple[Number, ...] | None:
+def _factor_axis(product: Any, axis: int) -> tuple[int, int]:
+    """Which operand of a ``dot_general`` an axis of its result comes from, and which axis it is there."""
+    roles = hlo.DotDimensionNumbers(product.attributes["dot_dimension_numbers"])
+    left, right = (len(shape_of(each.type)) for each in product.operands)
+    batch = list(roles.lhs_batching_dimensions)
+    dropped = (*roles.rhs_batching_dimensions, *roles.rhs_contracting_dimensions)
+    places = [(0, each) for each in batch]
+    places += [(0, each) for each in range(left) if each not in (*batch, *roles.lhs_contracting_dimensions)]
+    places += [(1, each) for each in range(right) if each not in dropped]
+    return places[axis]
+
+
+def _before_loop(state: Any, axis: int, assumed: tuple[Any, ...]) -> Any:
+    """What a state of a loop is before the first turn, None where turns may change its size, and for other arguments.
+
+    By induction: a turn that leaves the size as it is, or gives it the value it had at first, always does.
+    """
+    loop = state.owner.owner.operation
+    if loop.name != "stablehlo.while":
+        return None
+    place, body = state.arg_number, loop.regions[1].blocks[0]
+    argument, start = body.arguments[place], loop.operands[place]
+    if argument in assumed:
+        return None
+    after = size_of_axis(list(body.operations)[-1].operation.operands[place], axis, (*assumed, argument))
+    unchanged = after == Number(0, argument, axis) or after == size_of_axis(start, axis, assumed)
+    return start if unchanged else None
+
+
+def numbers(value: Any, assumed: tuple[Any, ...] = ()) -> tuple[Number, ...] | None:
     """The elements of an integer array, row after row; None where they are no sizes."""
     owner, name = value.owner, operator(value)
     if name == "constant":
         return tuple(Number(each) for each in ints(owner.attributes["value"]))
     if name == "get_dimension_size":
-        return (size_of_axis(owner.operands[0], integer(owner.attributes["dimension"])),)
+        return (size_of_axis(owner.operands[0], integer(owner.attributes["dimension"]), assumed),)
     if name in ("reshape", "convert"):
-        return numbers(owner.operands[0])
+        return numbers(owner.operands[0], assumed)
     if name == "concatenate" and integer(owner.attributes["dimension"]) == 0:
-        parts = [numbers(each) for each in owner.operands]
+        parts = [numbers(each, assumed) for each in owner.operands]
         return None if None in parts else tuple(each for part in parts for each in part or ())
     if name in ("add", "subtract"):
-        left, right = (numbers(each) for each in owner.operands)
+        left, right = (numbers(each, assumed) for each in owner.operands)
         return _moved(left, right, 1 if name == "add" else -1)
     return None
 

@@ -13,7 +13,7 @@ from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.layout import Size, int64s
 from convertkit.converters.stablehlo.mlir import dtype_of, integer, ints, shape_of
 from convertkit.converters.stablehlo.registry import Handlers
-from convertkit.converters.stablehlo.sizes import equal, numbers, size_of_axis
+from convertkit.converters.stablehlo.sizes import Number, equal, numbers, operator, size_of_axis
 from convertkit.converters.stablehlo.tape import Splice
 from convertkit.converters.stablehlo.tensor import I32, I64, U64, Complex, Operand, Shape, Tensor, constant, static
 from convertkit.errors import Unsupported
@@ -78,6 +78,13 @@ def real_dynamic_slice(
             if (start, stop, step) != (0, None, 1):
                 x = b.take(x, axis, start, _END if stop is None else stop, step)
         return x
+    window = _window(op.operation)
+    if window is not None:
+        for axis, (first, length) in window.items():
+            found = b.regions.known(first)
+            assert isinstance(found, Tensor)
+            x = _cut_from(b, x, axis, found, length)
+        return x
     bounds = [b.cast(each, I64) for each in (starts, stops)]
     axes = int64s(range(x.rank))
     return b.op("Slice", [x, *bounds, axes, b.cast(steps, I64)], shape_of(op.result.type), x.dtype)
@@ -99,6 +106,31 @@ def _known_cut(op: Any) -> list[tuple[int, int | None, int]] | None:
             return None
         cut.append((start.offset, None if ends else stop.offset, step.offset))
     return cut
+
+
+def _window(op: Any) -> dict[int, tuple[Any, int]] | None:
+    """The start (a scalar of the module) and the size along each axis that is cut, where a slice is a window.
+
+    A window's start is moved so that it lies inside, as in ``dynamic_slice``, which JAX writes as
+    ``clamp(0, start, sizes of x − sizes)`` where sizes are free.  None for any other slice.
+    """
+    x, starts, stops, steps = op.operands
+    if operator(starts) != "clamp" or operator(stops) != "add" or starts not in list(stops.owner.operands):
+        return None
+    low, wanted, high = starts.owner.operands
+    ends = [each for each in stops.owner.operands if each != starts]
+    if operator(wanted) != "concatenate" or operator(high) != "subtract" or len(ends) != 1:
+        return None
+    firsts = [each.owner.operands[0] if operator(each) == "reshape" else None for each in wanted.owner.operands]
+    lengths, (whole, less) = numbers(ends[0]), [numbers(each) for each in high.owner.operands]
+    here = tuple(size_of_axis(x, axis) for axis in range(len(shape_of(x.type))))
+    simple = numbers(low) == (Number(0),) * len(here) and numbers(steps) == (Number(1),) * len(here)
+    if not simple or lengths is None or whole != here or less != lengths or len(firsts) != len(here):
+        return None
+    cut = {axis: (firsts[axis], length) for axis, length in enumerate(lengths) if length != here[axis]}
+    if any(first is None or shape_of(first.type) or length.value is not None for first, length in cut.values()):
+        return None
+    return {axis: (first, length.offset) for axis, (first, length) in cut.items()}
 
 
 @movement.translates
@@ -191,17 +223,20 @@ def dynamic_pad(
 
 @movement.partwise
 def dynamic_slice(b: Builder, op: hlo.DynamicSliceOp, x: Tensor, *starts: Tensor) -> Tensor:
-    sizes = ints(op.slice_sizes)
-    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+    for axis, (start, size) in enumerate(zip(starts, ints(op.slice_sizes), strict=True)):
         if x.shape[axis] != size:
-            first = clamped_start(b, start, b.size(x, axis), size)
-            shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-            if size == 1:
-                x = b.gather(x, first, axis)
-                continue
-            last = b.add(first, int64s([size]))
-            x = b.op("Slice", [x, first, last, int64s([axis])], shape, x.dtype)
+            x = _cut_from(b, x, axis, start, size)
     return x
+
+
+def _cut_from(b: Builder, x: Tensor, axis: int, start: Tensor, size: int) -> Tensor:
+    """``size`` elements along one axis from ``start`` on, which is moved so that they exist."""
+    first = clamped_start(b, start, b.size(x, axis), size)
+    if size == 1:
+        return b.gather(x, first, axis)
+    last = b.add(first, int64s([size]))
+    shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+    return b.op("Slice", [x, first, last, int64s([axis])], shape, x.dtype)
 
 
 def clamped_start(b: Builder, start: Tensor, whole: Size, size: Size) -> Tensor:
@@ -224,10 +259,16 @@ def clamped_start(b: Builder, start: Tensor, whole: Size, size: Size) -> Tensor:
 def dynamic_update_slice(
     b: Builder, op: hlo.DynamicUpdateSliceOp, x: Tensor, update: Tensor, *starts: Tensor
 ) -> Tensor:
-    axes = [axis for axis in range(x.rank) if x.shape[axis] is None or x.shape[axis] != update.shape[axis]]
+    axes = [axis for axis in range(x.rank) if not _covers(op.operation, axis)]
     firsts = {axis: clamped_start(b, starts[axis], b.size(x, axis), b.size(update, axis)) for axis in axes}
     # Free axes last: there the update is as long as a rule, and only its window has to be cut to find out.
     return _updated(b, x, update, [(axis, firsts[axis]) for axis in sorted(axes, key=lambda a: x.shape[a] is None)])
+
+
+def _covers(op: Any, axis: int) -> bool:
+    """Whether an update is as long as what it is written to; its start along that axis is then moved to 0."""
+    whole, update = (size_of_axis(each, axis) for each in op.operands[:2])
+    return equal(update, whole, op.block)
 
 
 def _updated(b: Builder, x: Tensor, update: Tensor, places: Sequence[tuple[int, Tensor]]) -> Tensor:

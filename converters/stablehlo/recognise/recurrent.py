@@ -149,8 +149,9 @@ def _row_of(row: ir.Value, scan: Scan) -> ir.Value | None:
     place = None if index is None else index.producer()
     at = index if place is None or place.op_type not in ("Reshape", "Unsqueeze") else place.inputs[0]
     shape = sizes(sequence)
-    if sequence is None or shape is None or at is not scan.turn or len(shape) != 3 or None in shape:
+    if sequence is None or shape is None or at is not scan.turn or len(shape) != 3 or shape[2] is None:
         return None
+    # A free batch is as long in the row: its elements are the gathered ones, in rows of the same known size.
     inside = shape[0] == scan.trips and sizes(row) == shape[1:]
     from_outside = sequence.producer() not in _nodes(scan) and all(sequence is not state for state in scan.before)
     return sequence if inside and from_outside else None
@@ -246,15 +247,20 @@ def _write(scan: Scan, operator: str, sequence: ir.Value, weights: list[Array], 
         _squeezed(node, node.outputs[state], made.outputs[1 + number], 0)
     for place in range(len(states), len(node.outputs)):
         _squeezed(node, node.outputs[place], made.outputs[0], 1)
+    for inner in node.attributes["body"].as_graph().all_nodes():
+        inner.resize_inputs(0)  # or it would count as a user of what stands outside
     node.graph.remove(node, safe=True)
 
 
 def _start(node: ir.Node, state: int, name: str) -> ir.Value | None:
     """A state before the first turn with an axis for the direction; absent where it is zero."""
     value = node.inputs[2 + state]
-    array = array_of(value)
+    array, spread = array_of(value), producer(value, "Expand")
+    zero = array if spread is None else array_of(spread.inputs[0])
+    if zero is not None and not zero.any():
+        return None
     if array is not None:
-        return None if not array.any() else initializer(node, array[None], name)
+        return initializer(node, array[None], name)
     assert value is not None
     axes = initializer(node, np.array([0], np.int64), f"{name}/axes")
     made = ir.node("Unsqueeze", [value, axes], name=name)

@@ -432,3 +432,84 @@ def test_what_is_no_place_of_an_extreme(function, operator):
     model = free(function, "b, 7", "float32")
     assert [each for each in operators(model) if each.startswith("Arg")] == operator
     agrees(function, model, np.maximum(TIES, -1).astype("f"), -np.abs(TIES).astype("f"))
+
+
+BATCHES = [np.random.default_rng(batch).standard_normal((batch, 5, 8)).astype(np.float32) for batch in (1, 2, 7)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "operator"),
+    [(linen.LSTMCell, "LSTM"), (linen.OptimizedLSTMCell, "LSTM"), (linen.GRUCell, "GRU"), (linen.MGUCell, "GRU")],
+)
+def test_recurrent_cells_with_a_free_batch(cell, operator):
+    model = free(recurrence(cell), "b, 5, 8", "float32")
+    assert operators(model) == ["Transpose", operator, "Squeeze", "Transpose"]
+    agrees(recurrence(cell), model, *BATCHES, within=2e-6)
+
+
+def test_a_free_batch_begins_where_it_is_told():
+    module = linen.RNN(linen.GRUCell(6))
+    variables = jax.tree.map(lambda w: w + 0.1, module.init(jax.random.key(0), X))
+
+    def from_data(x):
+        return module.apply(variables, x, initial_carry=x[:, 0, :6])
+
+    model = free(from_data, "b, 5, 8", "float32")
+    (gru,) = [node for node in model.graph if node.op_type == "GRU"]
+    assert gru.inputs[5] is not None
+    agrees(from_data, model, *BATCHES, within=2e-6)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        recurrence(linen.SimpleCell),
+        recurrence(linen.LSTMCell, gate_fn=jnp.tanh),
+        recurrence(linen.GRUCell, activation_fn=jax.nn.relu),
+    ],
+    ids=["simple", "other gates", "other activation"],
+)
+def test_other_cells_stay_loops_with_a_free_batch(function):
+    model = free(function, "b, 5, 8", "float32")
+    assert [node.op_type for node in model.graph if node.op_type in ("LSTM", "GRU", "Loop")] == ["Loop"]
+    agrees(function, model, *BATCHES, within=2e-6)
+
+
+def test_a_window_that_moves_in_a_free_size_stays_inside():
+    def window(x):
+        return jax.lax.dynamic_slice(x, (x[0, 0, 0].astype(int), 2, -3), (1, 3, 8))
+
+    model = free(window, "b, 5, 8", "float32")
+    agrees(window, model, *(array * 9 for array in BATCHES))
+
+
+GROWING = """
+func.func public @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %three = stablehlo.constant dense<3> : tensor<i32>
+  %first = stablehlo.constant dense<0> : tensor<1xi32>
+  %step = stablehlo.constant dense<1> : tensor<1xi32>
+  %more = stablehlo.constant dense<9.0> : tensor<1xf32>
+  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %size = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+  %end, %r = stablehlo.while(%i = %zero, %s = %x) : tensor<i32>, tensor<?xf32>
+    cond {
+      %going = stablehlo.compare LT, %i, %three, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %going : tensor<i1>
+    } do {
+      %cut = stablehlo.real_dynamic_slice %s, %first, %size, %step :
+        (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+      %long = stablehlo.concatenate %more, %cut, dim = 0 : (tensor<1xf32>, tensor<?xf32>) -> tensor<?xf32>
+      %next = stablehlo.add %i, %one : tensor<i32>
+      stablehlo.return %next, %long : tensor<i32>, tensor<?xf32>
+    }
+  return %r : tensor<?xf32>
+}"""
+
+
+def test_the_size_of_a_state_that_grows_is_not_what_it_was():
+    model = importer.to_onnx(GROWING)
+    session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    (got,) = session.run(None, {session.get_inputs()[0].name: np.arange(4, dtype=np.float32)})
+    assert got.tolist() == [9, 9, 9, 0, 1]
