@@ -64,6 +64,7 @@ def test_state_follows_the_batch(tmp_path: Path, name: str, target: str) -> None
     found = {spec.name: spec.source_shape for spec in result.artifact.inputs}
     assert found == {"x": ("N", *getattr(state_models, name).example_inputs[0].shape[1:]), **FOLLOWING[name]}
     assert "the batch is free, as dimension N" in " ".join(result.report["notes"])
+    assert ("computed from the inputs' sizes: batch = N" in " ".join(result.report["notes"])) == (name == "Renewed")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert {key: tuple(each["shape"]) for key, each in manifest["initial_state"].items()} == FOLLOWING[name]
     for batch in (1, 2, 7):
