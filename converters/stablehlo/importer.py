@@ -33,6 +33,12 @@ _HALVES = {"bf16": "bfloat16", "f16": "float16"}
 _STORING = frozenset(
     f"stablehlo.{name}" for name in ("constant", "reshape", "transpose", "broadcast_in_dim", "slice", "concatenate")
 )
+_EXPANSION = (
+    "func.func(stablehlo-legalize-quant-to-math)",
+    "func.func(chlo-legalize-to-stablehlo)",
+    "canonicalize",  # a number goes with any shape: what CHLO asserts of free dimensions
+    "func.func(shape-legalize-to-stablehlo)",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +146,12 @@ class Parsed:
             for step in ("symbol-dce", "func.func(stablehlo-legalize-quantized-op-to-qdq)"):
                 run_pass(module, step)
             try:
-                run_pass(module, "func.func(stablehlo-legalize-quant-to-math)")
+                for step in _EXPANSION:
+                    run_pass(module, step)
             except SourceError as refusal:
                 raise Unsupported(
                     f"quantized operators that no runtime executes: {refusal}; {QUANTIZED_WAY_OUT}"
                 ) from refusal
-            run_pass(module, "func.func(chlo-legalize-to-stablehlo)")
             return str(module)
 
     def to_onnx(self, names: Names) -> ir.Model:

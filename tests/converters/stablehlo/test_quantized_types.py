@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx_ir
@@ -17,14 +18,38 @@ from jaxlib.mlir import ir
 from convertkit.artifact import Array
 from convertkit.converters.stablehlo.importer import Parsed, to_onnx
 from convertkit.converters.stablehlo.module import context, run_pass
-from convertkit.converters.stablehlo.quantization import parsed
 from convertkit.errors import Unsupported
 
-I8 = "!quant.uniform<i8:f32, 1.0e-01:6>"
-NARROW = "!quant.uniform<i8<-100:100>:f32, 3.0e-02:-3>"
-ROWS = "!quant.uniform<i8:f32:0, {0.1:2,0.07:-4}>"
-I16 = "!quant.uniform<i16:f32, 2.0e-03:-8>"
-I32 = "!quant.uniform<i32:f32, 1.0e-05:11>"
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A quantized type, and beside it what it says."""
+
+    name: str
+    low: int
+    high: int
+    scales: float | list[list[float]]
+    zeros: int | list[list[int]]
+    dtype: type[np.signedinteger[Any]]
+
+    def stored(self, reals: Array) -> Array:
+        """``uniform_quantize`` as the specification writes it: divide, add the zero point, clamp, round to even."""
+        shifted = reals / np.float32(self.scales) + np.float32(self.zeros)
+        whole: Array = np.rint(np.clip(shifted.astype(np.float64), self.low, self.high)).astype(self.dtype)
+        return whole
+
+    def expressed(self, integers: Array) -> Array:
+        """``uniform_dequantize``."""
+        centred: Array = (integers.astype(np.int64) - self.zeros).astype(np.float32) * np.float32(self.scales)
+        return centred
+
+
+BYTE = Kind("!quant.uniform<i8:f32, 1.0e-01:6>", -128, 127, 0.1, 6, np.int8)
+NARROW = Kind("!quant.uniform<i8<-100:100>:f32, 3.0e-02:-3>", -100, 100, 0.03, -3, np.int8)
+ROWS = Kind("!quant.uniform<i8:f32:0, {0.1:2,0.07:-4}>", -128, 127, [[0.1], [0.07]], [[2], [-4]], np.int8)
+SHORT = Kind("!quant.uniform<i16:f32, 2.0e-03:-8>", -(2**15), 2**15 - 1, 0.002, -8, np.int16)
+WORD = Kind("!quant.uniform<i32:f32, 1.0e-05:11>", -(2**31), 2**31 - 1, 1e-5, 11, np.int32)
+I8 = BYTE.name
 rng = np.random.default_rng(7)
 REALS = np.concatenate([rng.uniform(-15, 15, (2, 30)), [[1e9, -1e9, 0.0], [40.0, -40.0, 0.1]]], 1).astype(np.float32)
 
@@ -48,46 +73,20 @@ def one(operator: str, taken: str, given: str) -> str:
     return module(f"%y = stablehlo.{operator} %x : (tensor<{taken}>) -> tensor<{given}>", taken, given)
 
 
-def stored(reals: Array, name: str) -> Array:
-    """``uniform_quantize`` as the specification writes it: divide, add the zero point, clamp, round to even."""
-    kind = parsed(name)
-    scales, zeros = (
-        np.array(each, np.float32).reshape(-1, *[1] * (kind.axis is not None))
-        for each in (kind.scales, kind.zero_points)
-    )
-    scaled = (reals / scales + zeros).astype(np.float64)
-    return np.rint(np.clip(scaled, kind.low, kind.high)).astype(kind.storage.numpy())
-
-
-def expressed(integers: Array, name: str) -> Array:
-    """``uniform_dequantize``."""
-    kind = parsed(name)
-    scales, zeros = (
-        np.array(each).reshape(-1, *[1] * (kind.axis is not None)) for each in (kind.scales, kind.zero_points)
-    )
-    return ((integers.astype(np.int64) - zeros).astype(np.float32) * scales.astype(np.float32)).astype(np.float32)
-
-
-@pytest.mark.parametrize("name", [I8, NARROW, ROWS, I16, I32])
-def test_quantize_and_back(name: str):
-    want = stored(REALS, parsed_name(name))
-    got = run(one("uniform_quantize", "2x33xf32", f"2x33x{name}"), REALS)
+@pytest.mark.parametrize("kind", [BYTE, NARROW, ROWS, SHORT, WORD], ids=lambda kind: kind.name)
+def test_quantize_and_back(kind: Kind):
+    want = kind.stored(REALS)
+    got = run(one("uniform_quantize", "2x33xf32", f"2x33x{kind.name}"), REALS)
     np.testing.assert_array_equal(got, want)
-    back = run(one("uniform_dequantize", f"2x33x{name}", "2x33xf32"), want)
-    np.testing.assert_allclose(back, expressed(want, parsed_name(name)), rtol=1e-6)
-
-
-def parsed_name(name: str) -> str:
-    """A type as MLIR prints it, to which ``parsed`` is used."""
-    with context() as ctx:
-        return str(ir.Type.parse(name, ctx))
+    back = run(one("uniform_dequantize", f"2x33x{kind.name}", "2x33xf32"), want)
+    np.testing.assert_allclose(back, kind.expressed(want), rtol=1e-6)
 
 
 def test_quantized_otherwise():
     """From one quantized type to another goes through the real number."""
     integers = rng.integers(-128, 128, (2, 33)).astype(np.int8)
-    got = run(one("uniform_quantize", f"2x33x{I8}", f"2x33x{NARROW}"), integers)
-    np.testing.assert_array_equal(got, stored(expressed(integers, parsed_name(I8)), parsed_name(NARROW)))
+    got = run(one("uniform_quantize", f"2x33x{I8}", f"2x33x{NARROW.name}"), integers)
+    np.testing.assert_array_equal(got, NARROW.stored(BYTE.expressed(integers)))
 
 
 @pytest.mark.parametrize("free", ["2", "?"])
@@ -95,13 +94,13 @@ def test_operators_compute_between_dequantize_and_quantize(free: str):
     source = module(f"%y = stablehlo.add %x, %x : tensor<{free}x3x{I8}>", f"{free}x3x{I8}", f"{free}x3x{I8}")
     assert operators(source) == ["DequantizeLinear", "Add", "QuantizeLinear"]
     integers = rng.integers(-128, 128, (2, 3)).astype(np.int8)
-    real = expressed(integers, parsed_name(I8))
-    np.testing.assert_array_equal(run(source, integers), stored(real + real, parsed_name(I8)))
+    real = BYTE.expressed(integers)
+    np.testing.assert_array_equal(run(source, integers), BYTE.stored(real + real))
 
 
 @pytest.mark.parametrize("form", ["text", "bytecode", "portable"])
 def test_forms(form: str):
-    source = one("uniform_dequantize", f"2x33x{ROWS}", "2x33xf32")
+    source = one("uniform_dequantize", f"2x33x{ROWS.name}", "2x33xf32")
     integers = rng.integers(-128, 128, (2, 33)).astype(np.int8)
     written = source if form == "text" else bytecode(source, form)
     np.testing.assert_array_equal(run(written, integers), run(source, integers))
