@@ -30,7 +30,7 @@ def test_page_shows_the_export(folder):
 
 def test_quantized_report_fulfils_the_schema(digits, tmp_path):
     """The quantizer's diagnosis is part of the published schema, and the page shows its worst tensors."""
-    result = convertkit.export(digits.model, "onnxruntime", int8=True, calib=digits.calib, output=tmp_path / "out")
+    result = convertkit.export(digits.model, "tflite", int8=True, calib=digits.calib, output=tmp_path / "out")
     report = json.loads((result.path / "report.json").read_text())
     jsonschema.validate(report, schema())
     (diagnosis,) = [step["diagnosis"] for step in report["steps"] if "worst" in (step.get("diagnosis") or {})]
