@@ -31,6 +31,8 @@ class Reductions(Layout):
         """Reduce along ``axes``; bools take and/or through their integer values."""
         if not axes:
             return x
+        if op not in ("add", "multiply") and all(x.shape[axis] == 1 for axis in axes):
+            return x if keepdims else self.squeeze(x, axes)
         if x.dtype == BOOL:
             return self.cast(self.reduce(op, self.cast(x, U8), axes, keepdims), BOOL)
         if x.dtype in (I64, U64) and op in ("maximum", "minimum") and not self.fits_int32(x):

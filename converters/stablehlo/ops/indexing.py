@@ -40,8 +40,11 @@ def start_columns(b: Builder, indices: Tensor, addressing: Addressing) -> dict[i
     """The int64 start along each mapped axis, of the indices' batch shape."""
     if indices.dtype == U64:
         indices = b.minimum(indices, (1 << 63) - 1)
-    wide = b.cast(indices, I64)
     place = addressing.index_vector_dim
+    if place < indices.rank and len(addressing.index_map) == 1:
+        # Undoes what put the axis there, which a Cast would hide.
+        return {addressing.index_map[0]: b.cast(b.squeeze(indices, [place]), I64)}
+    wide = b.cast(indices, I64)
     if place == indices.rank:
         return {addressing.index_map[0]: wide}
     return {

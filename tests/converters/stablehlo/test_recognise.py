@@ -513,3 +513,34 @@ def test_the_size_of_a_state_that_grows_is_not_what_it_was():
     session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
     (got,) = session.run(None, {session.get_inputs()[0].name: np.arange(4, dtype=np.float32)})
     assert got.tolist() == [9, 9, 9, 0, 1]
+
+
+TABLE = np.random.default_rng(8).standard_normal((10, 4)).astype(np.float32)
+NUMBERS = [np.array([[0, 3, 9, 10, 11, -1, -10, -11]], np.int32), np.arange(-12, 12, dtype=np.int32).reshape(3, 8)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "count"), [("clip", 3), ("fill", 11), (None, 11)], ids=["clip", "fill", "what jnp.take does"]
+)
+def test_rows_of_a_table_by_number(mode, count):
+    """Numbers out of range are moved inside, or their rows are NaN; no node only moves an axis there and back."""
+
+    def rows(x):
+        return jnp.take(TABLE, x, axis=0, mode=mode)
+
+    model = free(rows, "b, 8", "int32")
+    found = operators(model)
+    assert "Gather" in found
+    assert len(found) == count
+    agrees(rows, model, *NUMBERS)
+
+
+def test_one_hot_stays_a_comparison():
+    """ONNX ``OneHot`` counts negative numbers from the end, ``jax.nn.one_hot`` gives zeros for them."""
+
+    def ones(x):
+        return jax.nn.one_hot(x, 10)
+
+    model = free(ones, "b, 8", "int32")
+    assert operators(model) == ["Reshape", "Equal", "Cast"]
+    agrees(ones, model, *NUMBERS)
