@@ -9,11 +9,11 @@ from onnx.reference import ReferenceEvaluator
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array
+from convertkit.profile import RECURRENT
 from convertkit.quantization.prepare import add_constant
 from convertkit.quantization.units import constant, is_constant, is_float
 from convertkit.quantization.weights import best_scales, quantize_weight
 
-OPERATORS = frozenset({"LSTM", "GRU", "RNN"})
 LEAST_ENTRIES = 1024
 """A smaller weight costs more in scales than it saves."""
 _WEIGHTS = (1, 2)
@@ -29,7 +29,7 @@ def quantize_recurrent(model: ir.Model) -> tuple[str, ...]:
     """
     done = []
     for node in tuple(model.graph):
-        if node.domain or node.op_type not in OPERATORS:
+        if node.domain or node.op_type not in RECURRENT:
             continue
         arrays = {index: _known(node.inputs[index], model) for index in _WEIGHTS}
         for index, array in arrays.items():

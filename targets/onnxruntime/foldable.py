@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.quantization.recurrent import OPERATORS
+from convertkit.profile import RECURRENT
 
 _BLOCKWISE = "block_size"
 _CLAMPS = frozenset({"Relu", "Clip"})
@@ -53,7 +53,7 @@ def _computes_in_float(node: ir.Node, products: bool) -> bool:
     """Whether ONNX Runtime has no integer kernel for a node and what surrounds it."""
     if node.op_type == "MatMul" and not products:
         return False
-    if node.op_type in OPERATORS:
+    if node.op_type in RECURRENT:
         return True
     data = node.inputs[0]
     producer = None if data is None else data.producer()
