@@ -135,10 +135,10 @@ class QuantProfile:
         return next((self.costs[kind] for kind in kinds if kind in self.costs), None)
 
 
-# Where channels lie is the operator's affair (ONNX Conv-11, ConvTranspose-11, Gemm-13, MatMul-13), not the target's.
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 """Operators with the weights of several gates."""
 
+# Where channels lie is the operator's affair (ONNX Conv-11, ConvTranspose-11, Gemm-13, MatMul-13), not the target's.
 WEIGHTED: Mapping[str, OpRule] = {
     "Conv": OpRule({1: 0}, bias=2, data=(0,)),
     "Conv.depthwise_large": OpRule({1: 0}, bias=2, data=(0,)),
