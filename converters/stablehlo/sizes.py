@@ -65,7 +65,15 @@ def size_of_axis(value: Any, axis: int, assumed: tuple[Any, ...] = ()) -> Number
         elif name == "dot_general":
             side, axis = _factor_axis(owner, axis)
             value = owner.operands[side]
-        elif name == "dynamic_update_slice":
+        elif name == "while":
+            states = owner.regions[1].blocks[0].arguments
+            start = _before_loop(states[mlir.OpResult(value).result_number], axis, assumed)
+            if start is None:
+                return Number(0, value, axis)
+            value = start
+        elif name == "dynamic_update_slice" or (
+            name == "concatenate" and integer(owner.attributes["dimension"]) != axis
+        ):
             value = owner.operands[0]
         elif name in _ELEMENTWISE:
             rank = len(shape_of(value.type))

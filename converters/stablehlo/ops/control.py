@@ -39,7 +39,13 @@ def while_loop(b: Builder, op: hlo.WhileOp, *operands: Operand) -> tuple[Operand
         seen[count.place] = count.number(inner, turn)
     results = b.regions.inline(inner, body, [seen.get(place, each) for place, each in enumerate(operands)])
     outputs = parts([results[place] for place in varying])
-    rows = [None if count is None else _row(inner, *pair, turn, count) for pair in zip(state, outputs, strict=True)]
+    # Rows of a free size cost targets that need to know it, so only what may become an LSTM or a GRU collects them.
+    gated = {"stablehlo.tanh", "stablehlo.dot_general"} <= {each.operation.name for each in body.operations}
+    collects = count is not None and (gated or None not in [size for each in state for size in each.shape])
+    rows = [
+        None if count is None or not collects else _row(inner, *pair, turn, count)
+        for pair in zip(state, outputs, strict=True)
+    ]
     if count is None:
         first = _single(b.regions.inline(b, condition, operands))
         after = [results[place] if place in varying else each for place, each in enumerate(operands)]

@@ -544,3 +544,12 @@ def test_one_hot_stays_a_comparison():
     model = free(ones, "b, 8", "int32")
     assert operators(model) == ["Reshape", "Equal", "Cast"]
     agrees(ones, model, *NUMBERS)
+
+
+def test_a_recurrence_over_two_directions_has_no_loop_with_a_free_batch():
+    both = linen.Bidirectional(linen.RNN(linen.OptimizedLSTMCell(6)), linen.RNN(linen.OptimizedLSTMCell(6)))
+    model = linen.Sequential([both, linen.RNN(linen.OptimizedLSTMCell(4))])
+    variables = jax.tree.map(lambda w: w + 0.1, model.init(jax.random.key(0), X))
+    found = free(lambda x: model.apply(variables, x), "b, 5, 8", "float32")
+    assert (operators(found).count("LSTM"), operators(found).count("Loop")) == (3, 0)
+    agrees(lambda x: model.apply(variables, x), found, *BATCHES, within=2e-6)
