@@ -40,7 +40,8 @@ def while_loop(b: Builder, op: hlo.WhileOp, *operands: Operand) -> tuple[Operand
     results = b.regions.inline(inner, body, [seen.get(place, each) for place, each in enumerate(operands)])
     outputs = parts([results[place] for place in varying])
     # Rows of a free size cost targets that need to know it, so only what may become an LSTM or a GRU collects them.
-    gated = {"stablehlo.tanh", "stablehlo.dot_general"} <= {each.operation.name for each in body.operations}
+    names = {each.operation.name for each in body.operations}
+    gated = "stablehlo.tanh" in names and not names.isdisjoint(("stablehlo.exponential", "stablehlo.logistic"))
     collects = count is not None and (gated or None not in [size for each in state for size in each.shape])
     rows = [
         None if count is None or not collects else _row(inner, *pair, turn, count)
