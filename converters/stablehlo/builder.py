@@ -12,7 +12,12 @@ from convertkit.converters.stablehlo.tensor import Complex, Operand, Tensor
 
 
 class Regions(Protocol):
-    """Interprets MLIR blocks for handlers of operators with regions."""
+    """Interprets MLIR blocks for handlers of operators with regions.
+
+    ``free_rows`` says whether a loop may collect rows of a free size, which recognition of recurrent cells needs.
+    """
+
+    free_rows: bool
 
     def inline(self, b: Builder, block: Any, operands: Sequence[Operand]) -> tuple[Operand, ...]:
         """Record the block's operators on the tape and return what it yields."""

@@ -162,7 +162,10 @@ class Parsed:
             inline_calls(module)
             prepare(module)
             drop_accumulators(module)
-            return recognise(convert_function(module, entry_point(module), names))
+            model = recognise(convert_function(module, entry_point(module), names, free_rows=True))
+            if _collects_free_rows(model):  # a loop that is no recurrent operator fills a buffer, as it stands
+                model = recognise(convert_function(module, entry_point(module), names))
+            return model
 
 
 def interface_of(source: bytes | str) -> Interface:
@@ -226,10 +229,18 @@ def entry_point(module: Any) -> Any:
     return public[0]
 
 
-def convert_function(module: Any, function: Any, names: Names, handlers: Handlers = HANDLERS) -> ir.Model:
-    """Translate one function of a prepared module."""
+def _collects_free_rows(model: ir.Model) -> bool:
+    loops = [node for node in model.graph.all_nodes() if node.op_type == "Loop"]
+    rows = [value for node in loops for value in node.outputs[len(node.inputs) - 2 :]]
+    return any(value.shape is None or not value.shape.is_static() for value in rows)
+
+
+def convert_function(
+    module: Any, function: Any, names: Names, handlers: Handlers = HANDLERS, *, free_rows: bool = False
+) -> ir.Model:
+    """Translate one function of a prepared module; for ``free_rows`` see :class:`~.builder.Regions`."""
     b = Builder()
-    b.regions = Interpreter(handlers, functions(module))
+    b.regions = Interpreter(handlers, functions(module), free_rows=free_rows)
     block = function.regions[0].blocks[0]
     arguments = [_argument(b, index, value, names) for index, value in enumerate(block.arguments)]
     operands = [_operand(b, value, tensor) for value, tensor in zip(block.arguments, arguments, strict=True)]

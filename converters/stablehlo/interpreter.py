@@ -23,7 +23,8 @@ _WAYS_OUT = ("express that operator differently in the model, or export the mode
 class Interpreter:
     """Translates the operators of one module; see :class:`~.builder.Regions`."""
 
-    def __init__(self, handlers: Handlers, functions: Mapping[str, Any]) -> None:
+    def __init__(self, handlers: Handlers, functions: Mapping[str, Any], *, free_rows: bool = False) -> None:
+        self.free_rows = free_rows
         self._handlers = handlers
         self._functions = functions
         self._env: dict[Any, Operand] = {}

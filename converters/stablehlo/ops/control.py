@@ -39,10 +39,11 @@ def while_loop(b: Builder, op: hlo.WhileOp, *operands: Operand) -> tuple[Operand
         seen[count.place] = count.number(inner, turn)
     results = b.regions.inline(inner, body, [seen.get(place, each) for place, each in enumerate(operands)])
     outputs = parts([results[place] for place in varying])
-    # Rows of a free size cost targets that need to know it, so only what may become an LSTM or a GRU collects them.
+    # Targets may need to know the size of rows, so those of a free size are collected for what may become LSTM or GRU.
     names = {each.operation.name for each in body.operations}
     gated = "stablehlo.tanh" in names and not names.isdisjoint(("stablehlo.exponential", "stablehlo.logistic"))
-    collects = count is not None and (gated or None not in [size for each in state for size in each.shape])
+    known = None not in [size for each in state for size in each.shape]
+    collects = count is not None and (known or (gated and b.regions.free_rows))
     rows = [
         None if count is None or not collects else _row(inner, *pair, turn, count)
         for pair in zip(state, outputs, strict=True)
