@@ -145,7 +145,9 @@ def test_every_kind_of_data_calibrates(kind: str, tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(tmp_path)
     shape: list[int | str] = ["N", 3, "H", 8] if kind == "function" else ["N", 3, 8, 8]
     model = network(tmp_path / "model.onnx", shape, (3, 3))
-    said = here("export", model, "--int8", "--calib", *data(kind, tmp_path), "-o", tmp_path / "out")
+    said = here(
+        "export", model, "--target", "tensorrt", "--int8", "--calib", *data(kind, tmp_path), "-o", tmp_path / "out"
+    )
     assert said.code == 0, said.err
     graph = onnx.load(tmp_path / "out" / "model.onnx").graph
     assert "QuantizeLinear" in {node.op_type for node in graph.node}
@@ -156,7 +158,9 @@ def test_the_normalization_of_the_input_is_the_images(tmp_path: Path) -> None:
     flags = ["--calib", *data("images", tmp_path), "--normalization"]
     scales = []
     for index, normalization in enumerate(("x:0/255", "x:127.5/1")):
-        said = here("export", model, "--int8", *flags, normalization, "-o", tmp_path / str(index))
+        said = here(
+            "export", model, "--target", "tensorrt", "--int8", *flags, normalization, "-o", tmp_path / str(index)
+        )
         assert said.code == 0, said.err
         graph = onnx.load(tmp_path / str(index) / "model.onnx").graph
         arrays = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
