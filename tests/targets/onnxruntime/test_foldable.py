@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import convertkit
 from convertkit.targets.onnxruntime.foldable import make_foldable
+from tests.targets.onnxruntime.optimized import executed
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((1, 6, 5, 7)).astype(np.float32)
@@ -47,15 +47,6 @@ def conv(*, zero: int = 0, integer: bool = False) -> onnx.ModelProto:
 def answer(model: onnx.ModelProto) -> np.ndarray:
     """By ONNX's definition; ONNX Runtime sums in another order once it sees a constant weight."""
     return np.asarray(ReferenceEvaluator(model).run(None, {"x": X})[0])
-
-
-def executed(model: bytes | Path, folder: Path) -> list[str]:
-    """The operators that ONNX Runtime makes of the model."""
-    options = onnxruntime.SessionOptions()
-    options.optimized_model_filepath = str(folder / "optimized.onnx")
-    options.log_severity_level = 3  # a warning says that the file suits this machine only
-    onnxruntime.InferenceSession(model, options)
-    return [node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node]
 
 
 def test_the_same_numbers_and_nothing_left_to_do_at_each_call(tmp_path: Path) -> None:

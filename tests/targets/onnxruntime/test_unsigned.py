@@ -14,6 +14,7 @@ import convertkit
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.targets.onnxruntime.unsigned import make_unsigned
+from tests.targets.onnxruntime.optimized import executed
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.standard_normal((16, 64, 16, 16)).astype(np.float32)
@@ -35,15 +36,6 @@ def residual(path: Path) -> Path:
     graph = helper.make_graph(nodes, "residual", ends[:1], ends[1:], weights)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
     return path
-
-
-def executed(path: Path, folder: Path) -> list[str]:
-    """The operators that ONNX Runtime makes of the model."""
-    options = onnxruntime.SessionOptions()
-    options.optimized_model_filepath = str(folder / "optimized.onnx")
-    options.log_severity_level = 3  # a warning says that the file suits this machine only
-    onnxruntime.InferenceSession(path, options)
-    return [node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node]
 
 
 def test_no_operator_of_a_residual_network_stays_float(tmp_path: Path) -> None:
