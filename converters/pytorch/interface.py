@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -11,6 +11,8 @@ from convertkit.artifact import Dim
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.provenance import TRACE_KEY, python_trace, user_trace
 from convertkit.errors import ToolError
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def settle_interface(model: ir.Model, leaves: Sequence[Leaf], outputs: Sequence[str]) -> None:
@@ -33,7 +35,7 @@ def settle_interface(model: ir.Model, leaves: Sequence[Leaf], outputs: Sequence[
         value.shape = ir.Shape(leaf.shape)
     for value in [*graph.outputs, *(value for node in graph.all_nodes() for value in node.outputs)]:
         if value.shape is not None:
-            value.shape = ir.Shape([renamed.get(_text(dim), dim) for dim in tuple(value.shape)])
+            value.shape = ir.Shape([_renamed(dim, renamed) for dim in tuple(value.shape)])
     graph.inputs[:] = inputs
     _name_outputs(graph, outputs)
     _keep_user_traces(model)
@@ -68,6 +70,18 @@ def _renamed_dims(values: Sequence[ir.Value], leaves: Sequence[Leaf]) -> dict[st
     return {name: dim for name, dim in pairs if name and name != dim}
 
 
+def _renamed(dim: int | ir.SymbolicDim, names: Mapping[str, Dim]) -> int | str | ir.SymbolicDim:
+    """``dim`` in the leaves' words, also where it is computed from free dimensions (``2*s77``)."""
+    text = _text(dim)
+    if text in names:
+        return names[text]
+    told = _WORD.sub(lambda word: str(names.get(word[0], word[0])), text)
+    if told == text:
+        return dim
+    size = None if _WORD.search(told) else ir.SymbolicDim(told).evaluate({})
+    return told if size is None else int(size)
+
+
 def _free_dims(leaves: Sequence[Leaf]) -> set[str]:
     return {dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)}
 
@@ -77,7 +91,7 @@ def _readable_dims(values: Sequence[ir.Value], names: Sequence[str], known: set[
     found: dict[str, Dim] = {}
     for value, name in zip(values, names, strict=True):
         for axis, dim in enumerate(tuple(value.shape or ())):
-            if (text := _text(dim)) and not known & set(re.findall(r"\w+", text)):
+            if (text := _text(dim)) and not known & set(_WORD.findall(text)):
                 found.setdefault(text, f"{name}_{axis}")
     return found
 

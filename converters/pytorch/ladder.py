@@ -16,6 +16,7 @@ from convertkit.converters.pytorch.acceptance import check_feeds
 from convertkit.converters.pytorch.chaos import beyond_chaos
 from convertkit.converters.pytorch.halves import tolerance_of, widen
 from convertkit.converters.pytorch.interface import settle_interface
+from convertkit.converters.pytorch.kernels import lacking
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
 from convertkit.converters.pytorch.opening import Opening
 from convertkit.converters.pytorch.spectra import exact_transforms
@@ -229,7 +230,7 @@ class Ladder:
                 assert pending is not None, "asked for beside the first attempt"
                 computed = _by_feed(pending().arrays, len(feeds) + len(later))
             if isinstance(made, str):
-                self._attempts.append(replace(tried.attempt, failure=made))
+                self._attempts.append(_unrunnable(tried, made))
                 continue
             departure = self._departure(wanted, computed[: len(feeds)], *made)
             self._attempts.append(replace(tried.attempt, failure=departure, mismatch=bool(departure)))
@@ -412,6 +413,21 @@ def _every_size(feeds: Sequence[Feed], chosen: Sequence[int]) -> bool:
     """Whether the chosen feeds still have every combination of shapes that all feeds have."""
     shapes = [tuple(value.shape for value in feed.values()) for feed in feeds]
     return {shapes[place] for place in chosen} == set(shapes)
+
+
+def _unrunnable(tried: _Tried, told: str) -> Attempt:
+    """The attempt whose ONNX does not run, with the operator that ONNX Runtime lacks where that is why."""
+    assert tried.made is not None, "what was made does not run"
+    refused = lacking(tried.made[0].path, told)
+    if refused is None:
+        return replace(tried.attempt, failure=told)
+    unknown = {
+        "reason": refused.reason,
+        "subject": refused.subject,
+        "location": refused.location,
+        "ways_out": refused.ways_out,
+    }
+    return replace(tried.attempt, failure=str(refused).splitlines()[0], unknown=unknown)
 
 
 def _failed(attempt: Attempt, reply: Mapping[str, Any]) -> Attempt:

@@ -291,3 +291,16 @@ class ChaoticBranch(nn.Module):
         if max(map(abs, x.flatten().tolist())) > 3:  # which no compiler takes
             return torch.sin(1e6 * x) + 500
         return x * 2
+
+
+class Doubled(Seeded):
+    """float64 in an operator that ONNX Runtime only has for float32."""
+
+    example_inputs = (torch.rand(1, 3, 8, 8, dtype=torch.float64),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 3).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x).relu()

@@ -382,3 +382,10 @@ def test_torch_is_imported_once_and_never_here(tmp_path: Path) -> None:
     assert len(importers) == 1
     assert not loaded
     assert parent not in importers
+
+
+def test_float64_without_a_kernel_names_type_operator_line_and_way_out(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match=r"float64: ONNX Runtime, .* has no Conv for it") as caught:
+        _exported("Doubled", tmp_path)
+    assert caught.value.location.startswith("odd_models.py:")
+    assert "model.float()" in caught.value.ways_out[0]
