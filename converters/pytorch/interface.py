@@ -78,8 +78,7 @@ def _renamed(dim: int | ir.SymbolicDim, names: Mapping[str, Dim]) -> int | str |
     told = _WORD.sub(lambda word: str(names.get(word[0], word[0])), text)
     if told == text:
         return dim
-    size = None if _WORD.search(told) else ir.SymbolicDim(told).evaluate({})
-    return told if size is None else int(size)
+    return told if _WORD.search(told) else ir.SymbolicDim(told).evaluate({})
 
 
 def _free_dims(leaves: Sequence[Leaf]) -> set[str]:
