@@ -50,7 +50,7 @@ def conv(
         padding = "VALID"
     strides_2, dilations_2 = pair(win.strides), pair(win.dilations)
     if group == x.shape[-1] and w.shape[1] == 1 and group > 1:
-        if padding == "SAME" and w.shape[0] == group and is_wide(x, w, strides_2, dilations_2):
+        if padding == "SAME" and w.shape[0] == group and is_wide(b, x, w, strides_2, dilations_2):
             return wide_depthwise(b, x, w, bias)
         kernel = b.transpose(w, (1, 2, 3, 0))
         return b.depthwise_conv_2d(x, kernel, bias, padding=padding, strides=strides_2, dilations=dilations_2)

@@ -21,24 +21,35 @@ _CENTRE = 5
 _LARGEST = 11  # the pair of rows of the last ring has 22 taps
 
 
-def is_wide(x: Tensor, w: Tensor, strides: tuple[int, int], dilations: tuple[int, int]) -> bool:
+def is_wide(b: Builder, x: Tensor, w: Tensor, strides: tuple[int, int], dilations: tuple[int, int]) -> bool:
     """Whether :func:`wide_depthwise` takes this window: float, weights known, square, odd, dense."""
     height, width = w.shape[2:]
     fits = height == width and width % 2 == 1 and width <= _LARGEST and height * width > _MOST_TAPS
-    return fits and w.constant is not None and x.dtype == "float32" and strides == dilations == (1, 1)
+    return fits and _known(b, w) is not None and x.dtype == "float32" and strides == dilations == (1, 1)
 
 
 def wide_depthwise(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-    """Depthwise convolution with SAME padding, ``w`` [channels, 1, size, size]; the bias joins the centre."""
-    assert w.constant is not None
+    """Depthwise convolution with SAME padding, ``w`` [channels, 1, size, size]; the bias joins the centre.
+
+    Weights that are stored as integers or halves stay so, each piece behind a DEQUANTIZE of its own.
+    """
+    known = _known(b, w)
+    assert known is not None
+    assert known.constant is not None
     total: Tensor | None = None
-    for kernel, dilations in _pieces(w.constant):
+    for kernel, dilations in _pieces(known.constant):
         offset = bias if total is None else b.constant(np.zeros(w.shape[0], np.float32))
-        weight = b.constant(np.ascontiguousarray(kernel.transpose(1, 2, 3, 0)))
+        piece = b.constant(np.ascontiguousarray(kernel), known.quantization)
+        weight = b.transpose(piece if known is w else b.dequantize(piece), (1, 2, 3, 0))
         part = b.depthwise_conv_2d(x, weight, offset, padding="SAME", dilations=dilations)
         total = part if total is None else b.add(total, part)
     assert total is not None
     return total
+
+
+def _known(b: Builder, w: Tensor) -> Tensor | None:
+    """The constant that the weights are, or that stands behind their DEQUANTIZE."""
+    return w if w.constant is not None else b.stored_weight(w)
 
 
 def _pieces(kernel: np.ndarray) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
