@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.profile import QuantProfile
+from convertkit.profile import WEIGHTED, QuantProfile
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.place import Placement, place
 from convertkit.quantization.prepare import add_constant, drop_unused
@@ -78,7 +78,9 @@ def apply(model: ir.Model, plan: Plan, ranges: Ranges) -> Placement:
     write(model, units, placement, ranges.profile, plan.tuned)
     keep_ends_real(model.graph, [unit for unit in units if unit in placement.integer])
     if plan.stored:
-        store_weights(model.graph, [unit for unit in units if unit not in placement.integer], ranges.profile)
+        # Those of operators that have no integer kernel, too; integer units' weights are no constants any more.
+        rules = {**WEIGHTED, **ranges.profile.operators}
+        store_weights(model.graph, find_units(model.graph, replace(ranges.profile, operators=rules)), ranges.profile)
     drop_unused(model.graph)
     return placement
 

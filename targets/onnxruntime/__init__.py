@@ -28,9 +28,7 @@ class OnnxRuntimeTarget:
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
-        precision = context.options.precision
-        foldable = precision in ("int8", "w8")
-        return (DeliverOnnx(context.options.opset, unsigned=precision == "int8", foldable=foldable),)
+        return (DeliverOnnx(context.options.opset, context.options.precision),)
 
     def prepare(self) -> None:
         """What delivering a model imports."""

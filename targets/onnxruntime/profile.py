@@ -76,7 +76,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         "int8",
         False,
         _INT8,
-        costs=_costs(),
+        costs=_with_dynamic_products(costs()),
         half="compute",
         tables=True,
         recurrent=not options.full_integer,
@@ -84,6 +84,19 @@ def profile(options: ExportOptions) -> QuantProfile:
     )
 
 
+def _with_dynamic_products(table: Mapping[str, OpCost]) -> Mapping[str, OpCost]:
+    """The table where a MatMul that reads and writes float makes its input integers on the fly (:mod:`dynamic`)."""
+    product, rounding = table["MatMul"], table["QuantizeLinear"]
+    on_the_fly = replace(
+        product,
+        float32=product.integer,
+        float32_call=product.integer_call + rounding.float32_call,
+        float32_element=product.integer_element + rounding.float32 / 2,
+    )
+    return {**table, "MatMul": on_the_fly}
+
+
 @cache
-def _costs() -> Mapping[str, OpCost]:
+def costs() -> Mapping[str, OpCost]:
+    """The committed cost table."""
     return cost_table(_COSTS)

@@ -14,8 +14,12 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.foldable import make_foldable
+from convertkit.targets.onnxruntime.profile import costs
 from convertkit.targets.onnxruntime.unsigned import make_unsigned
+
+_TRACES = "pkg.torch."
 
 _INTEGER_KERNELS = Tolerance(
     "ONNX Runtime's fused integer kernels round each operator on their own, at most 1 LSB",
@@ -25,7 +29,7 @@ _INTEGER_KERNELS = Tolerance(
 )
 
 _INTEGER_WEIGHTS = Tolerance(
-    "ONNX Runtime multiplies integer weights by activations that it quantizes on the fly, in blocks",
+    "ONNX Runtime multiplies integer weights by activations that it quantizes on the fly",
     snr_db=15.0,
     warn_snr_db=25.0,
 )
@@ -40,43 +44,55 @@ _HALF = Tolerance(
 class DeliverOnnx:
     """Writes ``model.onnx``; lowered to ``opset`` where one is asked for.
 
-    ``unsigned`` is what ``--int8`` asks for, ``foldable`` what it and ``--w8`` ask for; a model that came quantized
-    and is only delivered keeps its form.
+    ``precision`` says which forms a quantized model gets; one that came quantized and is only delivered keeps its own.
 
     The tolerance is that of what the last model computes, not of what was asked for: a source may be quantized already.
     """
 
     name = "onnxruntime"
-    version = "3"
+    version = "4"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
-    def __init__(self, opset: int | None, *, unsigned: bool = False, foldable: bool = False) -> None:
-        self._opset = opset
-        self._unsigned, self._foldable = unsigned, foldable
+    def __init__(self, opset: int | None, precision: str = "float32") -> None:
+        self._opset, self._precision = opset, precision
         self.tolerance: Tolerance = FLOAT32
 
     @property
     def options(self) -> Mapping[str, object]:
-        forms = {"unsigned": self._unsigned, "foldable": self._foldable}
-        return {**forms, **({"opset": self._opset} if self._opset else {})}
+        return {"precision": self._precision, **({"opset": self._opset} if self._opset else {})}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_model(source.path)
-        if self._foldable:
-            make_foldable(model, products=self._unsigned)
+        if self._precision in ("int8", "w8"):
+            make_dynamic(model, costs())
+        if self._precision in ("int8", "w8", "w4"):
+            make_foldable(model)
+            drop_traces(model)
         self.tolerance = _tolerance(model)
         if self._opset is not None:
             model = at_opset(model, self._opset)
-        if self._unsigned:
+        if self._precision == "int8":
             make_unsigned(model)
         made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
         return replace(made, format=self.produces)
 
 
+def drop_traces(model: ir.Model) -> None:
+    """Remove what torch's exporter noted about each node: an artifact that is to be small need not carry it.
+
+    It names files of the machine that exported the model, and makes up a tenth of a small int8 transformer.
+    """
+    for node in model.graph:
+        for key in [key for key in node.metadata_props if key.startswith(_TRACES)]:
+            del node.metadata_props[key]
+
+
 def _tolerance(model: ir.Model) -> Tolerance:
     if any(node.op_type == "QuantizeLinear" for node in model.graph):
         return _INTEGER_KERNELS
+    if any(node.op_type == "DynamicQuantizeLinear" for node in model.graph):
+        return _INTEGER_WEIGHTS
     # By default such a pair becomes MatMulNBits at accuracy level 4: int8 activations.
     # Source: ONNX Runtime, session option session.qdq_matmulnbits_accuracy_level.
     for node in model.graph:

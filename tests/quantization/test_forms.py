@@ -41,21 +41,22 @@ def test_matrices_are_int4_in_blocks_for_onnxruntime(quantized) -> None:
 @pytest.mark.parametrize("precision", ["w8", "w4"])
 def test_onnxruntime_runs_integer_matrices(tmp_path, precision: str) -> None:
     rng = np.random.default_rng(0)
-    w = [rng.normal(0, 0.1, (64, 64)).astype("f4") for _ in range(2)]
+    w = [rng.normal(0, 0.1, (256, 256)).astype("f4") for _ in range(2)]
     nodes = [
         helper.make_node("MatMul", ["x", "w0"], ["h"], "up"),
         helper.make_node("Relu", ["h"], ["r"], "relu"),
         helper.make_node("MatMul", ["r", "w1"], ["y"], "down"),
     ]
     path = tmp_path / "float.onnx"
-    onnx.save(model_of(nodes, {"w0": w[0], "w1": w[1]}, {"x": ["N", 64]}, {"y": ["N", 64]}), path)
+    onnx.save(model_of(nodes, {"w0": w[0], "w1": w[1]}, {"x": [1, "T", 256]}, {"y": [1, "T", 256]}), path)
     result = convertkit.export(str(path), "onnxruntime", output=str(tmp_path / "out"), **{precision: True})
     last = result.report["steps"][-1]
     assert "on the fly" in last["parity"]["versus_previous"]["tolerance"]["reason"]
-    x = rng.normal(0, 1, (8, 64)).astype("f4")
+    x = rng.normal(0, 1, (1, 8, 256)).astype("f4")
     expected = np.maximum(x @ w[0], 0) @ w[1]
     noise = np.square(result.run({"x": x})["y"] - expected).sum() / np.square(expected).sum()
-    assert -10 * np.log10(noise) > {"w8": 38, "w4": 16}[precision]
+    # Two layers, each with activations at 8 bits and one scale per tensor (39 dB) beside weights at 8 or 4 bits.
+    assert -10 * np.log10(noise) > {"w8": 36, "w4": 16}[precision]
 
 
 def embedding() -> onnx.ModelProto:

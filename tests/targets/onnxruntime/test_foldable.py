@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -52,7 +53,7 @@ def answer(model: onnx.ModelProto) -> np.ndarray:
 def test_the_same_numbers_and_nothing_left_to_do_at_each_call(tmp_path: Path) -> None:
     plain = conv()
     model = ir.from_proto(plain)
-    assert make_foldable(model, products=True) == 1
+    assert make_foldable(model) == 1
     made = ir.to_proto(model)
     onnx.checker.check_model(made, full_check=True)
     assert "DequantizeLinear" in executed(plain.SerializeToString(), tmp_path)
@@ -64,26 +65,61 @@ def test_the_same_numbers_and_nothing_left_to_do_at_each_call(tmp_path: Path) ->
 @pytest.mark.parametrize("plain", [conv(integer=True), conv(zero=3)], ids=["integer operator", "zero point"])
 def test_left_alone(plain: onnx.ModelProto) -> None:
     model = ir.from_proto(plain)
-    assert make_foldable(model, products=True) == 0
+    assert make_foldable(model) == 0
     assert ir.to_proto(model).graph == ir.to_proto(ir.from_proto(plain)).graph
 
 
-def test_matrices_keep_the_form_that_has_a_kernel_unless_asked() -> None:
-    array = RNG.integers(-127, 128, (6, 4)).astype(np.int8)
+def matrix(shape: list[int | str], *, bits: int = 8, deep: int = 64, wide: int = 48) -> onnx.ModelProto:
+    """``y = x W``: int8 with a scale per column, or int4 with one per 32 rows of a column."""
+    array = np.random.default_rng(1).integers(-7, 8, (deep, wide)).astype(np.int8)
+    scales = np.random.default_rng(2).uniform(0.01, 0.1, (deep // 32, wide)).astype(np.float32)
+    attributes = {"axis": 0, "block_size": 32} if bits == 4 else {"axis": 1}
+    constants = {
+        "w": array.astype(ml_dtypes.int4) if bits == 4 else array,
+        "s": scales if bits == 4 else scales[0],
+    }
     nodes = [
-        helper.make_node("DequantizeLinear", ["w", "s"], ["r"], axis=1),
+        helper.make_node("DequantizeLinear", ["w", "s"], ["r"], **attributes),
         helper.make_node("MatMul", ["x", "r"], ["y"]),
     ]
     graph = helper.make_graph(
         nodes,
-        "matmul",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3, 6])],
-        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [3, 4])],
-        [numpy_helper.from_array(array, "w"), numpy_helper.from_array(SCALES, "s")],
+        "matrix",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [*shape, deep])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [*shape, wide])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    plain = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
-    assert make_foldable(ir.from_proto(plain), products=False) == 0
-    assert make_foldable(ir.from_proto(plain), products=True) == 1
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("model", "folded"),
+    [
+        (matrix([1, 16], bits=4), 1),
+        (matrix(["N", 16], bits=4), 1),
+        (matrix([1, "length"], bits=4), 0),
+        (matrix([1, 1], bits=4), 1),
+        (matrix([1, 1], bits=4, deep=256, wide=256), 0),
+        (matrix([1, 2]), 1),
+        (matrix([1, "length"]), 1),
+        (matrix([1], deep=256, wide=256), 0),
+    ],
+    ids=["rows", "free batch", "free length", "small", "one row", "int8", "int8, free length", "int8, one row"],
+)
+def test_matrices_keep_the_form_that_has_a_kernel_where_that_is_fast(
+    model: onnx.ModelProto, folded: int, tmp_path: Path
+) -> None:
+    changed = ir.from_proto(model)
+    assert make_foldable(changed) == folded
+    made = ir.to_proto(changed)
+    onnx.checker.check_model(made, full_check=True)
+    kinds = set(executed(made.SerializeToString(), tmp_path))
+    assert ("MatMulNBits" in kinds) == (not folded)
+    assert not kinds & {"Cast", "Mul", "DequantizeLinear"}
+    sizes = [dim.dim_value or 3 for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    x = RNG.standard_normal(sizes).astype(np.float32)
+    expected, got = (ReferenceEvaluator(each).run(None, {"x": x})[0] for each in (model, made))
+    np.testing.assert_array_equal(got, expected)
 
 
 def depthwise(path: Path) -> Path:
