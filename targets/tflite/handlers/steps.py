@@ -1,19 +1,25 @@
-"""Steps of a recurrence, written out or as a WHILE."""
+"""Steps of a recurrence, written out or as a WHILE.
+
+Inside, a state is (1, batch, hidden), as a step of a sequence (time, batch, features) is: nothing is reshaped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import like
 from convertkit.targets.tflite.handlers.shapes import cut
-from convertkit.targets.tflite.handlers.unrolled import row
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
-Step = Callable[[Builder, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
-"""From one step's input products (batch, …) and the state to the next state, whose first part is the output."""
+Columns = Callable[[int, int], Tensor]
+"""Some columns of one step's input products, (1, batch, columns): from the first to before the last."""
+
+Step = Callable[[Builder, Columns, Sequence[Tensor]], tuple[Tensor, ...]]
+"""From one step's input products and the state to the next state, whose first part is the output."""
 
 MAX_STEPS = 32
 """Longer sequences are a WHILE: written out, each step has a copy of the weights in memory."""
@@ -25,11 +31,15 @@ STEPS_A_TURN = 5
 def run_steps(
     b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Outputs (time, batch, hidden) and the last states; behind a sequence's length outputs are zero."""
+    """Outputs (time, batch, hidden) and the last states (1, batch, hidden), from states (batch, hidden).
+
+    Behind a sequence's length outputs are zero.
+    """
     steps = inner.shape[0]
+    states = tuple(b.expand_dims(state, 0) for state in states)
     if steps <= MAX_STEPS:
-        outputs, state = _written_out(b, inner, tuple(states), [_time(b, time) for time in range(steps)], lengths, step)
-        return b.pack(outputs, 0), state
+        outputs, state = _written_out(b, inner, states, [_time(b, time) for time in range(steps)], lengths, step)
+        return b.concatenation(outputs, 0), state
     whole = steps - steps % STEPS_A_TURN
     looped, state = _looped(b, inner, states, lengths, step, whole)
     if whole == steps:
@@ -37,7 +47,7 @@ def run_steps(
     rest = cut(b, inner, [slice(whole, steps), slice(None), slice(None)])
     times = [_time(b, time) for time in range(whole, steps)]
     outputs, state = _written_out(b, rest, state, times, lengths, step)
-    return b.concatenation([looped, b.pack(outputs, 0)], 0), state
+    return b.concatenation([looped, *outputs], 0), state
 
 
 def zeros_for_each(b: Builder, x: Tensor, size: int) -> Tensor:
@@ -59,9 +69,13 @@ def _written_out(
     """One step after the other; ``times`` are their numbers."""
     outputs = []
     for place, time in enumerate(times):
-        output, state = _advanced(b, row(b, inner, place), state, time, lengths, step)
+        output, state = _advanced(b, partial(_columns, b, inner, place), state, time, lengths, step)
         outputs.append(output)
     return outputs, state
+
+
+def _columns(b: Builder, inner: Tensor, place: int, first: int, last: int) -> Tensor:
+    return cut(b, inner, [slice(place, place + 1), slice(None), slice(first, last)])
 
 
 def _time(b: Builder, time: int) -> Tensor:
@@ -69,29 +83,29 @@ def _time(b: Builder, time: int) -> Tensor:
 
 
 def _advanced(
-    b: Builder, xs: Tensor, state: tuple[Tensor, ...], time: Tensor, lengths: Tensor | None, step: Step
+    b: Builder, xs: Columns, state: tuple[Tensor, ...], time: Tensor, lengths: Tensor | None, step: Step
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """One step; sequences that have ended keep their state and give zero."""
     result = step(b, xs, state)
     if lengths is None:
         return result[0], result
-    now = b.reshape(time, (1, 1))
+    now = b.reshape(time, (1, 1, 1))
     if lengths.shape[0] != DYNAMIC:
-        now = b.broadcast_to(now, (lengths.shape[0], 1))
+        now = b.broadcast_to(now, (1, lengths.shape[0], 1))
     running = b.less(now, _column(b, lengths))
     kept = tuple(b.select(running, new, old) for new, old in zip(result, state, strict=True))
     return b.select(running, result[0], like(b, result[0], 0)), kept
 
 
 def _column(b: Builder, lengths: Tensor) -> Tensor:
-    return b.reshape(b.cast(lengths, "int32"), (lengths.shape[0], 1))
+    return b.reshape(b.cast(lengths, "int32"), (1, lengths.shape[0], 1))
 
 
 def _looped(
     b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step, steps: int
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """A WHILE over step number, states, all outputs so far, and input products; ``steps`` fill its turns."""
-    outputs = _no_outputs(b, inner, steps, states[0].shape[1])
+    outputs = _no_outputs(b, inner, steps, states[0].shape[-1])
     initial = [_time(b, 0), *states, outputs, inner, *([] if lengths is None else [b.cast(lengths, "int32")])]
     held = initial
     condition, body = (_fresh_builder(b, name) for name in ("condition", "body"))
@@ -141,7 +155,7 @@ def _write_body(b: Builder, inputs: list[Tensor], states: int, with_lengths: boo
     chunk = b.gather(inner, places, 0)
     results, after = _written_out(b, chunk, state, times or [time] * STEPS_A_TURN, lengths, step)
     start = b.concatenation([column, b.ints([0, 0])], 0)
-    written = b.dynamic_update_slice(outputs, b.pack(results, 0), start)
+    written = b.dynamic_update_slice(outputs, b.concatenation(results, 0), start)
     b.subgraph.outputs = [
         b.add(time, like(b, time, STEPS_A_TURN)),
         *after,
