@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from convertkit.tiles import Tiles
+
 KEEP_FLOAT = "convertkit.float"
 """Key in a node's ``metadata_props``: run this node in float; the value says why."""
 
@@ -106,8 +108,10 @@ class QuantProfile:
     become int8 rows, and weights of operators that stay float int8; ``recurrent``: the weights of LSTM, GRU and
     RNN become int8.  ``half`` says what ``--fp16`` means: weights stored as float16 and cast in the graph, or
     everything computed in float16.  ``block`` is the number of weights along the reduced axis that share a scale,
-    None for whole channels.  ``tie_free``: scales are moved slightly, to where no integer kernel can round
+    None for whole channels.  ``dynamic``: operators whose products with stored integer weights quantize float
+    activations on the fly, which their cost in float presumes.  ``tie_free``: scales are moved slightly, to where no integer kernel can round
     another way than another.  ``least_gain`` is the share of the time that integers must save by the cost table.
+    ``tiles`` tell the cost of convolutions without groups, in place of a row of ``costs``.
     """
 
     name: str
@@ -123,8 +127,10 @@ class QuantProfile:
     tables: bool = False
     recurrent: bool = False
     block: int | None = None
+    dynamic: frozenset[str] = frozenset()
     tie_free: bool = False
     least_gain: float = 0.0
+    tiles: Tiles | None = None
 
     def rule(self, kinds: tuple[str, ...]) -> OpRule | None:
         """The rule of an operator, given its names from the most special to the most general."""

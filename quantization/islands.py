@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.units import Unit, constant, is_constant
+from convertkit.tiles import ConvShape
 
 _NEVER = 1e18
 _UNKNOWN = OpCost(1.0, 1.0)
@@ -61,6 +62,9 @@ def total_cost(units: tuple[Unit, ...], profile: QuantProfile, integer: frozense
 
 def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
     """Nanoseconds in integers and in float."""
+    shape = None if profile.tiles is None else conv_shape(unit.node)
+    if profile.tiles is not None and shape is not None:
+        return profile.tiles.times(shape)
     touched = {*unit.data.values(), *unit.outputs}
     return (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(_elements, touched)))
 
@@ -83,6 +87,21 @@ def unit_work(unit: Unit) -> float:
     if node.op_type == "ConvTranspose":
         return _elements(left) * math.prod(weight[1:])
     return out * math.prod(weight[1:])
+
+
+def conv_shape(node: ir.Node) -> ConvShape | None:
+    """A convolution over images or signals without groups and dilations, whose weights are known; else None."""
+    weight = node.inputs[1] if node.op_type == "Conv" and not node.domain else None
+    plain = node.attributes.get_int("group", 1) == 1 and set(node.attributes.get_ints("dilations", (1,))) == {1}
+    if weight is None or not is_constant(weight) or not plain:
+        return None
+    filters, channels, *window = constant(weight).shape
+    rank, sizes = len(window), _sizes(node.outputs[0])
+    if rank not in (1, 2) or len(sizes) != rank + 2:
+        return None
+    stride = node.attributes.get_ints("strides", (1,) * rank)[-1]
+    height = 1 if rank == 1 else int(window[0])
+    return ConvShape(math.prod(sizes[2:]), sizes[-1], (height, int(window[-1])), int(stride), channels, filters)
 
 
 def _worthwhile(units: tuple[Unit, ...], able: list[Unit]) -> list[Unit]:

@@ -81,7 +81,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1)))
     interface_change = prepare(model, options)
     why = reasons(model.graph)
-    program = Program()
+    program = Program(portable=options.full_integer)
     opsets: Mapping[str, int] = dict(model.graph.opset_imports)
     lowering = Lowering(program, TFLITE, opsets)
     inputs, outputs = lowering.main(model.graph)

@@ -49,12 +49,16 @@ class Subgraph:
 
 @dataclass(slots=True)
 class Program:
-    """All subgraphs (the main one first) and the final names of tensors where they were changed."""
+    """All subgraphs (the main one first) and the final names of tensors where they were changed.
+
+    ``portable``: made for other runtimes, too, so that no form is chosen that only pays in LiteRT's fast kernels.
+    """
 
     subgraphs: list[Subgraph] = field(default_factory=list)
     names: dict[Tensor, str] = field(default_factory=dict)
     orders: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """By name, tensors whose axes are in another order than the source's."""
+    portable: bool = False
 
     def name_of(self, tensor: Tensor) -> str:
         """The name that goes into the file."""

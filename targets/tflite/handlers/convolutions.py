@@ -13,6 +13,7 @@ from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import static
 from convertkit.targets.tflite.handlers.depthwise import is_wide, wide_depthwise
+from convertkit.targets.tflite.handlers.rows import conv_rows, outputs_together
 from convertkit.targets.tflite.handlers.window import Window, window
 from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.tensor import QuantParams, Tensor
@@ -44,6 +45,9 @@ def conv(
     bias = kernel_bias(b, x, w, bias)
     if x.rank == 5:
         return _volume(b, x, w, bias, win, group)
+    outputs = outputs_together(b, x, w, bias, win) if group == 1 else 0
+    if outputs and bias is not None:
+        return conv_rows(b, x, w, bias, win, outputs)
     padding = win.padding(x.shape[1:-1])
     if padding is None:
         x = b.pad(x, ((0, 0), *win.pads, (0, 0)))

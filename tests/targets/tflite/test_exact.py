@@ -92,8 +92,8 @@ def photographs(count: int, seed: int) -> np.ndarray:
 
 
 def quantized(*, tie_free: bool) -> Case:
-    """The network as the TFLite profile quantizes it, compiled."""
-    rules = replace(profile(OPTIONS), tie_free=tie_free)
+    """The network as the TFLite profile quantizes it, compiled; so small a one would be float by its costs."""
+    rules = replace(profile(OPTIONS), tie_free=tie_free, tiles=None)
     return quantized_by(rules, canonicalize(ir.from_proto(network())), photographs(32, 1))
 
 

@@ -1,0 +1,115 @@
+"""What a convolution costs in kernels that compute whole tiles, and how narrow ones fill them.
+
+A kernel multiplies a tile of channels with a tile of filters at once, whatever part of them is used: on processors
+with matrix tiles (AMX) an int8 convolution of 3 channels and 16 filters takes as long as one of 64 and 64.  Where
+channels are few, pixels that lie side by side in a row can be seen as channels of one: the memory is the same, the
+window is shorter, and the filters of as many outputs are computed together.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_TOGETHER = (1, 2, 4, 8)
+_LEAST_GAIN = 0.9
+"""Of the time: a row that is cut in other ways has to be padded apart from the convolution."""
+_MAY_LOSE = 1.1
+"""No machine of the table gets slower by more than this factor."""
+_MOST_WEIGHTS = 16384
+"""Bytes: more would be felt in the size of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvShape:
+    """A convolution without groups: ``pixels`` of the output in all, ``width`` of them in a row.
+
+    ``stride`` is the one along the row.
+    """
+
+    pixels: int
+    width: int
+    window: tuple[int, int]
+    stride: int
+    channels: int
+    filters: int
+
+    @property
+    def weights(self) -> int:
+        """How many there are."""
+        return self.window[0] * self.window[1] * self.channels * self.filters
+
+    def together(self, outputs: int) -> ConvShape:
+        """The same, with ``outputs`` neighbours of a row computed as filters of one pixel."""
+        block = outputs * self.stride
+        window = self.window[0], -(-(self.window[1] + (outputs - 1) * self.stride) // block)
+        return ConvShape(
+            self.pixels // outputs, self.width // outputs, window, 1, self.channels * block, self.filters * outputs
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A kernel: it rounds ``channels`` and ``filters`` up.
+
+    ``product`` is nanoseconds per multiply-add of what was rounded up, ``output`` per rounded output element.
+    """
+
+    channels: int
+    filters: int
+    product: float
+    output: float
+
+    def nanoseconds(self, shape: ConvShape) -> float:
+        """Of one call."""
+        filters = -(-shape.filters // self.filters) * self.filters
+        channels = -(-shape.channels // self.channels) * self.channels
+        taps = shape.window[0] * shape.window[1]
+        return shape.pixels * filters * (self.output + taps * channels * self.product)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The kernels of several machines, for float32 and for int8; a model may run on any of them."""
+
+    float32: tuple[Tile, ...]
+    integer: tuple[Tile, ...]
+
+    def times(self, shape: ConvShape) -> tuple[float, float]:
+        """Nanoseconds of one call in integers and in float, the mean over the machines."""
+        outputs = together(shape, self.integer)
+        return _mean(self.integer, shape.together(outputs) if outputs else shape), _mean(self.float32, shape)
+
+
+def together(shape: ConvShape, tiles: Sequence[Tile]) -> int:
+    """How many outputs of a row are best computed as one, on the mean of all machines; with 1 a stride may still go.
+
+    Where nothing is won that way the answer is 0.
+    """
+    limit = [_MAY_LOSE * tile.nanoseconds(shape) for tile in tiles]
+    found, least = 0, _LEAST_GAIN * _mean(tiles, shape)
+    for outputs in _TOGETHER:
+        folded = shape.together(outputs)
+        if outputs * shape.stride == 1 or shape.width % outputs or folded.weights > max(_MOST_WEIGHTS, shape.weights):
+            continue
+        each = [tile.nanoseconds(folded) for tile in tiles]
+        if sum(each) / len(each) < least and all(own <= most for own, most in zip(each, limit, strict=True)):
+            found, least = outputs, sum(each) / len(each)
+    return found
+
+
+def read_tiles(path: Path) -> Tiles:
+    """From a TOML file with the arrays of tables ``float32`` and ``int8``."""
+    table: Mapping[str, Sequence[Mapping[str, Any]]] = tomllib.loads(path.read_text())
+    return Tiles(*(tuple(_tile(row) for row in table[kind]) for kind in ("float32", "int8")))
+
+
+def _tile(row: Mapping[str, Any]) -> Tile:
+    return Tile(int(row["channels"]), int(row["filters"]), float(row["product"]), float(row["output"]))
+
+
+def _mean(tiles: Sequence[Tile], shape: ConvShape) -> float:
+    return sum(tile.nanoseconds(shape) for tile in tiles) / len(tiles)
