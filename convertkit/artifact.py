@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+    Array = npt.NDArray[Any]
+else:  # NumPy takes a tenth of a second to import, which a source's worker need not wait for
+    Array = Any
 Dim = int | str
 """A dimension: a size in elements, or the name of one that is free."""
 
@@ -64,6 +66,8 @@ class TensorSpec:
 
     def encode(self, value: Array) -> Array:
         """Translate a source-side array into what the artifact's runtime expects."""
+        import numpy as np
+
         if self.perm:
             value = value.transpose(self.perm)
         if self.quantization is not None and np.issubdtype(value.dtype, np.floating):
@@ -74,6 +78,8 @@ class TensorSpec:
 
     def decode(self, value: Array) -> Array:
         """Translate what the artifact's runtime returned into the source's layout and dtype."""
+        import numpy as np
+
         if self.quantization is not None:
             steps = value.astype(np.float32) - np.float32(self.quantization.zero_point)
             value = steps * np.float32(self.quantization.scale)

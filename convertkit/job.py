@@ -51,8 +51,11 @@ def export_all(
     with quiet_libraries(verbose=options.verbose), delivery.workspace(root) as workdir, ExitStack() as stack:
         source = stack.enter_context(converter.open(options.source, options, workdir / "source"))
         from convertkit import roads  # a second of imports, done while a worker imports its framework
+        from convertkit.ahead import Ahead
+        from convertkit.pipeline import Executed
 
-        run = roads.Run(options, source, workdir, progress or Silent(), on_step)
+        ahead = stack.enter_context(Ahead[Executed]())
+        run = roads.Run(options, source, workdir, progress or Silent(), on_step, ahead)
         run.warn_of_calibration()
         finished = [roads.finish(run, target) for target in targets]
         return _delivered(options, root, folders, finished, workdir)

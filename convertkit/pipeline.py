@@ -3,6 +3,8 @@
 Every artifact is executed on the same feeds and compared with the artifact before it and with the
 source.  The first departure ends the road.  A stage takes no part in this beyond declaring its
 tolerance, so a third-party stage is proven like our own.
+
+While a step is compared, the next one may be made already; it counts for nothing until the step before it has passed.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 from convertkit import plugins
-from convertkit.artifact import Artifact, sha256_of
+from convertkit.ahead import Ahead
+from convertkit.artifact import Artifact, files_of, sha256_of
 from convertkit.errors import ConvertKitError, NotProven, ParityError, ToolError
 from convertkit.parity import ParityReport, Recording, compare_recordings, record
 from convertkit.progress import Progress, Silent
@@ -24,6 +29,8 @@ from convertkit.stage import BegunStage, DiagnosedStage, Feed, Stage, Tolerance
 OnStep = Callable[["StepRecord"], None]
 
 _LEAST_SNR_DB = 3.0
+_AHEAD_BELOW_BYTES = 128 << 20
+"""Larger models are made and executed one after the other: together they would need the memory of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +38,7 @@ class StepRecord:
     """One finished step: what ran, what it made, how long it took and what the comparison found.
 
     ``seconds`` is the stage alone, with what a :class:`BegunStage` has spent beforehand; ``parity_seconds`` the
-    proof.  ``peak_rss_bytes`` is this process's
+    proof, which may go on beside the next stage.  ``peak_rss_bytes`` is this process's
     peak during the stage (where the system lets it be reset).  ``diagnosis`` is what the stage itself
     reports beyond its artifact, JSON-able.
     """
@@ -104,54 +111,91 @@ class Road:
     bound: Bound = Bound()
 
 
-class Pipeline:
-    """An ordered list of stages; ``gated`` means that an accuracy gate judges lossy steps, not their SNR."""
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A stage and the new folder that it writes into."""
 
-    def __init__(self, stages: Sequence[Stage], *, gated: bool = False, progress: Progress | None = None) -> None:
-        self._stages = tuple(stages)
+    stage: Stage
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a stage made, and what that took."""
+
+    artifact: Artifact
+    seconds: float
+    peak_rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What a stage made, what that computes for the feeds of the proof, and the seconds it computed."""
+
+    made: Made
+    recording: Recording
+    seconds: float
+
+
+class Pipeline:
+    """An ordered list of stages that write below ``workdir``.
+
+    ``gated`` means that an accuracy gate judges lossy steps, not their SNR.  With ``ahead``, a lossless stage runs
+    while the step before it is still being proven; in its folder, and with the same result as without.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        workdir: Path,
+        *,
+        gated: bool = False,
+        progress: Progress | None = None,
+        ahead: Ahead[Executed] | None = None,
+    ) -> None:
+        self.tasks = tuple(Task(stage, workdir / f"{index:02d}-{stage.name}") for index, stage in enumerate(stages))
         self._gated = gated
         self._progress = progress or Silent()
+        self._ahead = ahead
 
     def run(
         self,
         start: Artifact,
         recordings: Callable[[], tuple[Recording, Recording]],
-        workdir: Path,
         on_step: OnStep | None = None,
         bound: Bound = Bound(),
+        then: Sequence[Task] = (),
     ) -> Road:
         """Run every stage from ``start`` on.
 
         ``recordings`` returns what the source, to which all artifacts answer, and ``start`` itself gave
         for the feeds of the proof.  It is called after the first stage has run: a framework that has computed once
-        may not be forked any more.  ``bound`` is what the steps before ``start`` allow.  Stops at the
-        first step whose parity fails.
+        may not be forked any more.  ``bound`` is what the steps before ``start`` allow, ``then`` the tasks of the
+        pipeline that goes on from where this one ends.  Stops at the first step whose parity fails.
         """
         steps = list[StepRecord]()
         artifact = start
         source, previous = None, None
-        for index, stage in enumerate(self._stages):
+        for task, following in zip_longest(self.tasks, (*self.tasks, *then)[1 : len(self.tasks) + 1]):
+            stage = task.stage
             self._progress.status(stage.name)
-            _check_accepts(stage, artifact)
-            place = workdir / f"{index:02d}-{stage.name}"
-            place.mkdir(parents=True)
-            _reset_peak_rss()
-            begun = time.perf_counter()
-            artifact = _checked(stage, stage.run(artifact, place))
-            seconds = time.perf_counter() - begun + _prior_seconds(stage)
-            peak = _peak_rss_bytes()
+            ready = None if self._ahead is None else self._ahead.take(task.folder)
+            made = _made(task, artifact) if ready is None else ready.made
+            artifact = made.artifact
             begun = time.perf_counter()
             if source is None or previous is None:
                 source, previous = recordings()
-            current = self._recorded(stage, artifact, source.feeds)
+            if following is not None:
+                self._begin(following, artifact, source.feeds)
+            current = _recorded(stage, artifact, source.feeds) if ready is None else ready.recording
             bound = bound.after(stage.tolerance)
             step = StepRecord(
                 stage.name,
                 stage.version,
                 dict(stage.options),
-                seconds,
-                time.perf_counter() - begun,
-                peak,
+                made.seconds,
+                time.perf_counter() - begun + (0.0 if ready is None else ready.seconds),
+                made.peak_rss_bytes,
                 artifact,
                 artifact.size_bytes,
                 compare_recordings(previous, current, self._gate(bound.eased(stage.tolerance))),
@@ -167,18 +211,46 @@ class Pipeline:
             previous = current
         return Road(artifact, tuple(steps), previous or recordings()[1], bound=bound)
 
-    def _recorded(self, stage: Stage, artifact: Artifact, feeds: Sequence[Feed]) -> Recording:
-        title = f"{artifact.format} ({stage.name})"
-        try:
-            with plugins.runner(artifact) as runner:
-                return record(title, artifact, runner, feeds)
-        except ConvertKitError as error:
-            raise ToolError(f"what {stage.name} made does not run: {error}") from error
+    def _begin(self, task: Task, artifact: Artifact, feeds: Sequence[Feed]) -> None:
+        """Begin a task before ``artifact`` is proven, where it is short and small."""
+        if self._ahead is None or task.stage.tolerance.lossy or _size_bytes(artifact) > _AHEAD_BELOW_BYTES:
+            return  # calibration may take an hour: nobody waits for that to hear of a fault before it
+        self._ahead.begin(task.folder, partial(_executed, task, artifact, feeds))
 
     def _gate(self, tolerance: Tolerance) -> Tolerance:
         if not (self._gated and tolerance.lossy):
             return tolerance
         return replace(tolerance, snr_db=float("-inf"), reason=f"{tolerance.reason}; the accuracy gate decides")
+
+
+def _made(task: Task, source: Artifact) -> Made:
+    _check_accepts(task.stage, source)
+    task.folder.mkdir(parents=True)
+    _reset_peak_rss()
+    begun = time.perf_counter()
+    artifact = _checked(task.stage, task.stage.run(source, task.folder))
+    return Made(artifact, time.perf_counter() - begun + _prior_seconds(task.stage), _peak_rss_bytes())
+
+
+def _executed(task: Task, source: Artifact, feeds: Sequence[Feed]) -> Executed:
+    made = _made(task, source)
+    begun = time.perf_counter()
+    recording = _recorded(task.stage, made.artifact, feeds)
+    return Executed(made, recording, time.perf_counter() - begun)
+
+
+def _recorded(stage: Stage, artifact: Artifact, feeds: Sequence[Feed]) -> Recording:
+    title = f"{artifact.format} ({stage.name})"
+    try:
+        with plugins.runner(artifact) as runner:
+            return record(title, artifact, runner, feeds)
+    except ConvertKitError as error:
+        raise ToolError(f"what {stage.name} made does not run: {error}") from error
+
+
+def _size_bytes(artifact: Artifact) -> int:
+    """Of all files beside an artifact: the weights of a large model are not in it."""
+    return sum(file.stat().st_size for file in files_of(artifact.path.parent))
 
 
 def _prior_seconds(stage: Stage) -> float:

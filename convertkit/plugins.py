@@ -82,7 +82,8 @@ def converter_for(source: str) -> Converter:
     """The converter that recognises ``source`` by its content; ``SourceError`` where none does."""
     from pathlib import Path
 
-    for each in converters():
+    for point in _points(CONVERTERS).values():  # loaded one by one: most files are recognised by an early one
+        each = cast(Converter, load(point))
         if each.sniff(source) is not None:
             return each
     path = Path(source)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from convertkit import manifest, plugins
+from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import GateError, ParityError, ToolError, Unsupported, WorkerError
 from convertkit.evaluation import Evaluation, find_metric, predictions
@@ -24,13 +25,13 @@ from convertkit.parity import Recording, record
 from convertkit.parity.conditioning import settled
 from convertkit.parity.feeds import proof_feeds
 from convertkit.parity.free_sizes import attempts
-from convertkit.pipeline import Pipeline, Road, StepRecord
+from convertkit.pipeline import Executed, Pipeline, Road, StepRecord, Task
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.report import build as report_build
 from convertkit.report.html import render
 from convertkit.report.jsonable import dumps
-from convertkit.stage import BuildContext, Feed, FeedSource, FreedSource, Source, Target
+from convertkit.stage import BuildContext, Feed, FeedSource, FreedSource, Source, Stage, Target
 
 OnStep = Callable[[str, StepRecord], None]
 
@@ -59,7 +60,13 @@ class Run:
     """One export in progress: what its targets share is computed once."""
 
     def __init__(
-        self, options: ExportOptions, source: Source, workdir: Path, progress: Progress, on_step: OnStep | None
+        self,
+        options: ExportOptions,
+        source: Source,
+        workdir: Path,
+        progress: Progress,
+        on_step: OnStep | None,
+        ahead: Ahead[Executed],
     ) -> None:
         self._options = options
         self._source = source
@@ -67,6 +74,7 @@ class Run:
         self._outbox = workdir / "finished"
         self._progress = progress
         self._on_step = on_step
+        self._ahead = ahead
         self._frozen = _frozen(source.artifact, options)
         inputs = self._frozen.inputs
         self._calibration = _feeds(options.calib, inputs, options, options.calib_samples, label=False)
@@ -90,7 +98,8 @@ class Run:
         if not sizes:
             return None
         options = dataclasses.replace(self._options, static=(*self._options.static, *sizes.items()))
-        run = Run(options, self._source, self._workdir / f"{target.name}-fixed", self._progress, self._on_step)
+        workdir = self._workdir / f"{target.name}-fixed"
+        run = Run(options, self._source, workdir, self._progress, self._on_step, self._ahead)
         run._outbox = self._outbox
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         run._notes.append(f"{told} is fixed, {target.name} cannot leave it free: {str(refusal).splitlines()[0]}")
@@ -98,19 +107,16 @@ class Run:
 
     def to_target(self, target: Target) -> Finished:
         """Take the source to one target, in a folder of its own below the work folder."""
-        hub = self._to_onnx(target.name)
+        context = BuildContext(self._options, target, self._source.artifact.sha256, self._calibration, self._progress)
+        passes = [stage for each in plugins.passes() if (stage := each.stage(context)) is not None]
+        gated = self._evaluation is not None and self._options.max_drop is not None
+        pipeline = self._pipeline([*passes, *target.stages(context)], target.name, gated=gated)
+        hub = self._to_onnx(target.name, pipeline.tasks)
         steps, road = list(hub.steps), hub
         if hub.failure is None:
-            context = BuildContext(
-                self._options, target, self._source.artifact.sha256, self._calibration, self._progress
-            )
-            passes = [stage for each in plugins.passes() if (stage := each.stage(context)) is not None]
-            gated = self._evaluation is not None and self._options.max_drop is not None
-            pipeline = Pipeline([*passes, *target.stages(context)], gated=gated, progress=self._progress)
             road = pipeline.run(
                 hub.artifact,
                 lambda: (self._recorded_source(), hub.recording),
-                self._workdir / target.name,
                 self._reporter(target.name),
                 hub.bound,
             )
@@ -135,18 +141,21 @@ class Run:
             float32 = stage.run(float32, place)
         return compare_latency(artifact, float32, self._recorded_source().feeds[0])
 
-    def _to_onnx(self, target: str) -> Road:
+    def _to_onnx(self, target: str, then: Sequence[Task]) -> Road:
         if self._hub is None:
             stages = [self._source.stage()]
             if self._options.static:
                 stages.append(FreezeStage(dict(self._options.static)))
-            self._hub = Pipeline(stages, progress=self._progress).run(
+            self._hub = self._pipeline(stages, "onnx").run(
                 self._source.artifact,
                 lambda: (self._recorded_source(), self._recorded_source()),
-                self._workdir / "onnx",
                 self._reporter(target),
+                then=then,
             )
         return self._hub
+
+    def _pipeline(self, stages: Sequence[Stage], folder: str, *, gated: bool = False) -> Pipeline:
+        return Pipeline(stages, self._workdir / folder, gated=gated, progress=self._progress, ahead=self._ahead)
 
     def _recorded_source(self) -> Recording:
         if self._source_recording is None:

@@ -5,7 +5,8 @@ out-of-memory kill or a hang in the worker becomes one :class:`~convertkit.error
 sentence; an error that the service raises on purpose is raised again in the parent.
 
 Messages are a length, a JSON header and raw array bytes, so nothing that a worker sends is ever
-executed (unlike pickles).  ``isolated=True`` runs one call in a fork of the worker: state that the
+executed (unlike pickles).  NumPy is only imported with the first message, so that a worker can be
+started before it.  ``isolated=True`` runs one call in a fork of the worker: state that the
 call leaves behind or a crash is contained, while imports done in the service's constructor are
 paid once.
 """
@@ -30,9 +31,6 @@ from functools import partial
 from itertools import islice
 from types import MappingProxyType, TracebackType
 from typing import IO, Any, Protocol, Self, runtime_checkable
-
-import ml_dtypes
-import numpy as np
 
 from convertkit import errors
 from convertkit.artifact import Array
@@ -107,6 +105,10 @@ class Worker:
         """What the worker has printed so far."""
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
+
+    def start(self) -> None:
+        """Start the process now, so that it imports what its service needs while the parent does other things."""
+        self._started()
 
     def call(
         self,
@@ -271,6 +273,8 @@ def _first_line(text: str) -> str:
 
 
 def _send(stream: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    import numpy as np
+
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     index = [[name, array.dtype.name, list(arrays[name].shape)] for name, array in contiguous.items()]
     text = json.dumps({**header, "arrays": index}).encode()
@@ -282,6 +286,9 @@ def _send(stream: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Arr
 
 
 def _receive(read: Callable[[int], bytes | bytearray]) -> tuple[dict[str, Any], dict[str, Array]]:
+    import ml_dtypes
+    import numpy as np
+
     (length,) = _LENGTH.unpack(read(_LENGTH.size))
     header = json.loads(read(length))
     arrays = {}
@@ -449,6 +456,11 @@ def serve(service_name: str) -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a framework prints must not reach the protocol
     service: object = None
+    failure: ImportError | errors.ConvertKitError | None = None
+    try:
+        service = _made(service_name)  # before there is a call: the parent may have started us early
+    except (ImportError, errors.ConvertKitError) as error:
+        failure = error
     read = _reader(calls)
     while True:
         try:
@@ -456,14 +468,10 @@ def serve(service_name: str) -> None:
         except EOFError:
             return
         calls_made = _numbered(header, arrays)
-        if service is None:
-            try:
-                service = _made(service_name)
-            except (ImportError, errors.ConvertKitError) as error:
-                for call in calls_made:
-                    _send(replies, {"number": call.number, "error": _described(error)}, {})
-                continue
-        if header["isolated"]:
+        if failure is not None:
+            for call in calls_made:
+                _send(replies, {"number": call.number, "error": _described(failure)}, {})
+        elif header["isolated"]:
             _answer_in_forks(service, calls_made, replies)
         else:
             _answer(service, calls_made[0], replies)

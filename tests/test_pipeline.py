@@ -5,12 +5,16 @@ off, channels in another order, names that change, promises that are not kept.
 """
 
 import dataclasses
+import threading
+import time
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from convertkit import pipeline
+from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact
 from convertkit.errors import NotProven, ParityError, ToolError
 from convertkit.onnx.load import load_model
@@ -64,7 +68,7 @@ class Stage:
         return save_model(model, workdir / "out.onnx", self.name)
 
 
-def run(source, *stages, gated=False, workdir=None):
+def run(source, *stages, gated=False, workdir=None, ahead=False, on_step=None):
     feeds = proof_feeds(source.inputs, None, 0)
 
     def recordings():
@@ -72,7 +76,11 @@ def run(source, *stages, gated=False, workdir=None):
             recorded = record("onnx (source)", source, runner, feeds)
         return recorded, recorded
 
-    return Pipeline(stages, gated=gated).run(source, recordings, workdir or source.path.parent / "work")
+    workdir = workdir or source.path.parent / "work"
+    if not ahead:
+        return Pipeline(stages, workdir, gated=gated).run(source, recordings, on_step)
+    with Ahead() as working:
+        return Pipeline(stages, workdir, gated=gated, ahead=working).run(source, recordings, on_step)
 
 
 def test_an_honest_stage_passes_and_is_measured(source):
@@ -207,3 +215,108 @@ def test_a_silently_specialised_batch_is_found(source):
 
     with pytest.raises(ToolError, match="does not run"):
         run(source, Specialising(lambda weight: weight))
+
+
+class Slow(Stage):
+    """Says when it runs, and waits for a step to be told before it ends."""
+
+    def __init__(self, *arguments, story, told, **options):
+        super().__init__(*arguments, **options)
+        self._story, self._told = story, told
+
+    def run(self, source, workdir):
+        self._story.append(f"{self.name} begins")
+        assert self._told.wait(20), "the step before it is told while it runs"
+        return super().run(source, workdir)
+
+
+def test_the_next_lossless_stage_runs_while_a_step_is_proven(source):
+    told, story = threading.Event(), []
+
+    def on_step(step):
+        story.append(f"{step.stage} is proven")
+        told.set()
+
+    first = Stage(lambda weight: weight, name="first")
+    second = Slow(lambda weight: weight, name="second", story=story, told=told)
+    road = run(source, first, second, ahead=True, on_step=on_step)
+    assert story == ["second begins", "first is proven", "second is proven"]
+    assert [step.passed for step in road.steps] == [True, True]
+
+
+def test_working_ahead_changes_nothing_in_what_is_found(source):
+    def stages():
+        drift = [Stage(lambda weight: weight * (1 + 4e-6), name=f"drift-{index}") for index in range(2)]
+        rounded = Stage(lambda weight: np.round(weight * 64) / 64, LOSSY, name="quantize")
+        return [*drift, rounded, Stage(lambda weight: weight * (1 + 4e-6), name="lower")]
+
+    one, other = (run(source, *stages(), workdir=source.path.parent / name, ahead=name == "b") for name in ("a", "b"))
+    assert [step.stage for step in one.steps] == [step.stage for step in other.steps]
+    for before, after in zip(one.steps, other.steps, strict=True):
+        assert before.artifact.sha256 == after.artifact.sha256
+        assert (before.versus_previous, before.versus_source) == (after.versus_previous, after.versus_source)
+
+
+class Broken(Stage):
+    def run(self, source, workdir):
+        raise ToolError(f"{self.name} is broken")
+
+
+@pytest.mark.parametrize("following", [Stage, Broken])
+def test_what_was_made_ahead_of_a_failed_proof_counts_for_nothing(source, following):
+    told = []
+    wrong = Stage(lambda weight: weight * 1.01, name="wrong")
+    road = run(source, wrong, following(lambda weight: weight, name="next"), ahead=True, on_step=told.append)
+    assert "parity failed after wrong" in str(road.failure)
+    assert [step.stage for step in road.steps] == [step.stage for step in told] == ["wrong"]
+    assert road.artifact.made_by == "wrong"
+
+
+def test_a_stage_that_fails_ahead_fails_after_the_step_before_it_was_told(source):
+    told = []
+    with pytest.raises(ToolError, match="second is broken"):
+        run(
+            source,
+            Stage(lambda weight: weight, name="first"),
+            Broken(lambda weight: weight, name="second"),
+            ahead=True,
+            on_step=told.append,
+        )
+    assert [step.stage for step in told] == ["first"]
+
+
+@pytest.mark.parametrize("reason", ["lossy", "large"])
+def test_what_takes_long_or_much_memory_waits_for_the_proof(source, monkeypatch, reason):
+    begun = []
+
+    class Noted(Stage):
+        def run(self, source, workdir):
+            begun.append(self.name)
+            return super().run(source, workdir)
+
+    if reason == "large":
+        monkeypatch.setattr(pipeline, "_AHEAD_BELOW_BYTES", 100)
+    tolerance = LOSSY if reason == "lossy" else FLOAT32
+    later = Noted(lambda weight: weight, tolerance, name="later")
+    road = run(source, Stage(lambda weight: weight * 1.01, name="wrong"), later, ahead=True)
+    assert road.failure is not None
+    assert begun == []
+
+
+def test_an_interrupt_waits_for_what_was_begun(source):
+    ended = []
+
+    class Ending(Stage):
+        def run(self, source, workdir):
+            time.sleep(0.3)
+            ended.append(super().run(source, workdir))
+            return ended[0]
+
+    def interrupt(step):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(
+            source, Stage(lambda weight: weight), Ending(lambda weight: weight, name="b"), ahead=True, on_step=interrupt
+        )
+    assert ended, "nothing writes into a folder that is being removed"

@@ -76,6 +76,22 @@ def test_a_hang_is_stopped(monkeypatch):
         assert time.monotonic() - begun < 10
 
 
+def test_a_started_worker_imports_its_service_before_it_is_called(monkeypatch, tmp_path):
+    imported = tmp_path / "imported"
+    (tmp_path / "early_service.py").write_text(
+        "from pathlib import Path\nfrom worker_service import Service\nPath(__file__).with_name('imported').touch()\n"
+    )
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Worker("early_service:Service", timeout_s=20) as running:
+        running.start()
+        until = time.monotonic() + 20
+        while not imported.exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert running.call("echo").value["calls"] == 1
+
+
 def test_our_errors_keep_their_class_and_parts(worker):
     with pytest.raises(Unsupported) as caught:
         worker.call("refuse")

@@ -54,9 +54,14 @@ class Opening:
 def begin(source: str, options: ExportOptions) -> Opening:
     """Recognise the file, refuse what is damaged or hostile, and start a worker that loads it."""
     begun = time.perf_counter()
-    found = examine(Path(source)) or Found("torch-factory")
-    if found.kind != "torch-factory":
-        check(Path(source), found, trust_pickle="pickle" in options.trust)
-    model = Model(source, found.kind, options.model, options.inputs)
     worker = Worker(SERVICE, timeout_s=options.timeout_s, env=_ENVIRONMENT)
-    return Opening(model, worker, worker.begin("open", model.params()), begun)
+    worker.start()  # it imports torch, and hears of the file once that is known to be harmless
+    try:
+        found = examine(Path(source)) or Found("torch-factory")
+        if found.kind != "torch-factory":
+            check(Path(source), found, trust_pickle="pickle" in options.trust)
+        model = Model(source, found.kind, options.model, options.inputs)
+        return Opening(model, worker, worker.begin("open", model.params()), begun)
+    except BaseException:
+        worker.__exit__(None, None, None)
+        raise

@@ -98,11 +98,11 @@ def test_packages_load_no_framework(name):
     assert not eager & FRAMEWORKS
 
 
-def loaded_by(code):
-    """Which heavy modules a fresh interpreter has loaded after ``code``."""
+def loaded_by(code, modules=HEAVY):
+    """Which of the heavy modules a fresh interpreter has loaded after ``code``."""
     script = f"{code}\nimport sys, json\nprint(json.dumps(sorted({{name.partition('.')[0] for name in sys.modules}})))"
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
-    return set(json.loads(done.stdout.splitlines()[-1])) & HEAVY
+    return set(json.loads(done.stdout.splitlines()[-1])) & modules
 
 
 HELP = """
@@ -136,3 +136,13 @@ def test_plugins_load_without_frameworks_and_runtimes():
         "    for point in entry_points(group='convertkit.' + group): point.load()"
     )
     assert not loaded_by(code)
+
+
+def test_a_framework_begins_to_be_imported_before_numpy():
+    """All that a command does before it starts a source's worker is on top of what the framework takes."""
+    code = (
+        "from convertkit import cli, flags, job, plugins, story\n"
+        "plugins.target('tflite'), plugins.passes(), plugins.converter_for('fixtures/digits/model.pt')\n"
+        "from convertkit.converters.pytorch import opening"
+    )
+    assert not loaded_by(code, HEAVY | {"numpy"})
