@@ -11,6 +11,7 @@ from convertkit.targets.tflite.handlers.blocks import blocks
 from convertkit.targets.tflite.handlers.comparisons import comparisons
 from convertkit.targets.tflite.handlers.control import control
 from convertkit.targets.tflite.handlers.convolutions import convolutions
+from convertkit.targets.tflite.handlers.division import division
 from convertkit.targets.tflite.handlers.elementwise import elementwise
 from convertkit.targets.tflite.handlers.fused import fused
 from convertkit.targets.tflite.handlers.fused_lstm import fused_lstm
@@ -42,6 +43,7 @@ TFLITE: Registry = reduce(
         blocks,
         comparisons,
         convolutions,
+        division,
         elementwise,
         integers,
         matmul,

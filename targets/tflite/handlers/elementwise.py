@@ -62,7 +62,6 @@ for _op, _since, _code, _binary in (
     ("Add", 14, "ADD", Builder.add),
     ("Sub", 14, "SUB", Builder.sub),
     ("Mul", 14, "MUL", Builder.mul),
-    ("Div", 14, "DIV", Builder.div),
 ):
     elementwise.lowers(_op, since=_since)(binary(_code, _binary))
 

@@ -103,6 +103,11 @@ def _left(b: Builder, x: Tensor, amount: Tensor, bits: int) -> Tensor:
     return b.cast(b.mul(b.cast(x, dtype), factor), x.dtype)
 
 
+def shifted_right(b: Builder, x: Tensor, amount: int) -> Tensor:
+    """``x`` shifted by a number of places below its width; the sign extends."""
+    return _right(b, x, b.constant(np.array(amount, np.int32)))
+
+
 def _right(b: Builder, x: Tensor, amount: Tensor) -> Tensor:
     if x.dtype == "int64":
         return _right_64(b, x, amount)

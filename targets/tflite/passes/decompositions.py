@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.onnx.origin import location
 from convertkit.targets.tflite.passes.einsum import einsum_nodes
 
 _EXACT = 1 << 24
@@ -56,7 +57,10 @@ def own_body(node: ir.Node) -> onnx.FunctionProto | None:
     if make is None:
         return None
     nodes = Nodes(node)
-    result = make(node, nodes)
+    try:
+        result = make(node, nodes)
+    except Unsupported as refusal:
+        raise refusal.located(f"{node.name} ({node.op_type})", location(node), ("--target onnxruntime",)) from None
     opsets = [helper.make_opsetid("", _OPSET)]
     return helper.make_function("", node.op_type, nodes.inputs, [result], nodes.list, opsets)
 
@@ -230,10 +234,10 @@ def _einsum(node: ir.Node, b: Nodes) -> str:
     return einsum_nodes(str(node.attributes["equation"].value), [_shape_of(value) for value in node.inputs], b)
 
 
-def _shape_of(value: ir.Value | None) -> tuple[int, ...]:
-    if value is None or value.shape is None or not all(isinstance(size, int) for size in value.shape):
-        raise Unsupported("Einsum over sizes that are only known at run time")
-    return tuple(size for size in value.shape if isinstance(size, int))
+def _shape_of(value: ir.Value | None) -> tuple[int | None, ...]:
+    if value is None or value.shape is None:
+        raise Unsupported("Einsum of an input whose rank is unknown")
+    return tuple(size if isinstance(size, int) else None for size in value.shape)
 
 
 BODIES: Mapping[str, Body] = {

@@ -2,7 +2,8 @@
 
 Operands are folded from the left.  In each step the letters of both are sorted into batch (kept, in
 both), contracted (in both, needed no more), and rows or columns (in one); a letter that only one operand
-has and nobody needs is summed first.
+has and nobody needs is summed first.  Batch letters stay axes of their own; rows, columns and contracted letters
+become one axis each.  A size that is only known at run time is None.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+
+Shape = tuple[int | None, ...]
+
+_MOST_AXES = 5
+"""Axes that TFLite's BATCH_MATMUL takes."""
 
 
 class Writer(Protocol):
@@ -34,14 +40,14 @@ class Operand:
 
     name: str
     letters: str
-    shape: tuple[int, ...]
+    shape: Shape
 
-    def size(self, letter: str) -> int:
+    def size(self, letter: str) -> int | None:
         """The size of a lettered axis."""
         return self.shape[self.letters.index(letter)]
 
 
-def einsum_nodes(equation: str, shapes: Sequence[tuple[int, ...]], b: Writer) -> str:
+def einsum_nodes(equation: str, shapes: Sequence[Shape], b: Writer) -> str:
     """Write the nodes for ``equation`` and return the result's name."""
     terms, result = _parsed(equation, [len(shape) for shape in shapes])
     operands = [
@@ -76,9 +82,10 @@ def _without_repeats(b: Writer, x: Operand) -> Operand:
     for letter in x.letters:
         while x.letters.count(letter) > 1:
             first, second = x.letters.index(letter), x.letters.rindex(letter)
+            size = _known(x.shape[first])
             view = [1] * len(x.shape)
-            view[first] = view[second] = x.shape[first]
-            mask = b.constant(np.eye(x.shape[first], dtype=np.float32).reshape(view))
+            view[first] = view[second] = size
+            mask = b.constant(np.eye(size, dtype=np.float32).reshape(view))
             masked = Operand(b.op("Mul", [x.name, mask]), x.letters, x.shape)
             x = _sum_axes(b, masked, (second,))
     return x
@@ -100,19 +107,28 @@ def _product(b: Writer, x: Operand, y: Operand, needed: set[str]) -> Operand:
     x = _summed(b, x, needed | set(y.letters))
     y = _summed(b, y, needed | set(x.letters))
     both = [letter for letter in x.letters if letter in y.letters]
-    if any(x.size(letter) != y.size(letter) for letter in both):
+    if any(_stretched(x.size(letter), y.size(letter)) for letter in both):
         return _broadcast_product(b, x, y, needed)
     batch = [letter for letter in both if letter in needed]
     inner = [letter for letter in both if letter not in needed]
     rows = [letter for letter in x.letters if letter not in y.letters]
     columns = [letter for letter in y.letters if letter not in x.letters]
-    sizes = {**dict(zip(x.letters, x.shape)), **dict(zip(y.letters, y.shape))}
-    left = _grouped(b, x, (batch, rows, inner), sizes)
-    right = _grouped(b, y, (batch, inner, columns), sizes)
-    letters = "".join([*batch, *rows, *columns])
-    shape = tuple(sizes[letter] for letter in letters)
+    sizes = {letter: size for operand in (x, y) for letter, size in zip(operand.letters, operand.shape)}
+    sizes |= {letter: x.size(letter) for letter in both if x.size(letter) is not None}
+    heads = [[letter] for letter in batch] if len(batch) <= _MOST_AXES - 2 else [batch]
+    free = [sizes[letter] for letter in rows + inner].count(None)
+    sides = [[letter] for letter in rows] if free > 1 and rows and not batch else [rows]
+    left = _grouped(b, x, (*heads, *sides, inner), sizes)
+    right = _grouped(b, y, (*heads, inner, columns), sizes)
     product = b.op("MatMul", [left, right])
-    return Operand(_reshaped(b, product, shape), letters, shape)
+    name = _regrouped(b, product, (*heads, *sides, columns), sizes)
+    letters = "".join([*batch, *rows, *columns])
+    return Operand(name, letters, tuple(sizes[letter] for letter in letters))
+
+
+def _stretched(one: int | None, other: int | None) -> bool:
+    """Whether an axis of one meets a longer one, which only an ellipsis may do."""
+    return one != other and (1 in (one, other) or None not in (one, other))
 
 
 def _broadcast_product(b: Writer, x: Operand, y: Operand, needed: set[str]) -> Operand:
@@ -121,18 +137,51 @@ def _broadcast_product(b: Writer, x: Operand, y: Operand, needed: set[str]) -> O
     views, shapes = [], []
     for operand in (x, y):
         order = "".join(letter for letter in letters if letter in operand.letters)
-        shape = tuple(operand.size(letter) if letter in operand.letters else 1 for letter in letters)
+        shape = tuple(_known(operand.size(letter)) if letter in operand.letters else 1 for letter in letters)
         views.append(_reshaped(b, _ordered(b, operand, order).name, shape))
         shapes.append(shape)
     product = Operand(b.op("Mul", views), letters, tuple(np.broadcast_shapes(*shapes)))
     return _summed(b, product, needed)
 
 
-def _grouped(b: Writer, x: Operand, groups: tuple[list[str], ...], sizes: dict[str, int]) -> str:
+def _grouped(b: Writer, x: Operand, groups: tuple[list[str], ...], sizes: dict[str, int | None]) -> str:
     """``x`` with each group of letters as one axis."""
     ordered = _ordered(b, x, "".join(letter for group in groups for letter in group))
-    shape = tuple(math.prod(sizes[letter] for letter in group) for group in groups)
-    return _reshaped(b, ordered.name, shape)
+    if all(len(group) == 1 for group in groups):
+        return ordered.name
+    return _reshaped(b, ordered.name, _view([_merged(group, sizes) for group in groups], _leading(groups)))
+
+
+def _regrouped(b: Writer, name: str, groups: tuple[list[str], ...], sizes: dict[str, int | None]) -> str:
+    """The axes of ``name``, of which each stands for a group of letters, as an axis for each letter."""
+    if all(len(group) == 1 for group in groups):
+        return name
+    return _reshaped(b, name, _view([sizes[letter] for group in groups for letter in group], _leading(groups)))
+
+
+def _merged(group: list[str], sizes: dict[str, int | None]) -> int | None:
+    known = [size for letter in group if (size := sizes[letter]) is not None]
+    return math.prod(known) if len(known) == len(group) else None
+
+
+def _leading(groups: tuple[list[str], ...]) -> int:
+    """How many axes at the front are the same on both sides of a reshape."""
+    lengths = [len(group) for group in groups]
+    return next((place for place, length in enumerate(lengths) if length != 1), len(lengths))
+
+
+def _view(sizes: Sequence[int | None], leading: int) -> tuple[int, ...]:
+    """A shape for Reshape: the first ``leading`` axes are taken over, one other may be free."""
+    behind = [-1 if size is None else size for size in sizes[leading:]]
+    if behind.count(-1) > 1:
+        raise Unsupported("an Einsum that merges several sizes that are only known at run time")
+    return (*(0 if size is None else size for size in sizes[:leading]), *behind)
+
+
+def _known(size: int | None) -> int:
+    if size is None:
+        raise Unsupported("an Einsum that repeats or stretches an axis whose size is only known at run time")
+    return size
 
 
 def _ordered(b: Writer, x: Operand, letters: str) -> Operand:

@@ -102,6 +102,46 @@ def test_einsum(equation: str, shapes: tuple[tuple[int, ...], ...], wanted: list
     np.testing.assert_allclose(found, result, rtol=1e-5, atol=1e-5)
 
 
+FREE = [
+    ("nij,nkj->nik", (("N", 3, 4), ("N", 5, 4)), ["MatMul", "Transpose"]),
+    ("nct,ncs->nts", (("N", 3, "T"), ("N", 3, "T")), ["MatMul", "Transpose"]),
+    ("nhid,nhjd->nhij", (("N", 2, "T", 5), ("N", 2, 6, 5)), ["MatMul", "Transpose"]),
+    ("...ij,jk->...ik", (("N", 3, 4, 5), (5, 6)), ["MatMul", "Reshape", "Reshape"]),
+    ("nchw,cd->ndhw", (("N", 4, 3, 2), (4, 6)), ["MatMul", "Reshape", "Reshape", "Transpose", "Transpose"]),
+    ("nd,nd->n", (("N", 4), ("N", 4)), ["MatMul", "Reshape", "Reshape", "Reshape"]),
+    ("ntd,de->nte", (("N", "T", 4), (4, 6)), ["MatMul"]),
+    ("nat,tb->nab", (("N", 3, "T"), ("T", 4)), ["MatMul"]),
+    ("ntd,tne->de", (("N", "T", 4), ("T", "N", 5)), ["MatMul", "Reshape", "Reshape", "Transpose", "Transpose"]),
+    ("nabcd,nabce->nabde", (("N", 2, 3, 4, 5), ("N", 2, 3, 4, 6)), ["MatMul", "Transpose"]),
+]
+
+
+@pytest.mark.parametrize(("equation", "shapes", "wanted"), FREE, ids=[equation for equation, *_ in FREE])
+def test_einsum_over_free_sizes(equation: str, shapes: tuple, wanted: list[str]):
+    declared = ", ".join(f"float[{', '.join(map(str, shape))}] x{place}" for place, shape in enumerate(shapes))
+    names = ", ".join(f"x{place}" for place in range(len(shapes)))
+    result = [f"D{letter}" for letter in equation.partition("->")[2].replace("...", "NM")]
+    text = f"""{HEAD} g ({declared}) => (float[{", ".join(result)}] y) {{
+        y = Einsum <equation: string = "{equation}"> ({names}) }}"""
+    proto = expanded(text, {"Relu"})
+    assert sorted(operators(proto)) == wanted
+    for sizes in ({"N": 1, "T": 1}, {"N": 3, "T": 7}):
+        given = [tuple(sizes.get(size, size) for size in shape) for shape in shapes]
+        feed = {f"x{place}": numbers(shape, place) for place, shape in enumerate(given)}
+        (found,) = ReferenceEvaluator(proto).run(None, feed)
+        np.testing.assert_allclose(found, np.einsum(equation, *feed.values()), rtol=1e-5, atol=1e-5)
+
+
+def test_einsum_that_merges_free_sizes_is_refused_by_name():
+    text = (
+        HEAD
+        + """g (float[N,T,3,U] x, float[N,U,5] w) => (float[A,B,C,D] y) {
+        [summing] y = Einsum <equation: string = "ntau,nub->ntab"> (x, w) }"""
+    )
+    with pytest.raises(Unsupported, match=r"summing \(Einsum\): an Einsum that merges several sizes"):
+        expanded(text, set())
+
+
 def test_integer_matrices_are_cut_where_float32_would_round():
     text = HEAD + """g (uint8[2,600] x, uint8[600,3] w) => (int32[2,3] y) { y = MatMulInteger (x, w) }"""
     proto = expanded(text, {"Relu"})
