@@ -22,16 +22,16 @@ from convertkit.feeds import load_feeds
 from convertkit.latency import Latency, compare_latency
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.parity import Recording, record
-from convertkit.parity.conditioning import settled
+from convertkit.parity.conditioning import calmed, settled
 from convertkit.parity.feeds import proof_feeds
 from convertkit.parity.free_sizes import attempts
-from convertkit.pipeline import Executed, Pipeline, Road, StepRecord, Task
+from convertkit.pipeline import Executed, Pipeline, Road, StepRecord, Task, recorded_again
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.report import build as report_build
 from convertkit.report.html import render
 from convertkit.report.jsonable import dumps
-from convertkit.stage import BuildContext, Feed, FeedSource, FreedSource, Source, Stage, Target
+from convertkit.stage import BuildContext, Feed, FeedSource, FreedSource, Source, Stage, Target, Tolerance
 
 OnStep = Callable[[str, StepRecord], None]
 
@@ -116,7 +116,7 @@ class Run:
         if hub.failure is None:
             road = pipeline.run(
                 hub.artifact,
-                lambda: (self._recorded_source(), hub.recording),
+                lambda: (self._recorded_source(), self._recorded(hub)),
                 self._reporter(target.name),
                 hub.bound,
             )
@@ -155,7 +155,30 @@ class Run:
         return self._hub
 
     def _pipeline(self, stages: Sequence[Stage], folder: str, *, gated: bool = False) -> Pipeline:
-        return Pipeline(stages, self._workdir / folder, gated=gated, progress=self._progress, ahead=self._ahead)
+        return Pipeline(
+            stages,
+            self._workdir / folder,
+            gated=gated,
+            progress=self._progress,
+            ahead=self._ahead,
+            calm=None if self._calibration is not None else self._calmed,
+        )
+
+    def _recorded(self, hub: Road) -> Recording:
+        """What the hub's artifact makes of the feeds of the proof, which a target before this one may have calmed."""
+        feeds = self._recorded_source().feeds
+        return hub.recording if hub.recording.feeds is feeds else recorded_again(hub.recording, feeds)
+
+    def _calmed(self, after: Recording, tolerance: Tolerance) -> Recording | None:
+        source = self._recorded_source()
+        with self._source.runner() as runner:
+            calm = calmed(source, after, tolerance, runner)
+            if calm is None:
+                return None
+            feeds, note = calm
+            self._source_recording = record(source.title, source.artifact, runner, feeds)
+        self._notes.append(note)
+        return self._source_recording
 
     def _recorded_source(self) -> Recording:
         if self._source_recording is None:

@@ -3,7 +3,9 @@
 import numpy as np
 
 from convertkit.artifact import Artifact, TensorSpec
-from convertkit.parity.conditioning import settled
+from convertkit.parity.conditioning import calmed, settled
+from convertkit.parity.replay import record
+from convertkit.stage import FLOAT32
 
 RNG = np.random.default_rng(2)
 FEEDS = tuple({"x": RNG.standard_normal((1, 8)).astype(np.float32) + 1} for _ in range(3))
@@ -61,3 +63,55 @@ def test_smooth_signals_become_white_where_quieter_ones_do_not_help():
 def test_stateful_models_keep_their_feeds():
     recording, _ = settled("stateful", artifact("x", "state.h"), Chaotic(), FEEDS)
     assert recording.feeds == FEEDS
+
+
+class Masked:
+    """Adds the largest negative number where the mask is 0, as transformers do; a mask of 3 makes infinities."""
+
+    def run(self, feed):
+        with np.errstate(over="ignore", invalid="ignore"):
+            shift = (1 - feed["mask"]).astype(np.float32) * np.finfo(np.float32).min
+            return {"y": np.exp(np.minimum(shift + feed["x"], shift)) * np.float32(2)}
+
+
+def test_a_mask_that_makes_infinities_becomes_one_of_flags():
+    mask = np.array([[0, 1, 2, 3, 1, 0, 3, 2]])
+    assert not np.isfinite(Masked().run({"x": FEEDS[0]["x"], "mask": mask})["y"]).all()
+    (feed,) = settled("masked", artifact("x", "mask"), Masked(), ({**FEEDS[0], "mask": mask},))[0].feeds
+    assert feed["mask"].tolist() == [[0, 1, 0, 1, 1, 0, 1, 0]]
+    assert np.array_equal(feed["x"], FEEDS[0]["x"])
+
+
+class Loud:
+    """Amplifies a nudge thirtyfold where the input is loud, and not at all where it is quiet."""
+
+    def run(self, feed):
+        x = feed["x"]
+        return {"y": np.sin(x * 30 if np.abs(x).max() > 1 else x).astype(np.float32)}
+
+
+class Departing(Loud):
+    def __init__(self, departure):
+        self._departure = departure
+
+    def run(self, feed):
+        y = super().run(feed)["y"]
+        return {"y": y + np.float32(self._departure * np.abs(y).max()) if np.abs(feed["x"]).max() > 1 else y}
+
+
+def recorded(runner):
+    return record("loud", artifact("x"), runner, FEEDS)
+
+
+def test_a_departure_that_rounding_explains_is_judged_on_calmer_feeds():
+    feeds, note = calmed(recorded(Loud()), recorded(Departing(2e-5)), FLOAT32, Loud())
+    assert all(np.abs(calm["x"]).max() < np.abs(feed["x"]).max() for calm, feed in zip(feeds, FEEDS, strict=True))
+    assert note.startswith("3 of 3 generated inputs amplify single roundings")
+
+
+def test_a_departure_that_rounding_does_not_explain_stays_a_fault():
+    assert calmed(recorded(Loud()), recorded(Departing(1e-3)), FLOAT32, Loud()) is None
+
+
+def test_where_nothing_departs_nothing_is_calmed():
+    assert calmed(recorded(Loud()), recorded(Departing(1e-6)), FLOAT32, Loud()) is None
