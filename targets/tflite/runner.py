@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -72,21 +72,27 @@ class TfliteRunner:
                 raise FeedError(f"the feed has no array for input {spec.name}")
             encoded[spec.name] = spec.encode(np.asarray(feed[spec.name]))
         try:
-            _resize(interpreter, places[0], encoded)
+            _resize(interpreter, places, encoded)
             for name, value in encoded.items():
-                interpreter.set_tensor(places[0][name], value)
+                interpreter.set_tensor(places[name], value)
             interpreter.reset_all_variables()  # fused recurrent kernels keep their state from call to call
             interpreter.invoke()
         except (RuntimeError, ValueError) as error:
             raise ToolError(f"LiteRT fails on {self._artifact.path.name}: {_brief(error)}") from error
-        return {spec.name: spec.decode(interpreter.get_tensor(places[1][spec.name])) for spec in self._artifact.outputs}
+        outputs = {detail["name"]: detail for detail in interpreter.get_output_details()}
+        return {spec.name: spec.decode(_read(interpreter, outputs[spec.name])) for spec in self._artifact.outputs}
 
 
-def _places(interpreter: Interpreter) -> tuple[dict[str, int], dict[str, int]]:
-    """Tensor indices of inputs and outputs by name; the interpreter keeps the model's order."""
-    ins = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
-    outs = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
-    return ins, outs
+def _read(interpreter: Interpreter, output: Mapping[str, Any]) -> Array:
+    """An output; LiteRT has no memory to hand out for one that turns out to have no elements."""
+    if 0 in output["shape"]:
+        return np.zeros(tuple(output["shape"]), output["dtype"])
+    return np.asarray(interpreter.get_tensor(output["index"]))
+
+
+def _places(interpreter: Interpreter) -> dict[str, int]:
+    """Tensor indices of the inputs by name."""
+    return {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
 
 
 def _resize(interpreter: Interpreter, places: dict[str, int], feed: dict[str, Array]) -> None:

@@ -69,12 +69,10 @@ def scan(b: Builder, *inputs: Tensor, lowering: Lowering, scope: Scope, node: ir
         for value, axis, back in zip(scanned, axes, backwards, strict=True)
     ]
     turns = turned[0].shape[0]
-    if turns == DYNAMIC:
-        raise Unsupported("a Scan over an axis whose size is only known at run time")
-    if turns <= MAX_TURNS:
+    if turns != DYNAMIC and turns <= MAX_TURNS:
         results = unrolled(b, lowering, scope, body, states, turned)
     else:
-        limit = b.constant(np.array(turns, np.int64))
+        limit = b.size_of(turned[0], 0) if turns == DYNAMIC else b.constant(np.array(turns, np.int64))
         results = Loop(b, lowering, scope, node, body, tuple(turned)).run(Counted(limit, None), states)
     collected = len(results) - len(states)
     out_axes = _integers(node, "scan_output_axes", collected)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.builder.core import numpy_dtype
+from convertkit.targets.tflite.handlers.collected import Collector, collector
 from convertkit.targets.tflite.lowering import Lowering, Scope, captured_values, copied
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
@@ -38,44 +39,30 @@ class Loop:
 
     def run(self, counted: Counted, initial: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The carried values after the last turn, then what each turn returned, stacked."""
-        b = self.b
-        limit = counted.limit
-        turns = None if limit is None or limit.constant is None else int(limit.constant.item())
-        collected = self._collected(len(initial))
-        if collected and (turns is None or turns >= _FOREVER):
-            raise Unsupported("a loop that collects outputs over a number of turns known at run time only")
+        b, limit = self.b, counted.limit
+        known = None if limit is None or limit.constant is None else max(int(limit.constant.item()), 0)
+        turns = None if known is None or known >= _FOREVER else known
+        collectors = [collector(b, value, turns) for value in self._collected(len(initial))]
+        may_stop = not _is_true(counted.condition) or self._may_stop()
+        if turns == 0:
+            return (*initial, *(each.stacked(b, each.before(b), b.ints([0]), may_stop=False) for each in collectors))
         outside = captured_values([self.body], self.lowering, self.scope)
-        stop = b.constant(np.array(_FOREVER, np.int32)) if limit is None else self._scalar(_narrow(b, limit))
         start = counted.condition if counted.condition is not None else b.constant(np.array(True))
-        stacks = [self._empty(value, turns or 0) for value in collected]
-        state = [
-            b.constant(np.array(0, np.int32)),
-            stop,
-            self._scalar(start),
-            *initial,
-            *stacks,
-            *self.scanned,
-            *(self.lowering.value(value, self.scope) for value in outside),
-        ]
-        inner = self._inner(state, len(initial))
+        stop = b.constant(np.array(_FOREVER, np.int32)) if limit is None else self._scalar(_narrow(b, limit))
+        first = [b.constant(np.array(0, np.int32)), stop, self._scalar(start), *initial]
+        behind = [*self.scanned, *(self.lowering.value(value, self.scope) for value in outside)]
+        held = [each.inside(f"{self.node.name}/collected{place}") for place, each in enumerate(collectors)]
+        inner = [*self._inner(first, len(initial)), *chain(*held), *self._inner(behind, 0)]
         check = self._condition([Tensor(t.name, t.shape, t.dtype) for t in inner])
-        run = self._turn(inner, len(initial), len(stacks), outside)
+        run = self._turn(inner, len(initial), list(zip(collectors, held, strict=True)), outside)
+        state = [*first, *chain(*(each.before(b) for each in collectors)), *behind]
         results = b.while_(check, run, [self._computed(tensor) for tensor in state], inner)
-        carried = results[3 : 3 + len(initial) + len(stacks)]
-        return self._cut(carried, results[0], len(initial), turns, counted)
-
-    def _cut(
-        self, carried: tuple[Tensor, ...], count: Tensor, first: int, turns: int | None, counted: Counted
-    ) -> tuple[Tensor, ...]:
-        """Collected outputs end where the loop did."""
-        if len(carried) == first or (counted.condition is None and not self._may_stop()):
-            return carried
-        b, cut = self.b, []
-        for stack in carried[first:]:
-            rest = [b.ints([size]) for size in stack.shape[1:]]
-            size = b.concatenation([b.reshape(count, (1,)), *rest], 0)
-            cut.append(b.slice_at(stack, b.ints([0] * stack.rank), size, (DYNAMIC, *stack.shape[1:])))
-        return (*carried[:first], *cut)
+        rest = iter(results[len(first) :])
+        stacks = [
+            each.stacked(b, [next(rest) for _ in tensors], results[0], may_stop=may_stop)
+            for each, tensors in zip(collectors, held, strict=True)
+        ]
+        return (*results[3 : len(first)], *stacks)
 
     def _may_stop(self) -> bool:
         """Whether the body may return a false condition (a Scan's body returns none)."""
@@ -93,14 +80,6 @@ class Loop:
     def _collected(self, carried: int) -> list[ir.Value]:
         first = carried if self.node.op_type == "Scan" else 1 + carried
         return list(self.body.outputs)[first:]
-
-    def _empty(self, value: ir.Value, turns: int) -> Tensor:
-        from convertkit.targets.tflite.lowering import dtype_name, shape_of
-
-        if value.shape is None or value.dtype is None or DYNAMIC in shape_of(value):
-            raise Unsupported(f"a loop that collects {value.name}, whose shape is not known")
-        kind = numpy_dtype(dtype_name(value.dtype))
-        return self.b.constant(np.zeros((turns, *shape_of(value)), kind))
 
     def _inner(self, state: Sequence[Tensor], carried: int) -> list[Tensor]:
         """The body's inputs: sizes that change from turn to turn are dynamic."""
@@ -123,7 +102,13 @@ class Loop:
         subgraph.outputs = [b.logical_and(b.less(inner[0], inner[1]), inner[2])]
         return index
 
-    def _turn(self, inner: list[Tensor], carried: int, stacks: int, outside: Sequence[ir.Value]) -> int:
+    def _turn(
+        self,
+        inner: list[Tensor],
+        carried: int,
+        collected: list[tuple[Collector, list[Tensor]]],
+        outside: Sequence[ir.Value],
+    ) -> int:
         """One turn: the body, the counter, and the rows that it collects."""
         index = self.lowering.program.new_subgraph(f"{self.node.name}/body")
         subgraph = self.lowering.program.subgraphs[index]
@@ -131,9 +116,8 @@ class Loop:
         b = Builder(self.lowering.program, subgraph)
         b.prefix, b.origin = subgraph.name, self.b.origin
         values = inner[3 : 3 + carried]
-        collected = inner[3 + carried : 3 + carried + stacks]
-        scanned = inner[3 + carried + stacks : 3 + carried + stacks + len(self.scanned)]
-        captured = inner[3 + carried + stacks + len(self.scanned) :]
+        behind = inner[3 + carried + sum(len(held) for _, held in collected) :]
+        scanned, captured = behind[: len(self.scanned)], behind[len(self.scanned) :]
         if self.node.op_type == "Scan":
             arguments = [*values, *(b.gather(tensor, inner[0], 0) for tensor in scanned)]
         else:
@@ -144,9 +128,11 @@ class Loop:
         results = list(self.lowering.inlined(self.body, scope))
         going = inner[2] if self.node.op_type == "Scan" else self._scalar_in(b, results.pop(0))
         b.prefix = subgraph.name
-        rows = [_written(b, stack, row, inner[0]) for stack, row in zip(collected, results[carried:], strict=True)]
+        rows = [
+            each.after(b, held, row, inner[0]) for (each, held), row in zip(collected, results[carried:], strict=True)
+        ]
         count = b.add(inner[0], b.constant(np.array(1, np.int32)))
-        outputs = [count, inner[1], going, *results[:carried], *rows, *scanned, *captured]
+        outputs = [count, inner[1], going, *results[:carried], *chain(*rows), *scanned, *captured]
         subgraph.outputs = _distinct(b, outputs, inner)
         return index
 
@@ -161,6 +147,10 @@ class Loop:
         return copied(self.b, tensor) if tensor.constant is not None else tensor
 
 
+def _is_true(condition: Tensor | None) -> bool:
+    return condition is None or (condition.constant is not None and bool(condition.constant.all()))
+
+
 def carried_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """The sizes that both have, dynamic where they differ."""
     if len(first) != len(second):
@@ -173,12 +163,6 @@ def _narrow(b: Builder, limit: Tensor) -> Tensor:
     if limit.constant is not None:
         return b.constant(np.clip(limit.constant, -1, _FOREVER).astype(np.int32))
     return b.cast(b.maximum(b.minimum(limit, b.scalar(_FOREVER, limit)), b.scalar(-1, limit)), "int32")
-
-
-def _written(b: Builder, stack: Tensor, row: Tensor, index: Tensor) -> Tensor:
-    """``stack`` with ``row`` at ``index`` of its first axis."""
-    places = [b.reshape(index, (1,)), *(b.ints([0]) for _ in stack.shape[1:])]
-    return b.dynamic_update_slice(stack, b.expand_dims(row, 0), b.concatenation(places, 0))
 
 
 def _distinct(b: Builder, outputs: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:

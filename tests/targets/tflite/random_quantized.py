@@ -188,7 +188,7 @@ def _compute(draw, graph: Graph, name: str, params: Params) -> str:
 def quantized_graphs(draw) -> Quantized:
     """Moves, an operator, a clamp now and then, a pair, moves."""
     kind = draw(st.sampled_from(KINDS))
-    graph = Graph({"x0": draw(st.sampled_from(SHAPES))}, {"x0": FLOAT}, free=False)
+    graph = Graph({"x0": draw(st.sampled_from(SHAPES))}, {"x0": FLOAT})
     params = _params(draw, kind, 8.0)
     name = _rounded(graph, "x0", params)
     for _ in range(draw(st.integers(0, 2))):

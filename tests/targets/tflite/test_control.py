@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from onnx import parser
 
-from convertkit.errors import Unsupported
 from tests.targets.tflite.compiled import compiled, numbers
 
 HEAD = '<ir_version: 8, opset_import: ["" : 21]>'
@@ -80,15 +79,47 @@ def test_while_by_a_limit_beyond_int32(limit, constant):
     case.agree(*({"x": numbers(2, 3, seed=seed) * scale, **more} for seed, scale in enumerate((1, 30, 0.1, 500))))
 
 
-def test_a_loop_that_collects_without_end_is_refused():
-    with pytest.raises(Unsupported, match="number of turns known at run time only"):
-        compiled(f"""{HEAD} g (float[3] x) => (float[3] last, float[k,3] all)
-            <int64 n = {{9223372036854775807}}, bool go = {{1}}, float ten = {{10.0}}> {{
-            last, all = Loop(n, go, x) <body = b (int64 i, bool c, float[3] v) => (bool c2, float[3] w, float[3] s) {{
-                w = Add(v, v)
-                s = Exp(w)
-                r = ReduceMax<keepdims = 0>(w)
-                c2 = Less(r, ten) }}> }}""")
+def test_a_loop_that_collects_until_it_stops():
+    case = compiled(f"""{HEAD} g (float[3] x) => (float[3] last, float[k,3] all)
+        <int64 n = {{9223372036854775807}}, bool go = {{1}}, float ten = {{10.0}}> {{
+        last, all = Loop(n, go, x) <body = b (int64 i, bool c, float[3] v) => (bool c2, float[3] w, float[3] s) {{
+            w = Add(v, v)
+            s = Exp(w)
+            r = ReduceMax<keepdims = 0>(w)
+            c2 = Less(r, ten) }}> }}""")
+    case.agree(*({"x": np.array(numbers, np.float32)} for numbers in ([0.1, 1.0, -1.0], [0.3, 0, 0], [5.5, 1, 1])))
+
+
+BODY = """body = b (int64 i, bool c, float[n,3] v) => (bool d, float[n,3] w, {kind}[{row}] s) {{
+    d = Identity(c) w = Add(v, x) s = {made} }}"""
+
+
+@pytest.mark.parametrize("turns", ["constant", "computed", "none"])
+@pytest.mark.parametrize(
+    ("kind", "row", "made"),
+    [
+        ("float", "n,3", "Neg(w)"),
+        ("bool", "n,3", "Less(v, w)"),
+        ("int64", "2", "Shape(w)"),
+        ("float", "", "ReduceSum<keepdims=0>(w)"),
+    ],
+)
+def test_rows_of_any_size_over_any_number_of_turns(turns: str, kind: str, row: str, made: str):
+    limit = {"constant": ", int64 k = {4}", "none": ", int64 k = {0}", "computed": ""}[turns]
+    more = ", int64 k" if turns == "computed" else ""
+    case = compiled(f"""{HEAD} g (float[n,3] x{more}) => (float[n,3] last, {kind}[t{"," + row if row else ""}] all)
+        <bool go = {{1}}{limit}> {{ last, all = Loop(k, go, x) <{BODY.format(kind=kind, row=row, made=made)}> }}""")
+    given = [{"k": np.array(count)} if more else {} for count in (2, 0, 5)]
+    case.agree(*({"x": numbers(size, 3), **each} for size, each in zip((2, 4, 1), given, strict=True)))
+
+
+def test_scan_over_every_size():
+    case = compiled(f"""{HEAD} g (float[n] s, float[t,n] x) => (float[n] last, float[t,n] y) {{
+        last, y = Scan<num_scan_inputs=1, scan_input_directions=[1],
+                       body = b (float[n] a, float[n] v) => (float[n] m, float[n] o) {{
+            m = Add(a, v)
+            o = Mul(m, v) }}>(s, x) }}""")
+    case.agree(*({"s": numbers(n), "x": numbers(t, n, seed=2)} for n, t in ((2, 3), (1, 40), (4, 1))))
 
 
 def test_shapes_that_nobody_states_behind_a_loop():

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.passes import Options
 from tests.targets.tflite.compiled import compiled, numbers
-from tests.targets.tflite.random_graphs import feeds_for, graphs
+from tests.targets.tflite.random_graphs import feeds_for
 from tests.targets.tflite.random_quantized import Quantized, quantized_graphs
+from tests.targets.tflite.random_steps import graphs
 
 QUIET = settings(
     deadline=None,
