@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.artifact import Array
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.units import Unit, constant, is_constant, is_float, quantizable_values
 
@@ -21,6 +22,9 @@ FAR = 2.0**20
 
 _MARKS = frozenset({"Add", "Sub", "Mul", "Where"})
 """Operators that write masks; a limit or a padding of infinity leaves no trace in what it limits."""
+_CARRIES = frozenset({"Trilu", "Expand", "Tile", "Cast", "CastLike", "Identity", "Unsqueeze", "Squeeze", "Reshape"})
+_CARRIES |= {"Flatten", "Transpose", "Slice", "Split", "Concat", "Gather", "GatherElements", "GatherND"}
+"""Operators that hand numbers on, whether or not a target has integers for them."""
 
 
 def measurable(units: tuple[Unit, ...]) -> list[str]:
@@ -37,7 +41,7 @@ def marking_units(units: tuple[Unit, ...], statistics: Mapping[str, Statistics] 
     for unit in units:
         reads = far.intersection(unit.node.inputs)
         writes = {value for value in unit.outputs if _is_far(statistics.get(str(value.name)))}
-        moves = unit.rule is not None and unit.rule.same_scale
+        moves = unit.node.op_type in _CARRIES or (unit.rule is not None and unit.rule.same_scale)
         if _adds_marks(unit.node) or (reads and (moves or unit.node.op_type in _MARKS)):
             writes.update(unit.outputs)
         far |= writes
@@ -47,8 +51,17 @@ def marking_units(units: tuple[Unit, ...], statistics: Mapping[str, Statistics] 
 
 
 def _adds_marks(node: ir.Node) -> bool:
+    if node.op_type == "ConstantOfShape":
+        filling = node.attributes.get("value")
+        return filling is not None and _is_mark(filling.as_tensor().numpy())
+    if node.op_type not in _MARKS | _CARRIES:
+        return False
     fixed = [value for value in node.inputs if value is not None and is_constant(value) and is_float(value)]
-    return node.op_type in _MARKS and any(np.abs(constant(value)).max(initial=0.0) > FAR for value in fixed)
+    return any(_is_mark(constant(value)) for value in fixed)
+
+
+def _is_mark(numbers: Array) -> bool:
+    return bool(np.abs(numbers.astype(np.float64)).max(initial=0.0) > FAR)
 
 
 def _is_far(statistics: Statistics | None) -> bool:

@@ -57,3 +57,34 @@ def test_masks_hold(quantized, precision: str, way: str, mark: float, calibrated
     assert (expected == 0).any()
     assert got[expected == 0].max() < 1e-6
     assert result.snr_db(fresh) > 25
+
+
+def causal(rows: int | str) -> onnx.ModelProto:
+    """Scores of one head under a triangle of -inf, made from the input's own length as exporters write it."""
+    constants = {"wq": RNG.normal(0, 0.05, (64, 64)), "wk": RNG.normal(0, 0.05, (64, 64))}
+    filling = helper.make_tensor("filling", onnx.TensorProto.FLOAT, [1], [-np.inf])
+    nodes = [
+        helper.make_node("MatMul", ["x", "wq"], ["q"], "query"),
+        helper.make_node("MatMul", ["x", "wk"], ["k"], "key"),
+        helper.make_node("Transpose", ["k"], ["t"], "turn", perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "t"], ["s"], "scores"),
+        helper.make_node("Shape", ["x"], ["length"], "length", start=1, end=2),
+        helper.make_node("Concat", ["length", "length"], ["square"], "square", axis=0),
+        helper.make_node("ConstantOfShape", ["square"], ["full"], "full", value=filling),
+        helper.make_node("Trilu", ["full", "one"], ["triangle"], "triangle", upper=1),
+        helper.make_node("Unsqueeze", ["triangle", "zero"], ["row"], "row"),
+        helper.make_node("Add", ["s", "row"], ["m"], "mask"),
+        helper.make_node("Softmax", ["m"], ["y"], "softmax", axis=-1),
+    ]
+    arrays = {name: np.asarray(value, np.float32) for name, value in constants.items()}
+    arrays |= {"zero": np.array([0]), "one": np.array(1)}
+    return model_of(nodes, arrays, {"x": [1, rows, 64]}, {"y": [1, rows, rows]})
+
+
+@pytest.mark.parametrize("rows", [16, "T"])
+def test_triangles_of_infinity_hold(quantized, rows: int | str) -> None:
+    result = quantized(causal(rows), sequences(24, 1), "int8")
+    fresh = sequences(16, 5)
+    expected, got = result.outputs(fresh)
+    assert got[expected == 0].max() == 0
+    assert result.snr_db(fresh) > 25
