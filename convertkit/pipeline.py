@@ -27,8 +27,8 @@ from convertkit.progress import Progress, Silent
 from convertkit.stage import BegunStage, DiagnosedStage, Feed, Stage, Tolerance
 
 OnStep = Callable[["StepRecord"], None]
-Calm = Callable[[Recording, Tolerance], Recording | None]
-"""The source on calmer feeds, where rounding explains how a recording departs from it; None where it does not."""
+Calm = Callable[[Recording, Recording, Tolerance], Recording | None]
+"""The source on calmer feeds, where rounding explains how the second recording departs from the first; else None."""
 
 _LEAST_SNR_DB = 3.0
 _AHEAD_BELOW_BYTES = 128 << 20
@@ -198,7 +198,10 @@ class Pipeline:
                 current = _recorded(stage, artifact, source.feeds)
             bound = bound.after(stage.tolerance)
             versus = self._judged(stage, bound, source, previous, current)
-            if not all(each.passed for each in versus) and (calm := self._calmed(stage, current)) is not None:
+            before = next(
+                (each for each, report in zip((previous, source), versus, strict=True) if report.failures), None
+            )
+            if before is not None and (calm := self._calmed(stage, before, current)) is not None:
                 previous = calm if previous is source else recorded_again(previous, calm.feeds)
                 source, current = calm, _recorded(stage, artifact, calm.feeds)
                 versus = self._judged(stage, bound, source, previous, current)
@@ -238,8 +241,8 @@ class Pipeline:
             compare_recordings(source, current, self._gate(bound.tolerance(stage.tolerance))),
         )
 
-    def _calmed(self, stage: Stage, current: Recording) -> Recording | None:
-        return None if self._calm is None else self._calm(current, stage.tolerance)
+    def _calmed(self, stage: Stage, before: Recording, current: Recording) -> Recording | None:
+        return None if self._calm is None else self._calm(before, current, stage.tolerance)
 
     def _gate(self, tolerance: Tolerance) -> Tolerance:
         if not (self._gated and tolerance.lossy):

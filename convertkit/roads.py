@@ -169,13 +169,14 @@ class Run:
         feeds = self._recorded_source().feeds
         return hub.recording if hub.recording.feeds is feeds else recorded_again(hub.recording, feeds)
 
-    def _calmed(self, after: Recording, tolerance: Tolerance) -> Recording | None:
+    def _calmed(self, before: Recording, after: Recording, tolerance: Tolerance) -> Recording | None:
         source = self._recorded_source()
+        with self._source.runner() if before is source else plugins.runner(before.artifact) as runner:
+            calm = calmed(before, after, tolerance, runner)
+        if calm is None:
+            return None
+        feeds, note = calm
         with self._source.runner() as runner:
-            calm = calmed(source, after, tolerance, runner)
-            if calm is None:
-                return None
-            feeds, note = calm
             self._source_recording = record(source.title, source.artifact, runner, feeds)
         self._notes.append(note)
         return self._source_recording

@@ -118,7 +118,10 @@ def test_a_step_is_judged_again_on_calmer_feeds_and_so_is_what_follows(source, a
         {"x": feed["x"] * np.float32([1, 1, 0])[:, None, None]} for feed in proof_feeds(source.inputs, None, 0)
     )
 
-    def calm(after, tolerance):
+    calls = []
+
+    def calm(before, after, tolerance):
+        calls.append(after.title)
         with OnnxRunner(source) as runner:
             return record("onnx (source)", source, runner, silent)
 
@@ -135,6 +138,7 @@ def test_a_step_is_judged_again_on_calmer_feeds_and_so_is_what_follows(source, a
     road = run(source, *stages, workdir=folder / "b", ahead=ahead, calm=calm)
     assert [step.passed for step in road.steps] == [True, True, True]
     assert road.recording.feeds is silent
+    assert len(calls) == 1
     wrong = Stage(lambda weight: weight * 1.001, name="wrong")
     assert run(source, stages[0], wrong, workdir=folder / "c", ahead=ahead, calm=calm).failure is not None
 

@@ -43,27 +43,27 @@ def settled(title: str, artifact: Artifact, runner: Runner, feeds: Sequence[Feed
 
 
 def calmed(
-    source: Recording, after: Recording, tolerance: Tolerance, runner: Runner
+    before: Recording, after: Recording, tolerance: Tolerance, runner: Runner
 ) -> tuple[tuple[Feed, ...], str] | None:
     """Calmer feeds for a step that departs on loud ones, and a note; None where rounding does not explain it.
 
-    ``source`` and ``after`` are recordings of the same generated feeds and ``runner`` executes the source.  Random
+    ``before`` and ``after`` are recordings of the same generated feeds and ``runner`` executes the former.  Random
     nets amplify loud noise: files of several right runtimes then depart by more than any one nudge shows.  Rounding
     explains a departure of at most 16 times what one unit in the last place of the inputs does.  Any other one is
     a fault, and stays one.
     """
-    if tolerance.lossy or tolerance.relative is None or any(spec.is_state for spec in source.artifact.inputs):
+    if tolerance.lossy or tolerance.relative is None or any(spec.is_state for spec in before.artifact.inputs):
         return None
     feeds: list[Feed] = []
-    for feed, before, now in zip(source.feeds, source.outputs, after.outputs, strict=True):
-        departure = _departure(before, now)
+    for feed, expected, got in zip(before.feeds, before.outputs, after.outputs, strict=True):
+        departure = _departure(expected, got)
         if departure <= tolerance.relative:
             feeds.append(feed)
             continue
-        if not departure <= _ROUNDINGS * _departure(before, runner.run(nudged(feed))):
+        if not departure <= _ROUNDINGS * _departure(expected, runner.run(nudged(feed))):
             return None
         feeds.append(min(_quieter(feed), key=lambda candidate: _own_sensitivity(runner, candidate)))
-    changed = sum(calm is not feed for calm, feed in zip(feeds, source.feeds, strict=True))
+    changed = sum(calm is not feed for calm, feed in zip(feeds, before.feeds, strict=True))
     if not changed:
         return None
     note = f"{changed} of {len(feeds)} generated inputs amplify single roundings and gave way to calmer ones; "
