@@ -22,6 +22,7 @@ from convertkit.targets.tflite.metadata import BUFFER, Metadata, append_labels, 
 from convertkit.targets.tflite.passes import Options, prepare
 from convertkit.targets.tflite.passes.constants import fix_inputs, fold_constants
 from convertkit.targets.tflite.passes.functions import expand_functions
+from convertkit.targets.tflite.passes.image_norms import recognise_group_norms
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 from convertkit.targets.tflite.transposes import reasons, remaining
 from convertkit.targets.tflite.writer import Signature, write_model
@@ -78,6 +79,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     keeps_halves = has_halves(model)
     from_halves = widen_halves(model)
     fold_constants(model)
+    recognise_group_norms(model)  # before functions: an instance norm is one
     expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1)))
     interface_change = prepare(model, options)
     why = reasons(model.graph)

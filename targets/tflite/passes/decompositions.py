@@ -6,6 +6,7 @@ where every partial sum is below 2^24, so that nothing is ever rounded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.targets.tflite.passes.einsum import einsum_nodes
+from convertkit.targets.tflite.passes.image_norms import norm_nodes
 
 _EXACT = 1 << 24
 _OPSET = 18
@@ -66,16 +68,23 @@ def own_body(node: ir.Node) -> onnx.FunctionProto | None:
 
 
 def _instance_normalization(node: ir.Node, b: Nodes) -> str:
-    """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the spatial axes."""
-    rank = _rank(node)
-    axes = b.constant(np.arange(2, rank, dtype=np.int64))
-    channels = b.constant(np.array([-1, *[1] * (rank - 2)], np.int64))
-    centred = b.op("Sub", [b.inputs[0], b.op("ReduceMean", [b.inputs[0], axes], {"keepdims": 1})])
-    variance = b.op("ReduceMean", [b.op("Mul", [centred, centred]), axes], {"keepdims": 1})
-    epsilon = b.constant(np.array(_attribute(node, "epsilon", 1e-5), np.float32))
-    deviation = b.op("Sqrt", [b.op("Add", [variance, epsilon])])
-    scale, bias = (b.op("Reshape", [name, channels]) for name in b.inputs[1:3])
-    return b.op("Add", [b.op("Mul", [b.op("Div", [centred, deviation]), scale]), bias])
+    return norm_nodes(b, _rank(node), None, None, _attribute(node, "epsilon", 1e-5), 1)
+
+
+def _group_normalization(node: ir.Node, b: Nodes) -> str:
+    """Scale and bias are of channels, of groups before opset 21."""
+    sizes = [_sizes(node, place) for place in (0, 1)]
+    channels, given, groups = sizes[0][1], sizes[1][0], int(_attribute(node, "num_groups", 1))
+    if not isinstance(channels, int) or not isinstance(given, int):
+        raise Unsupported("GroupNormalization over a number of channels that is only known at run time")
+    return norm_nodes(b, len(sizes[0]), channels, groups, _attribute(node, "epsilon", 1e-5), channels // given)
+
+
+def _sizes(node: ir.Node, place: int) -> list[object]:
+    value = node.inputs[place]
+    if value is None or value.shape is None:
+        raise Unsupported("an input whose rank is unknown")
+    return list(value.shape)
 
 
 def _conv_integer(node: ir.Node, b: Nodes) -> str:
@@ -158,6 +167,11 @@ def _shifted(node: ir.Node, b: Nodes, place: int, point: int, axis: int | None) 
     real = b.cast(b.inputs[place], _FLOAT)
     if not _given(node, point):
         return real
+    if not _is_constant(node, point):  # what DynamicQuantizeLinear gives: one for all
+        if _size(node, point) != 1:
+            _integers(node, point)
+        moved = b.op("Reshape", [b.cast(b.inputs[point], _FLOAT), b.constant(np.zeros(0, np.int64))])
+        return b.op("Sub", [real, moved])
     zero = _integers(node, point).astype(np.float32)
     if axis == -1 and zero.size > 1:
         zero = zero[..., None] if zero.ndim == 1 else zero
@@ -185,6 +199,8 @@ def _span(node: ir.Node, place: int, point: int) -> int:
     assert value is not None
     assert value.dtype is not None
     ends = np.iinfo(value.dtype.numpy())
+    if _given(node, point) and not _is_constant(node, point):
+        return int(ends.max - ends.min)
     zero = _integers(node, point).astype(np.int64) if _given(node, point) else np.zeros(1, np.int64)
     return int(max((ends.max - zero).max(), (zero - ends.min).max()))
 
@@ -196,6 +212,18 @@ def _check_exact(largest: float) -> None:
 
 def _given(node: ir.Node, place: int) -> bool:
     return len(node.inputs) > place and node.inputs[place] is not None
+
+
+def _is_constant(node: ir.Node, place: int) -> bool:
+    value = node.inputs[place]
+    return value is not None and value.const_value is not None
+
+
+def _size(node: ir.Node, place: int) -> int | None:
+    """How many elements an input has, None where that is not known."""
+    shape = None if node.inputs[place] is None else node.inputs[place].shape
+    sizes = [None] if shape is None else [size if isinstance(size, int) else None for size in shape]
+    return None if None in sizes else math.prod(size for size in sizes if size is not None)
 
 
 def _constant(node: ir.Node, place: int) -> Array:
@@ -243,6 +271,7 @@ def _shape_of(value: ir.Value | None) -> tuple[int | None, ...]:
 BODIES: Mapping[str, Body] = {
     "ConvInteger": _conv_integer,
     "Einsum": _einsum,
+    "GroupNormalization": _group_normalization,
     "InstanceNormalization": _instance_normalization,
     "MatMulInteger": _mat_mul_integer,
     "QLinearConv": _q_linear_conv,
