@@ -52,10 +52,8 @@ def export_all(
         source = stack.enter_context(converter.open(options.source, options, workdir / "source"))
         from convertkit import roads  # a second of imports, done while a worker imports its framework
         from convertkit.ahead import Ahead
-        from convertkit.pipeline import Executed
 
-        ahead = stack.enter_context(Ahead[Executed]())
-        run = roads.Run(options, source, workdir, progress or Silent(), on_step, ahead)
+        run = roads.Run(options, source, workdir, progress or Silent(), on_step, stack.enter_context(Ahead()))
         run.warn_of_calibration()
         finished = [roads.finish(run, target) for target in targets]
         return _delivered(options, root, folders, finished, workdir)

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 
 from convertkit import plugins
@@ -154,13 +153,14 @@ class Pipeline:
         *,
         gated: bool = False,
         progress: Progress | None = None,
-        ahead: Ahead[Executed] | None = None,
+        ahead: Ahead | None = None,
         calm: Calm | None = None,
     ) -> None:
-        self.tasks = tuple(Task(stage, workdir / f"{index:02d}-{stage.name}") for index, stage in enumerate(stages))
+        self._tasks = tuple(Task(stage, workdir / f"{index:02d}-{stage.name}") for index, stage in enumerate(stages))
         self._gated = gated
         self._progress = progress or Silent()
         self._ahead = ahead
+        self._begun: dict[Path, Callable[[], Executed]] = {}
         self._calm = calm
 
     def run(
@@ -169,29 +169,31 @@ class Pipeline:
         recordings: Callable[[], tuple[Recording, Recording]],
         on_step: OnStep | None = None,
         bound: Bound = Bound(),
-        then: Sequence[Task] = (),
+        then: Pipeline | None = None,
     ) -> Road:
         """Run every stage from ``start`` on.
 
         ``recordings`` returns what the source, to which all artifacts answer, and ``start`` itself gave
         for the feeds of the proof.  It is called after the first stage has run: a framework that has computed once
-        may not be forked any more.  ``bound`` is what the steps before ``start`` allow, ``then`` the tasks of the
+        may not be forked any more.  ``bound`` is what the steps before ``start`` allow, ``then`` the
         pipeline that goes on from where this one ends.  Stops at the first step whose parity fails.
         """
         steps = list[StepRecord]()
         artifact = start
         source, previous = None, None
-        for task, following in zip_longest(self.tasks, (*self.tasks, *then)[1 : len(self.tasks) + 1]):
+        for index, task in enumerate(self._tasks):
             stage = task.stage
             self._progress.status(stage.name)
-            ready = None if self._ahead is None else self._ahead.take(task.folder)
+            ready = self._begun.pop(task.folder)() if task.folder in self._begun else None
             made = _made(task, artifact) if ready is None else ready.made
             artifact = made.artifact
             begun = time.perf_counter()
             if source is None or previous is None:
                 source, previous = recordings()
-            if following is not None:
-                self._begin(following, artifact, source.feeds)
+            if index + 1 < len(self._tasks):
+                self.begin(artifact, source.feeds, index + 1)
+            elif then is not None:
+                then.begin(artifact, source.feeds)
             if ready is not None and ready.recording.feeds is source.feeds:
                 current = ready.recording
             else:
@@ -226,11 +228,13 @@ class Pipeline:
             previous = current
         return Road(artifact, tuple(steps), previous or recordings()[1], bound=bound)
 
-    def _begin(self, task: Task, artifact: Artifact, feeds: Sequence[Feed]) -> None:
-        """Begin a task before ``artifact`` is proven, where it is short and small."""
-        if self._ahead is None or task.stage.tolerance.lossy or _size_bytes(artifact) > _AHEAD_BELOW_BYTES:
-            return  # calibration may take an hour: nobody waits for that to hear of a fault before it
-        self._ahead.begin(task.folder, partial(_executed, task, artifact, feeds))
+    def begin(self, artifact: Artifact, feeds: Sequence[Feed], index: int = 0) -> None:
+        """Begin the stage that takes ``artifact`` before that is proven, where it is short and small."""
+        if self._ahead is None or not self._tasks or not is_small(artifact):
+            return
+        task = self._tasks[index]
+        if not task.stage.tolerance.lossy:  # calibration may take an hour, after which it is late to tell of a fault
+            self._begun[task.folder] = self._ahead.begin(partial(_executed, task, artifact, feeds))
 
     def _judged(
         self, stage: Stage, bound: Bound, source: Recording, previous: Recording, current: Recording
@@ -281,9 +285,13 @@ def _recorded(stage: Stage, artifact: Artifact, feeds: Sequence[Feed]) -> Record
         raise ToolError(f"what {stage.name} made does not run: {error}") from error
 
 
-def _size_bytes(artifact: Artifact) -> int:
-    """Of all files beside an artifact: the weights of a large model are not in it."""
-    return sum(file.stat().st_size for file in files_of(artifact.path.parent))
+def is_small(artifact: Artifact) -> bool:
+    """Whether two things may be done with an artifact at a time, judged by all its files.
+
+    The weights of a large model lie beside it, in the folder of the stage that made it.
+    """
+    files = files_of(artifact.path.parent if artifact.made_by else artifact.path)
+    return sum(file.stat().st_size for file in files) <= _AHEAD_BELOW_BYTES
 
 
 def _prior_seconds(stage: Stage) -> float:

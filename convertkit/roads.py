@@ -25,13 +25,23 @@ from convertkit.parity import Recording, record
 from convertkit.parity.conditioning import calmed, settled
 from convertkit.parity.feeds import proof_feeds
 from convertkit.parity.free_sizes import attempts
-from convertkit.pipeline import Executed, Pipeline, Road, StepRecord, Task, recorded_again
+from convertkit.pipeline import Pipeline, Road, StepRecord, is_small, recorded_again
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.report import build as report_build
 from convertkit.report.html import render
 from convertkit.report.jsonable import dumps
-from convertkit.stage import BuildContext, Feed, FeedSource, FreedSource, Source, Stage, Target, Tolerance
+from convertkit.stage import (
+    BuildContext,
+    ConcurrentSource,
+    Feed,
+    FeedSource,
+    FreedSource,
+    Source,
+    Stage,
+    Target,
+    Tolerance,
+)
 
 OnStep = Callable[[str, StepRecord], None]
 
@@ -66,7 +76,7 @@ class Run:
         workdir: Path,
         progress: Progress,
         on_step: OnStep | None,
-        ahead: Ahead[Executed],
+        ahead: Ahead,
     ) -> None:
         self._options = options
         self._source = source
@@ -82,6 +92,7 @@ class Run:
         self._feeds = proof_feeds(inputs, self._calibration, options.seed)
         self._notes: list[str] = []
         self._source_recording: Recording | None = None
+        self._begun_recording: Callable[[], Recording] | None = None
         self._predictions: tuple[Any, Any] | None = None
         self._hub: Road | None = None
 
@@ -111,7 +122,7 @@ class Run:
         passes = [stage for each in plugins.passes() if (stage := each.stage(context)) is not None]
         gated = self._evaluation is not None and self._options.max_drop is not None
         pipeline = self._pipeline([*passes, *target.stages(context)], target.name, gated=gated)
-        hub = self._to_onnx(target.name, pipeline.tasks)
+        hub = self._to_onnx(target.name, pipeline)
         steps, road = list(hub.steps), hub
         if hub.failure is None:
             road = pipeline.run(
@@ -141,8 +152,10 @@ class Run:
             float32 = stage.run(float32, place)
         return compare_latency(artifact, float32, self._recorded_source().feeds[0])
 
-    def _to_onnx(self, target: str, then: Sequence[Task]) -> Road:
+    def _to_onnx(self, target: str, then: Pipeline) -> Road:
         if self._hub is None:
+            if isinstance(self._source, ConcurrentSource) and is_small(self._source.artifact):
+                self._begun_recording = self._ahead.begin(self._first_recording)
             stages = [self._source.stage()]
             if self._options.static:
                 stages.append(FreezeStage(dict(self._options.static)))
@@ -183,7 +196,7 @@ class Run:
 
     def _recorded_source(self) -> Recording:
         if self._source_recording is None:
-            self._source_recording = self._first_recording()
+            self._source_recording = (self._begun_recording or self._first_recording)()
         return self._source_recording
 
     def _first_recording(self) -> Recording:

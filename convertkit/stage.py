@@ -175,6 +175,13 @@ class FreedSource(Protocol):
     def implied_sizes(self) -> Mapping[str, int]: ...
 
 
+@runtime_checkable
+class ConcurrentSource(Protocol):
+    """A source whose runner and stage share nothing that changes: it may be executed while it is converted."""
+
+    concurrent: bool
+
+
 class Converter(Protocol):
     """What an entry point of ``convertkit.converters`` holds."""
 

@@ -32,6 +32,7 @@ class OnnxSource:
     """An ONNX file: no framework is involved, so it is opened in this process."""
 
     notes: tuple[str, ...] = ()
+    concurrent = True
 
     def __init__(self, path: Path, options: ExportOptions) -> None:
         self._opened: ir.Model | None = load_model(path)
