@@ -191,6 +191,9 @@ def _detached(model: ir.Model) -> dict[str, ir.Value]:
         for name, value in model.graph.initializers.items()
         if value.const_value is not None and value.const_value.nbytes > _LARGE_BYTES
     }
+    for name, value in model.graph.initializers.items():
+        if name not in large and isinstance(value.const_value, ir.ExternalTensor):
+            value.const_value = ir.tensor(value.const_value.numpy(), name=name)  # a protobuf does not say where it lies
     for name, value in large.items():
         del model.graph.initializers[name]
         if value.shape is None or value.dtype is None:

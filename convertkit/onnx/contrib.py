@@ -16,6 +16,8 @@ from onnx_ir.passes.common import ShapeInferencePass
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.contrib_attention import attention, multi_head_attention
+from convertkit.onnx.contrib_integers import dynamic_quantize_matmul, matmul_integer_to_float, quantized_attention
+from convertkit.onnx.contrib_rotary import rotary_embedding
 from convertkit.onnx.fusion import Fusion
 
 CONTRIB = "com.microsoft"
@@ -138,6 +140,19 @@ def _skip_simplified(f: Fusion) -> Results:
     return [_root_mean_square(f, total, f.input(2), f.real("epsilon", 1e-12)), None, None, total]
 
 
+def _layer_normalization(f: Fusion) -> Results:
+    """ONNX's own before ONNX had it."""
+    kept = list(f.node.attributes.values())
+    operands = [value for value in f.node.inputs if value is not None]
+    return f.ops("LayerNormalization", *operands, attributes=kept, count=len(f.node.outputs))
+
+
+def _simplified_layer_normalization(f: Fusion) -> Results:
+    if f.node.attributes.get_int("axis", -1) not in (-1, f.rank(f.input(0)) - 1):
+        raise Unsupported("an axis that is not the last", subject=f.title)
+    return [_root_mean_square(f, f.input(0), f.input(1), f.real("epsilon", 1e-5))]
+
+
 def _skipped(f: Fusion, bias_place: int) -> ir.Value:
     bias = f.given(bias_place)
     total = f.op("Add", f.input(0), f.input(1))
@@ -200,15 +215,21 @@ def _unpacked(stored: Array, bits: int) -> Array:
 _RULES: Mapping[tuple[str, str], Rule] = {
     (CONTRIB, "Attention"): attention,
     (CONTRIB, "BiasGelu"): _bias_gelu,
+    (CONTRIB, "DynamicQuantizeMatMul"): dynamic_quantize_matmul,
     (CONTRIB, "EmbedLayerNormalization"): _embed,
     (CONTRIB, "FastGelu"): _fast_gelu,
     (CONTRIB, "FusedConv"): _fused_conv,
     (CONTRIB, "FusedGemm"): _fused_gemm,
     (CONTRIB, "FusedMatMul"): _fused_matmul,
     (CONTRIB, "Gelu"): _gelu,
+    (CONTRIB, "LayerNormalization"): _layer_normalization,
+    (CONTRIB, "MatMulIntegerToFloat"): matmul_integer_to_float,
     (CONTRIB, "MatMulNBits"): _matmul_bits,
     (CONTRIB, "MultiHeadAttention"): multi_head_attention,
+    (CONTRIB, "QAttention"): quantized_attention,
     (CONTRIB, "QuickGelu"): _quick_gelu,
+    (CONTRIB, "RotaryEmbedding"): rotary_embedding,
+    (CONTRIB, "SimplifiedLayerNormalization"): _simplified_layer_normalization,
     (CONTRIB, "SkipLayerNormalization"): _skip_layer_normalization,
     (CONTRIB, "SkipSimplifiedLayerNormalization"): _skip_simplified,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
@@ -29,38 +30,91 @@ def attention(f: Fusion) -> Sequence[ir.Value | None]:
         raise Unsupported("weights of unknown size", subject=f.title)
     attributes = [ir.AttrInt64("axis", -1), ir.AttrInt64("num_outputs", 3)]
     parts = f.ops("Split", joined, attributes=attributes, count=3)
-    return [_attended(f, parts, shape[-1] // 3, f.given(3), f.given(5)), None]
+    return [attended(f, parts, shape[-1] // 3, f.given(3), f.given(5)), None]
 
 
 def multi_head_attention(f: Fusion) -> Sequence[ir.Value | None]:
-    """``MultiHeadAttention``: queries, keys and values as three tensors (batch, places, heads × size)."""
-    if any(f.given(place) is not None for place in (6, 7, 8, 9)):
-        raise Unsupported("a past or a cache", subject=f.title)
-    parts = [f.input(place) for place in range(3)]
-    if any(f.rank(part) != 3 for part in parts):
-        raise Unsupported(
-            "packed or split operands; there is a rule for three of (batch, places, hidden)", subject=f.title
-        )
-    shape = parts[0].shape
+    """``MultiHeadAttention``: queries (batch, places, heads × size), keys and values alike, by heads, or packed.
+
+    The second and third result are all keys and values, the given past in front, as (batch, heads, places, size).
+    """
+    if any(f.given(place) is not None for place in (8, 9)):
+        raise Unsupported("a cache of fixed size", subject=f.title)
+    shape, heads = f.input(0).shape, f.whole("num_heads")
     if shape is None or not isinstance(shape[-1], int):
         raise Unsupported("queries of unknown size", subject=f.title)
+    size = shape[-1] // heads if len(shape) == 3 else shape[-1]
+    parts = _with_bias(f, _unpacked(f))
+    query, key, value = (
+        part if _is_by_heads(f, place) else _by_heads(f, part, heads) for place, part in enumerate(parts)
+    )
+    key, value = (_behind(f, f.given(place), part) for place, part in ((6, key), (7, value)))
+    return [by_score(f, (query, key, value), size, f.given(4), f.given(5)), key, value, None]
+
+
+def _behind(f: Fusion, past: ir.Value | None, part: ir.Value) -> ir.Value:
+    return part if past is None else f.op("Concat", past, part, attributes=[ir.AttrInt64("axis", 2)])
+
+
+def _is_by_heads(f: Fusion, place: int) -> bool:
+    given = f.given(place)
+    return place > 0 and given is not None and f.rank(given) == 4
+
+
+def _unpacked(f: Fusion) -> list[ir.Value]:
+    """Queries, keys and values; packed ones are (batch, places, heads, 2 or 3, size)."""
+    first, second, third = (f.given(place) for place in range(3))
+    if first is not None and second is not None and third is not None:
+        return [first, second, third]
+    packed, count = (f.input(0), 3) if second is None else (second, 2)
+    if f.rank(packed) != 5:
+        raise Unsupported("keys or values are left out and nothing is packed", subject=f.title)
+    attributes = [ir.AttrInt64("axis", 3), ir.AttrInt64("num_outputs", count)]
+    parts = f.ops("Split", packed, attributes=attributes, count=count)
+    flat = [f.op("Reshape", part, f.ints(0, 0, -1)) for part in parts]
+    return flat if second is None else [f.input(0), *flat]
+
+
+def _with_bias(f: Fusion, parts: list[ir.Value]) -> list[ir.Value]:
+    """One vector holds the biases of all three."""
     bias = f.given(3)
-    if bias is not None:
-        hidden = shape[-1]
-        cuts = [(0, hidden), (hidden, 2 * hidden), (2 * hidden, 1 << 31)]
-        rows = [f.op("Slice", bias, f.ints(first), f.ints(last), f.ints(0)) for first, last in cuts]
-        parts = [f.op("Add", part, row) for part, row in zip(parts, rows, strict=True)]
-    return [_attended(f, parts, shape[-1], f.given(4), f.given(5)), None, None, None]
+    if bias is None:
+        return parts
+    shape = f.input(0).shape
+    if (
+        shape is None
+        or not isinstance(shape[-1], int)
+        or len(shape) != 3
+        or any(_is_by_heads(f, place) for place in (1, 2))
+    ):
+        raise Unsupported("a bias for keys or values that are split or packed", subject=f.title)
+    hidden = shape[-1]
+    cuts = [(0, hidden), (hidden, 2 * hidden), (2 * hidden, 1 << 31)]
+    rows = [f.op("Slice", bias, f.ints(first), f.ints(last), f.ints(0)) for first, last in cuts]
+    return [f.op("Add", part, row) for part, row in zip(parts, rows, strict=True)]
 
 
-def _attended(
+def attended(
     f: Fusion, parts: Sequence[ir.Value], hidden: int, mask: ir.Value | None, bias: ir.Value | None
 ) -> ir.Value:
+    """Queries, keys and values (batch, places, hidden) as one such result."""
     heads = f.whole("num_heads")
     query, key, value = (_by_heads(f, part, heads) for part in parts)
+    return by_score(f, (query, key, value), hidden // heads, mask, bias)
+
+
+def by_score(
+    f: Fusion,
+    parts: tuple[ir.Value, ir.Value, ir.Value],
+    size: int,
+    mask: ir.Value | None,
+    bias: ir.Value | None,
+) -> ir.Value:
+    """Queries, keys and values (batch, heads, places, size) as (batch, places, heads × size)."""
+    query, key, value = parts
     turned = f.op("Transpose", key, attributes=[ir.AttrInt64s("perm", [0, 1, 3, 2])])
-    scale = f.real("scale", 0.0) or 1 / math.sqrt(hidden // heads)
-    scores = f.op("Mul", f.op("MatMul", query, turned), f.number(scale))
+    scale = f.real("scale", 0.0) or 1 / math.sqrt(size)
+    scores = f.op("Mul", f.op("MatMul", query, turned), _real(f, scale))
     if mask is not None:
         scores = f.op("Add", scores, _forbidden(f, mask, scores))
     if f.whole("unidirectional"):
@@ -70,6 +124,14 @@ def _attended(
     shares = f.op("Softmax", scores, attributes=[ir.AttrInt64("axis", -1)])
     mixed = f.op("Transpose", f.op("MatMul", shares, value), attributes=[ir.AttrInt64s("perm", [0, 2, 1, 3])])
     return f.op("Reshape", mixed, f.ints(0, 0, -1))
+
+
+def _real(f: Fusion, value: float) -> ir.Value:
+    """A scalar of the type that is computed in, which is float32 where the input is integer."""
+    kind = f.input(0).dtype
+    if kind is None or not kind.is_floating_point():
+        return f.tensor(np.array(value, np.float32))
+    return f.number(value)
 
 
 def _by_heads(f: Fusion, x: ir.Value, heads: int) -> ir.Value:
@@ -94,17 +156,20 @@ def _forbidden(f: Fusion, mask: ir.Value, scores: ir.Value) -> ir.Value:
         allowed, axes = _whole(f, mask), (1, 2) if rank == 2 else (1,)
     else:
         raise Unsupported(f"a mask of rank {rank}", subject=f.title)
-    kind = f.input(0).dtype or ir.DataType.FLOAT
+    given = f.input(0).dtype
+    kind = given if given is not None and given.is_floating_point() else ir.DataType.FLOAT
     real = f.op("Cast", allowed, attributes=[ir.AttrInt64("to", int(kind))])
-    missing = f.op("Sub", f.number(1.0), f.op("Unsqueeze", real, f.ints(*axes)))
-    return f.op("Mul", missing, f.number(f.real("mask_filter_value", _MASKED)))
+    missing = f.op("Sub", _real(f, 1.0), f.op("Unsqueeze", real, f.ints(*axes)))
+    return f.op("Mul", missing, _real(f, f.real("mask_filter_value", _MASKED)))
 
 
 def _later(f: Fusion, scores: ir.Value) -> ir.Value:
-    """What is added where a key stands behind its query."""
-    zeros = f.op("Mul", scores, f.number(0.0))
-    filled = f.op("Add", zeros, f.number(f.real("mask_filter_value", _MASKED)))
-    return f.op("Trilu", filled, f.op("Squeeze", f.ints(1), f.ints(0)), attributes=[ir.AttrInt64("upper", 1)])
+    """What is added where a key stands behind its query; the last ones stand side by side."""
+    zeros = f.op("Mul", scores, _real(f, 0.0))
+    filled = f.op("Add", zeros, _real(f, f.real("mask_filter_value", _MASKED)))
+    older = f.op("Sub", _size(f, scores, 3), _size(f, scores, 2))
+    place = f.op("Squeeze", f.op("Add", older, f.ints(1)), f.ints(0))
+    return f.op("Trilu", filled, place, attributes=[ir.AttrInt64("upper", 1)])
 
 
 def _size(f: Fusion, x: ir.Value, axis: int) -> ir.Value:

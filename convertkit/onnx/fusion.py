@@ -49,6 +49,10 @@ class Fusion:
         """A vector of int64."""
         return self.tensor(np.array(values, np.int64))
 
+    def scalar(self, value: int) -> ir.Value:
+        """One int64."""
+        return self.tensor(np.array(value, np.int64))
+
     def given(self, place: int) -> ir.Value | None:
         """An input, None where it is left out."""
         return self.node.inputs[place] if place < len(self.node.inputs) else None

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from convertkit.errors import SourceError, Unsupported
+from convertkit.onnx.tolerated import in_letter, needs_help, put_right
 
 MAX_DIM = 1 << 40
 _MAX_NESTING = 32
@@ -69,8 +70,9 @@ def load_proto(path: Path) -> onnx.ModelProto:
     if not proto.HasField("graph") or not proto.graph.output or not proto.opset_import:
         raise SourceError(f"{path} is no ONNX model: it declares no graph with outputs and opset")
     _Checker(path).graph(proto.graph, frozenset(), 0)
+    put_right(proto)
     try:
-        onnx.checker.check_model(str(path))
+        onnx.checker.check_model(in_letter(proto) if needs_help(proto) else str(path))
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
         raise SourceError(f"{path} is invalid ONNX: {_sentence(error)}") from error
     return proto

@@ -2,10 +2,13 @@
 
 import numpy as np
 import onnx
+import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from convertkit.errors import SourceError, Unsupported
+from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 
 
@@ -117,3 +120,31 @@ def test_dictionaries_are_refused_with_the_flag_that_avoids_them(tmp_path):
     onnx.save(made, tmp_path / "m.onnx")
     with pytest.raises(Unsupported, match=r"scores holds dictionaries[\s\S]*zipmap"):
         load_model(tmp_path / "m.onnx")
+
+
+OPTIMISED = {
+    "LayerNormalization": ({"axis": -1, "epsilon": 1e-3}, 11),
+    "SimplifiedLayerNormalization": ({"axis": -1, "epsilon": 1e-3}, 14),
+}
+
+
+@pytest.mark.parametrize("op", OPTIMISED)
+@pytest.mark.parametrize("outside", [False, True])
+def test_what_the_optimiser_writes_into_onnx_own_domain_is_taken(tmp_path, op, outside):
+    """Also with weights outside the file, and an output whose shape nobody states."""
+    attributes, opset = OPTIMISED[op]
+    scale = numpy_helper.from_array(np.linspace(0.5, 1.5, 4).astype(np.float32), "scale")
+    node = helper.make_node(op, ["x", "scale"], ["y"], **attributes)
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", ["n", 4]), ("y", None))
+    ]
+    graph = helper.make_graph([node], "g", infos[:1], infos[1:], [scale])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path, save_as_external_data=outside, location="w.bin", size_threshold=0)
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    results = [
+        ort.InferenceSession(proto, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        for proto in (str(path), ir.to_proto(canonicalize(load_model(path))).SerializeToString())
+    ]
+    np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-6)

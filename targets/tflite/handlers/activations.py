@@ -160,6 +160,8 @@ def shrink(b: Builder, x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> T
 def softmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
     """TFLite reduces the last axis only, so another axis is moved there and back."""
     _float_or_quantized(x, "Softmax")
+    if 0 in x.shape:  # the delegate takes no axis without elements
+        return x
     moved, order = moved_last(b, x, axis % x.rank)
     return b.transpose(b.softmax(moved), order)
 
@@ -167,6 +169,8 @@ def softmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
 @activations.lowers("LogSoftmax", since=13)
 def log_softmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
     _float_or_quantized(x, "LogSoftmax")
+    if 0 in x.shape:
+        return x
     moved, order = moved_last(b, x, axis % x.rank)
     return b.transpose(b.log_softmax(moved), order)
 

@@ -92,8 +92,12 @@ def expand(b: Builder, x: Tensor, sizes: Tensor) -> Tensor:
 
 
 def _expand_at_run_time(b: Builder, x: Tensor, sizes: Tensor) -> Tensor:
+    """Sizes that are known on either side stay known: a depthwise convolution behind it needs its channels."""
     common = b.broadcast_args(b.shape_of(x), b.cast(sizes, "int32"))
-    return b.broadcast_to_sizes(x, common, (DYNAMIC,) * common.shape[0])
+    wanted = (DYNAMIC,) * sizes.shape[0] if sizes.constant is None else constant_ints(sizes, "the shape")
+    pairs = zip(*((1,) * (common.shape[0] - len(each)) + tuple(each) for each in (x.shape, wanted)), strict=True)
+    shape = tuple(0 if 0 in pair else max(pair) if max(pair) > 1 or DYNAMIC not in pair else DYNAMIC for pair in pairs)
+    return b.broadcast_to_sizes(x, common, shape)
 
 
 @shapes.lowers("Split", since=18)

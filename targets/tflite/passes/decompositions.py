@@ -221,7 +221,8 @@ def _is_constant(node: ir.Node, place: int) -> bool:
 
 def _size(node: ir.Node, place: int) -> int | None:
     """How many elements an input has, None where that is not known."""
-    shape = None if node.inputs[place] is None else node.inputs[place].shape
+    value = node.inputs[place]
+    shape = None if value is None else value.shape
     sizes = [None] if shape is None else [size if isinstance(size, int) else None for size in shape]
     return None if None in sizes else math.prod(size for size in sizes if size is not None)
 

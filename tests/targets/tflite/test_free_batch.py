@@ -251,3 +251,30 @@ def test_pytorchs_half_pixel_is_the_kernels_own() -> None:
         y = Resize<mode="linear", axes=[2,3], coordinate_transformation_mode="pytorch_half_pixel">(x, , , to) }""")
     assert case.operators["RESIZE_BILINEAR"] == 1
     case.agree({"x": numbers(2, 2, 4, 5)})
+
+
+def test_channels_of_what_is_expanded_stay_known() -> None:
+    """XNNPACK's depthwise convolution does not run over channels that only the runtime knows."""
+    weights = ", ".join(f"{number}.5" for number in range(12))
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,3,4,4] x) => (float[n,3,3,3] y)
+        <float[3,1,2,2] w = {{{weights}}}, float[1,3,1,1] k = {{1.0, 2.0, 3.0}}> {{
+        sizes = Shape(x)  wide = Expand(k, sizes)  y = Conv<group=3>(wide, w) }}""")
+    case.agree(*({"x": numbers(batch, 3, 4, 4)} for batch in BATCHES))
+
+
+@pytest.mark.parametrize("op", ["MatMulInteger", "ConvInteger"])
+def test_products_of_what_is_quantized_on_the_fly(op: str) -> None:
+    """As quantize_dynamic of ONNX Runtime writes them: the zero point comes from the numbers."""
+    rng = np.random.default_rng(0)
+    shape, sizes = ((700, 3), ["n", 5, 700]) if op == "MatMulInteger" else ((3, 2, 3, 3), ["n", 2, 6, 6])
+    stored = [numpy_helper.from_array(rng.integers(0, 256, shape).astype(np.uint8), "w"),
+              numpy_helper.from_array(np.uint8(117), "z")]  # fmt: skip
+    how = {} if op == "MatMulInteger" else {"pads": [1, 1, 1, 1]}
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "p"]),
+        helper.make_node(op, ["q", "w", "p", "z"], ["y"], **how),
+    ]
+    infos = [helper.make_tensor_value_info("x", 1, sizes), helper.make_tensor_value_info("y", 6, [None] * len(sizes))]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    compiled(model).agree(*({"x": numbers(batch, *sizes[1:], seed=batch)} for batch in BATCHES))

@@ -1,0 +1,57 @@
+"""ONNX Runtime's products of integers that give floats, in ONNX's own integer operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.contrib_attention import attended
+from convertkit.onnx.fusion import Fusion
+
+
+def dynamic_quantize_matmul(f: Fusion) -> Sequence[ir.Value | None]:
+    """``DynamicQuantizeMatMul``: a, weight, its scale, its zero point, bias; ``a`` is quantized as it comes."""
+    integers, scale, zero = f.ops("DynamicQuantizeLinear", f.input(0), count=3)
+    bias = f.given(4)
+    product = _product(f, (integers, scale, zero), (f.input(1), f.input(2), f.given(3)))
+    return [product if bias is None else f.op("Add", product, bias)]
+
+
+def matmul_integer_to_float(f: Fusion) -> Sequence[ir.Value | None]:
+    """``MatMulIntegerToFloat``: a, b, their scales, their zero points, bias."""
+    bias = f.given(6)
+    product = _product(f, (f.input(0), f.input(2), f.given(4)), (f.input(1), f.input(3), f.given(5)))
+    return [product if bias is None else f.op("Add", product, bias)]
+
+
+def quantized_attention(f: Fusion) -> Sequence[ir.Value | None]:
+    """``QAttention``: ``Attention`` whose first product is one of integers."""
+    if f.given(8) is not None or f.whole("do_rotary"):
+        raise Unsupported("a past or rotary positions inside", subject=f.title)
+    joined = _product(f, (f.input(0), f.input(3), f.given(6)), (f.input(1), f.input(4), f.given(7)))
+    shape = f.input(1).shape
+    if shape is None or not isinstance(shape[-1], int):
+        raise Unsupported("weights of unknown size", subject=f.title)
+    attributes = [ir.AttrInt64("axis", -1), ir.AttrInt64("num_outputs", 3)]
+    parts = f.ops("Split", f.op("Add", joined, f.input(2)), attributes=attributes, count=3)
+    return [attended(f, parts, shape[-1] // 3, f.given(5), None), None]
+
+
+def _product(
+    f: Fusion, first: tuple[ir.Value, ir.Value, ir.Value | None], second: tuple[ir.Value, ir.Value, ir.Value | None]
+) -> ir.Value:
+    """Integers, scale and zero point of both sides; scales of the second may be one for each column."""
+    (a, a_scale, a_zero), (b, b_scale, b_zero) = first, second
+    zeros = [_zero(f, a) if a_zero is None else a_zero, _zero(f, b) if b_zero is None else b_zero]
+    whole = f.op("MatMulInteger", a, b, *zeros)
+    real = f.op("Cast", whole, attributes=[ir.AttrInt64("to", int(ir.DataType.FLOAT))])
+    return f.op("Mul", real, f.op("Mul", a_scale, b_scale))
+
+
+def _zero(f: Fusion, x: ir.Value) -> ir.Value:
+    if x.dtype is None:
+        raise Unsupported(f"the element type of {x.name} is unknown", subject=f.title)
+    return f.tensor(np.array(0, x.dtype.numpy()))

@@ -1,0 +1,64 @@
+"""Departures from ONNX's letter that ONNX Runtime takes, and so real files have, put right.
+
+ONNX Runtime's optimiser writes some of its operators in ONNX's own domain; converters leave out the shape of an
+output that they do not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import onnx
+from onnx import TensorProto, helper
+
+CONTRIB = "com.microsoft"
+_SINCE: Mapping[str, int | None] = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None}
+"""Operators of ONNX Runtime in ONNX's domain, and since which opset ONNX has them itself."""
+
+
+def put_right(proto: onnx.ModelProto) -> None:
+    """Give ONNX Runtime's operators their own domain, in place."""
+    opset = max((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), default=1)
+    own = {op for op, since in _SINCE.items() if since is None or opset < since}
+    found = [node for node in _nodes(proto.graph) if node.op_type in own and node.domain in ("", "ai.onnx")]
+    for node in found:
+        node.domain = CONTRIB
+    if found and all(each.domain != CONTRIB for each in proto.opset_import):
+        proto.opset_import.append(helper.make_opsetid(CONTRIB, 1))
+
+
+def needs_help(proto: onnx.ModelProto) -> bool:
+    """Whether ONNX's checker would stop at what is tolerated."""
+    return any(node.op_type in _SINCE and node.domain == CONTRIB for node in _nodes(proto.graph)) or any(
+        _lacks_shape(value) for value in proto.graph.output
+    )
+
+
+def in_letter(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy for ONNX's checker, which asks of outputs that they have a shape and of data that it can be found.
+
+    Data outside the file is left to inputs.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for value in copy.graph.output:
+        if _lacks_shape(value):
+            value.type.tensor_type.shape.SetInParent()
+    for tensor in [each for each in copy.graph.initializer if each.data_location == TensorProto.EXTERNAL]:
+        copy.graph.initializer.remove(tensor)
+        if all(value.name != tensor.name for value in copy.graph.input):
+            copy.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return copy
+
+
+def _lacks_shape(value: onnx.ValueInfoProto) -> bool:
+    kind = value.type
+    return kind.HasField("tensor_type") and kind.tensor_type.elem_type != 0 and not kind.tensor_type.HasField("shape")
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _nodes(inner)
