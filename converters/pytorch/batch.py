@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from convertkit.artifact import Array, Dim
-from convertkit.converters.pytorch.inputs import BATCH, free_batch
+from convertkit.converters.pytorch.inputs import BATCH, TIME, free_batch, free_second
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.prober import Prober, generated
 from convertkit.converters.pytorch.state import Slot, differs_along, lifted
@@ -50,10 +50,10 @@ class Followed:
 def followed(prober: Prober, found: tuple[Leaf, ...], base: Mapping[str, int], slots: Sequence[Slot]) -> Followed:
     """The inputs with what can be free of them; ``base`` gives sizes at which ``slots`` were found."""
     reasons = []
-    for leaves in _variants(found, base):
-        sizes = _sizes_of(leaves, found, base)
+    for variant in _variants(prober, found, base):
+        sizes = _sizes_of(variant.leaves, found, base)
         try:
-            return _free(prober, leaves, sizes, slots)
+            return _free(prober, variant, sizes, slots)
         except (Stays, SourceError, Unsupported) as error:
             reasons.append(str(error))
     fixed = tuple(leaf.with_dims(base) for leaf in found)
@@ -64,16 +64,31 @@ def followed(prober: Prober, found: tuple[Leaf, ...], base: Mapping[str, int], s
     return Followed(fixed, tuple(slots), ({},), (note,))
 
 
-def _variants(found: tuple[Leaf, ...], base: Mapping[str, int]) -> Iterator[tuple[Leaf, ...]]:
-    """What could be free: all that the user named, then the batch alone; else the batch, where nobody fixed it."""
-    if not base:
-        freed = [free_batch(found, only_first) for only_first in (False, True)]
-        yield from (leaves for leaves in freed if leaves is not None)
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """Inputs that may be free as they are here; ``proven`` where samples of a batch have to compute as on their own."""
+
+    leaves: tuple[Leaf, ...]
+    proven: bool
+
+
+def _variants(prober: Prober, found: tuple[Leaf, ...], base: Mapping[str, int]) -> Iterator[_Variant]:
+    """What could be free: all that the user named, then the batch alone; else the batch, where nobody fixed it.
+
+    Along the leading axis of a time-first module samples are no samples: there the second one is tried, too.
+    """
+    guessed = bool(prober.subject.exported_batch)
+    if base:
+        yield _Variant(found, guessed)
+        leading = {leaf.shape[0] for leaf in found if leaf.shape}
+        if rest := {name: size for name, size in base.items() if name not in leading}:
+            yield _Variant(tuple(leaf.with_dims(rest) for leaf in found), guessed)
         return
-    yield found
-    leading = {leaf.shape[0] for leaf in found if leaf.shape}
-    if rest := {name: size for name, size in base.items() if name not in leading}:
-        yield tuple(leaf.with_dims(rest) for leaf in found)
+    first = [free_batch(found, only_first) for only_first in (False, True)]
+    second = None if guessed else free_second(found)
+    yield from (_Variant(leaves, True) for leaves in (*first, second) if leaves is not None)
+    if not guessed:
+        yield from (_Variant(leaves, False) for leaves in first if leaves is not None)
 
 
 def _sizes_of(leaves: Sequence[Leaf], found: Sequence[Leaf], base: Mapping[str, int]) -> dict[str, int]:
@@ -86,19 +101,67 @@ def _sizes_of(leaves: Sequence[Leaf], found: Sequence[Leaf], base: Mapping[str, 
     return {dim: sizes[dim] for leaf in leaves for dim in leaf.shape if isinstance(dim, str)}
 
 
-def _free(prober: Prober, leaves: tuple[Leaf, ...], base: Mapping[str, int], slots: Sequence[Slot]) -> Followed:
+def _free(prober: Prober, variant: _Variant, base: Mapping[str, int], slots: Sequence[Slot]) -> Followed:
     """The state with the axes that follow; raises ``Stays`` or ``SourceError`` where one does not."""
+    leaves = variant.leaves
     trials = tuple({name: size + place for place, name in enumerate(base)} for size in (SECOND, THIRD))
+    batch = BATCH if BATCH in base else next(iter(base))
     try:
         chosen = _by_itself(prober, leaves, base, slots, trials)
+        if variant.proven:
+            _as_alone(prober, leaves, chosen, base, batch)
     except (SourceError, Stays) as error:
-        chosen = _resized(prober, leaves, base, slots, str(error))
+        chosen = _resized(prober, leaves, base, slots, batch, str(error))
     for slot in lifted(chosen):
         if differs_along(prober.subject.module, slot):
             raise Stays(_OTHER_VALUES.format(slot.name))
-    ours = any(BATCH in leaf.shape and not leaf.given for leaf in leaves)
-    notes = (f"the batch is free, as dimension {BATCH}; --static {BATCH}=1 fixes it",) if ours else ()
-    return Followed(leaves, chosen, (dict(base), *trials), notes)
+    sizes = (dict(base), *trials)
+    if not any(BATCH in leaf.shape and not leaf.given for leaf in leaves):
+        return Followed(leaves, chosen, sizes, ())
+    second = not any(leaf.shape[:1] == (BATCH,) for leaf in leaves)
+    in_time = (second or not variant.proven) and _is_sequence(prober, leaves, chosen, trials[-1], int(second))
+    if second and not in_time:
+        raise Stays("the second axis is no batch either")
+    if in_time and not second:
+        return _as_time(leaves, chosen, sizes)
+    return Followed(leaves, chosen, sizes, (f"the batch is free, as dimension {BATCH}; --static {BATCH}=1 fixes it",))
+
+
+def _is_sequence(
+    prober: Prober, leaves: tuple[Leaf, ...], choice: Choice, sizes: Mapping[str, int], batch_axis: int
+) -> bool:
+    """Whether what lies along the leading axis depends on what comes before it and on nothing behind: it is time."""
+    (feed,) = generated(leaves, sizes, 1)
+    free = [leaf.name for leaf in leaves if leaf.shape[batch_axis : batch_axis + 1] == (BATCH,)]
+    (before,), _ = prober.sequence(leaves, choice, [feed])
+    first, last = ({**feed, **{name: _changed(feed[name], place) for name in free}} for place in (0, -1))
+    ((of_first,), _), ((of_last,), _) = (prober.sequence(leaves, choice, [each]) for each in (first, last))
+    length = feed[free[0]].shape[0]
+    rows = [name for name, value in before.items() if value.ndim and value.shape[0] == length > 1]
+    forward = any(not np.array_equal(before[name][-1], of_first[name][-1], equal_nan=True) for name in rows)
+    backward = any(not np.array_equal(before[name][:-1], of_last[name][:-1], equal_nan=True) for name in rows)
+    return forward and not backward
+
+
+def _changed(values: Array, place: int) -> Array:
+    changed = values.copy()
+    changed[place] = values[place - 1]
+    return changed
+
+
+def _as_time(leaves: tuple[Leaf, ...], slots: Choice, sizes: Sequence[Mapping[str, int]]) -> Followed:
+    """The same interface, what was called the batch under the name of time."""
+    renamed = tuple(replace(leaf, shape=_renamed(leaf.shape)) for leaf in leaves)
+    states = tuple(
+        replace(slot, shape=_renamed(slot.shape), constant=TIME if slot.constant == BATCH else slot.constant)
+        for slot in slots
+    )
+    named = tuple({TIME if name == BATCH else name: size for name, size in each.items()} for each in sizes)
+    return Followed(renamed, states, named, (f"the length is free, as dimension {TIME}; --static {TIME}=1 fixes it",))
+
+
+def _renamed(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    return tuple(TIME if dim == BATCH else dim for dim in shape)
 
 
 def _by_itself(
@@ -151,10 +214,14 @@ def _dim(name: str, before: Dim, after: Dim, base: Mapping[str, int], sizes: Map
 
 
 def _resized(
-    prober: Prober, leaves: tuple[Leaf, ...], base: Mapping[str, int], slots: Sequence[Slot], reason: str
+    prober: Prober,
+    leaves: tuple[Leaf, ...],
+    base: Mapping[str, int],
+    slots: Sequence[Slot],
+    name: str,
+    reason: str,
 ) -> Choice:
     """The first choice of axes with which every sample of a larger batch computes as it does on its own."""
-    name = next(iter(base))
     for choice in itertools.islice(_choices(slots, name, base[name]), _MOST_CHOICES):
         if varied := [slot.name for slot in choice if differs_along(prober.subject.module, slot)]:
             reason = _OTHER_VALUES.format(varied[0])
@@ -190,12 +257,37 @@ def _along(slot: Slot, axis: int | None, name: str) -> Slot:
     return replace(slot, shape=(*slot.shape[:axis], name, *slot.shape[axis + 1 :]), resized=True)
 
 
-def _as_alone(prober: Prober, leaves: tuple[Leaf, ...], choice: Choice, base: Mapping[str, int], name: str) -> Choice:
+def check_samples(prober: Prober, leaves: tuple[Leaf, ...], own: tuple[Leaf, ...]) -> None:
+    """Raise ``Stays`` where samples of another batch than the program's ``own`` do not compute as on their own.
+
+    For a program without state whose sizes follow the batch by guesses; any other has no ``own``.
+    """
+    if not own:
+        return
+    batch = prober.subject.exported_batch
+    shapes = [
+        tuple(BATCH if dim != size else size for dim, size in zip(leaf.shape, fixed.shape, strict=True))
+        for leaf, fixed in zip(leaves, own, strict=True)
+    ]
+    freed = tuple(replace(leaf, shape=shape) for leaf, shape in zip(leaves, shapes, strict=True))
+    if any(BATCH in shape for shape in shapes):
+        _as_alone(prober, freed, (), {BATCH: batch}, BATCH, (3,), calls=1)
+
+
+def _as_alone(
+    prober: Prober,
+    leaves: tuple[Leaf, ...],
+    choice: Choice,
+    base: Mapping[str, int],
+    name: str,
+    larger: Sequence[int] = (SECOND, THIRD),
+    calls: int = _CALLS,
+) -> Choice:
     """``choice``, where samples in a batch compute as they do on their own; its numbers may follow the batch, too."""
     alone = tuple(slot if slot.constant is not None else _concrete(slot, base) for slot in choice)
-    for times in (SECOND, THIRD):
+    for times in larger:
         sizes = {**base, name: times * base[name]}
-        feeds = generated(leaves, sizes, _CALLS)
+        feeds = generated(leaves, sizes, calls)
         whole, numbers = prober.sequence(leaves, choice, feeds)
         parts = [prober.sequence(leaves, alone, _part(leaves, feeds, name, times, place))[0] for place in range(times)]
         for call, outputs in enumerate(whole):

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from convertkit.converters.pytorch.examples import traced_examples
-from convertkit.converters.pytorch.inputs import free_batch, leaves_of
+from convertkit.converters.pytorch.inputs import example_sizes, free_batch, leaves_of
 from convertkit.converters.pytorch.leaves import Leaf
-from convertkit.converters.pytorch.programs import program_examples
+from convertkit.converters.pytorch.probing import further_sizes
+from convertkit.converters.pytorch.programs import program_examples, written
 from convertkit.converters.pytorch.subject import Subject, named_outputs
 from convertkit.errors import Unsupported
 
@@ -26,24 +27,33 @@ _EXAMPLE_SIZE = 2
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """Inputs, the sizes of their free dimensions in the example, and names of the outputs."""
+    """Inputs, the sizes of their free dimensions in the example, names of the outputs, and the road to take.
+
+    ``trials`` are the sizes at which the road will be judged.
+    """
 
     leaves: tuple[Leaf, ...]
     sizes: Mapping[str, int]
     outputs: tuple[str, ...]
+    route: str
+    trials: tuple[Mapping[str, int], ...]
 
 
 def guess(subject: Subject, path: Path, options: Sequence[Mapping[str, Any]]) -> Guess:
     """The interface of a model without state; ``Unsupported`` where only running it can tell."""
+    route = "torchscript-exporter"
     if subject.program is not None:
-        leaves = leaves_of(subject, program_examples(subject), options)
-        outputs = _of_program(subject.program)
+        fixed = leaves = leaves_of(subject, program_examples(subject), options)
+        outputs, route = _of_program(subject.program), "program"
+        if subject.exported_batch:
+            leaves, route = free_batch(leaves) or leaves, "torch.export"
     else:
         fixed = leaves_of(subject, traced_examples(path), options)
         leaves = free_batch(fixed) or fixed
         outputs = _of_script(subject.module)
     names = {dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)}
-    return Guess(leaves, dict.fromkeys(names, _EXAMPLE_SIZE), outputs)
+    trials = (example_sizes(leaves, fixed), *further_sizes(leaves))
+    return Guess(leaves, dict.fromkeys(names, _EXAMPLE_SIZE), outputs, route, trials)
 
 
 def _of_script(module: Any) -> tuple[str, ...]:
@@ -57,7 +67,8 @@ def _of_script(module: Any) -> tuple[str, ...]:
 
 
 def _of_program(program: Any) -> tuple[str, ...]:
-    if program.graph_signature.buffers_to_mutate:
+    changed = {node.name for node in written(program.graph.nodes)}
+    if program.graph_signature.buffers_to_mutate or changed & set(program.graph_signature.inputs_to_buffers):
         raise Unsupported("the model keeps state")
     values = {node.name: node.meta["val"] for node in program.graph.nodes if "val" in node.meta}
     names = program.graph_signature.user_outputs

@@ -13,8 +13,8 @@ from convertkit.converters.pytorch.subject import Parameter, Subject
 from convertkit.errors import UsageError
 
 _SCALARS = {"int": "int64", "float": "float32", "bool": "bool", "number": "float32", "Scalar": "float32"}
-BATCH = "N"
-"""Name of a batch dimension that convertkit freed itself."""
+BATCH, TIME = "N", "T"
+"""Names of dimensions that convertkit freed itself."""
 
 
 def leaves_of(
@@ -163,6 +163,19 @@ def free_batch(leaves: Sequence[Leaf], only_first: bool = False) -> tuple[Leaf, 
     names = {leaf.name for leaf in chosen}
     return tuple(
         dataclasses.replace(leaf, shape=(BATCH, *leaf.shape[1:])) if leaf.name in names else leaf for leaf in leaves
+    )
+
+
+def free_second(leaves: Sequence[Leaf]) -> tuple[Leaf, ...] | None:
+    """The same for a batch that comes second, as time-first modules have it."""
+    candidates = [leaf for leaf in leaves if len(leaf.shape) > 2 and not leaf.given]
+    if not candidates or any(isinstance(dim, str) for dim in candidates[0].shape[:2]):
+        return None
+    sizes = candidates[0].shape[:2]
+    names = {leaf.name for leaf in candidates if leaf.shape[:2] == sizes}
+    return tuple(
+        dataclasses.replace(leaf, shape=(leaf.shape[0], BATCH, *leaf.shape[2:])) if leaf.name in names else leaf
+        for leaf in leaves
     )
 
 

@@ -55,7 +55,7 @@ def _name_outputs(graph: ir.Graph, names: Sequence[str]) -> None:
 
 def _check_free(value: ir.Value, leaf: Leaf) -> None:
     for fixed, dim in zip(tuple(value.shape or ()), leaf.shape, strict=False):
-        if isinstance(dim, str) and isinstance(fixed, int):
+        if isinstance(dim, str) and (isinstance(fixed, int) or _text(fixed).isdecimal()):
             raise ToolError(f"the exporter fixed {dim} of {leaf.name} at {fixed}")
 
 

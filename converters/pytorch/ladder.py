@@ -37,8 +37,8 @@ _ROUTES = {
     "eager": ("torch.export", "script", "script-replay", "trace-replay", "trace"),
 }
 _FOR_STATE = {"torchscript": ("replay",), "pt2": ("torch.export",), "eager": ("torch.export", "script-replay")}
-_AHEAD = {"torchscript": "torchscript-exporter", "pt2": "program"}
-"""Roads that begin before the model has run."""
+_AHEAD = frozenset({"torchscript", "pt2"})
+"""Kinds of files that tell enough for a road to begin before the model has run."""
 _LIGHT = frozenset({"torchscript-exporter", "script", "trace"})
 """Roads that do without what ``prepare`` imports."""
 _EXPORTED = "exported.onnx"
@@ -102,13 +102,31 @@ class _Interface:
 
 
 @dataclass(frozen=True, slots=True)
+class _Drawn:
+    """Feeds for one interface: those that judge a road, and those that the proof will run."""
+
+    leaves: tuple[Leaf, ...]
+    sizes: tuple[Mapping[str, int], ...]
+    check: tuple[Feed, ...]
+    later: tuple[Feed, ...]
+
+
+_Ran = tuple[Recording, Tolerance] | str
+"""What a road's result computes, or why it does not run."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Tried:
-    """A road taken for one interface: the canonical ONNX that it led to, or why it led to none."""
+    """A road taken for one interface: the canonical ONNX that it led to, or why it led to none.
+
+    ``ran`` is what that computes for some feeds, where it has been executed already.
+    """
 
     attempt: Attempt
     leaves: tuple[Leaf, ...]
     outputs: tuple[str, ...]
     made: tuple[Artifact, Tolerance] | None = None
+    ran: tuple[_Drawn, _Ran] | None = None
 
     def fits(self, route: str, wanted: _Interface) -> bool:
         """Whether this is what taking the road for ``wanted`` would be."""
@@ -133,6 +151,7 @@ class Ladder:
         self._seconds: Mapping[str, float] = {}
         self._slots: list[dict[str, Any]] = []
         self._initial_state: Path | None = None
+        self._drawn: _Drawn | None = None
 
     def climb(self) -> Accepted:
         """The first road whose result matches, with a free batch before a fixed one.
@@ -154,7 +173,7 @@ class Ladder:
             why = next((each.failure for each in reversed(self._attempts)), "")
             note = f"the batch is fixed: no road to ONNX keeps it free ({why})"
             self._keep_state(described["fixed_slots"], _at_fixed(fixed, state), self._workdir / "fixed")
-            accepted = self._first_match(_Interface(fixed, outputs, ({},), (*notes, note)))
+            accepted = self._first_match(_Interface(fixed, outputs, ({},), (*described["fixed_notes"], note)))
         if accepted is None:
             raise defeat(self._attempts)
         if self._model.kind == "torchscript" and self._model.factory is not None:
@@ -187,13 +206,12 @@ class Ladder:
     def _described(self) -> tuple[Reply, _Tried | None]:
         """The model's interface, and what was made meanwhile of the one that its file tells."""
         params = {**self._model.params(), "seed": self._seed, "foreseen": self._foresees}
-        route = _AHEAD.get(self._model.kind)
-        if route is None:
+        if self._model.kind not in _AHEAD:
             return self._worker.call("describe", {**params, "ahead": False}, isolated=True), None
         place = self._workdir / "ahead"
         place.mkdir()
         begun = time.perf_counter()
-        guess = Call("guess", {**params, "route": route, "target": str(place / _EXPORTED)})
+        guess = Call("guess", {**params, "target": str(place / _EXPORTED)})
         describing, guessing = self._worker.begin_together((Call("describe", {**params, "ahead": True}), guess))
         try:
             reply = guessing().value
@@ -202,19 +220,29 @@ class Ladder:
         except ConvertKitError:  # nothing can be said before the model has run
             return describing(), None
         leaves, outputs = from_json(reply["leaves"]), tuple(reply["outputs"])
-        tried = self._ended(route, place, reply, leaves, outputs, begun)  # while the worker still computes
+        tried = self._ended(reply["route"], place, reply, leaves, outputs, begun)  # while the worker still computes
+        if tried.made is not None:
+            drawn = self._draw(leaves, tuple(reply["trials"]))
+            tried = replace(tried, ran=(drawn, self._executed(*tried.made, drawn.check)))
         return describing(), tried
+
+    def _draw(self, leaves: tuple[Leaf, ...], sizes: tuple[Mapping[str, int], ...]) -> _Drawn:
+        if self._drawn is None or (self._drawn.leaves, self._drawn.sizes) != (leaves, sizes):
+            later = foreseen([leaf.spec() for leaf in leaves], self._seed) if self._foresees else ()
+            self._drawn = _Drawn(leaves, sizes, check_feeds(leaves, sizes, self._seed), later)
+        return self._drawn
 
     def _first_match(
         self, wanted: _Interface, ahead: _Tried | None = None, known: Mapping[str, Array] = _NOTHING
     ) -> Accepted | None:
         """``known`` is what the model is known to compute for all feeds, empty where it still is to be asked."""
-        feeds = check_feeds(wanted.leaves, wanted.sizes, self._seed)
-        later = foreseen([leaf.spec() for leaf in wanted.leaves], self._seed) if self._foresees else ()
+        drawn = self._draw(wanted.leaves, wanted.sizes)
+        feeds, later = drawn.check, drawn.later
         computed = _by_feed(known, len(feeds) + len(later)) if known else None
         pending: Callable[[], Reply] | None = None
         group = self._model.kind if self._model.kind in _ROUTES else "eager"
-        for route in (_FOR_STATE if self._slots else _ROUTES)[group]:
+        begun = None if ahead is None else ahead.attempt.route
+        for route in sorted((_FOR_STATE if self._slots else _ROUTES)[group], key=lambda each: each != begun):
             if ahead is not None and ahead.fits(route, wanted):
                 tried = ahead
             else:
@@ -225,7 +253,10 @@ class Ladder:
             if tried.made is None:
                 self._attempts.append(tried.attempt)
                 continue
-            made = self._executed(*tried.made, feeds)  # while the worker may still compute the references
+            if tried.ran is not None and tried.ran[0] is drawn:
+                made = tried.ran[1]
+            else:
+                made = self._executed(*tried.made, feeds)  # while the worker may still compute the references
             if computed is None:
                 assert pending is not None, "asked for beside the first attempt"
                 computed = _by_feed(pending().arrays, len(feeds) + len(later))
@@ -353,9 +384,7 @@ class Ladder:
         except ConvertKitError as error:
             return str(error)
 
-    def _executed(
-        self, artifact: Artifact, tolerance: Tolerance, feeds: Sequence[Feed]
-    ) -> tuple[Recording, Tolerance] | str:
+    def _executed(self, artifact: Artifact, tolerance: Tolerance, feeds: Sequence[Feed]) -> _Ran:
         """What an artifact computes, or why it does not run."""
         try:
             with OnnxRunner(artifact) as runner:

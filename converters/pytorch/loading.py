@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.nn.utils.parametrize
 
-from convertkit.converters.pytorch import operators
+from convertkit.converters.pytorch import operators, rebatching
 from convertkit.converters.pytorch.subject import Parameter, Subject
 from convertkit.converters.pytorch.weights import brief, fill, stored_weights
 from convertkit.errors import ConvertKitError, SourceError, UsageError
@@ -113,14 +113,24 @@ def _exported(path: str) -> Subject:
         if _define_torchvision():  # torch does not say which operator it lacks
             return _exported(path)
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
-    module = program.module()
+    module, batch, fixed = _of_any_batch(program)
     names = list(program.module_call_graph[0].signature.forward_arg_names or ())
     spec = program.call_spec.in_spec
     positional, keywords = torch.utils._pytree.tree_unflatten([None] * spec.num_leaves, spec)
     if not names:
         names = [f"input_{place}" for place in range(len(positional))] + list(keywords)
     parameters = tuple(Parameter(name, "", True, name in keywords) for name in names)
-    return Subject(module, parameters, "pt2", program)
+    return Subject(module, parameters, "pt2", program, batch, fixed)
+
+
+def _of_any_batch(program: Any) -> tuple[Any, int, str]:
+    """The program's module, the batch that it had as a number where it takes others, and why it does not."""
+    if not rebatching.is_static(program):
+        return program.module(), 0, ""
+    try:
+        return *rebatching.rebatched(program), ""
+    except rebatching.Fixed as reason:
+        return program.module(), 0, str(reason)
 
 
 def _eager(module: torch.nn.Module) -> Subject:

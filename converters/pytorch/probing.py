@@ -12,7 +12,7 @@ import torch
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
 from convertkit.converters.pytorch.acceptance import turns
-from convertkit.converters.pytorch.batch import SECOND, THIRD, followed
+from convertkit.converters.pytorch.batch import SECOND, THIRD, Stays, check_samples, followed
 from convertkit.converters.pytorch.constants import compared_integers
 from convertkit.converters.pytorch.examples import Example, traced_examples
 from convertkit.converters.pytorch.inputs import BATCH, example_sizes, free_batch, leaves_of
@@ -38,6 +38,7 @@ class Description:
     slots: tuple[Slot, ...]
     fixed_slots: tuple[Slot, ...]
     notes: tuple[str, ...]
+    fixed_notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         """For the worker's pipe."""
@@ -49,6 +50,7 @@ class Description:
             "slots": [slot.as_json() for slot in self.slots],
             "fixed_slots": [slot.as_json() for slot in self.fixed_slots],
             "notes": self.notes,
+            "fixed_notes": self.fixed_notes,
         }
 
 
@@ -60,15 +62,19 @@ def describe(
     The last is by the feeds' place, for a model without state: those feeds on which it was run to find this out.
     """
     prober = Prober(subject, seed)
-    found, base, notes = _at_some_size(prober, leaves_of(subject, _examples(subject, path), options))
+    examples = _examples(subject, path)
+    asked = leaves_of(subject, examples, options)
+    own = leaves_of(subject, examples, ()) if subject.exported_batch else ()
+    _check_exported(own, asked, subject.exported_batch)
+    found, base, notes = _at_some_size(prober, asked)
     slots = tuple(slot for slot in prober.slots(found, base) if prober.depends(found, base, slot))
     if lifted(slots):
         free = followed(prober, found, base, slots)
         leaves, freed, trials, more = free.leaves, free.slots, free.sizes, list(free.notes)
         fixed = tuple(leaf.with_dims(base) for leaf in found)
     else:
-        leaves, fixed, more = _with_free_batch(prober, found)
-        freed, trials = slots, (example_sizes(leaves, fixed), *_further_sizes(leaves))
+        leaves, fixed, more = _with_free_batch(prober, found, own)
+        freed, trials = slots, (example_sizes(leaves, fixed), *further_sizes(leaves))
     known = {} if slots else _known(prober, leaves, trials)
     outputs = tuple(known[0] if 0 in known else prober.run(leaves, trials[0], 0))
     state = {STATE_PREFIX + slot.name: initial(subject.module, slot, {}) for slot in lifted(freed)}
@@ -81,8 +87,20 @@ def describe(
         freed,
         slots,
         (*notes, *more, *_state_notes(freed)),
+        (*notes, *_state_notes(slots)),
     )
     return description, state, known
+
+
+def _check_exported(own: Sequence[Leaf], asked: Sequence[Leaf], batch: int) -> None:
+    """Raise ``UsageError`` where ``--input`` asks for other sizes than the batch of a program that has only numbers."""
+    for leaf, fixed in zip(asked, own, strict=False):
+        changed = [(axis, size) for axis, size in enumerate(fixed.shape) if leaf.shape[axis] != size]
+        if wrong := [f"{size} at axis {axis}" for axis, size in changed if size != batch]:
+            raise UsageError(
+                f"--input {leaf.name}: the program was exported with {wrong[0]}; only its batch can be another one\n"
+                "  try   torch.export.export(model, inputs, dynamic_shapes=…) for other free sizes"
+            )
 
 
 def _known(
@@ -132,22 +150,38 @@ def _state_notes(slots: Sequence[Slot]) -> list[str]:
     return notes
 
 
-def _further_sizes(leaves: Sequence[Leaf]) -> tuple[dict[str, int], ...]:
+def further_sizes(leaves: Sequence[Leaf]) -> tuple[dict[str, int], ...]:
+    """Sizes of the free dimensions, other ones than the example's, at which every road is judged too."""
     names = sorted({dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)})
     return tuple(dict.fromkeys(names, size) for size in (SECOND, THIRD)) if names else ()
 
 
-def _with_free_batch(prober: Prober, fixed: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...], list[str]]:
-    """The leaves with a free batch where the model computes with it, as they came, and what to tell."""
-    reason = ""
-    for only_first in (False, True):
-        freed = free_batch(fixed, only_first)
-        if freed is None:
-            return fixed, fixed, []
+def _check_given(prober: Prober, given: tuple[Leaf, ...], own: tuple[Leaf, ...]) -> None:
+    try:
+        check_samples(prober, given, own)
+    except Stays as reason:
+        own_batch = prober.subject.exported_batch
+        raise SourceError(f"the program, exported with the batch {own_batch}, takes no other: {reason}") from reason
+
+
+def _with_free_batch(
+    prober: Prober, fixed: tuple[Leaf, ...], own: tuple[Leaf, ...]
+) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...], list[str]]:
+    """The leaves with a free batch where the model computes with it, as they came, and what to tell.
+
+    ``own`` are the inputs of an exported program whose batch is a number; another one has to be proven.
+    """
+    reason = prober.subject.fixed
+    variants = [freed for only_first in (False, True) if (freed := free_batch(fixed, only_first)) is not None]
+    if not variants:
+        _check_given(prober, fixed, own)
+        return fixed, fixed, []
+    for freed in () if reason else variants:
         try:
-            for turn, size in turns((example_sizes(freed, fixed), *_further_sizes(freed)))[-2:]:
+            for turn, size in turns((example_sizes(freed, fixed), *further_sizes(freed)))[-2:]:
                 prober.run(freed, size, turn)
-        except SourceError as error:
+            check_samples(prober, freed, own)
+        except (SourceError, Stays) as error:
             reason = str(error)
             continue
         return freed, fixed, [f"the batch is free, as dimension {BATCH}; --static {BATCH}=1 fixes it"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -81,3 +81,27 @@ def _symbolic(name: str, tensor: torch.Tensor, names: dict[str, str]) -> Example
         free = BATCH if axis == 0 and BATCH not in names.values() else f"{name}_{axis}"
         dims.append(names.setdefault(str(size), free))
     return ExampleArray(tuple(dims), str(tensor.dtype).removeprefix("torch."))
+
+
+def written(nodes: Iterable[Any]) -> set[Any]:
+    """Inputs, parameters and buffers of a graph that some operator changes, through whatever views of them."""
+    return {_root(node.args[0]) for node in nodes if _writes(node)}
+
+
+def _writes(node: Any) -> bool:
+    """Whether the node changes its first argument."""
+    return (
+        node.op == "call_function"
+        and isinstance(node.target, torch._ops.OpOverload)
+        and (node.target._schema.is_mutable and bool(node.args) and isinstance(node.args[0], torch.fx.Node))
+    )
+
+
+def _root(node: Any) -> Any:
+    """What the node is a view of."""
+    while node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+        returned = node.target._schema.returns
+        if not returned or returned[0].alias_info is None or not isinstance(node.args[0], torch.fx.Node):
+            break
+        node = node.args[0]
+    return node

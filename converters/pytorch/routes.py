@@ -60,6 +60,8 @@ def _program(job: Job) -> None:
     """An exported program as it is."""
     if lifted(job.slots):
         raise Unsupported("this road does not see state")
+    if job.subject.exported_batch and any(isinstance(dim, str) for leaf in job.leaves for dim in leaf.shape):
+        raise Unsupported("the program holds its batch as a number")
     exporting.write_program(job.subject.program, [leaf.name for leaf in job.leaves], job.outputs, job.target)
 
 

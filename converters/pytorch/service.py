@@ -91,8 +91,9 @@ class TorchService:
         said = guessing.guess(self._loaded(params), Path(params["path"]), params["inputs"])
         leaves = to_json(said.leaves)
         feed = check_feed(said.leaves, said.sizes, params["seed"], 0)
-        reply = self.attempt({**params, "leaves": leaves, "outputs": said.outputs, "slots": []}, feed)
-        return Reply({**reply.value, "leaves": leaves, "outputs": said.outputs})
+        interface = {"route": said.route, "leaves": leaves, "outputs": said.outputs}
+        reply = self.attempt({**params, **interface, "slots": []}, feed)
+        return Reply({**reply.value, **interface, "trials": said.trials})
 
     def prepare(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Import what torch.export's road needs, once for all forks to come."""

@@ -30,12 +30,18 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A module ready to compute, with what is known of its ``forward``."""
+    """A module ready to compute, with what is known of its ``forward``.
+
+    ``exported_batch`` is set where an exported program had that batch as a number and the module takes others, by
+    guesses that are still to be proven; ``fixed`` says why it takes none.
+    """
 
     module: Any
     parameters: tuple[Parameter, ...]
     kind: str
     program: Any = None
+    exported_batch: int = 0
+    fixed: str = ""
 
     def arguments(self, leaves: Sequence[Leaf], values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments for ``forward``, the leaves put back into their tuples and lists."""

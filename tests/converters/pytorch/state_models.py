@@ -130,3 +130,35 @@ class Individual(Seeded):
     def forward(self, x: Tensor) -> Tensor:
         self.h = torch.tanh(self.layer(x) + self.h)
         return self.h * 3
+
+
+class TimeFirst(Seeded):
+    """An LSTM as torch has it by default: time, then the batch."""
+
+    example_inputs = (torch.zeros(5, 1, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(4, 3)
+        self.register_buffer("h", torch.zeros(1, 1, 3))
+        self.register_buffer("c", torch.zeros(1, 1, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, (self.h, self.c) = self.lstm(x, (self.h, self.c))
+        return y
+
+
+class Stream(Seeded):
+    """One stream of any length, no batch: every row depends on those before it."""
+
+    example_inputs = (torch.zeros(5, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.register_buffer("h", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.h + torch.cumsum(self.layer(x), 0)
+        self.h = y[-1]
+        return y

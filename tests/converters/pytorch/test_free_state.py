@@ -71,6 +71,37 @@ def test_state_follows_the_batch(tmp_path: Path, name: str, target: str) -> None
         assert _departure(result.artifact, name, batch) < 1e-5
 
 
+@pytest.mark.parametrize("name", ["Ring", "Cache", "Recurrent"])
+def test_buffers_of_an_exported_program_follow_the_batch(tmp_path: Path, name: str) -> None:
+    import torch
+
+    module = _module(name, 1)
+    torch.export.save(torch.export.export(module, module.example_inputs), tmp_path / "model.pt2")
+    result = convertkit.export(tmp_path / "model.pt2", "onnxruntime", output=tmp_path / "out")
+    found = {spec.name: spec.source_shape for spec in result.artifact.inputs}
+    assert found == {"x": ("N", *module.example_inputs[0].shape[1:]), **FOLLOWING[name]}
+    for batch in (1, 2, 7):
+        assert _departure(result.artifact, name, batch) < 1e-5
+
+
+def _inputs(name: str, folder: Path) -> tuple[dict[str, tuple], str]:
+    result = convertkit.export(f"state_models:{name}", "onnxruntime", output=folder / "out")
+    return {spec.name: tuple(spec.shape) for spec in result.artifact.inputs}, " ".join(result.report["notes"])
+
+
+def test_of_a_time_first_input_the_second_axis_is_the_batch(tmp_path: Path) -> None:
+    shapes, notes = _inputs("TimeFirst", tmp_path)
+    assert shapes == {"x": (5, "N", 4), "state.h": (1, "N", 3), "state.c": (1, "N", 3)}
+    assert "the batch is free, as dimension N" in notes
+
+
+def test_a_free_length_is_not_called_a_batch(tmp_path: Path) -> None:
+    shapes, notes = _inputs("Stream", tmp_path)
+    assert shapes == {"x": ("T", 4), "state.h": (3,)}
+    assert "the length is free, as dimension T; --static T=1 fixes it" in notes
+    assert "batch" not in notes
+
+
 def test_state_follows_the_batch_that_the_user_names(tmp_path: Path) -> None:
     import torch
 

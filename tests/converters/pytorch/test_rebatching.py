@@ -1,0 +1,154 @@
+"""Programs that torch.export wrote with one batch as a number take any, where that can be proven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import convertkit
+from convertkit.converters.pytorch.rebatching import Fixed, rebatched
+from convertkit.errors import SourceError, UsageError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class TimeFirst(nn.Module):
+    """Views that put the batch second, beside heads and behind time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.attention = nn.LSTM(4, 6), nn.MultiheadAttention(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, _ = self.lstm(x.transpose(0, 1))
+        return self.attention(y, y, y)[0].transpose(0, 1)
+
+
+class Started(nn.Module):
+    """Start values made for the batch, their axis the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 6, 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.gru(x, torch.zeros(4, x.shape[0], 6))
+
+
+class Token(nn.Module):
+    """A parameter expanded to the batch and put before it, and a size that is a multiple of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token, self.layer = nn.Parameter(torch.randn(1, 1, 4)), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1)
+        return self.layer(x.reshape(x.shape[0] * x.shape[1], 4)).view(x.shape[0], -1)
+
+
+class Picked(nn.Module):
+    """Rows by number and place."""
+
+    def forward(self, x: Tensor, place: Tensor) -> Tensor:
+        return x[torch.arange(x.shape[0]), place]
+
+
+class Repeated(nn.Module):
+    """Queries repeated for every sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.bmm(self.queries.repeat(x.shape[0], 1, 1), x.transpose(1, 2))
+
+
+class Shared(nn.Module):
+    """What a sample gives depends on the others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.softmax(x, 0)
+
+
+class OnlyOne(nn.Module):
+    """A constant for one sample beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("beside", torch.randn(1, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, self.beside], 1)
+
+
+def _examples(name: str, batch: int) -> tuple[Tensor, ...]:
+    x = torch.rand(batch, 5, 4, generator=torch.Generator().manual_seed(batch))
+    return (x, torch.arange(batch) % 5) if name == "Picked" else (x,)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("module", [TimeFirst, Started, Token, Picked, Repeated], ids=lambda each: each.__name__)
+def test_sizes_follow_the_batch_again(module: type[nn.Module], batch: int) -> None:
+    eager = module().eval().requires_grad_(False)
+    made, own = rebatched(torch.export.export(eager, _examples(module.__name__, batch)))
+    assert own == batch
+    for size in (1, 2, 7):
+        inputs = _examples(module.__name__, size)
+        got, expected = made(*inputs), eager(*inputs)
+        torch.testing.assert_close(got, expected)
+
+
+def test_a_recurrent_state_of_another_batch_is_an_error_and_no_memory_of_others() -> None:
+    made, _ = rebatched(torch.export.export(Given().eval(), (torch.rand(2, 5, 4), torch.zeros(1, 2, 6))))
+    with pytest.raises(ValueError, match="a state of 2 samples for 3"):
+        made(torch.rand(3, 5, 4), torch.zeros(1, 2, 6))
+
+
+class Given(nn.Module):
+    """Start values come from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 6, batch_first=True)
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        return self.gru(x, h)[0]
+
+
+def test_the_operator_that_holds_the_batch_is_named() -> None:
+    with pytest.raises(Fixed, match=r"aten.cat.*test_rebatching.py:\d+, in forward"):
+        rebatched(torch.export.export(OnlyOne(), (torch.rand(1, 4),)))
+
+
+def _saved(module: nn.Module, example: tuple[Tensor, ...], folder: Path) -> Path:
+    torch.export.save(torch.export.export(module.eval().requires_grad_(False), example), folder / "model.pt2")
+    return folder / "model.pt2"
+
+
+def test_a_program_without_free_sizes_is_delivered_with_a_free_batch(tmp_path: Path) -> None:
+    source = _saved(Token(), (torch.rand(1, 5, 4),), tmp_path)
+    result = convertkit.export(source, "onnxruntime", output=tmp_path / "out")
+    assert [spec.shape for spec in result.artifact.inputs] == [("N", 5, 4)]
+    assert "the batch is free, as dimension N; --static N=1 fixes it" in result.report["notes"]
+    assert [each["route"] for each in result.report["steps"][0]["options"]["attempts"]] == ["torch.export"]
+
+
+def test_samples_that_depend_on_each_other_keep_the_batch(tmp_path: Path) -> None:
+    source = _saved(Shared(), (torch.rand(2, 3),), tmp_path)
+    result = convertkit.export(source, "onnxruntime", output=tmp_path / "out")
+    assert [spec.shape for spec in result.artifact.inputs] == [(2, 3)]
+    assert "the batch is fixed at 2" in " ".join(result.report["notes"])
+    assert "depends on the others in its batch" in " ".join(result.report["notes"])
+    with pytest.raises(SourceError, match="exported with the batch 2, takes no other"):
+        convertkit.export(source, "onnxruntime", input=["x:N,3"], output=tmp_path / "named")
+
+
+def test_other_sizes_than_the_batch_are_refused(tmp_path: Path) -> None:
+    source = _saved(Token(), (torch.rand(1, 5, 4),), tmp_path)
+    with pytest.raises(UsageError, match="exported with 5 at axis 1; only its batch can be another one"):
+        convertkit.export(source, "onnxruntime", input=["x:N,9,4"], output=tmp_path / "out")
