@@ -21,6 +21,7 @@ from convertkit.evaluation import Evaluation, find_metric, predictions
 from convertkit.feeds import load_feeds
 from convertkit.latency import Latency, compare_latency
 from convertkit.onnx.freeze import FreezeStage
+from convertkit.onnx.index_bounds import with_index_bounds
 from convertkit.parity import Recording, record
 from convertkit.parity.conditioning import calmed, settled
 from convertkit.parity.feeds import proof_feeds
@@ -89,7 +90,8 @@ class Run:
         inputs = self._frozen.inputs
         self._calibration = _feeds(options.calib, inputs, options, options.calib_samples, label=False)
         self._evaluation = _feeds(options.eval, inputs, options, None, label=True)
-        self._feeds = proof_feeds(inputs, self._calibration, options.seed)
+        self._drawn = inputs if self._calibration is not None else with_index_bounds(source.artifact, inputs)
+        self._feeds = proof_feeds(self._drawn, self._calibration, options.seed)
         self._notes: list[str] = []
         self._source_recording: Recording | None = None
         self._begun_recording: Callable[[], Recording] | None = None
@@ -206,7 +208,7 @@ class Run:
         refusals: list[ToolError | WorkerError] = []
         inputs = self._frozen.inputs
         for attempt in range(attempts(inputs)):
-            feeds = self._feeds if attempt == 0 else proof_feeds(inputs, None, self._options.seed, attempt)
+            feeds = self._feeds if attempt == 0 else proof_feeds(self._drawn, None, self._options.seed, attempt)
             try:
                 return self._recording(feeds)
             except (ToolError, WorkerError) as error:
