@@ -69,7 +69,7 @@ def stft(
 ) -> Tensor:
     """A convolution over time whose kernels are the windowed waves."""
     float_only(x, "STFT")
-    batch, _, parts = static_shape(x, "STFT")
+    batch, _, parts = static_shape(x, "STFT", but_batch=True)
     (step,) = constant_ints(frame_step, "the step")
     shape = None if window is None else constant_of(window, "the window")
     points = constant_ints(frame_length, "the frame's length")[0] if frame_length is not None else 0

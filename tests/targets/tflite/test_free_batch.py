@@ -278,3 +278,14 @@ def test_products_of_what_is_quantized_on_the_fly(op: str) -> None:
     graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], stored)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     compiled(model).agree(*({"x": numbers(batch, *sizes[1:], seed=batch)} for batch in BATCHES))
+
+
+def test_short_time_fourier_transforms_of_any_batch() -> None:
+    numbers_of = {"step": np.array(4), "window": np.hanning(8).astype(np.float32), "length": np.array(8)}
+    stored = [numpy_helper.from_array(value, name) for name, value in numbers_of.items()]
+    info = helper.make_tensor_value_info("x", 1, ["n", 24, 1])
+    out = helper.make_tensor_value_info("y", 1, ["n", 5, 5, 2])
+    node = helper.make_node("STFT", ["x", *numbers_of], ["y"])
+    graph = helper.make_graph([node], "g", [info], [out], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    compiled(model).agree(*({"x": numbers(batch, 24, 1, seed=seed)} for seed, batch in enumerate(BATCHES)))
