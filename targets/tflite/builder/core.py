@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast, get_args
 
 import ml_dtypes
@@ -36,6 +36,7 @@ class BuilderCore:
         self.prefix = subgraph.name
         self.results: tuple[QuantParams | None, ...] = ()
         self._producers: dict[Tensor, Operation] = {}
+        self._once: dict[tuple[object, ...], Tensor] = {}
 
     # --- constants -------------------------------------------------------------------------------
 
@@ -82,6 +83,12 @@ class BuilderCore:
         for result in results:
             self._producers[result] = operation
         return results
+
+    def once(self, key: tuple[object, ...], make: Callable[[], Tensor]) -> Tensor:
+        """What ``make`` emits, which says the same for the same ``key``: emitted for the first node that asks."""
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
 
     def result_of(self, *inputs: Tensor, place: int = 0) -> QuantParams | None:
         """How an arithmetic kernel's output is quantized: as the node's output, where its inputs are integers."""

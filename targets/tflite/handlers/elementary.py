@@ -81,9 +81,14 @@ def nonnegative(b: Builder, indices: Tensor, size: int) -> Tensor:
     if indices.constant is not None:
         values = indices.constant.astype(np.int64)
         return b.constant(np.where(values < 0, values + size, values).astype(np.int32))
-    narrow = b.cast(indices, "int32")
-    zero = like(b, narrow, 0)
-    return b.select(b.less(narrow, zero), b.add(narrow, like(b, narrow, size)), narrow)
+    return b.once(("nonnegative", indices, size), lambda: _turned(b, indices, size))
+
+
+def _turned(b: Builder, indices: Tensor, size: int) -> Tensor:
+    """Several tables are often read at the same indices, so their sign is looked at once."""
+    narrow = b.once(("int32", indices), lambda: b.cast(indices, "int32"))
+    below = b.once(("below 0", indices), lambda: b.less(narrow, like(b, narrow, 0)))
+    return b.select(below, b.add(narrow, like(b, narrow, size)), narrow)
 
 
 def log1p(b: Builder, x: Tensor) -> Tensor:
