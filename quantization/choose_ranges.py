@@ -7,7 +7,8 @@ from dataclasses import replace
 from convertkit.quantization.plan import Plan, Ranges
 from convertkit.quantization.trial import Trials
 
-CANDIDATES = ("minmax", "percentile", "percentile-99.99", "mse")
+CANDIDATES = ("minmax", "percentile", "mse")
+"""The widest first: a narrower one has to win by more than chance, because data may be louder than calibration's."""
 
 
 def choose_methods(
@@ -27,7 +28,9 @@ def choose_methods(
     if ranges.profile.activation == "int16":
         return replace(plan, method="minmax")
     whole = [plan if method == plan.method else replace(plan, method=method) for method in CANDIDATES]
-    best = max(whole, key=lambda each: wide.score(each).snr_db)
+    best = whole[0]
+    for other in whole[1:]:
+        best = other if wide.score(other).beats(wide.score(best)) else best
     score = trials.score(best)
     for name, method in _suspects(best.method, groups, ranges)[:budget]:
         changed = replace(best, methods={**best.methods, name: method})

@@ -9,6 +9,7 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.profile import QuantProfile
 from convertkit.quantization.equalize import NORMS, equalize, find_sites, measure
+from convertkit.quantization.flat import flat_values
 from convertkit.quantization.masks import measurable
 from convertkit.quantization.observe import observe
 from convertkit.quantization.plan import Plan, Ranges
@@ -67,5 +68,5 @@ def _score(
     model: ir.Model, plan: Plan, profile: QuantProfile, feeds: Sequence[Feed], state: Mapping[str, Array]
 ) -> Score:
     names = measurable(find_units(model.graph, profile))
-    ranges = Ranges(observe(model, names, feeds, state), profile)
+    ranges = Ranges(observe(model, names, feeds, state), profile, flat_values(model.graph))
     return Trials(model, ranges, feeds, state).score(plan)

@@ -17,7 +17,7 @@ BINS = 8192
 _HALF = BINS // 2
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -100, 126
 _MEMORY = 0.99
-"""Share of the past that a moving average keeps per sample."""
+"""Share of the past that a moving average keeps per sample; the first hundred weigh alike."""
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Statistics:
     def extremes(self, low: float, high: float) -> None:
         """Take one sample's exact extremes; its values may follow later, with those of other samples."""
         self.low, self.high = min(self.low, low), max(self.high, high)
-        keep = _MEMORY if self.samples else 0.0
+        keep = min(_MEMORY, self.samples / (self.samples + 1))
         self.mean_low = keep * self.mean_low + (1 - keep) * low
         self.mean_high = keep * self.mean_high + (1 - keep) * high
         self.samples += 1

@@ -21,6 +21,7 @@ from convertkit.progress import Progress
 from convertkit.quantization.blocks import BlockedWeight
 from convertkit.quantization.choose_ranges import choose_methods
 from convertkit.quantization.equalized import equalized
+from convertkit.quantization.flat import flat_values
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.islands import choose_integer
 from convertkit.quantization.loop import Loop
@@ -90,7 +91,8 @@ class Integers:
             units = find_units(self._model.graph, self._profile)
         statistics = self._observed(units, self._measured)
         plan = replace(plan, integer=self._integer(units, marking_units(units, statistics)))
-        ranges = Ranges(statistics, self._profile)
+        flats = flat_values(self._model.graph)
+        ranges = Ranges(statistics, self._profile, flats)
         trials = Trials(self._model, ranges, self._held_out, self._state)
         groups = placed(units, plan, ranges).groups
         if method == "auto" and "ranges" in self._passes:
@@ -110,13 +112,13 @@ class Integers:
         # What was chosen stays; the ranges may now take all of the data into account.
         for name, seen in self._observed(units, self._held_out).items():
             statistics[name].merge(seen)
-        placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile))
+        placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
         if self._profile.tables:
             quantize_tables(self._model.graph)
         if self._profile.recurrent:
             quantize_recurrent(self._model)
         drop_unused(self._model.graph)
-        self._diagnosis = {**describe(units, placement, statistics, outcome, tuned), "equalized": dict(moved)}
+        self._diagnosis = {**describe(units, placement, statistics, outcome, tuned, flats), "equalized": dict(moved)}
         return self._model
 
     def diagnosis(self) -> Mapping[str, object]:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from convertkit.progress import Progress
+from convertkit.quantization.flat import shown_db
 from convertkit.quantization.islands import total_cost, unit_work
 from convertkit.quantization.plan import Plan, Ranges, placed
-from convertkit.quantization.ranges import snr_db
+from convertkit.quantization.ranges import Affine
 from convertkit.quantization.trial import Score, Trials
 from convertkit.quantization.units import Unit, is_among
 from convertkit.quantization.weight_only import is_candidate, nearest
@@ -168,9 +169,12 @@ class Loop:
             # Beside loud values, quiet ones are lost in a joint histogram.
             joins = unit.data.values() if unit.node.op_type == "Concat" else ()
             tensors += [(value, placement.values[unit.outputs[0]]) for value in joins]
-            noise = [snr_db(self._ranges.statistics[str(v.name)].histogram, parameters) for v, parameters in tensors]
+            noise = [self._level(str(value.name), parameters) for value, parameters in tensors]
             levels.append((min(noise, default=0.0), unit.name))
         return [name for _, name in sorted(levels)[: min(_SUSPECTS, self._trials.affordable)]]
+
+    def _level(self, name: str, parameters: Affine) -> float:
+        return shown_db(self._ranges.statistics[name].histogram, parameters, self._ranges.flats.get(name))
 
     def _cost(self, plan: Plan) -> float:
         integer = frozenset(unit for unit in self._units if unit.name in plan.integer)

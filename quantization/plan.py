@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.profile import WEIGHTED, QuantProfile
+from convertkit.quantization.flat import Flat, narrowed
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.place import Placement, place
 from convertkit.quantization.prepare import add_constant, drop_unused
@@ -45,16 +46,24 @@ class Plan:
 class Ranges:
     """Ranges of groups of values, each searched once."""
 
-    def __init__(self, statistics: Mapping[str, Statistics], profile: QuantProfile) -> None:
-        self.statistics, self.profile = statistics, profile
+    def __init__(
+        self, statistics: Mapping[str, Statistics], profile: QuantProfile, flats: Mapping[str, Flat] | None = None
+    ) -> None:
+        self.statistics, self.profile, self.flats = statistics, profile, flats or {}
         self._known: dict[tuple[tuple[str, ...], str], Range] = {}
 
     def of(self, names: tuple[str, ...], joint: Callable[[], Statistics], plan: Plan) -> Range:
         """The range that the plan's method picks for the group."""
         key = names, plan.method_of(names)
         if key not in self._known:
-            self._known[key] = span(joint(), key[1], self.profile.activation, self.profile.symmetric)
+            self._known[key] = self._search(names, joint(), key[1])
         return self._known[key]
+
+    def _search(self, names: tuple[str, ...], seen: Statistics, method: str) -> Range:
+        dtype, symmetric = self.profile.activation, self.profile.symmetric
+        found = span(seen, method, dtype, symmetric)
+        flat = self.flats.get(names[0]) if len(names) == 1 and dtype != "int16" else None
+        return found if flat is None else narrowed(found, seen.histogram, flat, dtype, symmetric)
 
     def known(self, names: tuple[str, ...], method: str) -> Range | None:
         """The range that a method picked before; None where it was not asked."""

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from convertkit.onnx.origin import location
+from convertkit.quantization.flat import Flat, shown_db
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.loop import Outcome
 from convertkit.quantization.place import Placement
-from convertkit.quantization.ranges import Affine, snr_db
+from convertkit.quantization.ranges import Affine
 from convertkit.quantization.tune import Tuned
 from convertkit.quantization.units import Unit
 
@@ -24,6 +25,7 @@ def describe(
     statistics: Mapping[str, Statistics],
     outcome: Outcome,
     tuned: Mapping[str, Tuned],
+    flats: Mapping[str, Flat],
 ) -> Mapping[str, object]:
     """The diagnosis of one quantization.
 
@@ -34,7 +36,9 @@ def describe(
     """
     makers = {str(value.name): unit for unit in units for value in unit.outputs}
     tensors = [
-        _tensor(str(value.name), parameters, statistics.get(str(value.name)), makers.get(str(value.name)), outcome)
+        _tensor(
+            str(value.name), parameters, statistics.get(str(value.name)), makers.get(str(value.name)), outcome, flats
+        )
         for value, parameters in placement.values.items()
     ]
     ranked = sorted((float(str(item["snr_db"])), str(item["name"])) for item in tensors if item["snr_db"] is not None)
@@ -72,10 +76,15 @@ def _score(snr: float, worst: float, drop: float) -> dict[str, object]:
 
 
 def _tensor(
-    name: str, parameters: Affine, statistics: Statistics | None, maker: Unit | None, outcome: Outcome
+    name: str,
+    parameters: Affine,
+    statistics: Statistics | None,
+    maker: Unit | None,
+    outcome: Outcome,
+    flats: Mapping[str, Flat],
 ) -> dict[str, object]:
     seen = statistics is not None and statistics.samples > 0
-    level = snr_db(statistics.histogram, parameters) if statistics is not None and seen else None
+    level = shown_db(statistics.histogram, parameters, flats.get(name)) if statistics is not None and seen else None
     return {
         "name": name,
         "node": "" if maker is None else maker.name,
