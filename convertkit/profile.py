@@ -109,8 +109,11 @@ class QuantProfile:
     RNN become int8.  ``half`` says what ``--fp16`` means: weights stored as float16 and cast in the graph, or
     everything computed in float16.  ``block`` is the number of weights along the reduced axis that share a scale,
     None for whole channels.  ``dynamic``: operators whose products with stored integer weights quantize float
-    activations on the fly, which their cost in float presumes.  ``tie_free``: scales are moved slightly, to where no integer kernel can round
-    another way than another.  ``least_gain`` is the share of the time that integers must save by the cost table.
+    activations on the fly, which costs what ``costs`` say of DynamicQuantizeLinear: per element that is read, per
+    row (``_call``), and per element that is written (``_element``), beside the integer product.  ``tie_free``: scales
+    are moved slightly, to where no integer kernel can round another way than another.  ``least_gain`` is the share of
+    the time that integers must save by the cost table.
+    ``keeps_float``: an operator between integers that is marked :data:`KEEP_FLOAT` does run in float.
     ``tiles`` tell the cost of convolutions without groups, in place of a row of ``costs``.
     """
 
@@ -128,8 +131,10 @@ class QuantProfile:
     recurrent: bool = False
     block: int | None = None
     dynamic: frozenset[str] = frozenset()
+    lookup: frozenset[str] = frozenset()
     tie_free: bool = False
     least_gain: float = 0.0
+    keeps_float: bool = False
     tiles: Tiles | None = None
 
     def rule(self, kinds: tuple[str, ...]) -> OpRule | None:

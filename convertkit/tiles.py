@@ -19,7 +19,7 @@ _LEAST_GAIN = 0.9
 """Of the time: a row that is cut in other ways has to be padded apart from the convolution."""
 _MAY_LOSE = 1.1
 """No machine of the table gets slower by more than this factor."""
-_MOST_WEIGHTS = 16384
+_MORE_WEIGHTS = 8192
 """Bytes: more would be felt in the size of a file."""
 
 
@@ -93,7 +93,7 @@ def together(shape: ConvShape, tiles: Sequence[Tile]) -> int:
     found, least = 0, _LEAST_GAIN * _mean(tiles, shape)
     for outputs in _TOGETHER:
         folded = shape.together(outputs)
-        if outputs * shape.stride == 1 or shape.width % outputs or folded.weights > max(_MOST_WEIGHTS, shape.weights):
+        if outputs * shape.stride == 1 or shape.width % outputs or folded.weights - shape.weights > _MORE_WEIGHTS:
             continue
         each = [tile.nanoseconds(folded) for tile in tiles]
         if sum(each) / len(each) < least and all(own <= most for own, most in zip(each, limit, strict=True)):

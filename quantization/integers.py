@@ -21,9 +21,10 @@ from convertkit.progress import Progress
 from convertkit.quantization.blocks import BlockedWeight
 from convertkit.quantization.choose_ranges import choose_methods
 from convertkit.quantization.equalized import equalized
+from convertkit.quantization.exact_float import exact_in_float
 from convertkit.quantization.flat import flat_values
 from convertkit.quantization.histogram import Statistics
-from convertkit.quantization.islands import choose_integer
+from convertkit.quantization.islands import choose_integer, exact_choices
 from convertkit.quantization.loop import Loop
 from convertkit.quantization.masks import marking_units, measurable
 from convertkit.quantization.norms import norms_as_convolutions
@@ -83,7 +84,8 @@ class Integers:
         units = find_units(self._model.graph, self._profile)
         method = self._options.calib_method
         integer = self._integer(units, marking_units(units))
-        plan = Plan(integer, "mse" if method == "auto" else method)
+        on_the_fly = frozenset(unit.name for unit in units if unit.kinds[-1] in self._profile.dynamic)
+        plan = Plan(integer, "mse" if method == "auto" else method, dynamic=on_the_fly)
         moved: Mapping[str, str] = {}
         if "equalize" in self._passes:
             self._progress.status("equalizing channels")
@@ -94,6 +96,8 @@ class Integers:
         flats = flat_values(self._model.graph)
         ranges = Ranges(statistics, self._profile, flats)
         trials = Trials(self._model, ranges, self._held_out, self._state)
+        marking = marking_units(units, statistics)
+        plan = self._in_float(units, self._most_exact(units, plan, trials, marking), marking)
         groups = placed(units, plan, ranges).groups
         if method == "auto" and "ranges" in self._passes:
             self._progress.status("choosing ranges")
@@ -139,6 +143,23 @@ class Integers:
         integer = choose_integer(units, self._profile, insist=insist, keep_float=marking)
         self._refuse_float(units, integer, marking)
         return frozenset(unit.name for unit in integer)
+
+    def _in_float(self, units: tuple[Unit, ...], plan: Plan, marking: frozenset[str]) -> Plan:
+        """The plan with the integers of float kernels that lie between integers."""
+        chosen = frozenset(unit for unit in units if unit.name in plan.integer)
+        exact = exact_in_float([unit for unit in units if unit.name not in marking], chosen, self._profile)
+        kernels = frozenset(unit.name for unit in exact if unit.weight is not None)
+        return replace(plan, integer=plan.integer | {unit.name for unit in exact}, in_float=kernels)
+
+    def _most_exact(self, units: tuple[Unit, ...], plan: Plan, trials: Trials, marking: frozenset[str]) -> Plan:
+        """The plan itself, or one that is about as fast by the cost table and loses less."""
+        if self._options.full_integer:
+            return plan
+        chosen = frozenset(unit for unit in units if unit.name in plan.integer)
+        for other in exact_choices(units, self._profile, chosen, marking):
+            changed = replace(plan, integer=frozenset(unit.name for unit in other))
+            plan = changed if trials.score(changed).snr_db > trials.score(plan).snr_db else plan
+        return plan
 
     def _able(self, units: tuple[Unit, ...], marking: frozenset[str]) -> frozenset[str]:
         """Names of the units that could compute in integers, where float may be chosen for small gains of speed."""

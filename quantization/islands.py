@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from convertkit.profile import OpCost, QuantProfile
+from convertkit.quantization.exact_float import can_be_exact
 from convertkit.quantization.units import Unit, constant, is_constant
 from convertkit.tiles import ConvShape
 
@@ -22,30 +23,45 @@ _TIE_NS = 1e-3
 """Where both cost the same, integer wins: it is a quarter of the memory."""
 _TYPICAL = 32
 """Stands for a symbolic height, width or length, so that no model counts as tiny; a batch counts as 1."""
+_ABOUT_AS_FAST = 1.03
+_RELUCTANCE = (0.2, 0.5, 1.0)
+_ON_THE_FLY = "DynamicQuantizeLinear"
 _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 def choose_integer(
-    units: tuple[Unit, ...], profile: QuantProfile, *, insist: bool, keep_float: frozenset[str] = frozenset()
+    units: tuple[Unit, ...],
+    profile: QuantProfile,
+    *,
+    insist: bool,
+    keep_float: frozenset[str] = frozenset(),
+    reluctance: float = 0.0,
 ) -> frozenset[Unit]:
     """The units that compute in integers.
 
     ``insist`` takes every unit that has a rule.  ``keep_float`` names units that stay float
-    whatever they cost.
+    whatever they cost.  ``reluctance`` is a share by which integers count as dearer than they are, where float is
+    nearly as fast: in elementwise operators.
     """
     able = [unit for unit in units if unit.rule is not None and unit.name not in keep_float]
     if insist or not profile.costs:
         return frozenset(able) if insist else frozenset(_worthwhile(units, able))
     cut = _Cut()
     allowed = set(able)
+    place = _lookups(units, profile)
     for unit in units:
         integer, real = unit_cost(unit, profile)
-        cut.arc(_INTEGER, unit, real)
-        cut.arc(unit, _FLOAT, integer - _TIE_NS if unit in allowed else _NEVER)
+        integer *= 1 + (reluctance if _is_elementwise(unit) else 0.0)
+        at = place.get(unit, unit)
+        cut.arc(_INTEGER, at, real)
+        cut.arc(at, _FLOAT, integer - _TIE_NS if unit in allowed or unit in place else _NEVER)
     for one, other, cost in _boundaries(units, profile):
-        cut.arc(one, other, cost)
-        cut.arc(other, one, cost)
-    chosen = frozenset(unit for unit in cut.near(_INTEGER) if isinstance(unit, Unit))
+        for end, neighbour in ((one, other), (other, one)):
+            if _always_converts(end, neighbour, profile):
+                cut.arc(_INTEGER, place.get(end, end), cost)
+            if not _always_converts(neighbour, end, profile):
+                cut.arc(place.get(end, end), place.get(neighbour, neighbour), cost)
+    chosen = frozenset(unit for unit in cut.near(_INTEGER) if isinstance(unit, Unit)) & allowed
     if not profile.least_gain:
         return chosen
     # A table knows times to some percent only, and float is more exact.
@@ -53,11 +69,69 @@ def choose_integer(
     return chosen if mixed <= real * (1 - profile.least_gain) else frozenset()
 
 
+def exact_choices(
+    units: tuple[Unit, ...], profile: QuantProfile, chosen: frozenset[Unit], keep_float: frozenset[str]
+) -> tuple[frozenset[Unit], ...]:
+    """Other choices than ``chosen``, more of it float, that the table holds for about as fast."""
+    if not profile.dynamic:
+        return ()
+    limit = total_cost(units, profile, chosen) * _ABOUT_AS_FAST
+    others = [
+        choose_integer(units, profile, insist=False, keep_float=keep_float, reluctance=share) for share in _RELUCTANCE
+    ]
+    distinct = dict.fromkeys(each for each in others if each != chosen)
+    return tuple(each for each in distinct if total_cost(units, profile, each) <= limit)
+
+
 def total_cost(units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit]) -> float:
     """Nanoseconds of the whole graph by the cost table, conversions at the boundaries included."""
-    own = sum(unit_cost(unit, profile)[0 if unit in integer else 1] for unit in units)
-    crossed = [cost for one, other, cost in _boundaries(units, profile) if (one in integer) != (other in integer)]
-    return own + sum(crossed)
+    boundaries = _boundaries(units, profile)
+    whole = integer | _looked_up(units, profile, integer, boundaries)
+    total = sum(unit_cost(unit, profile)[0 if unit in whole else 1] for unit in units)
+    for one, other, cost in boundaries:
+        for unit, neighbour in ((one, other), (other, one)):
+            if unit not in whole and (neighbour in whole or _always_converts(unit, neighbour, profile)):
+                total += cost
+    return total
+
+
+def _lookups(units: tuple[Unit, ...], profile: QuantProfile) -> Mapping[object, Unit]:
+    """Units of what the target looks up in a table between integers, each with one that stands for all of it."""
+    parts = [unit for unit in units if unit.kinds[-1] in profile.lookup]
+    makers = {value: unit for unit in parts for value in unit.node.outputs}
+    place: dict[object, Unit] = {}
+    for unit in parts:
+        ahead = [makers[value] for value in unit.node.inputs if value is not None and value in makers]
+        joined = {place[each] for each in ahead}
+        place[unit] = unit
+        place.update({each: unit for each, stands in place.items() if stands in joined})
+    return place
+
+
+def _looked_up(
+    units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit], boundaries: list[_Boundary]
+) -> frozenset[Unit]:
+    """Those that integers surround so far that looking up is cheaper than computing."""
+    place = _lookups(units, profile)
+    gains = dict.fromkeys(place.values(), 0.0)
+    for unit in units:
+        if unit in place:
+            whole, real = unit_cost(unit, profile)
+            gains[place[unit]] += real - whole
+    for one, other, cost in boundaries:
+        for part, neighbour in ((one, other), (other, one)):
+            if part in place and place.get(neighbour) is not place[part]:
+                gains[place[part]] += cost if neighbour in integer else -cost
+    return frozenset(unit for unit in units if unit in place and gains[place[unit]] > 0)
+
+
+def _always_converts(unit: object, neighbour: object, profile: QuantProfile) -> bool:
+    """Whether a unit in float has integers at a border whatever its neighbour is: see ``exact_float``."""
+    return isinstance(unit, Unit) and isinstance(neighbour, Unit) and can_be_exact(unit, profile)
+
+
+def _is_elementwise(unit: Unit) -> bool:
+    return unit.rule is not None and not unit.rule.same_scale and not unit.rule.weight_axis
 
 
 def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
@@ -66,7 +140,18 @@ def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
     if profile.tiles is not None and shape is not None:
         return profile.tiles.times(shape)
     touched = {*unit.data.values(), *unit.outputs}
-    return (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(_elements, touched)))
+    integer, real = (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(_elements, touched)))
+    on_the_fly = profile.costs.get(_ON_THE_FLY)
+    if on_the_fly is None or unit.kinds[-1] not in profile.dynamic or not unit.data:
+        return integer, real
+    return integer, integer + _rounding(unit, on_the_fly)
+
+
+def _rounding(unit: Unit, cost: OpCost) -> float:
+    """What it takes to quantize the rows that a product reads, and to write float."""
+    (read,) = unit.data.values()
+    rows = _elements(read) / _sizes(read)[-1]
+    return rows * cost.times(_sizes(read)[-1], _elements(unit.outputs[0]) / rows)[1]
 
 
 def unit_work(unit: Unit) -> float:
@@ -126,11 +211,11 @@ def _worthwhile(units: tuple[Unit, ...], able: list[Unit]) -> list[Unit]:
             del chosen[unit]
 
 
-def _boundaries(units: tuple[Unit, ...], profile: QuantProfile) -> list[tuple[object, object, float]]:
+def _boundaries(units: tuple[Unit, ...], profile: QuantProfile) -> list[_Boundary]:
     """Pairs of neighbours and what a conversion between them costs; the graph's ends count as float."""
     makers = {value: unit for unit in units for value in _all_outputs(unit)}
     quantize = profile.cost(("QuantizeLinear",)) or _UNKNOWN
-    pairs: list[tuple[object, object, float]] = []
+    pairs: list[_Boundary] = []
     for unit in units:
         for value in dict.fromkeys(v for node in unit.nodes for v in node.inputs if v is not None):
             if value in makers and makers[value] is unit:
@@ -165,6 +250,7 @@ def _elements(value: ir.Value) -> int:
 
 
 _INTEGER, _FLOAT = "integer", "float"
+_Boundary = tuple[object, object, float]
 
 
 class _Cut:

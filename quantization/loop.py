@@ -121,13 +121,18 @@ class Loop:
     def _with_integer_neighbours(self, plan: Plan) -> Plan:
         """Units with stored weights that read and write nothing but integers compute in integers, with those weights.
 
-        The numbers are the same and the kernel is faster.  And ONNX Runtime's optimiser makes such a unit integer in
+        The numbers are the same and most kernels are faster; where float is, a target that ``keeps_float`` stays
+        there.  ONNX Runtime's optimiser makes such a unit integer in
         any case, with one scale for the whole weight
         (onnxruntime/core/optimizer/qdq_transformer/weight_bias_quantization.cc).
         """
         integer = frozenset(unit for unit in self._units if unit.name in plan.integer)
         moved = [unit for unit in self._units if unit not in integer and is_candidate(unit) and is_among(unit, integer)]
-        weights = {unit.name: nearest(unit, self._ranges.profile) for unit in moved}
+        profile = self._ranges.profile
+        if profile.keeps_float:
+            start = total_cost(self._units, profile, integer)
+            moved = [unit for unit in moved if total_cost(self._units, profile, integer | {unit}) <= start]
+        weights = {unit.name: nearest(unit, profile) for unit in moved}
         plain = {name: weight for name, weight in weights.items() if isinstance(weight, QuantizedWeight)}
         return replace(plan, integer=plan.integer | plain.keys(), tuned={**plan.tuned, **plain})
 
@@ -177,7 +182,8 @@ class Loop:
         return shown_db(self._ranges.statistics[name].histogram, parameters, self._ranges.flats.get(name))
 
     def _cost(self, plan: Plan) -> float:
-        integer = frozenset(unit for unit in self._units if unit.name in plan.integer)
+        kernels = plan.integer - plan.in_float
+        integer = frozenset(unit for unit in self._units if unit.name in kernels)
         profile = self._ranges.profile
         if not profile.costs:
             return float(sum(unit_work(unit) * (1 if unit in integer else 2) for unit in self._units))

@@ -9,7 +9,7 @@ from functools import partial
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.profile import WEIGHTED, QuantProfile
+from convertkit.profile import KEEP_FLOAT, WEIGHTED, QuantProfile
 from convertkit.quantization.flat import Flat, narrowed
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.place import Placement, place
@@ -28,7 +28,9 @@ class Plan:
 
     ``integer`` are names of units.  ``method`` picks ranges, except for the groups whose first value
     is in ``methods``.  ``tuned`` are integers of weights and ``shifts`` what is added to the bias per
-    output channel, by unit.  ``stored``: units that stay float have integer weights all the same.
+    output channel, by unit.  ``stored``: units that stay float have integer weights all the same; those in
+    ``dynamic`` have them in any case, as their kernels quantize activations on the fly.  ``in_float`` are those of
+    ``integer`` whose numbers a float kernel computes.
     """
 
     integer: frozenset[str]
@@ -37,6 +39,8 @@ class Plan:
     tuned: Mapping[str, QuantizedWeight] = field(default_factory=dict)
     shifts: Mapping[str, Array] = field(default_factory=dict)
     stored: bool = False
+    dynamic: frozenset[str] = frozenset()
+    in_float: frozenset[str] = frozenset()
 
     def method_of(self, names: tuple[str, ...]) -> str:
         """The method of one group of values that share parameters."""
@@ -85,11 +89,14 @@ def apply(model: ir.Model, plan: Plan, ranges: Ranges) -> Placement:
         if unit.name in plan.shifts and unit.bias is not None and unit in placement.integer:
             shift_bias(model.graph, unit, plan.shifts[unit.name])
     write(model, units, placement, ranges.profile, plan.tuned)
+    for unit in placement.integer:
+        if unit.name in plan.in_float:
+            unit.node.metadata_props[KEEP_FLOAT] = "the float kernel is the faster one"
     keep_ends_real(model.graph, [unit for unit in units if unit in placement.integer])
-    if plan.stored:
-        # Those of operators that have no integer kernel, too; integer units' weights are no constants any more.
-        rules = {**WEIGHTED, **ranges.profile.operators}
-        store_weights(model.graph, find_units(model.graph, replace(ranges.profile, operators=rules)), ranges.profile)
+    # Those of operators that have no integer kernel, too; integer units' weights are no constants any more.
+    rules = {**WEIGHTED, **ranges.profile.operators}
+    real = find_units(model.graph, replace(ranges.profile, operators=rules))
+    store_weights(model.graph, [u for u in real if plan.stored or u.name in plan.dynamic], ranges.profile)
     drop_unused(model.graph)
     return placement
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 
 _COSTS = Path(__file__).with_name("costs.toml")
 _DYNAMIC = frozenset({"Gemm", "MatMul"})
-_MORE_EXACT = 0.9
-"""Where times are about the same, float activations are worth it."""
+_LOOKUP = frozenset({"Gelu.part"})
+"""What XNNPACK makes one look-up of, where it stands between DEQUANTIZE and QUANTIZE."""
 
 _PLAIN = OpRule()
 _MOVES = OpRule(data=(0,), same_scale=True)
@@ -120,22 +119,19 @@ def profile(options: ExportOptions) -> QuantProfile:
         tables=beside,
         recurrent=beside,
         dynamic=_DYNAMIC if beside else frozenset(),
+        lookup=_LOOKUP if beside else frozenset(),
         tie_free=True,
+        keeps_float=True,
         tiles=convolution_tiles(),
     )
 
 
 @cache
 def _costs() -> Mapping[str, OpCost]:
-    """The committed table, where a product of a constant matrix that reads and writes float quantizes on the fly.
-
-    That costs as much as the two conversions that integers need there (measured: 0.9 to 1.2 times), and is the more
-    exact.
-    """
     rows = tomllib.loads(_COSTS.read_text())["ns_per_unit"]
-    table = {kind: OpCost(row["float32"], row["int8"]) for kind, row in rows.items()}
-    rounding = table["QuantizeLinear"].integer * _MORE_EXACT
-    on_the_fly = {
-        kind: replace(table[kind], float32=table[kind].integer, float32_element=rounding) for kind in _DYNAMIC
+    return {
+        kind: OpCost(
+            row["float32"], row["int8"], row.get("float32_call", 0.0), float32_element=row.get("float32_element", 0.0)
+        )
+        for kind, row in rows.items()
     }
-    return {**table, **on_the_fly}
