@@ -110,9 +110,10 @@ class QuantProfile:
     everything computed in float16.  ``block`` is the number of weights along the reduced axis that share a scale,
     None for whole channels.  ``dynamic``: operators whose products with stored integer weights quantize float
     activations on the fly, which costs what ``costs`` say of DynamicQuantizeLinear: per element that is read, per
-    row (``_call``), and per element that is written (``_element``), beside the integer product.  ``tie_free``: scales
-    are moved slightly, to where no integer kernel can round another way than another.  ``least_gain`` is the share of
-    the time that integers must save by the cost table.
+    row (``_call``), and per element that is written (``_element``), beside the integer product.  ``lookup``: float
+    operators that the target turns into a table between integers, at their cost in integers.  ``tie_free``: scales
+    are moved slightly, to where no integer kernel can round another way than another.  ``least_gain`` is the share
+    of the time that integers must save by the cost table.
     ``keeps_float``: an operator between integers that is marked :data:`KEEP_FLOAT` does run in float.
     ``tiles`` tell the cost of convolutions without groups, in place of a row of ``costs``.
     """

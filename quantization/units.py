@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.profile import OpRule, QuantProfile
+from convertkit.quantization.gelus import gelu_nodes
 
 _OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
 _FAST_TAPS = 25
@@ -89,10 +90,11 @@ def find_units(graph: ir.Graph, profile: QuantProfile) -> tuple[Unit, ...]:
     """Every node of the main graph as a unit of its own or as part of one, in graph order."""
     taken: set[ir.Node] = set()
     units = []
+    fused = gelu_nodes(graph)
     for node in graph:
         if node in taken:
             continue
-        unit = _unit(node, profile)
+        unit = Unit(node, ("Gelu.part",), None, {}, {}) if node in fused else _unit(node, profile)
         taken.update(unit.nodes)
         units.append(unit)
     return tuple(units)
