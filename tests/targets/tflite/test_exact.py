@@ -17,7 +17,7 @@ from convertkit.artifact import TensorSpec
 from convertkit.feeds import load_feeds
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
-from convertkit.profile import QuantProfile
+from convertkit.profile import OpCost, QuantProfile
 from convertkit.progress import Silent
 from convertkit.quantization.integers import Integers
 from convertkit.recipe import ExportOptions
@@ -124,6 +124,19 @@ def samples() -> list[dict[str, np.ndarray]]:
 
 def test_every_runtime_computes_the_same_integers(samples: list[dict[str, np.ndarray]]) -> None:
     assert departures(quantized(tie_free=True), samples) == (0, 0)
+
+
+def test_float_kernels_compute_the_same_integers(samples: list[dict[str, np.ndarray]]) -> None:
+    """Between integers, and at the input, where the cost table holds float for the faster one."""
+    rules = profile(OPTIONS)
+    costs = {**rules.costs, "Conv": OpCost(1e-3, 9.0), "Conv.depthwise": OpCost(1e-3, 9.0)}
+    rules = replace(rules, costs=costs, tiles=None)
+    case = quantized_by(rules, canonicalize(ir.from_proto(network())), photographs(32, 1))
+    kernels = [op for op in case.compiled.program.subgraphs[0].operations if "CONV_2D" in op.code]
+    real = [op.code for op in kernels if op.outputs[0].dtype == "float32"]
+    assert real.count("DEPTHWISE_CONV_2D") == 3
+    assert kernels[0].code in real
+    assert departures(case, samples) == (0, 0)
 
 
 def test_the_samples_tell_scales_apart(samples: list[dict[str, np.ndarray]]) -> None:
