@@ -20,6 +20,7 @@ from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
 from convertkit.quantization.blocks import BlockedWeight
 from convertkit.quantization.choose_ranges import choose_methods
+from convertkit.quantization.ends import quantize_ends
 from convertkit.quantization.equalized import equalized
 from convertkit.quantization.exact_float import exact_in_float
 from convertkit.quantization.flat import flat_values
@@ -117,6 +118,8 @@ class Integers:
         for name, seen in self._observed(units, self._held_out).items():
             statistics[name].merge(seen)
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
+        if self._options.io_dtype != "float32":
+            quantize_ends(self._model.graph, self._profile, statistics)
         if self._profile.tables:
             quantize_tables(self._model.graph)
         if self._profile.recurrent:
