@@ -17,8 +17,8 @@ from typing import Any
 _TOGETHER = (1, 2, 4, 8)
 _LEAST_GAIN = 0.9
 """Of the time: a row that is cut in other ways has to be padded apart from the convolution."""
-_MAY_LOSE = 1.1
-"""No machine of the table gets slower by more than this factor."""
+_MAY_LOSE = 1.33
+"""No machine of the table gets slower by more than this factor, whatever the others gain."""
 _MORE_WEIGHTS = 8192
 """Bytes: more would be felt in the size of a file."""
 
