@@ -60,6 +60,7 @@ def simplify(model: ir.Model) -> None:
     _at_equal_ranks(model)
     ask_behind(model)
     optimizer.optimize_ir(model, should_fold=_should_fold)
+    _keep_constant_outputs(model.graph)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     if fold_computed_constants(model):
         common.RemoveUnusedNodesPass()(model)
@@ -67,6 +68,14 @@ def simplify(model: ir.Model) -> None:
     common.RemoveUnusedNodesPass()(model)
     common.ShapeInferencePass()(model)
     restore_sequences(model)
+
+
+def _keep_constant_outputs(graph: ir.Graph) -> None:
+    """Store again what is an output, too: the optimizer drops weights that it has folded into others."""
+    for value in graph.outputs:
+        lost = value.producer() is None and not value.is_graph_input() and value.name not in graph.initializers
+        if lost and value.const_value is not None:
+            graph.register_initializer(value)
 
 
 def _at_equal_ranks(model: ir.Model) -> None:

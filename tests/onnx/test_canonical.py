@@ -3,6 +3,7 @@
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -126,3 +127,16 @@ def test_large_weights_that_are_only_rearranged_are_folded_unless_others_read_th
     rearranging = ["Slice", "Slice", "Concat"] if shared else []
     assert [node.op_type for node in model.graph] == [*rearranging, "MatMul", "Add"]
     np.testing.assert_allclose(run(tmp_path / "new.onnx", model, feed)["y"], before, rtol=1e-5, atol=1e-4)
+
+
+def test_a_weight_that_is_an_output_stays_one():
+    """The optimizer folds the norm into the weight and drops the old one."""
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
+        g (float[1,3,4] x) => (float[1,2,4] y, float[2,3,1] w)
+        <float[2,3,1] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}, float[2] s = {1.5, 0.5}, float[2] b = {0.5, 1.0},
+         float[2] m = {1.0, 0.6}, float[2] v = {0.8, 1.8}> {
+        c = Conv(x, w)  y = BatchNormalization(c, s, b, m, v) }""")
+    made = ir.to_proto(canonicalize(ir.from_proto(model)))
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(["w"], {"x": np.zeros((1, 3, 4), np.float32)})
+    np.testing.assert_array_equal(found.reshape(-1), [1, 2, 3, 4, 5, 6])

@@ -192,7 +192,7 @@ class Moves(BuilderCore):
         constants = [tensor.constant for tensor in tensors if tensor.constant is not None]
         if len(constants) == len(tensors):
             return self.constant(np.concatenate(constants, axis), first.quantization, first.dtype)
-        options = {"axis": axis, "fused_activation_function": 0}
+        options = {"axis": axis}  # its kernel takes no activation, whatever the schema says
         return self.emit("CONCATENATION", tensors, shape, first.dtype, options, first.quantization)
 
     def split(self, x: Tensor, axis: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
@@ -228,6 +228,15 @@ class Moves(BuilderCore):
         """Each axis repeated so many times."""
         shape = tuple(DYNAMIC if size == DYNAMIC else size * n for size, n in zip(x.shape, repeats, strict=True))
         return self.emit("TILE", (x, self.ints(repeats)), shape, x.dtype, None, x.quantization)
+
+    def tile_by(self, x: Tensor, repeats: Tensor) -> Tensor:
+        """Each axis repeated a computed number of times."""
+        return self.emit("TILE", (x, repeats), (DYNAMIC,) * x.rank, x.dtype, None, x.quantization)
+
+    def pad_by(self, x: Tensor, amounts: Tensor, value: Tensor | None = None) -> Tensor:
+        """Computed numbers of elements (rank, 2) before and after each axis."""
+        given = (x, amounts) if value is None else (x, amounts, value)
+        return self.emit("PAD" if value is None else "PADV2", given, (DYNAMIC,) * x.rank, x.dtype, None, x.quantization)
 
     def pad(self, x: Tensor, pads: Sequence[tuple[int, int]], value: Tensor | None = None) -> Tensor:
         """Elements before and after each axis: real zero, or the scalar ``value`` (PADV2)."""

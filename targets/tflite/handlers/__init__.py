@@ -11,6 +11,7 @@ from convertkit.targets.tflite.handlers.blocks import blocks
 from convertkit.targets.tflite.handlers.comparisons import comparisons
 from convertkit.targets.tflite.handlers.control import control
 from convertkit.targets.tflite.handlers.convolutions import convolutions
+from convertkit.targets.tflite.handlers.distinct import distinct
 from convertkit.targets.tflite.handlers.division import division
 from convertkit.targets.tflite.handlers.elementwise import elementwise
 from convertkit.targets.tflite.handlers.fused import fused
@@ -43,6 +44,7 @@ TFLITE: Registry = reduce(
         blocks,
         comparisons,
         convolutions,
+        distinct,
         division,
         elementwise,
         integers,

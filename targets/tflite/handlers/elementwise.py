@@ -73,7 +73,6 @@ for _op, _code, _binary in (
     elementwise.lowers(_op, since=13)(variadic(_code, _binary))
 
 _UNARY: tuple[tuple[str, int | tuple[int, ...], str, Unary], ...] = (
-    ("Abs", 13, "ABS", Builder.abs),
     ("Neg", 13, "NEG", Builder.neg),
     ("Exp", 13, "EXP", Builder.exp),
     ("Log", 13, "LOG", Builder.log),
@@ -86,6 +85,13 @@ _UNARY: tuple[tuple[str, int | tuple[int, ...], str, Unary], ...] = (
 )
 for _op, _versions, _code, _unary in _UNARY:
     elementwise.lowers(_op, since=_versions)(unary(_code, _unary))
+
+
+@elementwise.lowers("Abs", since=13)
+def abs_(b: Builder, x: Tensor) -> Tensor:
+    if x.is_quantized or x.dtype not in ("int64",):
+        return computed(b, "ABS", b.abs, x)
+    return b.maximum(x, b.neg(x))
 
 
 @elementwise.lowers("Mean", since=13)

@@ -131,8 +131,11 @@ def _arg_reduction(code: str) -> Handler:
     def handler(b: Builder, x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
         """The first of equal extremes, or the last: the first one from behind."""
         axis %= x.rank
-        (wide,) = as_accepted(b, code, x)
         find = b.arg_max if code == "ARG_MAX" else b.arg_min
+        if x.dtype == "int64":  # the kernels take none: the first place where the extreme is
+            extreme = (b.reduce_max if code == "ARG_MAX" else b.reduce_min)(x, (axis,), keep_dims=True)
+            x, find = b.cast(b.equal(x, extreme), "int32"), b.arg_max
+        (wide,) = as_accepted(b, code, x)
         index = find(b.reverse(wide, (axis,)) if select_last_index else wide, axis)
         if select_last_index:
             size = known_size(x, axis, "the last of equal extremes")
@@ -249,12 +252,28 @@ def lp_normalization(b: Builder, x: Tensor, *, axis: int = -1, p: int = 2) -> Te
 @reductions.lowers("Trilu", since=14)
 def trilu(b: Builder, x: Tensor, k: Tensor | None, *, upper: int = 1) -> Tensor:
     """One triangle of each matrix; the rest is zero."""
-    shift = constant_ints(k, "the diagonal")[0] if k is not None else 0
-    rows, columns = (known_size(x, axis, "Trilu") for axis in (-2, -1))
-    kept = np.triu(np.ones((rows, columns), bool), shift) if upper else np.tril(np.ones((rows, columns), bool), shift)
     dtype = accepted(b, "SELECT_V2", x.dtype)
     wide = b.cast(x, dtype)
-    return b.cast(b.select(b.constant(kept), wide, like(b, wide, 0)), x.dtype)
+    return b.cast(b.select(_triangle(b, x, k, bool(upper)), wide, like(b, wide, 0)), x.dtype)
+
+
+def _triangle(b: Builder, x: Tensor, k: Tensor | None, upper: bool) -> Tensor:
+    """True where the column is at least (``upper``) or at most so far right of the row as the diagonal."""
+    rows, columns = (b.reshape(_counted(b, x, axis), view) for axis, view in ((-2, (DYNAMIC, 1)), (-1, (1, DYNAMIC))))
+    shift = b.constant(np.array(0, np.int32)) if k is None else b.reshape(b.cast(k, "int32"), ())
+    known = [each.constant for each in (rows, columns, shift)]
+    if known[0] is not None and known[1] is not None and known[2] is not None:
+        ahead = known[1] - known[0]
+        return b.constant(ahead >= known[2] if upper else ahead <= known[2])
+    return (b.greater_equal if upper else b.less_equal)(b.sub(columns, rows), shift)
+
+
+def _counted(b: Builder, x: Tensor, axis: int) -> Tensor:
+    """0, 1, 2, … along an axis, as int32."""
+    if x.shape[axis] != DYNAMIC:
+        return b.constant(np.arange(x.shape[axis], dtype=np.int32))
+    zero, one = (b.constant(np.array(number, np.int32)) for number in (0, 1))
+    return b.range(zero, b.reshape(b.size_of(x, axis % x.rank), ()), one, DYNAMIC)
 
 
 @reductions.lowers("EyeLike", since=(9, 22))

@@ -75,6 +75,9 @@ def range_(b: Builder, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
 
 @shapes.lowers("Tile", since=13)
 def tile(b: Builder, x: Tensor, repeats: Tensor) -> Tensor:
+    if repeats.constant is None:
+        (wide,) = as_accepted(b, "TILE", x)
+        return b.cast(b.tile_by(wide, b.cast(repeats, "int32")), x.dtype)
     counts = constant_ints(repeats, "the repeats")
     if all(count == 1 for count in counts):
         return x

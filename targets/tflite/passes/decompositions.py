@@ -56,7 +56,7 @@ Body = Callable[[ir.Node, Nodes], str]
 def own_body(node: ir.Node) -> onnx.FunctionProto | None:
     """The body of ``node`` with inputs x0, x1, …, None where we have none."""
     make = BODIES.get(node.op_type)
-    if make is None:
+    if make is None or (node.op_type == "BatchNormalization" and not _is_computed_norm(node)):
         return None
     nodes = Nodes(node)
     try:
@@ -85,6 +85,22 @@ def _sizes(node: ir.Node, place: int) -> list[object]:
     if value is None or value.shape is None:
         raise Unsupported("an input whose rank is unknown")
     return list(value.shape)
+
+
+def _is_computed_norm(node: ir.Node) -> bool:
+    """Whether a BatchNormalization has other numbers than constants, which are folded elsewhere."""
+    training = node.attributes.get("training_mode")
+    stated = training is None or not training.as_int()
+    return stated and not all(_is_constant(node, place) for place in range(1, 5))
+
+
+def _batch_normalization(node: ir.Node, b: Nodes) -> str:
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` for each channel."""
+    view = b.constant(np.array([-1, *[1] * (_rank(node) - 2)], np.int64))
+    scale, bias, mean, variance = (b.op("Reshape", [name, view]) for name in b.inputs[1:5])
+    epsilon = b.constant(np.array(_attribute(node, "epsilon", 1e-5), np.float32))
+    unit = b.op("Div", [b.op("Sub", [b.inputs[0], mean]), b.op("Sqrt", [b.op("Add", [variance, epsilon])])])
+    return b.op("Add", [b.op("Mul", [unit, scale]), bias])
 
 
 def _conv_integer(node: ir.Node, b: Nodes) -> str:
@@ -270,6 +286,7 @@ def _shape_of(value: ir.Value | None) -> tuple[int | None, ...]:
 
 
 BODIES: Mapping[str, Body] = {
+    "BatchNormalization": _batch_normalization,
     "ConvInteger": _conv_integer,
     "Einsum": _einsum,
     "GroupNormalization": _group_normalization,

@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.targets.tflite.passes.functions import expand_functions
+from tests.targets.tflite.compiled import compiled
 
 
 def expanded(text: str, kept: set[str]) -> onnx.ModelProto:
@@ -158,3 +159,12 @@ def test_integer_convolution_that_would_round_is_refused():
         y = ConvInteger (x, w) }}"""
     with pytest.raises(Unsupported, match="beyond 2\\^24"):
         expanded(text, {"Relu"})
+
+
+def test_no_clamp_inside_a_concatenation():
+    """Grouped volumes are parts side by side; CONCATENATION has a field for an activation and ignores it."""
+    weights = ", ".join(f"{(number % 5) - 2}.5" for number in range(16))
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,2,3,4,3] x) => (float[n,2,2,3,2] y)
+        <float[2,1,2,2,2] w = {{{weights}}}> {{ c = Conv<group=2>(x, w)  y = Relu(c) }}""")
+    assert case.operators["RELU"] == 1
+    case.agree({"x": numbers((2, 2, 3, 4, 3))})

@@ -232,7 +232,6 @@ def test_images_of_every_size_resized_to_one(where: str) -> None:
 @pytest.mark.parametrize(
     ("node", "reason"),
     [
-        ("Trilu(x)", "Trilu along an axis"),
         ("Hardmax<axis=-1>(x)", "Hardmax along an axis"),
         ("ArgMax<axis=-1, select_last_index=1>(x)", "the last of equal extremes"),
         ('Resize<mode="cubic", axes=[1,2]>(x, , , to)', "a resized axis whose size"),

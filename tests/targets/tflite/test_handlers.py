@@ -209,6 +209,7 @@ ROWS = [
                  {"auto_pad": "SAME_LOWER", "strides": [2, 1, 2]}, id="conv-transpose-volume-same"),
     pytest.param("ConvTranspose", {"x": normal(1, 2, 3, 4)}, {"w": normal(2, 3, 3, 3, seed=1)}, "x w",
                  {"auto_pad": "VALID", "strides": [2, 1]}, id="conv-transpose-valid"),
+    pytest.param("Unique", {"x": np.array([2, 1, 1, 3, 4, 3], np.float32)}, {}, "x", {"sorted": 0}, id="unique"),
     pytest.param("CumProd", {"x": normal(3, 4)}, {"a": np.array(1)}, "x a", {"reverse": 1}, id="cumprod-reverse"),
     pytest.param("DeformConv", {"x": normal(1, 4, 6, 7), "o": normal(1, 8, 2, 3, seed=2)},
                  {"w": normal(2, 2, 2, 2, seed=1)}, "x w o", {"strides": [3, 2], "dilations": [1, 2], "group": 2},
@@ -258,14 +259,7 @@ REFUSALS = [
     pytest.param("BitwiseAnd", {"x": np.arange(4), "y": np.arange(4)}, "x y", {}, "TFLite", id="bits-int64"),
     pytest.param("Det", {"x": normal(5, 5)}, "x", {}, "up to 4", id="det-5"),
     pytest.param("Pow", {"x": np.arange(4), "y": normal(4)}, "x y", {}, "computed at run time", id="pow-int-float"),
-    pytest.param(
-        "BatchNormalization",
-        {"x": normal(2, 3, 4), **{n: np.ones(3, np.float32) for n in "sbmv"}},
-        "x s b m v",
-        {},
-        "no such operator",
-        id="batch-norm-computed",
-    ),
+    pytest.param("Unique", {"x": normal(3, 4)}, "x", {"axis": 1}, "equal slices", id="unique-slices"),
     pytest.param("Ceil", {"x": np.arange(4)}, "x", {}, "ONNX does not allow", id="ceil-int64"),
     pytest.param("Tanh", {"x": normal(4).astype(np.float64)}, "x", {}, "float64", id="tanh-double"),
     pytest.param(

@@ -1,0 +1,87 @@
+"""What only the runtime knows: repeats, padding, diagonals, statistics, and which values there are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from convertkit.errors import Unsupported
+from tests.targets.tflite.compiled import compiled, numbers
+
+HEAD = '<ir_version: 8, opset_import: ["" : 21]> g '
+SIZES = ((2, 3), (4, 1), (1, 5))
+
+
+def test_repeats():
+    case = compiled(HEAD + "(float[n,m] x, int64[2] times) => (float[a,b] y) { y = Tile(x, times) }")
+    case.agree(*({"x": numbers(*sizes), "times": np.array(times)} for sizes, times in zip(SIZES, SIZES, strict=True)))
+
+
+@pytest.mark.parametrize("kind", ["float", "int64", "uint8"])
+def test_padding(kind: str):
+    """Negative amounts cut."""
+    case = compiled(
+        f"""{HEAD} ({kind}[3,n] x, int64[4] sides, {kind} v) => ({kind}[a,b] y) {{ y = Pad(x, sides, v) }}"""
+    )
+    dtype = {"float": np.float32}.get(kind) or np.dtype(kind)
+    drawn = np.arange(15).astype(dtype)
+    case.agree(*(
+        {"x": drawn[: 3 * n].reshape(3, n), "sides": np.array(sides), "v": np.array(7, dtype)}
+        for n, sides in ((4, [0, 1, 2, 0]), (2, [-1, 2, 0, -1]), (5, [1, -2, -1, 3]), (1, [0, 0, 0, 0]))
+    ))  # fmt: skip
+
+
+def test_padding_of_some_axes():
+    case = compiled(f"""{HEAD} (float[2,n,3] x, int64[2] sides) => (float[2,a,3] y) <int64[1] axes = {{-2}}> {{
+        y = Pad(x, sides, , axes) }}""")
+    case.agree(*({"x": numbers(2, n, 3), "sides": np.array(sides)} for n, sides in ((2, [1, 2]), (4, [-1, 0]))))
+
+
+def test_edges_of_every_size():
+    case = compiled(f"""{HEAD} (float[2,n,3] x) => (float[a,b,c] y) <int64[6] sides = {{0, 2, 1, 0, 3, 0}}> {{
+        y = Pad<mode="edge">(x, sides) }}""")
+    case.agree(*({"x": numbers(2, n, 3)} for n in (1, 4, 2)))
+
+
+def test_padding_of_more_axes_than_the_kernel_has():
+    case = compiled(f"""{HEAD} (float[1,2,1,2,3,2] x) => (float[1,2,3,2,3,3] y)
+        <int64[12] sides = {{0,0,1,0,0,0, 0,0,1,0,0,1}}, float v = {{2.5}}> {{ y = Pad(x, sides, v) }}""")
+    case.agree({"x": numbers(1, 2, 1, 2, 3, 2)})
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+@pytest.mark.parametrize("kind", ["float", "bool"])
+def test_triangles_of_every_size(upper: int, kind: str):
+    case = compiled(f"""{HEAD} ({kind}[n,t,u] x, int64 k) => ({kind}[n,t,u] y) {{ y = Trilu<upper={upper}>(x, k) }}""")
+    drawn = [numbers(2, *sizes) > 0 if kind == "bool" else numbers(2, *sizes) for sizes in SIZES]
+    case.agree(*({"x": x, "k": np.array(k)} for x in drawn for k in (0, 1, -2)))
+
+
+def test_norms_of_computed_numbers():
+    case = compiled(f"""{HEAD} (float[n,3,m] x, float[3] s, float[3] b, float[3] mean, float[3] v)
+        => (float[n,3,m] y) {{
+        y = BatchNormalization<epsilon=0.1>(x, s, b, mean, v) }}""")
+    given = {name: numbers(3, seed=place) for place, name in enumerate(("s", "b", "mean"))}
+    case.agree(*({"x": numbers(n, 3, m), "v": np.array([0.5, 1, 2], np.float32), **given} for n, m in SIZES))
+
+
+@pytest.mark.parametrize("kind", ["float", "int64", "int8"])
+@pytest.mark.parametrize("order", [0, 1])
+def test_distinct_values(kind: str, order: int):
+    case = compiled(f"""{HEAD} ({kind}[n,m] x) => ({kind}[k] y, int64[k] first, int64[l] owner, int64[k] count) {{
+        y, first, owner, count = Unique<sorted={order}>(x) }}""")
+    dtype = {"float": np.float32}.get(kind) or np.dtype(kind)
+    rng = np.random.default_rng(0)
+    case.agree(*({"x": rng.integers(-3, 3, sizes).astype(dtype)} for sizes in SIZES))
+
+
+def test_distinct_slices_are_refused():
+    with pytest.raises(Unsupported, match="equal slices along axis 1: only single elements"):
+        compiled(HEAD + "(float[3,4] x) => (float[3,k] y) { y = Unique<axis=1>(x) }")
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin", "Abs"])
+def test_int64_beyond_floats(op: str):
+    case = compiled(f"""{HEAD} (int64[3,n] x) => (int64[a,b] y) {{ y = {op}{"" if op == "Abs" else "<axis=1>"}(x) }}""")
+    big = 2**62
+    case.agree(*({"x": np.array([[big + 1, big, -big - 1, big + 1][:n]] * 3)} for n in (4, 2, 3)))
