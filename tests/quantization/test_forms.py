@@ -27,6 +27,17 @@ def test_weight_forms_need_no_data(quantized, precision: str, target: str, least
     assert result.snr_db(DATA) > least_db
 
 
+@pytest.mark.parametrize(("precision", "gain_db"), [("w8", 3), ("w4", 3)])
+def test_data_makes_weights_better(quantized, precision: str, gain_db: float) -> None:
+    """Rounding errors make up for each other where inputs move together."""
+    rng = np.random.default_rng(0)
+    data = (rng.normal(0, 1, (200, 8)) @ rng.normal(0, 1, (8, 64)) + rng.normal(0, 0.1, (200, 64))).astype("f4")
+    weights = {"w": rng.normal(0, 1, (64, 48)).astype("f4")}
+    model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"], "fc")], weights, {"x": ["N", 64]}, {"y": ["N", 48]})
+    with_data, without = (quantized(model, given, precision).snr_db(data[100:]) for given in (data[:100], None))
+    assert with_data > without + gain_db
+
+
 def test_matrices_are_int4_in_blocks_for_onnxruntime(quantized) -> None:
     rng = np.random.default_rng(0)
     model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"], "fc")],
