@@ -18,6 +18,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
+from convertkit.quantization.blas import one_thread
 from convertkit.quantization.blocks import BlockedWeight
 from convertkit.quantization.choose_ranges import choose_methods
 from convertkit.quantization.ends import quantize_ends
@@ -80,6 +81,10 @@ class Integers:
 
     def quantized(self) -> ir.Model:
         """The QDQ model."""
+        with one_thread():
+            return self._quantized()
+
+    def _quantized(self) -> ir.Model:
         prepare(self._model)
         norms_as_convolutions(self._model)
         units = find_units(self._model.graph, self._profile)
@@ -151,7 +156,7 @@ class Integers:
         """The plan with the integers of float kernels that lie between integers."""
         chosen = frozenset(unit for unit in units if unit.name in plan.integer)
         exact = exact_in_float([unit for unit in units if unit.name not in marking], chosen, self._profile)
-        kernels = frozenset(unit.name for unit in exact if unit.weight is not None)
+        kernels = frozenset(unit.name for unit in exact if unit.rule is not None and not unit.rule.same_scale)
         return replace(plan, integer=plan.integer | {unit.name for unit in exact}, in_float=kernels)
 
     def _most_exact(self, units: tuple[Unit, ...], plan: Plan, trials: Trials, marking: frozenset[str]) -> Plan:

@@ -81,6 +81,9 @@ _INT8: Mapping[str, OpRule] = {
 # rounds in its own way: in float, as fast, with a scale of its own the result is the same everywhere.
 _AVERAGES: Mapping[str, OpRule] = {"Resize.interpolated": OpRule(data=(0,)), "AveragePool": OpRule(data=(0,))}
 
+# No kernel takes integers; between them, the graph says what its numbers are.
+_REAL: Mapping[str, OpRule] = {"HardSigmoid": _PLAIN}
+
 # int16 kernels exist for fewer operators; pads and gathers move bytes whatever they mean.
 _INT16: Mapping[str, OpRule] = {
     **{name: rule for name, rule in _COMMON.items() if name not in ("Abs", "HardSwish", "PRelu")},
@@ -109,7 +112,7 @@ def profile(options: ExportOptions) -> QuantProfile:
     if weight_only:
         return QuantProfile("tflite w8", "int8", False, _WEIGHTED, weight_only=True, recurrent=True)
     beside = not options.full_integer
-    rules = {**_INT8, **_AVERAGES} if beside else _INT8
+    rules = {**_INT8, **_AVERAGES, **_REAL} if beside else _INT8
     return QuantProfile(
         "tflite int8",
         "int8",
