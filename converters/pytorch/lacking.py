@@ -79,6 +79,18 @@ def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
     return x, torch.zeros_like(x, dtype=torch.int64)  # which nothing reads
 
 
+def embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor, *rest: Any) -> Any:
+    """Bags of one size: as many rows each, looked up and put together; ``rest`` as ``aten::embedding_bag`` has it."""
+    _, mode, _, sample_weights = (*rest, *(False, 0, False, None)[len(rest) :])[:4]
+    bags = offsets.shape[0]
+    rows = torch.embedding(weight, ids).reshape(bags, ids.shape[0] // bags, weight.shape[1])
+    if sample_weights is not None:
+        rows = rows * sample_weights.reshape(bags, -1, 1)
+    result = (rows.sum(1), rows.mean(1), rows.amax(1))[mode]
+    unread = torch.zeros_like(offsets)
+    return result, unread, unread, unread
+
+
 def amax(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
     """Over all axes, where none is named."""
     return NotImplemented if dim else torch.amax(x, list(range(x.dim())), keepdim)
@@ -105,6 +117,17 @@ def _without_indices(node: Any) -> bool:
     return all(user.args[1] == 0 or not user.users for user in node.users)
 
 
+def _even_bags(node: Any) -> bool:
+    """Whether the bags begin at every so many ids, and only what they come to is read."""
+    offsets = node.args[2]
+    even = offsets.op == "call_function" and offsets.target in (_ATEN.arange.start_step, _ATEN.arange.default)
+    options = (*node.args[3:], *_BAG_DEFAULTS[len(node.args) - 3 :])
+    return even and not options[4] and options[5] in (None, -1) and _without_indices(node)
+
+
+_BAG_DEFAULTS = (False, 0, False, None, False, None)
+
+
 def _projects(node: Any) -> bool:
     return recurrent.differ([state.meta["val"] for state in node.args[1]])
 
@@ -121,6 +144,8 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.adaptive_max_pool1d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.adaptive_max_pool2d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.adaptive_max_pool3d.default: Substitute(adaptive_max_pool, _without_indices),
+        _ATEN.embedding_bag.padding_idx: Substitute(embedding_bag, _even_bags),
+        _ATEN.embedding_bag.default: Substitute(embedding_bag, _even_bags),
         _ATEN.lstm.input: Substitute(recurrent.projected_lstm, _projects),
     }
 )

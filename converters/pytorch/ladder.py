@@ -15,6 +15,7 @@ from convertkit.artifact import Array, Artifact
 from convertkit.converters.pytorch.acceptance import check_feeds
 from convertkit.converters.pytorch.chaos import beyond_chaos
 from convertkit.converters.pytorch.halves import tolerance_of, widen
+from convertkit.converters.pytorch.indices import widen_indices
 from convertkit.converters.pytorch.interface import settle_interface
 from convertkit.converters.pytorch.kernels import lacking
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
@@ -374,6 +375,7 @@ class Ladder:
         try:
             model = load_model(place / _EXPORTED)
             settle_interface(model, leaves, outputs)
+            widen_indices(model)
             tolerance = tolerance_of(model)
             if tolerance is not FLOAT32:
                 widen(model)

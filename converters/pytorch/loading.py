@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ import torch
 import torch.nn.utils.parametrize
 
 from convertkit.converters.pytorch import operators, rebatching
+from convertkit.converters.pytorch.provenance import python_trace, user_line
 from convertkit.converters.pytorch.subject import Parameter, Subject
 from convertkit.converters.pytorch.weights import brief, fill, stored_weights
-from convertkit.errors import ConvertKitError, SourceError, UsageError
+from convertkit.errors import ConvertKitError, SourceError, Unsupported, UsageError
 
 
 def load(path: str, kind: str, factory: str | None) -> Subject:
@@ -56,7 +57,10 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
 
 def _torchscript(path: str) -> Any:
     try:
-        return torch.jit.load(path, map_location="cpu").eval()
+        module = torch.jit.load(path, map_location="cpu").eval()
+        if _calls(path, b"ops.quantized."):
+            raise _quantized(module)
+        return module
     except (RuntimeError, ValueError, NotImplementedError) as error:
         if "torchvision::" in str(error) and _define_torchvision():
             return _torchscript(path)
@@ -73,10 +77,36 @@ def _torchscript(path: str) -> Any:
 
 def _lost_weights(path: str) -> bool:
     """Whether the archive's code names tensors of oneDNN, which torch writes without their values."""
+    return _calls(path, b"prim.ConstantMKLDNNTensor()")
+
+
+def _calls(path: str, text: bytes) -> bool:
+    """Whether the archive's code has this in it."""
     with zipfile.ZipFile(path) as archive:
-        return any(
-            b"prim.ConstantMKLDNNTensor()" in archive.read(name) for name in archive.namelist() if name.endswith(".py")
-        )
+        return any(text in archive.read(name) for name in archive.namelist() if name.endswith(".py"))
+
+
+def _quantized(module: Any) -> Unsupported:
+    """The refusal of torch's own integer kernels, whose packed weights and roundings are no other runtime's."""
+    graph = module.forward.graph.copy()
+    torch._C._jit_pass_inline(graph)
+    found = next((node for node in _nodes(graph) if node.kind().startswith("quantized::")), None)
+    return Unsupported(
+        "torch's own integer kernels, with weights packed for them, have no counterpart in ONNX",
+        subject="quantized" if found is None else found.kind(),
+        location="" if found is None else user_line(python_trace(str(found.sourceRange()))),
+        ways_out=(
+            "the float module, and --int8 with --calib: scales are chosen here",
+            "torch.export.export of a module that torchao's pt2e has quantized: its scales are kept",
+        ),
+    )
+
+
+def _nodes(block: Any) -> Iterator[Any]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _nodes(inner)
 
 
 def _define_torchvision() -> bool:
@@ -169,7 +199,7 @@ def _made(reference: str) -> torch.nn.Module:
         for part in reference.partition(":")[2].split("."):
             made = getattr(made, part)
         torch.manual_seed(0)  # weights that a factory draws at random are the same in every fork
-        module = made if isinstance(made, torch.nn.Module) else made()
+        module = made if isinstance(made, torch.nn.Module) else _called(made, reference)
     except ConvertKitError:
         raise
     except Exception as error:
@@ -177,6 +207,24 @@ def _made(reference: str) -> torch.nn.Module:
     if not isinstance(module, torch.nn.Module):
         raise UsageError(f"{reference} returned a {type(module).__name__}; expected a torch.nn.Module")
     return module
+
+
+def _called(factory: Any, reference: str) -> Any:
+    """What the factory returns; one that needs arguments is refused with what to write."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except ValueError:  # of a builtin
+        return factory()
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [each.name for each in parameters if each.default is each.empty and each.kind not in variadic]
+    if needed:
+        name = reference.partition(":")[2]
+        call = f"{name}({', '.join(f'{each}=…' for each in needed)})"
+        raise UsageError(
+            f"{reference} needs {', '.join(needed)}, and a factory is called without arguments\n"
+            f"  try   a function beside it: def made(): return {call}"
+        )
+    return factory()
 
 
 def _imported(reference: str) -> Any:

@@ -41,7 +41,10 @@ _DATA_MODULES = {
     "datetime": frozenset({"datetime", "timedelta", "date"}),
     "argparse": frozenset({"Namespace"}),
 }
-_TORCH_VALUES = frozenset({"Size", "device", "dtype", "Tensor"})
+_TORCH_VALUES = frozenset(
+    {"Size", "device", "dtype", "Tensor"}
+    | {f"per_{of}_{kind}" for of in ("tensor", "channel") for kind in ("affine", "symmetric")}  # of quantized tensors
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from convertkit.converters.pytorch.sniff import Found
+from convertkit.converters.pytorch.shards import shards
+from convertkit.converters.pytorch.sniff import Found, examine
 from convertkit.errors import SourceError, Untrusted
 
 _MAX_RATIO = 200
@@ -40,6 +41,10 @@ def check(path: Path, found: Found, *, trust_pickle: bool) -> None:
         raise SourceError(
             f"{path.name} is a PyTorch file that is truncated or damaged; get it again from where it came"
         )
+    if found.kind == "sharded":
+        for shard in shards(path):
+            check(shard, examine(shard) or Found("damaged"), trust_pickle=False)
+        return
     if zipfile.is_zipfile(path):
         _check_zip(path)
     if found.kind == "pt2":

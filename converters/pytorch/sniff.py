@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 from convertkit.converters.pytorch.pickles import PickleContent, content_of
+from convertkit.converters.pytorch.shards import shards
 
-Kind = Literal["torchscript", "pt2", "state-dict", "pickled-module", "safetensors", "torch-factory", "damaged"]
+Kind = Literal[
+    "torchscript", "pt2", "state-dict", "pickled-module", "safetensors", "sharded", "torch-factory", "damaged"
+]
 
 _LEGACY_MAGIC = bytes.fromhex("80028a0a6cfc9c46f9206aa85019")
 _LEGACY_PICKLES = 5  # magic number, protocol, system information, the object, storage keys
@@ -51,6 +54,8 @@ class Found:
 def examine(path: Path) -> Found | None:
     """What kind of PyTorch file ``path`` is, None where it is none."""
     try:
+        if shards(path):
+            return Found("sharded")
         with path.open("rb") as stream:
             head = stream.read(64)
         if head.startswith(_ZIP_MAGIC):

@@ -74,7 +74,9 @@ class TorchStage:
     """PyTorch → canonical ONNX."""
 
     name, version = MADE_BY.split()
-    accepts = frozenset({"torchscript", "pt2", "state-dict", "safetensors", "pickled-module", "torch-factory"})
+    accepts = frozenset(
+        {"torchscript", "pt2", "state-dict", "safetensors", "sharded", "pickled-module", "torch-factory"}
+    )
     produces = "onnx"
 
     def __init__(self, accepted: Accepted, prior_seconds: float) -> None:
@@ -145,6 +147,8 @@ def _artifact(model: Model, accepted: Accepted) -> Artifact:
         if file is None:
             raise SourceError(f"{model.source}: its module has no file")
         path = file
+    if model.kind == "sharded" and path.is_file():
+        path = path.parent  # the index alone says nothing of the weights
     inputs = tuple(leaf.spec() for leaf in accepted.leaves)
     outputs = accepted.artifact.outputs
     return Artifact(path, model.kind, inputs, outputs, sha256_of(path), "", accepted.artifact.initial_state)

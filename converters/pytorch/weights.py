@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from convertkit.converters.pytorch.shards import shards
+from convertkit.converters.pytorch.sniff import examine
 from convertkit.errors import SourceError, Untrusted, UsageError
 
 _STATE_KEYS = (
@@ -20,9 +22,16 @@ _NAMED = 5
 
 
 def stored_weights(path: str, kind: str) -> dict[str, torch.Tensor]:
-    """The tensors in a file, by name; nothing in it is executed."""
+    """The tensors in a file, or in the files of an index, by name; nothing in them is executed."""
+    if kind == "sharded":
+        return {name: value for each in shards(Path(path)) for name, value in _stored(str(each)).items()}
+    return _stored(path)
+
+
+def _stored(path: str) -> dict[str, torch.Tensor]:
+    found = examine(Path(path))
     try:
-        if kind == "safetensors":
+        if found is not None and found.kind == "safetensors":
             from safetensors.torch import load_file
 
             return dict(load_file(path))
@@ -33,12 +42,12 @@ def stored_weights(path: str, kind: str) -> dict[str, torch.Tensor]:
         raise SourceError(f"{Path(path).name}: torch cannot read these weights: {brief(error)}") from error
     weights = _state_dict(stored)
     if weights is None:
-        raise SourceError(f"{Path(path).name} holds no state_dict")
+        raise SourceError(f"{Path(path).name} holds no state_dict: {_content(stored)}")
     return weights
 
 
 def _state_dict(stored: object) -> dict[str, torch.Tensor] | None:
-    """The mapping of names to tensors, in a checkpoint under one of the usual keys."""
+    """The mapping of names to tensors, in a checkpoint under one of the usual keys, else the only one that there is."""
     if not isinstance(stored, Mapping):
         return None
     tensors = {str(name): value for name, value in stored.items() if isinstance(value, torch.Tensor)}
@@ -47,7 +56,17 @@ def _state_dict(stored: object) -> dict[str, torch.Tensor] | None:
     for key in _STATE_KEYS:
         if key in stored and (found := _state_dict(stored[key])) is not None:
             return found
-    return tensors or None
+    if tensors:
+        return tensors
+    inner = [found for value in stored.values() if (found := _state_dict(value)) is not None]
+    named = [found for found in inner if any("." in name for name in found)]
+    return named[0] if len(named) == 1 else inner[0] if len(inner) == 1 else None
+
+
+def _content(stored: object) -> str:
+    if isinstance(stored, Mapping):
+        return f"its keys are {_some(str(key) for key in stored)}"
+    return f"it is a {type(stored).__name__}"
 
 
 def fill(module: torch.nn.Module, weights: Mapping[str, torch.Tensor], file: str, factory: str) -> None:
