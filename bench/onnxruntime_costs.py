@@ -40,7 +40,7 @@ class Row:
     """One operator at one size: the shape that it keeps, its weight, and what it reads besides.
 
     ``beside`` stands behind it in every link of the chain: a convolution, which brings integers channels-last, or what
-    restores the shape.
+    restores the shape.  A Sigmoid makes the gate that a Mul multiplies its own input with.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class Row:
     bias: bool = False
     second: bool = False
     attributes: tuple[tuple[str, object], ...] = ()
-    beside: Literal["", "Conv", "Mul", "Slice"] = ""
+    beside: Literal["", "Conv", "Mul", "Slice", "Sigmoid"] = ""
 
     @property
     def elements(self) -> float:
@@ -94,6 +94,7 @@ ROWS: tuple[Row, ...] = (
       for h, t in ((1, 32), (4, 32), (3, 64), (4, 128), (3, 197))),
     *(Row(op, op, (1, c, s, s)) for op in ("Sigmoid", "LeakyRelu") for c, s in (*MAPS, *LARGE)),
     *(Row(op, op, (1, c, s, s), second=True) for op in ("Add", "Mul") for c, s in (*MAPS, *LARGE)),
+    *(Row("Mul.gated", "Mul", (1, c, s, s), beside="Sigmoid") for c, s in (*MAPS, *LARGE)),
     *(Row(op, op, (1, c, s, s), attributes=(("kernel_shape", [3, 3]), ("pads", [1] * 4)), beside="Conv")
       for op in ("MaxPool", "AveragePool") for c, s in MAPS),
     *(Row("GlobalAveragePool", "GlobalAveragePool", (1, c, s, s), beside="Mul") for c, s in MAPS),
@@ -119,7 +120,9 @@ class Chain:
         value = first = self._pair("x")
         for place in range(length):
             before = value
-            if not beside_alone:
+            if row.beside == "Sigmoid":
+                value = self._gated(value, place, beside_alone=beside_alone)
+            elif not beside_alone:
                 operands = [
                     *([first] if row.second else []),
                     *self._weight(f"w{place}", row.weight, row.axis, row.bias),
@@ -143,6 +146,10 @@ class Chain:
             list(self._constants.values()),
         )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+
+    def _gated(self, value: str, place: int, *, beside_alone: bool) -> str:
+        gate = self._link("Sigmoid", [value], f"g{place}", {})
+        return gate if beside_alone else self._link(self._row.op, [value, gate], f"y{place}", {})
 
     def _link(self, op: str, inputs: list[str], name: str, attributes: dict[str, object]) -> str:
         self._nodes.append(helper.make_node(op, inputs, [name], **attributes))
@@ -185,7 +192,7 @@ class Chain:
 
 def measured(row: Row) -> tuple[float, float, float]:
     """Nanoseconds of the operator in float32 and in int8, and of both borders of a chain of integers."""
-    alone = [False, True] if row.beside == "Conv" else [False]
+    alone = [False, True] if row.beside in ("Conv", "Sigmoid") else [False]
     models = [Chain(row, integer=integer).model(length, beside_alone=without)
               for without in alone for integer in (False, True) for length in (SHORT, LONG)]  # fmt: skip
     times = nanoseconds(models, row.shape)

@@ -25,6 +25,8 @@ def choose_methods(
     rare, loud samples, of which a few held-out ones tell nothing.  At most ``budget`` trials of single
     tensors are made, on those where the methods disagree most.
     """
+    if not groups:
+        return plan
     if ranges.profile.activation == "int16":
         return replace(plan, method="minmax")
     whole = [plan if method == plan.method else replace(plan, method=method) for method in CANDIDATES]

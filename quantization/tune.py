@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convertkit.artifact import Array
+from convertkit.quantization.blas import one_thread
 from convertkit.quantization.blocks import BlockedWeight
 from convertkit.quantization.patches import Moments, from_rows, weight_rows
 from convertkit.quantization.rounding import compensated, descended, layer_snr_db, output_error
@@ -79,11 +80,12 @@ def tune_all(
     units: Sequence[Unit], nearest: Mapping[str, Weight], moments: Mapping[str, Moments], limits: tuple[int, int]
 ) -> dict[str, Tuned]:
     """:func:`tune` for every unit whose inputs were measured."""
-    return {
-        unit.name: tune(unit, nearest[unit.name], moments[unit.name], limits)
-        for unit in units
-        if unit.name in moments and unit.name in nearest
-    }
+    with one_thread():
+        return {
+            unit.name: tune(unit, nearest[unit.name], moments[unit.name], limits)
+            for unit in units
+            if unit.name in moments and unit.name in nearest
+        }
 
 
 def _full_scales(weight: Weight) -> Array:

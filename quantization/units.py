@@ -140,6 +140,8 @@ def _variant(node: ir.Node) -> str:
     if node.op_type == "MatMul":
         right = inputs[1]
         return "" if right is not None and is_constant(right) and len(right.shape or ()) == 2 else ".dynamic"
+    if node.op_type == "Mul":
+        return ".gated" if _is_gated(node) else ""
     if node.op_type == "Resize":
         mode = node.attributes.get_string("mode", "nearest")
         return "" if mode == "nearest" else ".interpolated"
@@ -156,6 +158,12 @@ def _variant(node: ir.Node) -> str:
         large = math.prod(shape[2:]) > _FAST_TAPS
         return ".grouped" if shape[1] != 1 else ".depthwise_large" if large else ".depthwise"
     return ".pointwise" if all(size == 1 for size in shape[2:]) else ""
+
+
+def _is_gated(node: ir.Node) -> bool:
+    """Whether a Mul multiplies a value with its own sigmoid, which some runtimes make one float kernel of."""
+    gates = [value.producer() for value in node.inputs if value is not None]
+    return any(gate is not None and gate.op_type == "Sigmoid" and gate.inputs[0] in node.inputs for gate in gates)
 
 
 def _unit(node: ir.Node, profile: QuantProfile) -> Unit:

@@ -14,7 +14,7 @@ from onnx import helper
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.islands import choose_integer, unit_work
-from convertkit.quantization.units import Unit, find_units
+from convertkit.quantization.units import Unit, find_units, node_kinds
 from convertkit.recipe import ExportOptions
 from convertkit.targets.onnxruntime.profile import profile
 
@@ -58,3 +58,19 @@ def test_small_gains_do_not_pay() -> None:
 def test_symbolic_sizes_count_as_usual_ones() -> None:
     work = {size: unit_work(convolution(size)[0]) for size in ("H", 32)}
     assert work["H"] == work[32]
+
+
+def test_a_value_times_its_own_sigmoid_has_a_cost_of_its_own() -> None:
+    """ONNX Runtime computes both in one float kernel, so integers there save nothing."""
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["g"], "gate"),
+        helper.make_node("Mul", ["x", "g"], ["s"], "silu"),
+        helper.make_node("Sigmoid", ["s"], ["h"], "other"),
+        helper.make_node("Mul", ["x", "h"], ["y"], "mul"),
+    ]
+    model = ir.from_proto(model_of(nodes, {}, {"x": [1, 8, 4, 4]}, {"y": [1, 8, 4, 4]}))
+    kinds = {node.name: node_kinds(node) for node in model.graph}
+    assert kinds["silu"] == ("Mul.gated", "Mul")
+    assert kinds["mul"] == ("Mul",)
+    assert INT8.cost(kinds["silu"]) != INT8.cost(kinds["mul"])
+    assert INT8.rule(kinds["silu"]) == INT8.rule(kinds["mul"]) is not None
