@@ -204,12 +204,6 @@ def rnn(
     layout: int = 0,
 ) -> tuple[Tensor, ...]:
     count = 2 if direction == "bidirectional" else 1
-    if count == 2 and x.rank == 3 and x.shape[0 if layout else 1] == DYNAMIC:
-        # About one resize in 800 leaves LiteRT 2.3 with wrong numbers until the next, with its default delegate
-        # only; never seen in one direction, nor with LSTM and GRU, over 10,000 resizes each.
-        raise Unsupported(
-            "a bidirectional RNN with a free batch: LiteRT's XNNPACK delegate may give wrong numbers after a resize"
-        )
     functions = activations_of(activations[:count], activation_alpha, activation_beta, ("Tanh",), direction)
     hidden = constant_of(r, "the recurrent weights").shape[2]
 
