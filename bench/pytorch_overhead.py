@@ -2,15 +2,18 @@
 
 Overhead is the wall clock of ``convertkit export SOURCE --target T`` less that of a bare script which does with torch
 what any export must: import it, load the model, export it with the exporter that the accepted road used, and run the
-model once on each of the proof's six feeds (four of batch 1, two of batch 3).  Everything else, all proofs, reports
-and imports included, is ours.  The threads of both sleep while they wait (``OMP_WAIT_POLICY``), so that on a busy
-machine neither is slowed down by its own spinning.
+model once on each of the proof's six feeds (four of batch 1, two of batch 3).  Everything else is ours: both processes'
+start, all imports, the runs of torch that find the interface and choose the road (six) and that tell
+whether a feed is ill-conditioned (six), both runtimes' runs of every step's proof, reports and manifests.  What we do
+beside torch, on other cores, costs what it lengthens the wall clock by and no more.  The threads of both sleep while
+they wait (``OMP_WAIT_POLICY``), so that on a busy machine neither is slowed down by its own spinning.
 
 Both run in turns, each in a process of its own; the fastest round of each counts, because other programs only slow a
 round down.  User and system seconds of all processes are printed beside the wall clock, and then how our own process
-and its worker spent the fastest round.
+and its worker spent one more round.
 
-Without SOURCE, MobileNetV2 of the zoo is traced, exported and saved to a temporary folder.
+Without SOURCE, MobileNetV2 of the zoo is saved to a temporary folder as a traced archive, as an exported program with a
+free batch and as a state_dict, whose factory is the zoo's.
 """
 
 from __future__ import annotations
@@ -23,26 +26,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-_ENVIRONMENT = {"CI": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+_HERE = Path(__file__).parent
+_ENVIRONMENT = {"CI": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": str(_HERE)}
 _BARE = """
 import sys, warnings; warnings.simplefilter("ignore")
 import torch
-source, shape, target = sys.argv[1], [int(n) for n in sys.argv[2].split(",")], sys.argv[3]
+kind, source, shape, target = sys.argv[1], sys.argv[2], [int(n) for n in sys.argv[3].split(",")], sys.argv[4]
+def write(program):
+    torch.onnx.export(program, (), target, dynamo=True, external_data=False, optimize=False, verbose=False)
+    return program.module()
 with torch.no_grad():
-    if source.endswith(".pt2"):
-        program = torch.export.load(source)
-        torch.onnx.export(program, (), target, dynamo=True, external_data=False, optimize=False, verbose=False)
-        model = program.module()
-        sizes = (shape[0],) * 6
+    if kind == "pt2":
+        model = write(torch.export.load(source))
+    elif kind == "state-dict":
+        from zoo_mobile import mobilenetv2
+        model = mobilenetv2().eval()
+        model.load_state_dict(torch.load(source, weights_only=True))
+        free = ({0: torch.export.Dim.AUTO},)
+        write(torch.export.export(model, (torch.rand(2, *shape[1:]),), dynamic_shapes=free, strict=False))
     else:
         model = torch.jit.load(source).eval()
         axes = {"x": {0: "N"}}
         torch.onnx.export(model, (torch.rand(shape),), target, input_names=["x"], dynamic_axes=axes, dynamo=False)
-        sizes = (1, 1, 1, 1, 3, 3)
-    for size in sizes:
+    for size in (1, 1, 1, 1, 3, 3):
         model(torch.rand(size, *shape[1:]))
 """
 
@@ -67,7 +76,7 @@ def first(self):
     return started(self)
 worker.Worker._started = first
 try:
-    main()
+    main(sys.argv[1:])
 finally:
     print(json.dumps(spent), file=sys.stderr)
 """
@@ -75,22 +84,39 @@ finally:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Seconds of one run; ``stages`` says what they went into."""
+    """Seconds of one run."""
 
     wall_s: float
     cpu_s: float
-    stages: dict[str, float] = field(default_factory=dict)
 
 
-def mobilenet(folder: Path) -> list[str]:
-    """MobileNetV2 as traced archive and exported program."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A file and the flags that it needs; ``kind`` chooses what the bare script does with it."""
+
+    kind: str
+    source: Path
+    flags: tuple[str, ...] = ()
+
+
+def mobilenet(folder: Path) -> list[Case]:
+    """MobileNetV2 as traced archive, as exported program with a free batch and as weights alone."""
     code = (
-        "import torch, zoo; model, example = zoo.build('mobilenetv2')\n"
-        f"torch.jit.trace(model, example).save({str(folder / 'mobilenetv2.pt')!r})\n"
-        f"torch.export.save(torch.export.export(model, example), {str(folder / 'mobilenetv2.pt2')!r})"
+        "import sys, torch, zoo\n"
+        "model, (x,) = zoo.build('mobilenetv2')\n"
+        "torch.jit.trace(model, x).save(sys.argv[1] + '/mobilenetv2.pt')\n"
+        "free = ({0: torch.export.Dim('N')},)\n"
+        "program = torch.export.export(model, (torch.cat([x, x]),), dynamic_shapes=free)\n"
+        "torch.export.save(program, sys.argv[1] + '/mobilenetv2.pt2')\n"
+        "torch.save(model.state_dict(), sys.argv[1] + '/mobilenetv2.pth')"
     )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, cwd=Path(__file__).parent)
-    return [str(folder / "mobilenetv2.pt"), str(folder / "mobilenetv2.pt2")]
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(folder)], check=True, cwd=_HERE)
+    weights = ("--model", "zoo_mobile:mobilenetv2", "--input", "x:N,3,224,224")
+    return [
+        Case("torchscript", folder / "mobilenetv2.pt"),
+        Case("pt2", folder / "mobilenetv2.pt2"),
+        Case("state-dict", folder / "mobilenetv2.pth", weights),
+    ]
 
 
 def timed(command: list[str]) -> tuple[Round, str]:
@@ -101,19 +127,28 @@ def timed(command: list[str]) -> tuple[Round, str]:
     return Round(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), done.stderr
 
 
-def bare(source: str, shape: str, folder: Path) -> Round:
+def bare(case: Case, shape: str, folder: Path) -> Round:
     """The script that uses torch alone."""
-    return timed([sys.executable, "-c", _BARE, source, shape, str(folder / "bare.onnx")])[0]
+    return timed([sys.executable, "-c", _BARE, case.kind, str(case.source), shape, str(folder / "bare.onnx")])[0]
 
 
-def ours(source: str, target: str, folder: Path) -> Round:
-    """One export with all its proofs."""
-    out = folder / "out"
-    run, told = timed([sys.executable, "-c", _TRACED, "export", source, "--target", target, "-o", str(out), "--force"])
-    steps = json.loads((out / "report.json").read_text())["steps"]
+def arguments(case: Case, target: str, folder: Path) -> list[str]:
+    """One export with all its proofs, as arguments of the command."""
+    return ["export", str(case.source), *case.flags, "--target", target, "-o", str(folder / "out"), "--force"]
+
+
+def ours(case: Case, target: str, folder: Path) -> Round:
+    """The command itself."""
+    return timed([sys.executable, "-m", "convertkit", *arguments(case, target, folder)])[0]
+
+
+def stages(case: Case, target: str, folder: Path) -> dict[str, float]:
+    """What one more run spends its seconds on."""
+    _, told = timed([sys.executable, "-c", _TRACED, *arguments(case, target, folder)])
+    steps = json.loads((folder / "out" / "report.json").read_text())["steps"]
     torch = {f"torch: {name}": seconds for name, seconds in steps[0]["options"]["torch_seconds"].items()}
     steps_s = {f"step {step['stage']}": step["seconds"] for step in steps[1:]}
-    return Round(run.wall_s, run.cpu_s, {**json.loads(told.strip().splitlines()[-1]), **torch, **steps_s})
+    return {**json.loads(told.strip().splitlines()[-1]), **torch, **steps_s}
 
 
 def main() -> None:
@@ -125,21 +160,22 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for source in args.sources or mobilenet(folder):
+        given = [Case("pt2" if each.endswith(".pt2") else "torchscript", Path(each)) for each in args.sources]
+        for case in given or mobilenet(folder):
             for target in ("onnxruntime", "tflite"):
-                pairs = [(bare(source, args.shape, folder), ours(source, target, folder)) for _ in range(args.rounds)]
-                report(f"{Path(source).name} → {target}", pairs)
+                pairs = [(bare(case, args.shape, folder), ours(case, target, folder)) for _ in range(args.rounds)]
+                report(f"{case.source.name} → {target}", pairs, stages(case, target, folder))
 
 
-def report(title: str, pairs: list[tuple[Round, Round]]) -> None:
-    """Print the fastest round of either side, and what ours went into."""
+def report(title: str, pairs: list[tuple[Round, Round]], spent: dict[str, float]) -> None:
+    """Print the fastest round of either side, and what a run of ours goes into."""
     torch = min((each for each, _ in pairs), key=lambda each: each.wall_s)
     export = min((each for _, each in pairs), key=lambda each: each.wall_s)
     print(
         f"{title}: export {export.wall_s:.2f} s (CPU {export.cpu_s:.2f}), bare torch {torch.wall_s:.2f} s "
         f"(CPU {torch.cpu_s:.2f}), overhead {export.wall_s - torch.wall_s:.2f} s"
     )
-    print("   ", "  ".join(f"{stage} {seconds:.2f}" for stage, seconds in export.stages.items()), flush=True)
+    print("   ", "  ".join(f"{stage} {seconds:.2f}" for stage, seconds in spent.items()), flush=True)
 
 
 if __name__ == "__main__":

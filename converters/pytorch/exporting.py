@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
+import importlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -17,18 +18,26 @@ from convertkit.converters.pytorch.state import Slot
 from convertkit.converters.pytorch.subject import Subject, to_tensor, value_for
 
 OPSET = 18
+_TRANSLATORS = (
+    "torch.onnx._internal.exporter._compat",
+    "torch.onnx._internal.exporter._torchlib.ops",
+    "onnxscript.function_libs.torch_lib.ops",
+)
 
 
 def prepare() -> None:
     """Import what the export needs, so that forks find it imported.
 
-    torch imports its exporters on their first use, some 800 modules; exporting a module that does nothing
-    makes it do so.  No operator computes: the tracer works on fake tensors.
+    torch imports its tracer on its first use, some 1,200 modules; tracing a module that does nothing
+    makes it do so.  No operator computes: the tracer works on fake tensors.  The translators to ONNX are imported by
+    name, because writing even that module would read the source of each of the 500, which costs half a second and is
+    done again for every model.
     """
     with torch.no_grad():
-        program = torch.export.export(torch.nn.Identity(), (torch.empty(1),), strict=False)
-        with tempfile.TemporaryDirectory() as folder:
-            write_program(program, ["x"], ["y"], f"{folder}/model.onnx")
+        torch.export.export(torch.nn.Identity(), (torch.empty(1),), strict=False)
+    for name in _TRANSLATORS:
+        with suppress(ModuleNotFoundError):  # torch's own names; where they have moved, each fork imports them itself
+            importlib.import_module(name)
 
 
 def export(

@@ -135,11 +135,12 @@ def find_slots(subject: Subject, call: Callable[[int], object]) -> tuple[Slot, .
 
     Raises ``Unsupported``, naming the attribute, where its shape changes with every call.
     """
-    before = snapshot(subject)
+    attributes = _script_attributes(subject.module) if subject.kind == "torchscript" else ()
+    before = snapshot(subject, attributes)
     history = []
     for turn in range(3):
         call(turn)
-        history.append(snapshot(subject))
+        history.append(snapshot(subject, attributes))
     paths = [path for path in history[0] if any(not _same_value(before.get(path), each.get(path)) for each in history)]
     paths = [path for path in paths if not _settles_as_tensor(before, history, path)]
     restore(subject, before)
@@ -172,10 +173,14 @@ def _number_dtype(value: bool | int | float) -> str:
     return "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
 
 
-def snapshot(subject: Subject) -> dict[Path, Any]:
-    """Copies of all tensors and numbers that the module's attributes hold, by path."""
+def snapshot(subject: Subject, attributes: Sequence[Path] = ()) -> dict[Path, Any]:
+    """Copies of all tensors and numbers that the module's attributes hold, by path.
+
+    ``attributes`` are those of a script, where they are known already.
+    """
     if subject.kind == "torchscript":
-        values = {path: read(subject.module, path) for path in _script_paths(subject.module)}
+        known = attributes or _script_attributes(subject.module)
+        values = {path: read(subject.module, path) for path in _script_paths(subject.module, known)}
     else:
         values = dict(_eager_values(subject.module))
     return {
@@ -218,16 +223,20 @@ def write(module: Any, path: Path, value: Any) -> None:
         write(module, path[:-1], owner)
 
 
-def _script_paths(module: Any) -> list[Path]:
-    """Attributes that hold tensors or numbers, lists and dicts of them too, and that ``forward`` reads or writes."""
+def _script_attributes(module: Any) -> tuple[Path, ...]:
+    """Attributes that ``forward`` reads or writes, parameters left out."""
     graph = module.forward.graph.copy()
     torch._C._jit_pass_inline(graph)
     objects: dict[str, Path] = {next(iter(graph.inputs())).debugName(): ()}
     found: dict[Path, None] = {}
     _collect(graph, objects, found)
-    plain = [path for each in found for path, _ in _values(read(module, each), each)]
     parameters = {tuple(name.split(".")) for name, _ in module.named_parameters()}
-    return [path for path in plain if path not in parameters]
+    return tuple(path for path in found if path not in parameters)
+
+
+def _script_paths(module: Any, attributes: Sequence[Path]) -> list[Path]:
+    """Those of them that hold tensors or numbers now, with what lists and dicts hold."""
+    return [path for each in attributes for path, _ in _values(read(module, each), each)]
 
 
 def _collect(block: Any, objects: dict[str, Path], found: dict[Path, None]) -> None:
