@@ -17,7 +17,7 @@ from convertkit.profile import FixedOutput, QuantProfile
 from convertkit.quantization.histogram import Statistics
 from convertkit.quantization.ranges import Affine, Range, affine
 from convertkit.quantization.rescaling import rescalings
-from convertkit.quantization.ties import Product, tie_free_scales
+from convertkit.quantization.ties import Product, invertible, tie_free_scales
 from convertkit.quantization.units import Unit, constant
 
 Pick = Callable[[tuple[str, ...], Callable[[], Statistics]], Range]
@@ -83,6 +83,8 @@ def _tie_free(
     """The same parameters with scales at which kernels agree; see ``ties``."""
     index_of = {value: index for index, members in enumerate(shared) for value in members}
     fixed = {i: each.scale for i, each in enumerate(parameters) if groups.fixed_of(shared[i][0]) is not None}
+    entered = [i for i, members in enumerate(shared) if any(value.is_graph_input() for value in members)]
+    fixed |= {i: invertible(parameters[i].scale) for i in entered if i not in fixed}
     sums, products = rescalings(units, index_of)
     moved = [
         Product((index_of[unit.data[place]],), index_of[groups.wanted((unit, place))])

@@ -32,6 +32,8 @@ _LEAST_MULTIPLE = 255
 _NUMERATORS = 512
 _FAR = 0.03
 """No scale is moved by more than this share, whatever could be won."""
+_STEPS_UP = 4096
+"""Of float32, where 2**23 double a number."""
 _SAME = 2.0**-22
 """Relative difference of quotients of float32 that were made to be equal."""
 _CLOSE = 2.0**-12
@@ -96,6 +98,18 @@ def tie_free_scales(
     for product in products:
         solver.meet(product)
     return solver.scales()
+
+
+def invertible(scale: float) -> float:
+    """A float32 at most 0.05 % larger, by which dividing is the same as multiplying by its float32 reciprocal.
+
+    Kernels quantize what enters a graph in either way, which differs by a unit in the last place where the reciprocal
+    is rounded: one in a million results is then on the other side of a tie.
+    """
+    first = np.float32(scale).view(np.int32)
+    near = np.arange(first, first + _STEPS_UP, dtype=np.int32).view(np.float32)
+    product = near.astype(np.float64) * (np.float32(1) / near).astype(np.float64)
+    return float(near[int(np.abs(product - 1).argmin())])
 
 
 def _odd(values: Array) -> Array:

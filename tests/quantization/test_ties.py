@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from convertkit.quantization.ties import (
     Product,
     Sum,
+    invertible,
     tie_free_ratios,
     tie_free_scales,
     tie_free_term,
@@ -90,3 +91,10 @@ def test_a_constant_term_takes_the_unit_of_the_sum() -> None:
 
 def test_what_meets_nothing_is_left_alone() -> None:
     assert tie_free_scales((0.1, 0.2), {}, [], []) == (0.1, 0.2)
+
+
+@given(st.floats(1e-4, 10.0))
+def test_quantizing_by_a_quotient_is_quantizing_by_a_product(scale: float) -> None:
+    moved = np.float32(invertible(scale))
+    assert scale * (1 - 2**-23) <= moved <= scale * 1.0006
+    assert abs(float(moved) * float(np.float32(1) / moved) - 1) < 1e-9
