@@ -101,8 +101,8 @@ class QuantProfile:
     be 0; weights are always symmetric with zero point 0, in ``weight_range`` (inclusive) of
     ``weight``.  ``operators`` holds the rules and ``costs`` the times by operator, or by operator and
     variant (``Conv.depthwise``, ``Conv.pointwise``, ``Conv.3d``, ``Conv.depthwise_large``, ``MatMul.dynamic``,
-    ``Resize.interpolated``); a variant without an entry takes its operator's, except ``.3d``, ``.dynamic`` and
-    ``.depthwise_large``, which are other kernels.
+    ``Resize.interpolated``, ``Mul.gated`` of a value and its own sigmoid); a variant without an entry takes its
+    operator's, except ``.3d``, ``.dynamic`` and ``.depthwise_large``, which are other kernels.
     An operator without a rule stays float; one with a rule and no cost counts as equally fast.
     ``weight_only`` leaves activations in float.  ``tables``: beside integer activations, too, embedding tables
     become int8 rows, and weights of operators that stay float int8; ``recurrent``: the weights of LSTM, GRU and
@@ -114,6 +114,8 @@ class QuantProfile:
     operators that the target turns into a table between integers, at their cost in integers.  ``tie_free``: scales
     are moved slightly, to where no integer kernel can round another way than another.  ``least_gain`` is the share
     of the time that integers must save by the cost table.
+    ``share`` of the float weights' bytes is what int4 weights and their scales may take: what they leave of it makes
+    the smallest weights int8.
     ``keeps_float``: an operator between integers that is marked :data:`KEEP_FLOAT` does run in float.
     ``tiles`` tell the cost of convolutions without groups, in place of a row of ``costs``.
     """
@@ -133,6 +135,7 @@ class QuantProfile:
     block: int | None = None
     dynamic: frozenset[str] = frozenset()
     lookup: frozenset[str] = frozenset()
+    share: float = 0.0
     tie_free: bool = False
     least_gain: float = 0.0
     keeps_float: bool = False

@@ -26,6 +26,8 @@ LEAST_WEIGHTS = 64
 _LEAST_ALONE = 2048
 """With float activations, int8 for a smaller weight costs more SNR than its bytes are worth; int4 users count bytes."""
 
+_WIDE = (-127, 127)
+
 Corrected = Mapping[str, QuantizedWeight | BlockedWeight]
 """Integers that a calibrated pass chose, by the unit's name."""
 
@@ -61,6 +63,38 @@ def store_weights(
 def is_candidate(unit: Unit) -> bool:
     """Whether the unit has a weight that is worth it."""
     return unit.weight is not None and constant(unit.weight[1]).size >= LEAST_WEIGHTS
+
+
+def widened(units: Iterable[Unit], profile: QuantProfile) -> frozenset[str]:
+    """Names of units whose weights are int8 where the others are int4: the smallest, as far as ``profile.share`` goes.
+
+    Each layer adds about as much noise as any other, so what is spent on bytes goes to as many layers as possible.
+    """
+    if profile.weight != "int4" or not profile.share:
+        return frozenset()
+    sizes = {unit.name: constant(unit.weight_or_fail[1]).size for unit in units if is_candidate(unit)}
+    scales = sum(_scale_bytes(unit) for unit in units if is_candidate(unit))
+    total = sum(sizes.values())
+    spare, chosen = total * 4 * profile.share - total / 2 - scales, []
+    for name, size in sorted(sizes.items(), key=lambda item: (item[1], item[0])):
+        spare -= size / 2
+        if spare < 0:
+            break
+        chosen.append(name)
+    return frozenset(chosen)
+
+
+def _scale_bytes(unit: Unit) -> int:
+    array = constant(unit.weight_or_fail[1])
+    axis = channel_axis(unit, array)
+    return 4 * (1 if axis is None else int(array.shape[axis]))
+
+
+def nearest_wide(unit: Unit) -> QuantizedWeight:
+    """The unit's weight as int8."""
+    array = constant(unit.weight_or_fail[1])
+    axis = channel_axis(unit, array)
+    return quantize_weight(array, axis, _WIDE, best_scales(array, axis, _WIDE))
 
 
 def nearest(unit: Unit, profile: QuantProfile) -> QuantizedWeight | BlockedWeight:

@@ -24,6 +24,7 @@ from convertkit.quantization.weights import (
     weight_scales,
 )
 
+_MOST_INT4 = 8
 Tuned = Mapping[str, QuantizedWeight]
 """Integers that a pass chose for a unit's weight, by the unit's name."""
 
@@ -130,7 +131,8 @@ class Writer:
         """``integer initializer → DequantizeLinear`` in front of a node."""
         name = str(source.name)
         integers = weight.integers
-        if self._profile.weight == "int4":
+        # Where others are int4, some weights are int8: see ``weight_only.widened``.
+        if self._profile.weight == "int4" and np.abs(integers).max(initial=0) <= _MOST_INT4:
             import ml_dtypes
 
             integers = integers.astype(ml_dtypes.int4)

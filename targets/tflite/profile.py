@@ -108,6 +108,7 @@ def profile(options: ExportOptions) -> QuantProfile:
             weight_range=(-7, 7),
             weight_only=weight_only,
             recurrent=True,
+            share=1 / 6.5,
         )
     if weight_only:
         return QuantProfile("tflite w8", "int8", False, _WEIGHTED, weight_only=True, recurrent=True)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 
 from convertkit.profile import KEEP_FLOAT
-from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of
-from convertkit.targets.tflite.passes.edits import constant, drop_if_unused
+from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
+from convertkit.targets.tflite.passes.edits import constant, drop_if_unused, insert_before, new_constant
 from convertkit.targets.tflite.passes.part import Part
 
 _DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
@@ -28,6 +29,7 @@ def fold_hybrid(part: Part) -> None:
         if node.domain == "" and node.op_type in _RECURRENT:
             _fold_recurrent(node)
             continue
+        _as_dense(part, node)
         dense = (node.domain, node.op_type) in _DENSE
         if not (dense or _is_whole_conv(node)) or KEEP_FLOAT in node.metadata_props:
             continue
@@ -48,6 +50,29 @@ def fold_hybrid(part: Part) -> None:
         if params.axis in (None, _out_axis(node)) and _is_plain(node) if dense else params.axis == 0:
             node.replace_input_with(1, stored)
             drop_if_unused(widened)
+
+
+def _as_dense(part: Part, node: ir.Node) -> None:
+    """A convolution of one element with int4 weights is a dense layer: CONV_2D has no fast kernel for them."""
+    weight = node.inputs[1] if (node.domain, node.op_type) == (NHWC, "Conv") else None
+    widened = None if weight is None else weight.producer()
+    stored = None if widened is None or widened.domain != OWN else widened.inputs[0]
+    params, array = (None, None) if stored is None else (quantization_of(stored), constant(stored))
+    if widened is None or array is None or params is None or array.dtype.name != "int4" or params.axis not in (None, 0):
+        return
+    moves = {name: node.attributes.get(name) for name in ("group", "strides", "pads", "dilations")}
+    still = all(given is None or set(np.atleast_1d(given.value)) <= _STILL[name] for name, given in moves.items())
+    if not still or array.size != array.shape[0] * array.shape[1]:
+        return
+    columns = new_constant(part.graph, f"{node.name}/columns", np.ascontiguousarray(array.reshape(array.shape[:2]).T))
+    set_quantization(columns, params if params.axis is None else params.moved(1))
+    real = ir.node("Dequantize", [columns], domain=OWN, name=f"{node.name}/real")
+    made = insert_before(node, real, like=widened.outputs[0])
+    made.name, made.shape = f"{columns.name}/real", columns.shape
+    node.op_type, node.domain = "Dense", OWN
+    node.attributes.clear()
+    node.replace_input_with(1, made)
+    drop_if_unused(widened)
 
 
 def _is_quantized(value: ir.Value) -> bool:
@@ -73,6 +98,7 @@ def _fold_recurrent(node: ir.Node) -> None:
             drop_if_unused(widened)
 
 
+_STILL = {"group": {1}, "strides": {1}, "pads": {0}, "dilations": {1}}
 _MOVES = frozenset({"Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 _FEWEST_CHANNELS = 16

@@ -44,3 +44,39 @@ def test_weights_of_the_kernel(tmp_path: Path, group: int, kernel: str) -> None:
     found = Interpreter(str(tmp_path / "m.tflite")).get_signature_runner()(x=x.transpose(0, 2, 3, 1))["y"]
     found = found if found.shape == wanted.shape else found.transpose(0, 3, 1, 2)
     assert np.abs(found - wanted).max() <= (2e-2 if group == 1 else 1e-5) * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize(("stride", "code"), [(1, "FULLY_CONNECTED"), (2, "CONV_2D")])
+def test_four_bits_of_one_element_are_a_dense_layer(tmp_path: Path, stride: int, code: str) -> None:
+    """CONV_2D has no fast kernel for int4 weights, FULLY_CONNECTED has."""
+    import ml_dtypes
+
+    rng = np.random.default_rng(0)
+    weight = rng.integers(-7, 8, (24, 16, 1, 1)).astype(ml_dtypes.int4)
+    scale = rng.uniform(0.05, 0.1, 24).astype(np.float32)
+    stored = [
+        numpy_helper.from_array(array, name)
+        for name, array in {"q": weight, "s": scale, "b": np.ones(24, np.float32)}.items()
+    ]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=0),
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], strides=[stride] * 2),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    shapes = {"x": [1, 16, 10, 12], "y": [1, 24, 10 // stride, 12 // stride]}
+    values = [helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items()]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(onnx.shape_inference.infer_shapes(model), tmp_path / "m.onnx")
+    compiled = compile_model(load_model(tmp_path / "m.onnx"), Options(precision="w4"))
+    compiled.write(tmp_path / "m.tflite")
+    assert code in [operation.code for operation in compiled.program.subgraphs[0].operations]
+
+    import onnxruntime
+    from ai_edge_litert.interpreter import Interpreter
+
+    x = rng.standard_normal((1, 16, 10, 12)).astype(np.float32)
+    wanted = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})[0]
+    found = Interpreter(str(tmp_path / "m.tflite")).get_signature_runner()(x=x.transpose(0, 2, 3, 1))["y"]
+    found = found if found.shape == wanted.shape else found.transpose(0, 3, 1, 2)
+    assert np.abs(found - wanted).max() <= 2e-2 * np.abs(wanted).max()
