@@ -250,9 +250,9 @@ def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep)
     if source.x.rank != 3:
         raise Unsupported(f"an input of {source.x.rank} axes where ONNX has three: no input of these sizes fits here")
     x = b.transpose(source.x, (1, 0, 2)) if source.layout else source.x
-    steps, batch, features = x.shape
-    if DYNAMIC in (steps, features):
-        raise Unsupported("a recurrent operator over a number of steps or features that is only known at run time")
+    _, batch, features = x.shape
+    if features == DYNAMIC:
+        raise Unsupported("a recurrent operator over a number of features that is only known at run time")
     names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     if source.direction not in names:
         raise Unsupported(f"direction {source.direction}")
@@ -264,7 +264,7 @@ def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep)
         outputs, last = run_steps(b, inner, states, source.lengths, make_step(number, cells[number]))
         sequences.append(_turned(b, outputs, source.lengths) if backwards else outputs)
         finals.append(last)
-    y = b.concatenation([b.reshape(part, (steps, 1, batch, source.hidden)) for part in sequences], 1)
+    y = b.concatenation([_with_way(b, part) for part in sequences], 1)
     lasts = [
         b.concatenation([b.reshape(last[place], (1, batch, source.hidden)) for last in finals], 0)
         for place in range(len(source.states))
@@ -272,6 +272,12 @@ def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep)
     if source.layout:
         y, lasts = b.transpose(y, (2, 0, 1, 3)), [b.transpose(last, (1, 0, 2)) for last in lasts]
     return (y, *lasts)
+
+
+def _with_way(b: Builder, x: Tensor) -> Tensor:
+    """(time, batch, hidden) as (time, 1, batch, hidden)."""
+    steps, batch, hidden = x.shape
+    return b.expand_dims(x, 1) if steps == DYNAMIC else b.reshape(x, (steps, 1, batch, hidden))
 
 
 def _initial(b: Builder, x: Tensor, state: Tensor | None, number: int, source: Source) -> Tensor:
@@ -293,6 +299,8 @@ def _turned(b: Builder, x: Tensor, lengths: Tensor | None) -> Tensor:
 def _input_products(b: Builder, x: Tensor, cell: Cell) -> Tensor:
     """``x @ w.T + bias`` for all steps."""
     steps, batch, features = x.shape
+    if steps == DYNAMIC:
+        return _dense(b, x, cell.w, cell.bias_w)
     total = DYNAMIC if batch == DYNAMIC else steps * batch
     rows = _dense(b, b.reshape(x, (total, features)), cell.w, cell.bias_w)
     return b.reshape(rows, (steps, batch, cell.w.shape[0]))

@@ -37,6 +37,8 @@ def run_steps(
     """
     steps = inner.shape[0]
     states = tuple(b.expand_dims(state, 0) for state in states)
+    if steps == DYNAMIC:
+        return _looped(b, inner, states, lengths, step, None)
     if steps <= MAX_STEPS:
         outputs, state = _written_out(b, inner, states, [_time(b, time) for time in range(steps)], lengths, step)
         return b.concatenation(outputs, 0), state
@@ -102,23 +104,35 @@ def _column(b: Builder, lengths: Tensor) -> Tensor:
 
 
 def _looped(
-    b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step, steps: int
+    b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step, steps: int | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """A WHILE over step number, states, all outputs so far, and input products; ``steps`` fill its turns."""
+    """A WHILE over step number, states, all outputs so far, and input products; ``steps`` fill its turns.
+
+    Where only the runtime knows how many there are (None), each turn is one.
+    """
     outputs = _no_outputs(b, inner, steps, states[0].shape[-1])
     initial = [_time(b, 0), *states, outputs, inner, *([] if lengths is None else [b.cast(lengths, "int32")])]
     held = initial
     condition, body = (_fresh_builder(b, name) for name in ("condition", "body"))
     inputs = [_fresh(tensor) for tensor in held]
     condition.builder.subgraph.inputs = inputs
-    condition.builder.subgraph.outputs = [condition.builder.less(inputs[0], _time(b, steps))]
-    _write_body(body.builder, [_fresh(tensor) for tensor in held], len(states), lengths is not None, step)
+    last = (
+        _time(b, steps)
+        if steps
+        else condition.builder.reshape(condition.builder.size_of(inputs[2 + len(states)], 0), ())
+    )
+    condition.builder.subgraph.outputs = [condition.builder.less(inputs[0], last)]
+    together = STEPS_A_TURN if steps else 1
+    _write_body(body.builder, [_fresh(tensor) for tensor in held], lengths is not None, together, step)
     results = b.while_(condition.index, body.index, held, held)
     return results[1 + len(states)], tuple(results[1 : 1 + len(states)])
 
 
-def _no_outputs(b: Builder, inner: Tensor, steps: int, hidden: int) -> Tensor:
+def _no_outputs(b: Builder, inner: Tensor, steps: int | None, hidden: int) -> Tensor:
     """Zeros (steps, batch, hidden)."""
+    if steps is None:
+        part = cut(b, inner, [slice(None), slice(None), slice(0, hidden)])
+        return b.cast(b.less(part, part), "float32")
     batch = inner.shape[1]
     if batch != DYNAMIC:
         return b.constant(np.zeros((steps, batch, hidden), np.float32))
@@ -145,19 +159,20 @@ def _fresh(tensor: Tensor) -> Tensor:
     return Tensor(tensor.name, tensor.shape, tensor.dtype)
 
 
-def _write_body(b: Builder, inputs: list[Tensor], states: int, with_lengths: bool, step: Step) -> None:
+def _write_body(b: Builder, inputs: list[Tensor], with_lengths: bool, together: int, step: Step) -> None:
+    """So many steps ``together`` over step number, states, outputs, input products and lengths, where there are any."""
     b.subgraph.inputs = inputs
-    time, state, outputs, inner = inputs[0], tuple(inputs[1 : 1 + states]), inputs[1 + states], inputs[2 + states]
-    lengths = inputs[3 + states] if with_lengths else None
+    time, *state, outputs, inner = inputs[:-1] if with_lengths else inputs
+    lengths = inputs[-1] if with_lengths else None
     column = b.reshape(time, (1,))
-    places = b.add(column, b.ints(range(STEPS_A_TURN)))
-    times = [cut(b, places, [slice(place, place + 1)]) for place in range(STEPS_A_TURN)] if with_lengths else []
+    places = b.add(column, b.ints(range(together)))
+    times = [cut(b, places, [slice(place, place + 1)]) for place in range(together)] if with_lengths else []
     chunk = b.gather(inner, places, 0)
-    results, after = _written_out(b, chunk, state, times or [time] * STEPS_A_TURN, lengths, step)
+    results, after = _written_out(b, chunk, tuple(state), times or [time] * together, lengths, step)
     start = b.concatenation([column, b.ints([0, 0])], 0)
     written = b.dynamic_update_slice(outputs, b.concatenation(results, 0), start)
     b.subgraph.outputs = [
-        b.add(time, like(b, time, STEPS_A_TURN)),
+        b.add(time, like(b, time, together)),
         *after,
         written,
         inner,

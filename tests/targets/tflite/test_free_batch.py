@@ -90,9 +90,28 @@ def test_thousands_of_sizes_through_one_file(kind: str) -> None:
     compiled(model).agree(*(feed(model, int(size), seed) for seed, size in enumerate(sizes)))
 
 
-def test_free_steps_are_refused() -> None:
-    with pytest.raises(Unsupported, match="number of steps or features"):
-        compiled(recurrent("GRU", "t"))
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+@pytest.mark.parametrize("given", ["", "s", "l"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_one_file_for_every_number_of_steps(kind: str, given: str, direction: str) -> None:
+    model = recurrent(kind, "t", given, direction)
+    sizes = [(batch, steps) for batch, steps in zip(BATCHES, (4, 40, 1, 9, 4), strict=True)]
+    compiled(model).agree(*(_of_steps(model, *size, seed) for seed, size in enumerate(sizes)))
+
+
+def _of_steps(model: onnx.ModelProto, batch: int, steps: int, seed: int) -> dict[str, np.ndarray]:
+    found = feed(model, batch, seed)
+    found["x"] = numbers(steps, batch, 4, seed=seed)
+    if "lengths" in found:
+        found["lengths"] = np.random.default_rng(seed).integers(1, steps + 1, batch).astype(np.int32)
+    return found
+
+
+def test_free_features_are_refused() -> None:
+    model = recurrent("GRU")
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "f"
+    with pytest.raises(Unsupported, match="number of features"):
+        compiled(model)
 
 
 def test_coordinates_of_every_batch() -> None:
