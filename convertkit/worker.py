@@ -143,7 +143,14 @@ class Worker:
         """Several isolated calls at the same time, each in a fork of its own."""
         return self._begin(calls, isolated=True)
 
-    def _begin(self, calls: Sequence[Call], *, isolated: bool) -> tuple[Callable[[], Reply], ...]:
+    def begin_beside(self, call: Call, own: Call) -> tuple[Callable[[], Reply], Callable[[], Reply]]:
+        """An isolated call, and meanwhile one whose effects stay in the worker."""
+        forked, kept = self._begin((call, own), isolated=True, keeps_last=True)
+        return forked, kept
+
+    def _begin(
+        self, calls: Sequence[Call], *, isolated: bool, keeps_last: bool = False
+    ) -> tuple[Callable[[], Reply], ...]:
         process = self._started()
         while self._expected:  # both sides writing at once would wait for each other for ever
             self._take_one(process, next(iter(self._expected.values())))
@@ -161,7 +168,7 @@ class Worker:
         }
         assert process.stdin is not None
         try:
-            _send(process.stdin, {"calls": told, "isolated": isolated}, arrays)
+            _send(process.stdin, {"calls": told, "isolated": isolated, "keeps_last": keeps_last}, arrays)
         except BrokenPipeError:
             raise self._died(process, calls[0].method) from None
         expected = {number: _Expected(call.method, deadline) for number, call in zip(numbers, calls, strict=True)}
@@ -413,8 +420,13 @@ class _Child:
     data: bytearray = field(default_factory=bytearray)
 
 
-def _answer_in_forks(service: object, calls: Sequence[_Numbered], out: IO[bytes]) -> None:
-    """Answer every call in a fork of its own, all at the same time; replies go out as they come."""
+def _answer_in_forks(
+    service: object, calls: Sequence[_Numbered], out: IO[bytes], own: Sequence[_Numbered] = ()
+) -> None:
+    """Answer every call in a fork of its own, all at the same time; replies go out as they come.
+
+    Those of ``own`` are answered here, once the forks are on their way.
+    """
     with selectors.DefaultSelector() as running:
         for call in calls:
             inlet, outlet = os.pipe()
@@ -427,6 +439,8 @@ def _answer_in_forks(service: object, calls: Sequence[_Numbered], out: IO[bytes]
                 os._exit(0)
             os.close(outlet)
             running.register(inlet, selectors.EVENT_READ, _Child(pid, call))
+        for call in own:
+            _answer(service, call, out)
         while running.get_map():
             for key, _ in running.select():
                 if part := os.read(key.fd, _CHUNK):
@@ -472,7 +486,8 @@ def serve(service_name: str) -> None:
             for call in calls_made:
                 _send(replies, {"number": call.number, "error": _described(failure)}, {})
         elif header["isolated"]:
-            _answer_in_forks(service, calls_made, replies)
+            forked = len(calls_made) - int(header["keeps_last"])
+            _answer_in_forks(service, calls_made[:forked], replies, calls_made[forked:])
         else:
             _answer(service, calls_made[0], replies)
 

@@ -76,6 +76,23 @@ def test_a_hang_is_stopped(monkeypatch):
         assert time.monotonic() - begun < 10
 
 
+def test_a_call_of_the_workers_own_runs_beside_a_forked_one_and_leaves_its_effects(worker):
+    forked, own = worker.begin_beside(Call("wait", {"seconds": 1.0}), Call("echo", {"a": 1}))
+    begun = time.monotonic()
+    assert own().value == {"a": 1, "calls": 1}
+    assert time.monotonic() - begun < 0.9, "it did not wait for the fork"
+    assert forked().value is None
+    assert worker.call("echo").value["calls"] == 2
+
+
+def test_a_fork_that_dies_beside_the_workers_own_call_is_one_sentence(worker):
+    forked, own = worker.begin_beside(Call("crash"), Call("echo"))
+    with pytest.raises(WorkerError, match="crashed with SIGSEGV"):
+        forked()
+    assert own().value["calls"] == 1
+    assert worker.call("echo").value["calls"] == 2
+
+
 def test_a_started_worker_imports_its_service_before_it_is_called(monkeypatch, tmp_path):
     imported = tmp_path / "imported"
     (tmp_path / "early_service.py").write_text(

@@ -207,8 +207,13 @@ class Ladder:
     def _described(self) -> tuple[Reply, _Tried | None]:
         """The model's interface, and what was made meanwhile of the one that its file tells."""
         params = {**self._model.params(), "seed": self._seed, "foreseen": self._foresees}
-        if self._model.kind not in _AHEAD:
-            return self._worker.call("describe", {**params, "ahead": False}, isolated=True), None
+        if self._model.kind not in _AHEAD:  # a module, whose first road is torch.export's
+            describe = Call("describe", {**params, "ahead": False})
+            describing, preparing = self._worker.begin_beside(describe, Call("prepare"))
+            reply = describing()
+            preparing()
+            self._prepared = True
+            return reply, None
         place = self._workdir / "ahead"
         place.mkdir()
         begun = time.perf_counter()

@@ -59,9 +59,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     methods: list[str] = []
     begin = Worker._begin
 
-    def logged(self, calls, *, isolated):
+    def logged(self, calls, *, isolated, keeps_last=False):
         methods.extend(call.method for call in calls)
-        return begin(self, calls, isolated=isolated)
+        return begin(self, calls, isolated=isolated, keeps_last=keeps_last)
 
     monkeypatch.setattr(Worker, "_begin", logged)
     return methods
