@@ -108,12 +108,11 @@ def _probe(graph: ir.Graph, value: ir.Value, index: int) -> Probe:
     if len(sizes) == 4 and _is_never_negative(value):
         _probe_map(graph, value, sizes, probe, index)
         return probe
-    flat = _flat(graph, value, f"__all_{index}", index)
+    flat = _flat(graph, value, f"__all_{index}")
     graph.outputs.append(_reduced(graph, "ReduceMin", flat, probe.low))
     graph.outputs.append(_reduced(graph, "ReduceMax", flat, probe.high))
     step = max(1, math.prod(sizes or (1,)) // _KEPT) | 1  # odd: an even stride would see only some channels
-    slicing = {"start": 0, "end": np.iinfo(np.int64).max, "axis": 0, "step": step}
-    numbers = [_ints(graph, f"__{key}_{index}", [number]) for key, number in slicing.items()]
+    numbers = [_number(graph, number) for number in (0, np.iinfo(np.int64).max, 0, step)]
     graph.outputs.append(_add(graph, "Slice", [flat, *numbers], probe.values, (), (None,)))
     return probe
 
@@ -127,7 +126,7 @@ def _probe_map(graph: ir.Graph, value: ir.Value, sizes: tuple[int, ...], probe: 
     window = [ir.AttrInt64s("kernel_shape", [1, 1]), ir.AttrInt64s("strides", [step, step])]
     grid = _add(graph, "MaxPool", [value], f"__grid_{index}", window, (None,) * 4)
     tops = _add(graph, "GlobalMaxPool", [value], f"__tops_{index}", (), (None, None, 1, 1))
-    values = _flat(graph, grid, probe.values, index)
+    values = _flat(graph, grid, probe.values)
     graph.outputs.append(_reduced(graph, "ReduceMin", values, probe.low))
     graph.outputs.append(_reduced(graph, "ReduceMax", tops, probe.high))
     graph.outputs.append(values)
@@ -141,8 +140,8 @@ def _is_never_negative(value: ir.Value) -> bool:
     return all(map(is_constant, limits)) and clamp_limits(node)[0] >= 0
 
 
-def _flat(graph: ir.Graph, value: ir.Value, name: str, index: int) -> ir.Value:
-    return _add(graph, "Reshape", [value, _ints(graph, f"__flat_{index}", [-1])], name, (), (None,))
+def _flat(graph: ir.Graph, value: ir.Value, name: str) -> ir.Value:
+    return _add(graph, "Reshape", [value, _number(graph, -1)], name, (), (None,))
 
 
 def _reduced(graph: ir.Graph, op: str, value: ir.Value, name: str) -> ir.Value:
@@ -165,10 +164,14 @@ def _add(
     return output
 
 
-def _ints(graph: ir.Graph, name: str, numbers: Sequence[int]) -> ir.Value:
-    value = ir.Value(name=name, const_value=ir.tensor(np.array(numbers, np.int64), name=name))
-    graph.register_initializer(value)
-    return value
+def _number(graph: ir.Graph, number: int) -> ir.Value:
+    """An initializer of one number; probes share them."""
+    name = f"__number_{number}"
+    if name not in graph.initializers:
+        value = ir.Value(name=name, const_value=ir.Tensor(np.array([number], np.int64), name=name))
+        value.dtype, value.shape = ir.DataType.INT64, ir.Shape([1])
+        graph.register_initializer(value)
+    return graph.initializers[name]
 
 
 def _sizes(value: ir.Value) -> tuple[int, ...]:

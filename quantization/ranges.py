@@ -13,12 +13,14 @@ from convertkit.quantization.histogram import Histogram, Statistics
 Range = tuple[float, float]
 """Least and greatest real value, zero included."""
 
-_Losses = Callable[[Histogram, Sequence["Affine"]], Array]
+_Losses = Callable[[Array, Array], Array]
+"""From least and greatest values of ranges to what each of them loses."""
 
 METHODS = ("minmax", "moving-average", "percentile", "percentile-99.99", "entropy", "mse")
 _OUTSIDE, _OUTSIDE_TIGHT = 1e-5, 1e-4
 """Shares of the values that percentile ranges leave out at each side.  Which one is better is up to the model: a
 detector's boxes need rare, loud values, a keyword spotter does not."""
+_LEAST_SCALE, _ZERO_SCALE = 1e-30, 1.0 / 128.0
 _SHRINKS = np.concatenate([np.linspace(1.0, 0.5, 16), np.linspace(0.45, 0.1, 6)])
 _ENTROPY_SHRINKS = np.linspace(1.0, 0.2, 17)
 
@@ -59,7 +61,7 @@ def affine(span: Range, dtype: str, symmetric: bool) -> Affine:
 
 def _float32(scale: float) -> float:
     # A tensor that is always zero still needs a scale; 1/128 keeps products with it normal numbers.
-    return float(np.float32(scale)) if scale > 1e-30 else 1.0 / 128.0
+    return float(np.float32(scale)) if scale > _LEAST_SCALE else _ZERO_SCALE
 
 
 def span(statistics: Statistics, method: str, dtype: str, symmetric: bool) -> Range:
@@ -77,20 +79,31 @@ def noise(histogram: Histogram, parameters: Affine) -> float:
 
 
 def noises(histogram: Histogram, candidates: Sequence[Affine]) -> Array:
-    """:func:`noise` for each of the candidates, by running sums over the bins."""
-    places = np.flatnonzero(histogram.counts)
-    centres, counts = histogram.centres[places], histogram.counts[places]
-    sums = np.zeros((3, len(places) + 1))
-    np.cumsum([counts, counts * centres, counts * centres**2], axis=1, out=sums[:, 1:])
+    """:func:`noise` for each of the candidates."""
     low, high = np.array([each.range for each in candidates]).T
-    scales = np.array([each.scale for each in candidates])
-    # Inside the range the error is spread evenly over a step, whatever the bin; outside it is the excess.
-    first = np.searchsorted(centres, low - scales / 2, "left")
-    last = np.searchsorted(centres, high + scales / 2, "right")
-    below, above = sums[:, first], sums[:, -1:] - sums[:, last]
-    inside = (sums[0, last] - sums[0, first]) * scales**2 / 12
-    excess = sum(part[2] - 2 * edge * part[1] + edge**2 * part[0] for part, edge in ((below, low), (above, high)))
-    return np.asarray((inside + excess) / max(histogram.total, 1))
+    return _Noise(histogram).of(low, high, np.array([each.scale for each in candidates]))
+
+
+class _Noise:
+    """Noise of many ranges on one histogram, by running sums over the bins."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        places = np.flatnonzero(histogram.counts)
+        self._centres, counts = histogram.centres[places], histogram.counts[places]
+        self._sums = np.zeros((3, len(places) + 1))
+        np.cumsum([counts, counts * self._centres, counts * self._centres**2], axis=1, out=self._sums[:, 1:])
+        self._total = max(histogram.total, 1)
+
+    def of(self, low: Array, high: Array, scales: Array) -> Array:
+        """Mean squared errors of round trips that reach from ``low`` to ``high`` in steps of ``scales``."""
+        sums = self._sums
+        # Inside the range the error is spread evenly over a step, whatever the bin; outside it is the excess.
+        first = np.searchsorted(self._centres, low - scales / 2, "left")
+        last = np.searchsorted(self._centres, high + scales / 2, "right")
+        below, above = sums[:, first], sums[:, -1:] - sums[:, last]
+        inside = (sums[0, last] - sums[0, first]) * scales**2 / 12
+        excess = sum(part[2] - 2 * edge * part[1] + edge**2 * part[0] for part, edge in ((below, low), (above, high)))
+        return np.asarray((inside + excess) / self._total)
 
 
 def power(histogram: Histogram) -> float:
@@ -138,34 +151,49 @@ def _without(statistics: Statistics, outside: float) -> Range:
 
 def _mse(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
     """The range with the least mean squared error; each side shrinks on its own."""
-    return _search(statistics, dtype, symmetric, _SHRINKS, noises)
+    noise_of = _Noise(statistics.histogram)
+
+    def losses(lows: Array, highs: Array) -> Array:
+        return noise_of.of(*_covered(lows, highs, dtype, symmetric))
+
+    return _search(statistics, dtype, symmetric, _SHRINKS, losses)
+
+
+def _covered(lows: Array, highs: Array, dtype: str, symmetric: bool) -> tuple[Array, Array, Array]:
+    """What :func:`affine` of many spans covers, and in which steps: lows, highs, scales."""
+    kind = np.iinfo(dtype)
+    middle = (kind.max + kind.min + 1) // 2
+    wide = np.maximum(-lows, highs) / (kind.max - middle) if symmetric else (highs - lows) / (kind.max - kind.min)
+    scales = np.where(wide > _LEAST_SCALE, wide.astype(np.float32).astype(np.float64), _ZERO_SCALE)
+    zeros = np.full(lows.shape, middle) if symmetric else np.clip(np.rint(kind.min - lows / scales), kind.min, kind.max)
+    return (kind.min - zeros) * scales, (kind.max - zeros) * scales, scales
 
 
 def _entropy(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
     """The range whose quantized distribution has the least Kullback-Leibler divergence from the measured one."""
-    return _search(statistics, dtype, symmetric, _ENTROPY_SHRINKS, _divergences)
+
+    def losses(lows: Array, highs: Array) -> Array:
+        spans = zip(lows.tolist(), highs.tolist(), strict=True)
+        return np.array([divergence(statistics.histogram, affine(span, dtype, symmetric)) for span in spans])
+
+    return _search(statistics, dtype, symmetric, _ENTROPY_SHRINKS, losses)
 
 
 def _search(statistics: Statistics, dtype: str, symmetric: bool, shrinks: Array, losses: _Losses) -> Range:
     low, high = _minmax(statistics, dtype, symmetric)
-
-    def best(spans: Sequence[Range]) -> Range:
-        return spans[int(losses(statistics.histogram, [affine(span, dtype, symmetric) for span in spans]).argmin())]
-
+    ones = np.ones_like(shrinks)
     if symmetric:
         reach = max(-low, high)
-        return best([(max(low, -shrink * reach), min(high, shrink * reach)) for shrink in shrinks])
+        lows, highs = np.maximum(low, -shrinks * reach), np.minimum(high, shrinks * reach)
+        best = int(losses(lows, highs).argmin())
+        return float(lows[best]), float(highs[best])
     for _ in range(2):
-        upper = best([(low, high * shrink) for shrink in shrinks])[1]
-        found = best([(low * shrink, upper) for shrink in shrinks])
+        upper = float(high * shrinks[losses(low * ones, high * shrinks).argmin()])
+        found = float(low * shrinks[losses(low * shrinks, upper * ones).argmin()]), upper
         if found == (low, high):
             break
         low, high = found
     return low, high
-
-
-def _divergences(histogram: Histogram, candidates: Sequence[Affine]) -> Array:
-    return np.array([divergence(histogram, each) for each in candidates])
 
 
 def divergence(histogram: Histogram, parameters: Affine) -> float:
