@@ -16,7 +16,7 @@ from typing import Any
 from convertkit import manifest, plugins
 from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact, TensorSpec
-from convertkit.errors import GateError, ParityError, ToolError, Unsupported, WorkerError
+from convertkit.errors import GateError, ParityError, SourceError, ToolError, Unsupported, WorkerError
 from convertkit.evaluation import Evaluation, find_metric, predictions
 from convertkit.feeds import load_feeds
 from convertkit.latency import Latency, compare_latency
@@ -205,13 +205,13 @@ class Run:
         """What the source makes of the samples, or of generated feeds of the first sizes that it takes."""
         if self._calibration is not None:
             return self._recording(self._feeds)
-        refusals: list[ToolError | WorkerError] = []
+        refusals: list[SourceError | ToolError | WorkerError] = []
         inputs = self._frozen.inputs
         for attempt in range(attempts(inputs)):
             feeds = self._feeds if attempt == 0 else proof_feeds(self._drawn, None, self._options.seed, attempt)
             try:
                 return self._recording(feeds)
-            except (ToolError, WorkerError) as error:
+            except (SourceError, ToolError, WorkerError) as error:
                 refusals.append(error)
         raise ToolError(
             f"the source fails on generated inputs: {refusals[0]}\n"

@@ -21,7 +21,9 @@ def widen_indices(model: ir.Model) -> None:
         cast.outputs[0].dtype = ir.DataType.INT64
         if index is not None:
             cast.outputs[0].shape = index.shape
-        node.graph.insert_before(node, cast)
+        owner = node.graph
+        assert owner is not None, "the nodes come from a graph"
+        owner.insert_before(node, cast)
         node.replace_input_with(1, cast.outputs[0])
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,10 +22,12 @@ from convertkit.converters.pytorch.prober import Prober
 from convertkit.converters.pytorch.programs import program_examples
 from convertkit.converters.pytorch.state import Slot, initial, lifted
 from convertkit.converters.pytorch.subject import Subject
-from convertkit.errors import SourceError, UsageError
+from convertkit.errors import SourceError, Unsupported, UsageError
+from convertkit.parity.free_sizes import attempts, named_sizes
 
 _LARGEST_BATCH = 64
 """Larger sizes of what a module holds are taken for channels and lengths."""
+_NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,11 @@ def describe(
         fixed = tuple(leaf.with_dims(base) for leaf in found)
     else:
         leaves, fixed, more = _with_free_batch(prober, found, own)
-        freed, trials = slots, (example_sizes(leaves, fixed), *further_sizes(leaves))
+        freed, trials = slots, ({**example_sizes(leaves, fixed), **base}, *further_sizes(leaves, base))
     known = {} if slots else _known(prober, leaves, trials)
-    outputs = tuple(known[0] if 0 in known else prober.run(leaves, trials[0], 0))
+    computed = known[0] if 0 in known else prober.run(leaves, trials[0], 0)
+    _check_real(leaves, computed)
+    outputs = tuple(computed)
     state = {STATE_PREFIX + slot.name: initial(subject.module, slot, {}) for slot in lifted(freed)}
     following = tuple(NEXT_STATE_PREFIX + slot.name for slot in lifted(slots))
     description = Description(
@@ -103,6 +108,18 @@ def _check_exported(own: Sequence[Leaf], asked: Sequence[Leaf], batch: int) -> N
             )
 
 
+def _check_real(leaves: Sequence[Leaf], outputs: Mapping[str, Array]) -> None:
+    """Raise ``Unsupported`` where a complex tensor goes in or comes out."""
+    given = [leaf.name for leaf in leaves if leaf.dtype.startswith("complex")]
+    made = [name for name, value in outputs.items() if value.dtype.kind == "c"]
+    if names := [*given, *made]:
+        word, way = ("input", "view_as_complex") if given else ("output", "view_as_real")
+        raise Unsupported(
+            f"the {word} {names[0]!r} is complex, and runtimes take and return real tensors only",
+            ways_out=(f"torch.{way} in forward: real and imaginary parts along a last axis",),
+        )
+
+
 def _known(
     prober: Prober, leaves: Sequence[Leaf], sizes: Sequence[Mapping[str, int]]
 ) -> dict[int, Mapping[str, Array]]:
@@ -115,13 +132,8 @@ def _at_some_size(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf,
 
     State of a fixed size may allow one size only, which is then among its own.
     """
-    preferred = example_sizes(leaves, leaves)
-    own = sorted(
-        {size for value in prober.fresh.values() if isinstance(value, torch.Tensor) for size in value.shape[:2]}
-    )
-    others = [dict.fromkeys(preferred, size) for size in (1, *own) if 0 < size <= _LARGEST_BATCH] if preferred else []
     failure: SourceError | None = None
-    for sizes in (preferred, *others):
+    for sizes in _candidates(prober, leaves):
         try:
             found, notes = _with_scalars(prober, leaves, sizes)
             prober.run(found, sizes, 0)
@@ -131,6 +143,18 @@ def _at_some_size(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf,
         return found, sizes, notes
     assert failure is not None
     raise failure
+
+
+def _candidates(prober: Prober, leaves: tuple[Leaf, ...]) -> Iterator[dict[str, int]]:
+    """Sizes of named dimensions, small ones first; those of images and of recordings where there are inner ones."""
+    preferred = example_sizes(leaves, leaves)
+    yield preferred
+    held = (value.shape[:2] for value in prober.fresh.values() if isinstance(value, torch.Tensor))
+    own = sorted({size for shape in held for size in shape if 0 < size <= _LARGEST_BATCH})
+    yield from (dict.fromkeys(preferred, size) for size in (1, *own) if preferred)
+    specs = [leaf.spec() for leaf in leaves]
+    count = attempts(specs)
+    yield from (dict(named_sizes(specs, attempt, 0)) for attempt in range(count) if count > 1)
 
 
 def _examples(subject: Subject, path: Path) -> Sequence[Example] | Mapping[str, Example] | None:
@@ -150,10 +174,18 @@ def _state_notes(slots: Sequence[Slot]) -> list[str]:
     return notes
 
 
-def further_sizes(leaves: Sequence[Leaf]) -> tuple[dict[str, int], ...]:
-    """Sizes of the free dimensions, other ones than the example's, at which every road is judged too."""
+def further_sizes(leaves: Sequence[Leaf], base: Mapping[str, int] = _NO_SIZES) -> tuple[dict[str, int], ...]:
+    """Sizes of the free dimensions, other ones than the example's, at which every road is judged too.
+
+    Of lengths that are known to be longer than a batch (``base``), multiples.
+    """
     names = sorted({dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)})
-    return tuple(dict.fromkeys(names, size) for size in (SECOND, THIRD)) if names else ()
+    if not names:
+        return ()
+    return tuple(
+        {name: base[name] * times if base.get(name, 0) > THIRD else size for name in names}
+        for times, size in enumerate((SECOND, THIRD), 2)
+    )
 
 
 def _check_given(prober: Prober, given: tuple[Leaf, ...], own: tuple[Leaf, ...]) -> None:

@@ -29,7 +29,7 @@ _FUNCTIONS = frozenset(
 )
 """What torch writes into sizes: torch/utils/_sympy/functions.py and sympy's relations and assumptions."""
 _TARGET = re.compile(
-    r"torch\.ops(\.[A-Za-z]\w*|\._[A-Za-z]\w*){2,3}|math\.[a-z]\w*|torch\._?sym_\w+|#\w[\w.]*|"
+    r"torch\.ops(\.[A-Za-z]\w*|\._[A-Za-z]\w*){2,3}|torch\.ops\.aten\.__i?(and|or|xor|lshift|rshift)__\.\w+|math\.[a-z]\w*|torch\._?sym_\w+|#\w[\w.]*|"
     r"_operator\.(add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|lt|le|gt|ge|eq|ne|and_|or_|xor|not_|getitem|[lr]shift)"
 )
 """Functions that nodes of a ``.pt2`` may call; torch resolves any ``torch.…`` path, ``torch.os.system`` included."""

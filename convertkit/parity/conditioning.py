@@ -13,6 +13,7 @@ import numpy as np
 
 from convertkit.artifact import Array, Artifact, TensorSpec
 from convertkit.parity.feeds import proof_feeds
+from convertkit.parity.free_sizes import attempts
 from convertkit.parity.replay import Recording, record
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Tolerance
 
@@ -71,8 +72,11 @@ def calmed(
 
 
 def foreseen(inputs: Sequence[TensorSpec], seed: int) -> tuple[Feed, ...]:
-    """What :func:`settled` will run where no generated feed is ill-conditioned; empty for a model with state."""
-    if any(spec.is_state for spec in inputs):
+    """What :func:`settled` will run where no generated feed is ill-conditioned.
+
+    Empty for a model with state, and where several choices of sizes may have to be tried.
+    """
+    if any(spec.is_state for spec in inputs) or attempts(inputs) > 1:
         return ()
     return tuple(each for feed in proof_feeds(inputs, None, seed) for each in (feed, nudged(feed)))
 

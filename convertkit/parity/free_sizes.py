@@ -16,20 +16,23 @@ _INNER_SIZES = ((32, 64), (64, 64), (1, 3), (224, 224))
 
 Different ones first: what mixes height and width shows.  Multiples of 32, as nets halve images up to five times.
 """
+_LONG = (4096, 6144)
+"""Of the one free axis that a recording has: front ends of audio take no shorter ones."""
 _FACTOR = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)")
 
 
 def attempts(inputs: Sequence[TensorSpec]) -> int:
     """How many choices of sizes there are: one where at most the batch is free."""
-    return len(_INNER_SIZES) if set(_names(inputs)) - _leading(inputs) else 1
+    inner = _atoms(inputs)
+    return len(_INNER_SIZES) + (len(inner) == 1) if inner else 1
 
 
 def named_sizes(inputs: Sequence[TensorSpec], attempt: int, turn: int) -> Mapping[str, int]:
     """A size for every named dimension of ``inputs``; ``turn`` 1 gives other ones than 0."""
     names = list(dict.fromkeys(_names(inputs)))
     leading = _leading(inputs)
-    atoms = list(dict.fromkeys(atom for name in names if name not in leading for _, atom in _terms(name)))
-    pair = _INNER_SIZES[attempt]
+    atoms = _atoms(inputs)
+    pair = (*_INNER_SIZES, _LONG)[attempt]
     sizes = {name: (1, SECOND_BATCH)[turn] for name in names if name in leading}
     inner = {atom: pair[(place + turn) % 2] for place, atom in enumerate(each for each in atoms if each not in sizes)}
     known = {**inner, **sizes}
@@ -44,6 +47,12 @@ def _leading(inputs: Sequence[TensorSpec]) -> set[str]:
     """Names that only ever come first, as a batch does."""
     later = {dim for spec in inputs for dim in spec.source_shape[1:]}
     return {dim for spec in inputs for dim in spec.source_shape[:1] if isinstance(dim, str)} - later
+
+
+def _atoms(inputs: Sequence[TensorSpec]) -> list[str]:
+    """What the names that do not lead are made of."""
+    leading = _leading(inputs)
+    return list(dict.fromkeys(atom for name in _names(inputs) if name not in leading for _, atom in _terms(name)))
 
 
 def _terms(name: str) -> list[tuple[int, str]]:
