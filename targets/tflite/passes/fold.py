@@ -186,6 +186,19 @@ def _arithmetic(island: Island) -> bool:
     return all(_one_scale(island.params(place)) for place in range(len(island.inputs)))
 
 
+_LOUDER = 2.0**20
+_FINER = 2.0**14
+"""A sum's inputs this far apart, or an output this much finer than them, abort the process in TFLite's ADD."""
+
+
+def _sum(island: Island) -> bool:
+    """Sums and differences of scales that are not worlds apart, as those of scores and of a mask of -1e38 are."""
+    if not _arithmetic(island):
+        return False
+    scales = [params.scale[0] for place in range(len(island.inputs)) if (params := island.params(place)) is not None]
+    return max(scales) <= _LOUDER * min(scales) and max(scales) <= _FINER * island.result.scale[0]
+
+
 def _reduction(island: Island) -> bool:
     return _one_scale(island.params(0))
 
@@ -314,7 +327,8 @@ INTEGER: dict[tuple[str, str], Rule] = {
     ("", "Gemm"): _gemm,
     ("", "MatMul"): _matmul,
     (OWN, "Dense"): _matmul,
-    **{("", name): _arithmetic for name in ("Add", "Sub", "Mul")},
+    **{("", name): _sum for name in ("Add", "Sub")},
+    ("", "Mul"): _arithmetic,
     **{("", name): _same for name in _MOVES.split()},
     **{(NHWC, name): _same for name in ("MaxPool", "GlobalMaxPool", "DepthToSpace", "SpaceToDepth")},
     ("", "Concat"): _same_for_all,
