@@ -40,7 +40,7 @@ def _rows(graph: onnx.GraphProto, names: Sequence[str]) -> dict[str, int]:
             tables[node.output[0]] = next((tuple(a.t.dims) for a in node.attribute if a.name == "value"), ())
         elif node.op_type in _HANDS_ON and node.input[0] in origin:
             origin[node.output[0]] = origin[node.input[0]]
-        elif node.op_type == "Identity" and node.input[0] in tables:
+        elif node.op_type in _STORED_AS and node.input[0] in tables:
             tables[node.output[0]] = tables[node.input[0]]
         elif node.op_type == "Gather" and node.input[1] in origin and tables.get(node.input[0]):
             axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
