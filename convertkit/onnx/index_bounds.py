@@ -15,6 +15,8 @@ from convertkit.artifact import Artifact, TensorSpec
 _HANDS_ON = frozenset(
     {"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Slice", "Expand"}
 )
+_STORED_AS = frozenset({"Identity", "Cast", "DequantizeLinear"})
+"""What may stand between a table as it is stored and as it is read."""
 
 
 def with_index_bounds(source: Artifact, inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
