@@ -21,6 +21,7 @@ from convertkit.targets.tflite.passes.layout import channels_last_layout
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.passes.patterns import fuse_gelu, fuse_transposed_products
 from convertkit.targets.tflite.passes.qdq import mark_quantization
+from convertkit.targets.tflite.passes.repeated import drop_repeated_rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +68,6 @@ def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tu
     fold_factors_behind(part)  # after layout: a transpose may have stood between
     absorb_flatten(part)  # after layout, which leaves a transpose in front of a flatten
     fold_quantized(part, full_integer=options.full_integer)  # after layout: islands are not cut by transposes
+    drop_repeated_rounding(part)  # after islands: a pair inside of one is part of it
     fold_hybrid(part)  # what is left with integer weights has float activations
     return perms
