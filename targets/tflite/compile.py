@@ -43,6 +43,8 @@ class Compiled:
     """What is left of them, with the reason of each, JSON-able."""
     from_halves: bool = False
     """Whether the source rounds to float16 between its operators, which the kernels do not."""
+    from_integers: bool = False
+    """Whether the source rounds to integers, with kernels of integers or with float ones that round like it."""
 
     def write(self, path: Path, metadata: Metadata | None = None) -> None:
         """Write the model file, with what the user says about the model."""
@@ -76,11 +78,13 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     """
     specs_in, specs_out = interface(model)
     fix_inputs(model, fixed or {})
+    from_integers = any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes())
     keeps_halves = has_halves(model)
     from_halves = widen_halves(model)
     fold_constants(model)
     recognise_group_norms(model)  # before functions: an instance norm is one
-    expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1)))
+    if expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1))):
+        fold_constants(model)  # bodies ask for sizes, too
     interface_change = prepare(model, options)
     why = reasons(model.graph)
     program = Program(portable=options.full_integer)
@@ -105,6 +109,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
         tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_out, outputs, strict=True)),
         tuple(remaining(program, why)),
         from_halves,
+        from_integers,
     )
 
 

@@ -17,23 +17,24 @@ _DOMAIN = "convertkit.expanded"
 _MAX_DEPTH = 8
 
 
-def expand_functions(model: ir.Model, handled: Callable[[ir.Node], bool]) -> None:
-    """Expand nodes for which ``handled`` is false and whose schema has a body, until none is left.
+def expand_functions(model: ir.Model, handled: Callable[[ir.Node], bool]) -> bool:
+    """Expand nodes for which ``handled`` is false and whose schema has a body, until none is left; whether any was.
 
     before:  y = Unhandled(x)
     after:   the nodes of the body, with constants folded
 
     Leaves operators without a body alone: the lowering refuses them.
     """
-    for _ in range(_MAX_DEPTH):
+    for depth in range(_MAX_DEPTH):
         functions = _marked(model, handled)
         if not functions:
-            return
+            return depth > 0
         for function in functions:
             model.functions[function.identifier()] = function
         common.InlinePass()(model)
         model.graph.opset_imports.pop(_DOMAIN, None)
         simplify(model)
+    return True
 
 
 def _marked(model: ir.Model, handled: Callable[[ir.Node], bool]) -> list[ir.Function]:

@@ -174,7 +174,6 @@ def _window(draw, graph, shape, kernels: tuple[int, int], strides: tuple[int, in
     free = any(isinstance(size, Free) for size in shape[2:])
     stride, pad = draw(st.integers(*strides)), 1 if free else draw(st.integers(0, 1))
     kernel = [min(draw(st.integers(*kernels)), size + 2 * pad) for size in shape[2:]]
-    pad = pad if free or min(kernel) > 1 else 0
     sizes = [graph.sized((size + 2 * pad - k) // stride + 1, size) for size, k in zip(shape[2:], kernel)]
     spatial = len(shape) - 2
     return {"kernel_shape": kernel, "strides": [stride] * spatial, "pads": [pad] * 2 * spatial}, kernel, sizes

@@ -311,3 +311,25 @@ def test_short_time_fourier_transforms_of_any_batch() -> None:
     graph = helper.make_graph([node], "g", [info], [out], stored)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     compiled(model).agree(*({"x": numbers(batch, 24, 1, seed=seed)} for seed, batch in enumerate(BATCHES)))
+
+
+def test_channels_of_a_shape_of_another_stay_known() -> None:
+    weights = ", ".join(f"{number}.5" for number in range(6))
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,3,4] x) => (float[n,3,3] y)
+        <float[3,1,2] w = {{{weights}}}, float[1,1,1] k = {{2.0}}> {{
+        sizes = Shape(x)  wide = Expand(k, sizes)  y = Conv<group=3>(wide, w) }}""")
+    case.agree(*({"x": numbers(batch, 3, 4)} for batch in BATCHES))
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("heads", [2, 4])
+def test_attention_of_every_batch_and_length(causal: int, heads: int) -> None:
+    """Operators that are written out ask for sizes, which are known then."""
+    case = compiled(f"""<ir_version: 10, opset_import: ["" : 23]>
+        g (float[n,t,16] q, float[n,t,{32 // heads}] k, float[n,t,{32 // heads}] v) => (float[n,t,a] y) {{
+        y = Attention<q_num_heads={heads}, kv_num_heads=2, is_causal={causal}>(q, k, v) }}""")
+    sizes = ((2, 5), (1, 3), (4, 1), (2, 9))
+    case.agree(*(
+        {name: numbers(n, t, 16 if name == "q" else 32 // heads, seed=place) for place, name in enumerate("qkv")}
+        for n, t in sizes
+    ))  # fmt: skip
