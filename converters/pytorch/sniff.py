@@ -146,8 +146,11 @@ def _is_safetensors(path: Path, head: bytes) -> bool:
         text = stream.read(length)
     try:
         header = json.loads(text)
+    except RecursionError:  # brackets in brackets; no header of a writer
+        return False
     except ValueError:
         return len(text) < length and b"data_offsets" in text
     return isinstance(header, dict) and all(
-        name == "__metadata__" or "data_offsets" in entry for name, entry in header.items()
+        name == "__metadata__" or (isinstance(entry, dict) and "data_offsets" in entry)
+        for name, entry in header.items()
     )

@@ -19,6 +19,7 @@ _STATE_KEYS = (
     *("ema", "ema_state_dict", "state_dict_ema", "model_ema"),  # a moving average only where nothing else is
 )
 _NAMED = 5
+_DEEPEST = 8
 
 
 def stored_weights(path: str, kind: str) -> dict[str, torch.Tensor]:
@@ -46,19 +47,19 @@ def _stored(path: str) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _state_dict(stored: object) -> dict[str, torch.Tensor] | None:
+def _state_dict(stored: object, depth: int = 0) -> dict[str, torch.Tensor] | None:
     """The mapping of names to tensors, in a checkpoint under one of the usual keys, else the only one that there is."""
-    if not isinstance(stored, Mapping):
+    if not isinstance(stored, Mapping) or depth > _DEEPEST:
         return None
     tensors = {str(name): value for name, value in stored.items() if isinstance(value, torch.Tensor)}
     if tensors and len(tensors) == len(stored):
         return tensors
     for key in _STATE_KEYS:
-        if key in stored and (found := _state_dict(stored[key])) is not None:
+        if key in stored and (found := _state_dict(stored[key], depth + 1)) is not None:
             return found
     if tensors:
         return tensors
-    inner = [found for value in stored.values() if (found := _state_dict(value)) is not None]
+    inner = [found for value in stored.values() if (found := _state_dict(value, depth + 1)) is not None]
     named = [found for found in inner if any("." in name for name in found)]
     return named[0] if len(named) == 1 else inner[0] if len(inner) == 1 else None
 

@@ -7,6 +7,8 @@ import os
 import pickle
 import re
 import struct
+import tarfile
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -155,6 +157,67 @@ def _frames(mark: Path) -> bytes:
     return _with_entry(_saved({}), "data.pkl", plain + b"0" + payload[2:])
 
 
+def _twice(mark: Path) -> bytes:
+    """Harmless weights and, under the same name, a pickle that is not: readers differ in which one they take."""
+    out = io.BytesIO(_saved({"w": torch.zeros(2)}))
+    with warnings.catch_warnings(), zipfile.ZipFile(out, "a") as archive:
+        warnings.simplefilter("ignore")
+        name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+        archive.writestr(name, pickle.dumps(Payload(mark), 2))
+    return out.getvalue()
+
+
+def _other_name(mark: Path) -> bytes:
+    """An entry whose own header names another file than the directory does."""
+    data = bytearray(_with_entry(_saved({"w": torch.zeros(2)}), "data.pkl", pickle.dumps(Payload(mark), 2)))
+    at = data.find(b"/data.pkl")
+    data[at : at + 9] = b"/info.txt"
+    return bytes(data)
+
+
+def _zip64(mark: Path) -> bytes:
+    """A directory whose 64-bit field declares an entry of 2⁶² bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("m/data.pkl", pickle.dumps(Payload(mark), 2))
+        info = archive.getinfo("m/data.pkl")
+        info.extra = struct.pack("<HHQQ", 1, 16, 1 << 62, info.compress_size)
+        info.file_size = 0xFFFFFFFF
+        info.compress_size = 0xFFFFFFFF
+        data_end = archive.fp.tell() if archive.fp is not None else 0
+        assert data_end > 0
+    return out.getvalue()
+
+
+def _tar(mark: Path) -> bytes:
+    """The format of torch before 0.1.10: a tar of pickles."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name in ("sys_info", "pickle", "storages", "tensors"):
+            data = pickle.dumps(Payload(mark), 2)
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+        link = tarfile.TarInfo("outside")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    return out.getvalue()
+
+
+def _nested(depth: int) -> bytes:
+    """Dicts in dicts: the key ``model`` all the way down."""
+    pieces = b"}X\x05\x00\x00\x00model" * depth + b"}" + b"s" * depth
+    return _with_entry(_saved({}), "data.pkl", b"\x80\x02" + pieces + b".")
+
+
+def _custom_object(mark: Path) -> bytes:
+    """An exported program beside whose weights an object of a custom class lies, as a pickle."""
+    fields = b'"path_name": "custom_obj_0", "is_param": false, "use_pickle": true, "tensor_meta": null'
+    config = b'{"config": {"obj": {' + fields + b"}}}"
+    program = _program(mark, "data/constants/custom_obj_0", _saved(Payload(mark)))
+    return _with_entry(program, "data/constants/model_constants_config.json", config)
+
+
 CORPUS: dict[str, Callable[[Path], bytes]] = {
     "bare": lambda mark: pickle.dumps(Payload(mark)),
     "bare-protocol-2": lambda mark: pickle.dumps(Payload(mark), 2),
@@ -199,6 +262,27 @@ CORPUS: dict[str, Callable[[Path], bytes]] = {
     "pt2-extra-outside": lambda mark: _program(mark, "../../../tmp/outside.so", b"\x7fELF"),
     "pt2-weights-pickle": lambda mark: _program(mark, "data/weights/model.pt", _saved({"w": Payload(mark)})),
     "torchscript-extra-pickle": lambda mark: _with_entry(_script(), "extra/notes.pkl", pickle.dumps(Payload(mark))),
+    "extension-registry": lambda mark: _with_entry(_saved({}), "data.pkl", b"\x80\x02\x82\x01)R."),
+    "instance-opcode": lambda mark: f"(S'touch {mark}'\nios\nsystem\n.".encode(),
+    "instance-in-zip": lambda mark: _with_entry(
+        _saved({}), "data.pkl", f"\x80\x02(S'touch {mark}'\nios\nsystem\n.".encode("latin-1")
+    ),
+    "same-name-twice": _twice,
+    "other-name-in-header": _other_name,
+    "zip64-size": _zip64,
+    "tar": _tar,
+    "pickle-before-zip": lambda mark: pickle.dumps(Payload(mark)) + _saved({"w": torch.zeros(2)}),
+    "nested-dicts": lambda mark: _nested(100_000),
+    "nested-code": lambda mark: _with_entry(
+        _script(), "code/__torch__.py", b"def f(x):\n  return " + b"(" * 200_000 + b"x" + b")" * 200_000
+    ),
+    "pt2-custom-object": _custom_object,
+    "safetensors-nested": lambda mark: _safetensors(b'{"w":' + b"[" * 500_000 + b"]" * 500_000 + b"}"),
+    "safetensors-numbers": lambda mark: _safetensors(b'{"w":3,"data_offsets":[0,4]}', bytes(16)),
+    "safetensors-negative": lambda mark: _safetensors(
+        b'{"w":{"dtype":"F32","shape":[-4],"data_offsets":[8,0]}}', bytes(16)
+    ),
+    "index-of-nothing": lambda mark: b'{"weight_map":{"w":"/etc/passwd","v":"../model.pt"}}',
     "pt2-with-pickle": lambda mark: _with_entry(
         _with_entry(_saved({}), "archive_format", b"pt2"), "data.pkl", pickle.dumps(Payload(mark), 2)
     ),
