@@ -69,6 +69,8 @@ class CompileTflite:
         by_kind = {"float": FLOAT32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
         if compiled.from_halves:
             by_kind["float"] = _FROM_HALVES
+        if compiled.from_integers:
+            by_kind["float"] = _INTEGER
         self._tolerance = by_kind[compiled.program.arithmetic]
         self.diagnosis = {"transposes": list(compiled.transposes)}
         path = workdir / "model.tflite"
