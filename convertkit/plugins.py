@@ -82,11 +82,13 @@ def converter_for(source: str) -> Converter:
     """The converter that recognises ``source`` by its content; ``SourceError`` where none does."""
     from pathlib import Path
 
+    path = Path(source)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise SourceError(f"{source} is a pipe or a device, which is read once; expected a file or a folder")
     for point in _points(CONVERTERS).values():  # loaded one by one: most files are recognised by an early one
         each = cast(Converter, load(point))
         if each.sniff(source) is not None:
             return each
-    path = Path(source)
     if not path.exists():
         raise SourceError(f"{source} does not exist")
     if path.is_file() and path.stat().st_size == 0:

@@ -1,5 +1,6 @@
 """Bad sources: one sentence, the right exit code, nothing on the disk, nothing executed, never a traceback."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -26,6 +27,11 @@ def place(tmp_path):
 
 def test_missing_file(place):
     refused(place, 1, ["nowhere.pt does not exist"], "nowhere.pt", "--target", "onnxruntime")
+
+
+def test_a_pipe_is_not_waited_for(place, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    refused(place, 1, ["pipe or a device", "expected a file or a folder"], tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(
