@@ -25,6 +25,8 @@ from convertkit.errors import ConvertKitError
 COSTS = Path(__file__).resolve().parents[1] / "targets" / "tflite" / "costs.toml"
 ROUNDS, CALLS = 15, 5
 MAP = (1, 64, 56, 56)
+PRODUCTS = ((64, 512, 128), (64, 128, 128), (64, 128, 512), (197, 768, 192), (197, 192, 192), (197, 192, 768))
+"""Rows, columns and columns of the result of the products that ``DynamicQuantizeLinear`` is fitted to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,23 @@ def milliseconds(paths: tuple[Path, ...]) -> list[float]:
     return best
 
 
+def on_the_fly() -> dict[str, float]:
+    """What ``--w8`` adds to an integer product, by least squares over several sizes: see ``QuantProfile.dynamic``."""
+    terms, added = [], []
+    for rows, deep, wide in PRODUCTS:
+        work = float(rows * deep * wide)
+        row = Row("MatMul", "MatMul", ((1, rows, deep),), ((deep, wide),), {}, work)
+        with tempfile.TemporaryDirectory() as name:
+            _, whole = artifacts(row, Path(name))
+            dynamic = convertkit.export(Path(name) / "op.onnx", target="tflite", w8=True, output=Path(name) / "w8")
+            integer, real = milliseconds((whole, dynamic.artifact.path))
+        terms.append([rows * deep, rows, rows * wide])
+        added.append((real - integer) * 1e6)
+        print(f"MatMul {rows}x{deep}x{wide}: {added[-1]:.0f} ns more on the fly", file=sys.stderr)
+    read, call, written = np.linalg.lstsq(np.array(terms, float), np.array(added), rcond=None)[0]
+    return {"float32": read, "int8": 0.0, "float32_call": call, "float32_element": written}
+
+
 def main() -> None:
     """Print the table; progress and refusals go to stderr."""
     table = tomllib.loads(COSTS.read_text())["ns_per_unit"]
@@ -122,10 +141,11 @@ def main() -> None:
                 continue
         table[row.kind] = {"float32": real * 1e6 / row.work, "int8": whole * 1e6 / row.work}
         print(f"{row.kind}: {real:.3f} ms float32, {whole:.3f} ms int8", file=sys.stderr)
+    table["DynamicQuantizeLinear"] = on_the_fly()
     header = [line for line in COSTS.read_text().splitlines() if line.startswith("#")]
     print("\n".join([*header, "[ns_per_unit]"]))
     for kind, each in table.items():
-        print(f'"{kind}" = {{ float32 = {each["float32"]:.6g}, int8 = {each["int8"]:.6g} }}')
+        print(f'"{kind}" = {{ {", ".join(f"{name} = {value:.6g}" for name, value in each.items())} }}')
 
 
 if __name__ == "__main__":
