@@ -15,6 +15,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.gelus import gelu_nodes
 from convertkit.quantization.islands import choose_integer, exact_choices, total_cost
+from convertkit.quantization.plan import Plan, Ranges, apply
 from convertkit.quantization.units import Unit, find_units
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
@@ -104,3 +105,14 @@ def test_a_sum_in_float_is_offered_where_it_is_about_as_fast() -> None:
     assert not exact_choices(units, replace(close, dynamic=frozenset()), chosen, frozenset())
     dear = replace(close, costs={**close.costs, "Add": OpCost(2.0, 0.25)})
     assert not exact_choices(units, dear, choose_integer(units, dear, insist=False), frozenset())
+
+
+def test_products_that_quantize_on_the_fly_have_integer_weights_in_any_case() -> None:
+    graph, _ = layers("erf")
+    model = ir.Model(graph, ir_version=10)
+    apply(model, Plan(frozenset(), "minmax", dynamic=frozenset({"wide"})), Ranges({}, INT8))
+    made = {value: node.op_type for node in model.graph for value in node.outputs}
+    stored = {
+        node.name: made.get(node.inputs[1]) for node in model.graph if node.op_type == "MatMul" and node.inputs[1]
+    }
+    assert stored == {"wide": "DequantizeLinear", "narrow": None}
