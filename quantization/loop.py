@@ -20,7 +20,8 @@ from convertkit.quantization.weight_only import is_candidate, nearest
 from convertkit.quantization.weights import QuantizedWeight
 from convertkit.recipe import ExportOptions
 
-_SUSPECTS = 24
+_SUSPECTS, _REPAIRS = 24, 8
+"""Units that are tried alone with ``--max-drop``, and where only what is below the level that warns is repaired."""
 _GOOD_DB = 20.0
 """Without ``--max-drop``: the level below which a step warns is worth repairing …"""
 _DEARER = 1.10
@@ -176,7 +177,8 @@ class Loop:
             tensors += [(value, placement.values[unit.outputs[0]]) for value in joins]
             noise = [self._level(str(value.name), parameters) for value, parameters in tensors]
             levels.append((min(noise, default=0.0), unit.name))
-        return [name for _, name in sorted(levels)[: min(_SUSPECTS, self._trials.affordable)]]
+        most = _SUSPECTS if self._options.max_drop is not None else _REPAIRS
+        return [name for _, name in sorted(levels)[: min(most, self._trials.affordable)]]
 
     def _level(self, name: str, parameters: Affine) -> float:
         return shown_db(self._ranges.statistics[name].histogram, parameters, self._ranges.flats.get(name))

@@ -20,7 +20,7 @@ _BEST_DB = 80.0
 """Beyond this an output counts as exact."""
 _SILENT = 1e-9
 """A slice with less than this share of the loudest slice's power is noise itself."""
-_BUDGET = 4e10
+_BUDGET = 2.5e10
 """Multiply-adds that all trials of one search may cost."""
 _PER_UNIT = 1e7
 """What copying, writing and loading one unit costs, in multiply-adds."""
