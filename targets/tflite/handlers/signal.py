@@ -12,8 +12,9 @@ from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_ints, constant_of, float_only
 from convertkit.targets.tflite.handlers.indexing import static_shape
+from convertkit.targets.tflite.handlers.reductions import known_size
 from convertkit.targets.tflite.handlers.shapes import cut
-from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 signal = Registry()
 
@@ -43,7 +44,7 @@ def _dft(b: Builder, x: Tensor, length: Tensor | None, axis: int, inverse: bool,
     """One axis and the last one, which holds the real or the real and imaginary part, meet one matrix."""
     float_only(x, "DFT")
     axis %= x.rank
-    size, parts = static_shape(x, "DFT")[axis], x.shape[-1]
+    size, parts = (known_size(x, place, "DFT") for place in (axis, -1))
     default = 2 * (size - 1) if inverse and onesided else size
     points = constant_ints(length, "the length")[0] if length is not None else default
     weights = transform(min(size, points), points, parts, inverse, onesided)
@@ -51,7 +52,8 @@ def _dft(b: Builder, x: Tensor, length: Tensor | None, axis: int, inverse: bool,
     order = [*(place for place in range(x.rank - 1) if place != axis), axis, x.rank - 1]
     moved = b.transpose(used, order)
     rest = moved.shape[:-2]
-    rows = b.reshape(moved, (math.prod(rest), moved.shape[-2] * parts))
+    count = DYNAMIC if DYNAMIC in rest else math.prod(rest)
+    rows = b.reshape(moved, (count, moved.shape[-2] * parts))
     found = b.fully_connected(rows, b.constant(weights.reshape(-1, rows.shape[1])), None)
     result = b.reshape(found, (*rest, weights.shape[0], weights.shape[1]))
     return b.transpose(result, [order.index(place) for place in range(x.rank)])

@@ -42,8 +42,8 @@ def _steps(graph: Graph, shape: tuple[int, ...], kind: int) -> list:
     if kind != FLOAT:
         return [_integers, _integers, _integers, _compare_integers, _cast, _reduce_integers, _arg, *moves(shape)]
     if graph.special:
-        images = [_conv, _depthwise, _norm] if len(shape) in (3, 4, 5) else []
-        return [_unary, _unary, _binary, _binary, _binary, _compare, _matmul, *images, *moves(shape)]
+        images = [_norm] if len(shape) in (3, 4, 5) else []
+        return [_unary, _unary, _binary, _binary, _binary, _compare, *images, *moves(shape)]
     everywhere = [_unary, _unary, _clip, _compare, branch, loop, _binary, _binary, _cast]
     if not shape:
         return everywhere

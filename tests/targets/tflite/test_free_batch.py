@@ -333,3 +333,10 @@ def test_attention_of_every_batch_and_length(causal: int, heads: int) -> None:
         {name: numbers(n, t, 16 if name == "q" else 32 // heads, seed=place) for place, name in enumerate("qkv")}
         for n, t in sizes
     ))  # fmt: skip
+
+
+@pytest.mark.parametrize(("axis", "how"), [(1, "inverse=1"), (-2, "onesided=0"), (2, "inverse=0")])
+def test_transforms_of_every_batch(axis: int, how: str) -> None:
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 20]> g (float[n,6,4,2] x) => (float[a,b,c,d] y) {{
+        at = Constant<value_int={axis}>() y = DFT<{how}>(x, , at) }}""")
+    case.agree(*({"x": numbers(batch, 6, 4, 2, seed=batch)} for batch in BATCHES))

@@ -39,6 +39,31 @@ def test_random_graphs(model, layout):
     check(model, layout)
 
 
+def check_no_numbers(model: onnx.ModelProto, layout: str) -> None:
+    """NaN and infinities where ONNX Runtime has them."""
+    try:
+        case = compiled(model, Options(input_layout=layout))
+    except Unsupported:
+        return
+    for expected, result in case.both(feeds_for(model, special=True)):
+        for name, want in expected.items():
+            have, finite = result[name], np.isfinite(want)
+            np.testing.assert_array_equal(have[~finite], want[~finite])
+            largest = float(np.abs(want[finite]).max(initial=1e-6))
+            np.testing.assert_allclose(have[finite], want[finite], rtol=0, atol=2e-5 * largest)
+
+
+@settings(QUIET, max_examples=60, derandomize=True)
+@given(graphs(special=True), LAYOUTS)
+def test_random_graphs_of_no_numbers(model, layout):
+    check_no_numbers(model, layout)
+
+
+@pytest.mark.nightly
+def test_many_random_graphs_of_no_numbers():
+    seed(1)(settings(QUIET, max_examples=1000)(given(graphs(special=True), LAYOUTS)(check_no_numbers)))()
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("start", [1, 2])
 def test_many_random_graphs(start):
