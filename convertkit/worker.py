@@ -4,11 +4,9 @@ The parent makes a :class:`Worker` for a service class and calls its methods.  A
 out-of-memory kill or a hang in the worker becomes one :class:`~convertkit.errors.WorkerError`
 sentence; an error that the service raises on purpose is raised again in the parent.
 
-Messages are a length, a JSON header and raw array bytes, so nothing that a worker sends is ever
-executed (unlike pickles).  NumPy is only imported with the first message, so that a worker can be
-started before it.  ``isolated=True`` runs one call in a fork of the worker: state that the
-call leaves behind or a crash is contained, while imports done in the service's constructor are
-paid once.
+Nothing that a worker sends is ever executed (:mod:`convertkit.messages`).  ``isolated=True`` runs one
+call in a fork of the worker: state that the call leaves behind or a crash is contained, while
+imports done in the service's constructor are paid once.
 """
 
 from __future__ import annotations
@@ -16,11 +14,9 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
-import json
 import os
 import selectors
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -34,10 +30,9 @@ from typing import IO, Any, Protocol, Self, runtime_checkable
 
 from convertkit import errors
 from convertkit.artifact import Array
+from convertkit.messages import CHUNK, deadline_reader, reader, receive, send
 
-_LENGTH = struct.Struct("<Q")
 _NO_ARRAYS: Mapping[str, Array] = MappingProxyType({})
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +163,7 @@ class Worker:
         }
         assert process.stdin is not None
         try:
-            _send(process.stdin, {"calls": told, "isolated": isolated, "keeps_last": keeps_last}, arrays)
+            send(process.stdin, {"calls": told, "isolated": isolated, "keeps_last": keeps_last}, arrays)
         except BrokenPipeError:
             raise self._died(process, calls[0].method) from None
         expected = {number: _Expected(call.method, deadline) for number, call in zip(numbers, calls, strict=True)}
@@ -187,7 +182,7 @@ class Worker:
         """Receive whichever reply comes next, waiting no longer than ``expected`` may take."""
         assert process.stdout is not None
         try:
-            answer, values = _receive(_deadline_reader(process.stdout, expected.deadline))
+            answer, values = receive(deadline_reader(process.stdout, expected.deadline))
         except TimeoutError:
             self._stop()
             raise errors.WorkerError(
@@ -279,69 +274,6 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:500]
 
 
-def _send(stream: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    import numpy as np
-
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    index = [[name, array.dtype.name, list(arrays[name].shape)] for name, array in contiguous.items()]
-    text = json.dumps({**header, "arrays": index}).encode()
-    stream.write(_LENGTH.pack(len(text)))
-    stream.write(text)
-    for array in contiguous.values():
-        stream.write(array.reshape(-1).view(np.uint8).data)
-    stream.flush()
-
-
-def _receive(read: Callable[[int], bytes | bytearray]) -> tuple[dict[str, Any], dict[str, Array]]:
-    import ml_dtypes
-    import numpy as np
-
-    (length,) = _LENGTH.unpack(read(_LENGTH.size))
-    header = json.loads(read(length))
-    arrays = {}
-    for name, dtype_name, shape in header.pop("arrays"):
-        dtype = np.dtype(getattr(ml_dtypes, dtype_name, dtype_name))
-        count = int(np.prod(shape, dtype=np.int64))
-        arrays[name] = np.frombuffer(read(count * dtype.itemsize), dtype).reshape(shape)
-    return header, arrays
-
-
-def _reader(stream: IO[bytes]) -> Callable[[int], bytearray]:
-    def read(count: int) -> bytearray:
-        data = bytearray(count)
-        view, filled = memoryview(data), 0
-        while filled < count:
-            got = os.readv(stream.fileno(), [view[filled : filled + _CHUNK]])
-            if got == 0:
-                raise EOFError
-            filled += got
-        return data
-
-    return read
-
-
-def _deadline_reader(stream: IO[bytes], deadline: float | None) -> Callable[[int], bytearray]:
-    """Like ``_reader``, but raises ``TimeoutError`` once the monotonic clock passes ``deadline``."""
-    if deadline is None:
-        return _reader(stream)
-    plain = _reader(stream)
-
-    def read(count: int) -> bytearray:
-        data = bytearray()
-        while len(data) < count:
-            with selectors.DefaultSelector() as selector:
-                selector.register(stream, selectors.EVENT_READ)
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise TimeoutError
-            part = os.read(stream.fileno(), min(count - len(data), _CHUNK))
-            if not part:
-                raise EOFError
-            data += part
-        return data
-
-    return read if deadline is not None else plain
-
-
 # --- the worker's side ---------------------------------------------------------------------------
 
 
@@ -387,13 +319,13 @@ def _answer(service: object, call: _Numbered, out: IO[bytes]) -> None:
     told = {"number": call.number}
     try:
         reply = getattr(service, call.method)(call.params, call.arrays)
-        _send(out, {**told, "value": reply.value, "peak_rss_bytes": _peak_rss_bytes()}, reply.arrays)
+        send(out, {**told, "value": reply.value, "peak_rss_bytes": _peak_rss_bytes()}, reply.arrays)
     except Exception as error:  # noqa: BLE001 - the border of the process: everything is reported to the parent
         if not isinstance(error, errors.ConvertKitError):
             import traceback
 
             traceback.print_exc()
-        _send(out, {**told, "error": _described(error), "peak_rss_bytes": _peak_rss_bytes()}, {})
+        send(out, {**told, "error": _described(error), "peak_rss_bytes": _peak_rss_bytes()}, {})
 
 
 def _described(error: Exception) -> dict[str, Any]:
@@ -443,7 +375,7 @@ def _answer_in_forks(
             _answer(service, call, out)
         while running.get_map():
             for key, _ in running.select():
-                if part := os.read(key.fd, _CHUNK):
+                if part := os.read(key.fd, CHUNK):
                     key.data.data.extend(part)
                     continue
                 running.unregister(key.fd)
@@ -460,7 +392,7 @@ def _pass_on(child: _Child, out: IO[bytes]) -> None:
         return
     message = f"one attempt {_cause_of_death(code)}"
     error = {"class": "WorkerError", "message": message, "fields": {}}
-    _send(out, {"number": child.call.number, "error": error}, {})
+    send(out, {"number": child.call.number, "error": error}, {})
 
 
 def serve(service_name: str) -> None:
@@ -475,16 +407,16 @@ def serve(service_name: str) -> None:
         service = _made(service_name)  # before there is a call: the parent may have started us early
     except (ImportError, errors.ConvertKitError) as error:
         failure = error
-    read = _reader(calls)
+    read = reader(calls)
     while True:
         try:
-            header, arrays = _receive(read)
+            header, arrays = receive(read)
         except EOFError:
             return
         calls_made = _numbered(header, arrays)
         if failure is not None:
             for call in calls_made:
-                _send(replies, {"number": call.number, "error": _described(failure)}, {})
+                send(replies, {"number": call.number, "error": _described(failure)}, {})
         elif header["isolated"]:
             forked = len(calls_made) - int(header["keeps_last"])
             _answer_in_forks(service, calls_made[:forked], replies, calls_made[forked:])

@@ -13,15 +13,17 @@ import numpy as np
 
 from convertkit.artifact import Array, Artifact
 from convertkit.converters.pytorch.acceptance import check_feeds
+from convertkit.converters.pytorch.attempts import Attempt, defeat
 from convertkit.converters.pytorch.chaos import beyond_chaos
 from convertkit.converters.pytorch.halves import tolerance_of, widen
 from convertkit.converters.pytorch.indices import widen_indices
 from convertkit.converters.pytorch.interface import settle_interface
 from convertkit.converters.pytorch.kernels import lacking
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
+from convertkit.converters.pytorch.lengths import forget_steps
 from convertkit.converters.pytorch.opening import Opening
 from convertkit.converters.pytorch.spectra import exact_transforms
-from convertkit.errors import ConvertKitError, ParityError, Unsupported, WorkerError
+from convertkit.errors import ConvertKitError, ParityError, WorkerError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
@@ -47,29 +49,6 @@ MADE_BY = "pytorch-to-onnx 1"
 _NOTHING: Mapping[str, Array] = MappingProxyType({})
 _Computed = tuple[Outputs, ...]
 """Outputs for each of several feeds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One road that was tried; ``failure`` is empty for the one that was accepted."""
-
-    route: str
-    dynamic: bool
-    seconds: float
-    torch_seconds: float = 0.0
-    failure: str = ""
-    mismatch: bool = False
-    location: str = ""
-    unknown: Mapping[str, Any] | None = None
-
-    def as_json(self) -> dict[str, object]:
-        """For the report."""
-        return {
-            "route": self.route,
-            "dynamic": self.dynamic,
-            "seconds": round(self.seconds, 3),
-            "outcome": self.failure or "accepted",
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +360,7 @@ class Ladder:
             model = load_model(place / _EXPORTED)
             settle_interface(model, leaves, outputs)
             widen_indices(model)
+            forget_steps(model, leaves)
             tolerance = tolerance_of(model)
             if tolerance is not FLOAT32:
                 widen(model)
@@ -470,28 +450,6 @@ def _failed(attempt: Attempt, reply: Mapping[str, Any]) -> Attempt:
     unknown = reply.get("unknown")
     told = str(reply["failed"]).splitlines()[0] if unknown else reply["failed"]
     return replace(attempt, failure=told, location=reply.get("location", ""), unknown=unknown)
-
-
-def defeat(attempts: Sequence[Attempt]) -> ConvertKitError:
-    """Why no road was accepted: with the numbers where some led to ONNX, else with what stopped each."""
-    lines = [f"  tried {each.route}{'' if each.dynamic else ' (fixed batch)'}: {each.failure}" for each in attempts]
-    told = "\n".join(lines)
-    if any(each.mismatch for each in attempts):
-        return ParityError(
-            "no road from this model to ONNX computes what the model computes; "
-            f"Python branches or loops that depend on data leave one path in a trace\n{told}"
-        )
-    unknown = next((each.unknown for each in attempts if each.unknown and each.unknown["location"]), None)
-    unknown = unknown or next((each.unknown for each in attempts if each.unknown), None)
-    if unknown is not None:
-        return Unsupported(
-            unknown["reason"],
-            subject=unknown["subject"],
-            location=unknown["location"],
-            ways_out=tuple(unknown["ways_out"]),
-        )
-    location = next((each.location for each in attempts if each.location), "")
-    return Unsupported(f"no road from this model to ONNX works\n{told}", location=location)
 
 
 def initial_arrays(path: Path | None) -> dict[str, Array]:

@@ -70,6 +70,7 @@ def test_layers_of_the_core():
     below = {"pipeline": TOP - {"pipeline"}, "plugins": TOP, "parity": TOP | {"plugins"}, "onnx": TOP | {"parity"}}
     below |= {
         "worker": TOP | {"parity", "onnx"},
+        "messages": TOP | {"parity", "onnx", "worker", "plugins"},
         "feeds": TOP,
         "evaluation": TOP,
         "job": {"cli", "api", "show", "flags"},

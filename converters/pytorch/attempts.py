@@ -1,0 +1,54 @@
+"""The roads that were tried, and what is told where none of them was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from convertkit.errors import ConvertKitError, ParityError, Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One road that was tried; ``failure`` is empty for the one that was accepted."""
+
+    route: str
+    dynamic: bool
+    seconds: float
+    torch_seconds: float = 0.0
+    failure: str = ""
+    mismatch: bool = False
+    location: str = ""
+    unknown: Mapping[str, Any] | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """For the report."""
+        return {
+            "route": self.route,
+            "dynamic": self.dynamic,
+            "seconds": round(self.seconds, 3),
+            "outcome": self.failure or "accepted",
+        }
+
+
+def defeat(attempts: Sequence[Attempt]) -> ConvertKitError:
+    """Why no road was accepted: with the numbers where some led to ONNX, else with what stopped each."""
+    lines = [f"  tried {each.route}{'' if each.dynamic else ' (fixed batch)'}: {each.failure}" for each in attempts]
+    told = "\n".join(lines)
+    if any(each.mismatch for each in attempts):
+        return ParityError(
+            "no road from this model to ONNX computes what the model computes; "
+            f"Python branches or loops that depend on data leave one path in a trace\n{told}"
+        )
+    unknown = next((each.unknown for each in attempts if each.unknown and each.unknown["location"]), None)
+    unknown = unknown or next((each.unknown for each in attempts if each.unknown), None)
+    if unknown is not None:
+        return Unsupported(
+            unknown["reason"],
+            subject=unknown["subject"],
+            location=unknown["location"],
+            ways_out=tuple(unknown["ways_out"]),
+        )
+    location = next((each.location for each in attempts if each.location), "")
+    return Unsupported(f"no road from this model to ONNX works\n{told}", location=location)

@@ -1,0 +1,85 @@
+"""What goes through a worker's pipes: a length, a JSON header, then raw array bytes; nothing that is ever executed.
+
+NumPy is imported with the first message only, so that a worker can be started before it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import struct
+import time
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+from convertkit.artifact import Array
+
+CHUNK = 1 << 20
+_LENGTH = struct.Struct("<Q")
+
+
+def send(stream: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write one message."""
+    import numpy as np
+
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    index = [[name, array.dtype.name, list(arrays[name].shape)] for name, array in contiguous.items()]
+    text = json.dumps({**header, "arrays": index}).encode()
+    stream.write(_LENGTH.pack(len(text)))
+    stream.write(text)
+    for array in contiguous.values():
+        stream.write(array.reshape(-1).view(np.uint8).data)
+    stream.flush()
+
+
+def receive(read: Callable[[int], bytes | bytearray]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """One message, through a function that reads so many bytes."""
+    import ml_dtypes
+    import numpy as np
+
+    (length,) = _LENGTH.unpack(read(_LENGTH.size))
+    header = json.loads(read(length))
+    arrays = {}
+    for name, dtype_name, shape in header.pop("arrays"):
+        dtype = np.dtype(getattr(ml_dtypes, dtype_name, dtype_name))
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays[name] = np.frombuffer(read(count * dtype.itemsize), dtype).reshape(shape)
+    return header, arrays
+
+
+def reader(stream: IO[bytes]) -> Callable[[int], bytearray]:
+    """Reads exactly so many bytes of a pipe; ``EOFError`` where it ends before."""
+
+    def read(count: int) -> bytearray:
+        data = bytearray(count)
+        view, filled = memoryview(data), 0
+        while filled < count:
+            got = os.readv(stream.fileno(), [view[filled : filled + CHUNK]])
+            if got == 0:
+                raise EOFError
+            filled += got
+        return data
+
+    return read
+
+
+def deadline_reader(stream: IO[bytes], deadline: float | None) -> Callable[[int], bytearray]:
+    """Like ``reader``, but raises ``TimeoutError`` once the monotonic clock passes ``deadline``."""
+    if deadline is None:
+        return reader(stream)
+
+    def read(count: int) -> bytearray:
+        data = bytearray()
+        while len(data) < count:
+            with selectors.DefaultSelector() as selector:
+                selector.register(stream, selectors.EVENT_READ)
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise TimeoutError
+            part = os.read(stream.fileno(), min(count - len(data), CHUNK))
+            if not part:
+                raise EOFError
+            data += part
+        return data
+
+    return read
