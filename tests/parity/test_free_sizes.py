@@ -23,6 +23,11 @@ def test_batches_are_small_and_images_are_not_square():
     assert attempts([spec("x", "N", 3)]) == 1
 
 
+def test_one_free_length_is_a_recording_s_in_the_end():
+    inputs = [spec("x", "N", "L")]
+    assert named_sizes(inputs, attempts(inputs) - 1, 1) == {"N": 3, "L": 6144}
+
+
 def test_formulas_in_names_are_kept():
     inputs = [spec("x", "N", 3, "4*H", "W"), spec("mask", "N", "H + past", "2*N")]
     sizes = named_sizes(inputs, 0, 1)

@@ -304,3 +304,34 @@ class Doubled(Seeded):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x).relu()
+
+
+class AnyLength(Seeded):
+    """A recurrence over a length that may be free; what torch records behind it is the example's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(4, 6, batch_first=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.layer(x)
+
+
+class Waveform(Seeded):
+    """A front end that needs more samples than a batch or an image has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv1d(1, 2, 400, 160)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x[:, None]).relu()
+
+
+class Spectrum(Seeded):
+    """Returns complex numbers."""
+
+    example_inputs = (torch.zeros(1, 8),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.fft.rfft(x)

@@ -389,3 +389,26 @@ def test_float64_without_a_kernel_names_type_operator_line_and_way_out(tmp_path:
         _exported("Doubled", tmp_path)
     assert caught.value.location.startswith("odd_models.py:")
     assert "model.float()" in caught.value.ways_out[0]
+
+
+def test_a_free_length_is_free_in_the_outputs_of_a_recurrence(tmp_path: Path) -> None:
+    import torch
+
+    result = _exported("AnyLength", tmp_path, input=["x:N,T,4"])
+    assert _shapes(result.artifact.outputs) == {"output_0": ("N", "T", 6), "output_1": (1, "N", 6)}
+    x = _floats(2, 11, 4)
+    with torch.no_grad():
+        expected = odd_models.AnyLength()(torch.from_numpy(x))[0].numpy()
+    np.testing.assert_allclose(result.run({"x": x})["output_0"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_of_recordings_is_tried_at_their_sizes(tmp_path: Path) -> None:
+    result = _exported("Waveform", tmp_path, input=["x:N,L"])
+    assert _shapes(result.artifact.inputs) == {"x": ("N", "L")}
+    assert result.run({"x": _floats(2, 1000)})["output"].shape == (2, 2, 4)
+
+
+def test_complex_results_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="the output 'output' is complex") as caught:
+        _exported("Spectrum", tmp_path)
+    assert "torch.view_as_real" in caught.value.ways_out[0]
