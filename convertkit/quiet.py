@@ -1,13 +1,41 @@
-"""Keeping what libraries log out of a caller's terminal."""
+"""Keeping what libraries log and print out of a caller's terminal, and nothing else."""
 
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _LOGGERS = ("onnxscript", "onnx_ir")
 """They tell by warnings which rewrites they left out: ours to judge, every one is proven or not."""
+
+
+_STDERR = threading.RLock()
+"""Held while native code may print what must not be seen, and while something is printed that must."""
+
+
+@contextmanager
+def native_stderr_silent() -> Iterator[None]:
+    """Discard what native code prints; the whole process has one stderr, so :func:`heard` waits meanwhile."""
+    with _STDERR:
+        kept = os.dup(2)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(nowhere)
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """What is printed inside is seen, although another thread may be keeping native code silent."""
+    with _STDERR:
+        yield
 
 
 @contextmanager

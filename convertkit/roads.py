@@ -28,6 +28,7 @@ from convertkit.parity.feeds import proof_feeds
 from convertkit.parity.free_sizes import attempts
 from convertkit.pipeline import Pipeline, Road, StepRecord, is_small, recorded_again
 from convertkit.progress import Progress
+from convertkit.quiet import heard
 from convertkit.recipe import ExportOptions
 from convertkit.report import build as report_build
 from convertkit.report.html import render
@@ -232,7 +233,8 @@ class Run:
     def _reporter(self, target: str) -> Callable[[StepRecord], None]:
         def report(step: StepRecord) -> None:
             if self._on_step is not None:
-                self._on_step(target, step)
+                with heard():
+                    self._on_step(target, step)
 
         return report
 

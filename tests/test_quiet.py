@@ -1,10 +1,12 @@
 """What libraries log stays out of a caller's terminal, unless the caller asks for it."""
 
 import logging
+import os
+import threading
 
 import pytest
 
-from convertkit.quiet import quiet_libraries
+from convertkit.quiet import heard, native_stderr_silent, quiet_libraries
 
 LOGGER = "onnxscript.optimizer"
 
@@ -28,3 +30,22 @@ def test_a_level_that_the_caller_chose_stays(caplog):
         assert [record.message for record in caplog.records] == ["wanted"]
     finally:
         logger.setLevel(logging.NOTSET)
+
+
+def test_what_must_be_seen_waits_for_the_end_of_silence(capfd):
+    silent, go_on = threading.Event(), threading.Event()
+
+    def load():
+        with native_stderr_silent():
+            silent.set()
+            assert go_on.wait(20)
+            os.write(2, b"INFO: created a delegate\n")
+
+    loading = threading.Thread(target=load)
+    loading.start()
+    assert silent.wait(20)
+    threading.Timer(0.2, go_on.set).start()
+    with heard():
+        os.write(2, b"ok  tflite\n")
+    loading.join()
+    assert capfd.readouterr().err == "ok  tflite\n"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,6 +10,7 @@ import numpy as np
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import FeedError, MissingFramework, ToolError
+from convertkit.quiet import native_stderr_silent
 from convertkit.stage import Feed, Outputs
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class TfliteRunner:
             raise MissingFramework("ai-edge-litert", "tflite") from error
         resolvers = interpreter.OpResolverType
         try:
-            with _native_stderr_silent():
+            with native_stderr_silent():  # LiteRT announces its delegate on every load and has no switch for it
                 self._interpreter = interpreter.Interpreter(
                     model_path=str(self._artifact.path),
                     num_threads=self._threads,
@@ -101,22 +100,8 @@ def _resize(interpreter: Interpreter, places: dict[str, int], feed: dict[str, Ar
     for name in changed:
         interpreter.resize_tensor_input(places[name], feed[name].shape)
     if changed:
-        with _native_stderr_silent():
+        with native_stderr_silent():
             interpreter.allocate_tensors()
-
-
-@contextmanager
-def _native_stderr_silent() -> Iterator[None]:
-    """Discard what native code prints: LiteRT announces its delegate on every load and has no switch for it."""
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _brief(error: Exception) -> str:
