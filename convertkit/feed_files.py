@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 LABEL = "label"
+_GREATEST_16 = 0xFFFF
 _IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif"})
 
 
@@ -322,6 +323,20 @@ def _load_npy(file: Path) -> Array:
         raise FeedError(f"{file} holds no NumPy array: {error}") from error
 
 
+def _of_bytes(image: Image.Image, file: Path) -> Image.Image:
+    """Grey images of 16 bits scaled to 8, where Pillow's own conversion cuts off what is above 255."""
+    from PIL import Image
+
+    if not image.mode.startswith(("I", "F")):
+        return image
+    values = np.asarray(image)
+    if image.mode == "F" or values.min() < 0 or values.max() > _GREATEST_16:
+        raise FeedError(
+            f"{file} holds numbers beyond 16 bits, or real ones; store such data as .npy, scaled as in training"
+        )
+    return Image.fromarray(np.rint(values / (_GREATEST_16 / 255)).astype(np.uint8))
+
+
 class _ImageReader:
     """Reads one image as one sample of an input, channels where the input has them."""
 
@@ -353,7 +368,8 @@ class _ImageReader:
         try:
             with Image.open(file) as opened:
                 # The camera's rotation tag is applied, as every viewer does.
-                upright = ImageOps.exif_transpose(opened).convert("L" if self._channels == 1 else "RGB")
+                upright = _of_bytes(ImageOps.exif_transpose(opened), file)
+                upright = upright.convert("L" if self._channels == 1 else "RGB")
                 pixels = np.asarray(self._fitted(upright))
         except (UnidentifiedImageError, OSError) as error:
             raise FeedError(f"{file} is no readable image") from error

@@ -22,6 +22,9 @@ from convertkit.stage import Feed
 __all__ = ["Feeds", "ImageOptions", "load_feeds"]
 
 
+_IMAGE_RANK, _GREATEST_PIXEL = 4, 255
+
+
 @dataclass(frozen=True, slots=True)
 class Feeds:
     """Checked feeds of one sample each (batch 1 where the model has a batch dimension).
@@ -131,6 +134,7 @@ class _Examination:
         self._varies: set[str] = set()
         self._nonzero: set[str] = set()
         self._cast: dict[str, str] = {}
+        self._no_pixels: set[str] = set()
         self.digest = hashlib.sha256()
 
     def feed(self, feed: Feed) -> bool:
@@ -162,17 +166,28 @@ class _Examination:
                 found.append(f"{self._title}: {name} is zero throughout")
             elif name not in self._varies and count > 1:
                 found.append(f"{self._title}: {name} is the same in all {count} samples")
+            elif name not in self._no_pixels:
+                found.append(f"{self._title}: {name} holds whole numbers of 0 to 255, as pixels do; right only if the "
+                             f"model scales them itself")  # fmt: skip
         return tuple(found)
 
     def _look(self, name: str, value: Array) -> None:
         if np.issubdtype(value.dtype, np.inexact) and not np.isfinite(value).all():
             raise FeedError(f"{self._title}: {name} holds NaN or infinity")
+        if name not in self._no_pixels and not self._are_pixels(value):
+            self._no_pixels.add(name)
         if name not in self._nonzero and np.any(value):
             self._nonzero.add(name)
         if name not in self._varies:
             first = self._first.setdefault(name, value)
             if first is not value and not np.array_equal(first, value):
                 self._varies.add(name)
+
+    def _are_pixels(self, value: Array) -> bool:
+        """Whether an image of floats looks as if nobody had scaled it."""
+        if value.ndim != _IMAGE_RANK or not np.issubdtype(value.dtype, np.floating) or value.size == 0:
+            return False
+        return bool(value.min() >= 0 and 1 < value.max() <= _GREATEST_PIXEL and np.array_equal(value, np.rint(value)))
 
     def _fitting(self, spec: TensorSpec, value: Array) -> Array:
         value = np.asarray(value)

@@ -166,3 +166,26 @@ def test_the_normalization_of_the_input_is_the_images(tmp_path: Path) -> None:
         arrays = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
         scales.append(next(float(arrays[n.input[1]]) for n in graph.node if n.input[0] == "x"))
     assert scales[0] < 0.01 < 0.5 < scales[1]
+
+
+@pytest.mark.parametrize("mode", ["I;16", "I"])
+def test_grey_of_sixteen_bits_is_scaled_and_not_cut_off(tmp_path: Path, mode: str) -> None:
+    values = np.linspace(0, 65535, 32).reshape(4, 8)
+    kind = {"I;16": np.uint16, "I": np.int32}[mode]
+    Image.fromarray(values.astype(kind)).save(tmp_path / ("0.png" if mode == "I;16" else "0.tif"))
+    got = read(tmp_path, "")
+    np.testing.assert_allclose(got[0], np.broadcast_to(values / 65535, (3, 4, 8)), atol=0.003)
+
+
+@pytest.mark.parametrize("array", [np.full((4, 8), 0.5, np.float32), np.full((4, 8), 1 << 20, np.int32)])
+def test_numbers_that_are_no_pixels_are_refused(tmp_path: Path, array: np.ndarray) -> None:
+    Image.fromarray(array).save(tmp_path / "0.tif")
+    with pytest.raises(FeedError, match=r"beyond 16 bits, or real ones; store such data as \.npy"):
+        read(tmp_path, "")
+
+
+@pytest.mark.parametrize(("factor", "told"), [(1.0, True), (1 / 255, False), (2.0, False)])
+def test_pixels_that_nobody_scaled_are_told(factor: float, told: bool) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 3, 4, 8)).astype(np.float32) * np.float32(factor)
+    warnings = load_feeds({"x": pixels}, (NCHW,)).warnings
+    assert any("x holds whole numbers of 0 to 255, as pixels do" in text for text in warnings) == told
