@@ -19,8 +19,8 @@ _LEAST_GAIN = 0.9
 """Of the time: a row that is cut in other ways has to be padded apart from the convolution."""
 _MAY_LOSE = 1.33
 """No machine of the table gets slower by more than this factor, whatever the others gain."""
-_MORE_WEIGHTS = 8192
-"""Bytes: more would be felt in the size of a file."""
+_LEAST_NS_PER_BYTE = 1.0
+"""What a byte that is added to the weights has to save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,12 @@ def together(shape: ConvShape, tiles: Sequence[Tile]) -> int:
     found, least = 0, _LEAST_GAIN * _mean(tiles, shape)
     for outputs in _TOGETHER:
         folded = shape.together(outputs)
-        if outputs * shape.stride == 1 or shape.width % outputs or folded.weights - shape.weights > _MORE_WEIGHTS:
+        if outputs * shape.stride == 1 or shape.width % outputs:
             continue
         each = [tile.nanoseconds(folded) for tile in tiles]
-        if sum(each) / len(each) < least and all(own <= most for own, most in zip(each, limit, strict=True)):
-            found, least = outputs, sum(each) / len(each)
+        price = sum(each) / len(each) + _LEAST_NS_PER_BYTE * (folded.weights - shape.weights)
+        if price < least and all(own <= most for own, most in zip(each, limit, strict=True)):
+            found, least = outputs, price
     return found
 
 
