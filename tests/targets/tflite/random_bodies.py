@@ -55,15 +55,16 @@ def loop(draw, graph: Graph, name: str, shape) -> None:
 
 def scan(draw, graph: Graph, name: str, shape) -> None:
     """Running sums over the first axis, of its last element outwards or not."""
-    if 0 in shape or any(isinstance(size, Free) for size in shape):  # ONNX Runtime wants shapes in bodies
+    if 0 in shape or any(isinstance(size, Free) for size in shape):
         return
     place = len(graph.nodes)
     body = [
         helper.make_node("Add", [f"state{place}", f"row{place}"], [f"sum{place}"]),
         helper.make_node("Tanh", [f"sum{place}"], [f"bent{place}"]),
     ]
-    inner = _graph("body", body, [(f"state{place}", FLOAT, None), (f"row{place}", FLOAT, None)],
-                   [(f"sum{place}", FLOAT, None), (f"bent{place}", FLOAT, None)])  # fmt: skip
+    taken, given = (f"state{place}", f"row{place}"), (f"sum{place}", f"bent{place}")
+    sides = [[(each, FLOAT, shape[1:]) for each in names] for names in (taken, given)]  # as ONNX Runtime wants them
+    inner = _graph("body", body, *sides)
     start = graph.add("Gather", [name, graph.constant(np.array(0))], shape[1:])
     made = graph.add("Scan", [start, name], shape[1:], body=inner, num_scan_inputs=1,
                      scan_input_directions=[draw(st.integers(0, 1))])  # fmt: skip
