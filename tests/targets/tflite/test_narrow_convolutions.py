@@ -98,8 +98,8 @@ def test_a_stride_goes_into_the_channels() -> None:
 
 
 def test_weights_are_worth_it() -> None:
-    """4 outputs together take 1,280 bytes instead of 200, and save 90 ns of 102 per pixel."""
-    for rows, outputs in ((8, 4), (1, 0)):
+    """4 outputs together take 1,280 bytes instead of 200, 2 take 480; a pixel costs 102, 31 and 10 ns."""
+    for rows, outputs in ((8, 4), (1, 2)):
         shape = ConvShape(8 * rows, 8, (5, 5), 1, 1, 8)
         assert together(shape, [Tile(64, 64, 1e-3, 0.0)]) == outputs
 
