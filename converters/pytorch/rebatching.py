@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from convertkit.converters.pytorch.programs import written
 from convertkit.converters.pytorch.provenance import user_line
@@ -206,7 +207,7 @@ def _shapes_only() -> Iterator[None]:
     """Tensors have shapes and no values, and operators that do not fit, which trying them is about, are not logged."""
     before, _LOG.disabled = _LOG.disabled, True
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()), torch.no_grad():
             yield
     finally:
         _LOG.disabled = before

@@ -103,6 +103,25 @@ def test_sizes_follow_the_batch_again(module: type[nn.Module], batch: int) -> No
         torch.testing.assert_close(got, expected)
 
 
+class Branched(nn.Module):
+    """A branch that the data decide, whose arms are graphs of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, self.up, self.down, (x,))
+
+
+def test_graphs_inside_a_graph_are_passed_through() -> None:
+    eager = Branched().eval().requires_grad_(False)
+    made, _ = rebatched(torch.export.export(eager, (torch.rand(2, 4),)))
+    for sign in (1, -1):
+        x = sign * torch.rand(5, 4)
+        torch.testing.assert_close(made(x), eager(x))
+
+
 def test_a_recurrent_state_of_another_batch_is_an_error_and_no_memory_of_others() -> None:
     made, _ = rebatched(torch.export.export(Given().eval(), (torch.rand(2, 5, 4), torch.zeros(1, 2, 6))))
     with pytest.raises(ValueError, match="a state of 2 samples for 3"):
