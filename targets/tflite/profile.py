@@ -135,7 +135,11 @@ def _costs() -> Mapping[str, OpCost]:
     rows = tomllib.loads(_COSTS.read_text())["ns_per_unit"]
     return {
         kind: OpCost(
-            row["float32"], row["int8"], row.get("float32_call", 0.0), float32_element=row.get("float32_element", 0.0)
+            row["float32"],
+            row["int8"],
+            row.get("float32_call", 0.0),
+            row.get("int8_call", 0.0),
+            row.get("float32_element", 0.0),
         )
         for kind, row in rows.items()
     }

@@ -116,3 +116,15 @@ def test_products_that_quantize_on_the_fly_have_integer_weights_in_any_case() ->
         node.name: made.get(node.inputs[1]) for node in model.graph if node.op_type == "MatMul" and node.inputs[1]
     }
     assert stored == {"wide": "DequantizeLinear", "narrow": None}
+
+
+@pytest.mark.parametrize(("rows", "integer"), [(1, False), (64, True)])
+def test_conversions_of_few_numbers_cost_a_call(rows: int, integer: bool) -> None:
+    _, units = layers("erf", rows)
+    free = replace(INT8, costs={**INT8.costs, "QuantizeLinear": replace(INT8.costs["QuantizeLinear"], integer_call=0)})
+    dear = replace(
+        INT8, costs={**INT8.costs, "QuantizeLinear": replace(free.costs["QuantizeLinear"], integer_call=3e3)}
+    )
+    assert choose_integer(units, free, insist=False)
+    assert bool(choose_integer(units, dear, insist=False)) is integer
+    assert INT8.costs["QuantizeLinear"].integer_call > 0
