@@ -60,7 +60,7 @@ def simplify(model: ir.Model) -> None:
     _at_equal_ranks(model)
     ask_behind(model)
     optimizer.optimize_ir(model, should_fold=_should_fold)
-    _keep_constant_outputs(model.graph)
+    _keep_constants(model.graph)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     if fold_computed_constants(model):
         common.RemoveUnusedNodesPass()(model)
@@ -70,11 +70,12 @@ def simplify(model: ir.Model) -> None:
     restore_sequences(model)
 
 
-def _keep_constant_outputs(graph: ir.Graph) -> None:
-    """Store again what is an output, too: the optimizer drops weights that it has folded into others."""
-    for value in graph.outputs:
-        lost = value.producer() is None and not value.is_graph_input() and value.name not in graph.initializers
-        if lost and value.const_value is not None:
+def _keep_constants(graph: ir.Graph) -> None:
+    """Store again what the optimizer loses: weights that are outputs, too, and bounds of Clips that it has joined."""
+    used = [value for node in graph.all_nodes() for value in node.inputs if value is not None]
+    for value in (*graph.outputs, *used):
+        is_stored = value.is_initializer() or value.is_graph_input() or value.producer() is not None
+        if not is_stored and value.const_value is not None and value.name not in graph.initializers:
             graph.register_initializer(value)
 
 

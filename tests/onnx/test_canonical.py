@@ -140,3 +140,16 @@ def test_a_weight_that_is_an_output_stays_one():
     session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     (found,) = session.run(["w"], {"x": np.zeros((1, 3, 4), np.float32)})
     np.testing.assert_array_equal(found.reshape(-1), [1, 2, 3, 4, 5, 6])
+
+
+def test_bounds_of_joined_clips_stay():
+    """The optimizer joins two Clips, and a Clip and a Relu, of one input; it loses the second pair of bounds."""
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
+        g (float[6] x) => (float[6] y, float[6] z)
+        <float a = {0.0}, float b = {6.0}, float c = {-1.0}, float d = {1.0}, float e = {-2.0}, float f = {4.0}> {
+        p = Clip(x, a, b)  q = Clip(x, e, f)  y = Relu(q)  z = Clip(p, c, d) }""")
+    made = ir.to_proto(canonicalize(ir.from_proto(model)))
+    x = np.array([-3, -0.5, 0.5, 2, 5, 8], np.float32)
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = session.run(["y", "z"], {"x": x})
+    np.testing.assert_array_equal(found, [np.clip(x, 0, 4), np.clip(x, 0, 1)])
