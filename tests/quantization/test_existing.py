@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 from models import images, model_of, small_cnn
@@ -22,7 +23,6 @@ from onnxruntime.quantization import (
 )
 
 import convertkit
-from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.qoperators import to_qdq
@@ -134,9 +134,12 @@ def test_dynamic_quantization_passes_to_onnxruntime(tmp_path: Path) -> None:
     assert {"DynamicQuantizeLinear", "MatMulInteger"} <= kinds
 
 
-def test_dynamic_quantization_is_refused_by_name_elsewhere(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match=r"up_quant \(MatMulInteger\): scales, .* at run time\n.*--w8"):
-        convertkit.export(dynamic(tmp_path), "tflite", output=str(tmp_path / "out"))
+def test_dynamic_quantization_is_computed_elsewhere_too(tmp_path: Path) -> None:
+    source = dynamic(tmp_path)
+    result = convertkit.export(source, "tflite", output=str(tmp_path / "out"), static={"N": 1})
+    x = np.random.default_rng(3).normal(0, 1, (1, 16)).astype("f4")
+    expected = ort.InferenceSession(source).run(None, {"x": x})[0]
+    np.testing.assert_allclose(result.run({"x": x})["y"], expected, atol=1e-4 * np.abs(expected).max())
 
 
 @pytest.mark.nightly
