@@ -59,6 +59,8 @@ def simplify(model: ir.Model) -> None:
 
     _at_equal_ranks(model)
     ask_behind(model)
+    if any(_clips_the_unknown(node) for node in model.graph.all_nodes()):
+        common.ShapeInferencePass()(model)
     optimizer.optimize_ir(model, should_fold=_should_fold)
     _keep_constants(model.graph)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
@@ -68,6 +70,12 @@ def simplify(model: ir.Model) -> None:
     common.RemoveUnusedNodesPass()(model)
     common.ShapeInferencePass()(model)
     restore_sequences(model)
+
+
+def _clips_the_unknown(node: ir.Node) -> bool:
+    """A Clip of a value without a type, as loops give it: the optimizer asks for the type and fails."""
+    value = node.inputs[0] if node.op_type in ("Clip", "Relu") and node.inputs else None
+    return value is not None and value.dtype is None
 
 
 def _keep_constants(graph: ir.Graph) -> None:

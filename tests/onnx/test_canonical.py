@@ -153,3 +153,16 @@ def test_bounds_of_joined_clips_stay():
     session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     found = session.run(["y", "z"], {"x": x})
     np.testing.assert_array_equal(found, [np.clip(x, 0, 4), np.clip(x, 0, 1)])
+
+
+def test_a_clip_behind_a_loop_has_a_type():
+    """The optimizer looks for the type of what it clips, which ONNX's inference tells of a loop, and it does not."""
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
+        g (float[3] x) => (float[3] y) <int64 k = {2}, bool c = {1}, float a = {0.0}, float b = {6.0}> {
+        v = Loop(k, c, x) <body = t (int64 i, bool go, float[3] s) => (bool on, float[3] o) {
+            on = Identity(go)  o = Add(s, x) }>
+        r = Relu(v)  y = Clip(r, a, b) }""")
+    made = ir.to_proto(canonicalize(ir.from_proto(model)))
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"x": np.array([-1, 1, 3], np.float32)})
+    np.testing.assert_array_equal(found, [0, 3, 6])
