@@ -169,3 +169,26 @@ def test_recurrent_weights_are_integers_that_cost_nothing(tmp_path: Path) -> Non
     stored = [each.data_type for each in onnx.load(result.artifact.path).graph.initializer if len(each.dims) == 3]
     assert stored.count(onnx.TensorProto.INT8) == 2
     assert executed(result.artifact.path, tmp_path) == ["GRU"]
+
+
+def test_weights_of_operators_without_integer_kernel_are_stored_too(tmp_path: Path) -> None:
+    arrays = {"a": RNG.standard_normal((16, 3, 1, 1)), "b": RNG.standard_normal((16, 16, 3, 3)) / 12}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "a"], ["c"]),
+            helper.make_node("ConvTranspose", ["c", "b"], ["y"], strides=[2, 2]),
+        ],
+        "up",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 6, 6])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 16, 13, 13])],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()],
+    )
+    source = tmp_path / "up.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), source)
+    maps = RNG.standard_normal((16, 3, 6, 6)).astype(np.float32)
+    result = convertkit.export(source, "onnxruntime", int8=True, calib={"x": maps}, output=tmp_path / "out")
+    stored = {tuple(each.dims): each.data_type for each in onnx.load(result.artifact.path).graph.initializer}
+    assert stored[16, 16, 3, 3] == onnx.TensorProto.INT8
+    kinds = executed(result.artifact.path, tmp_path)
+    assert "ConvTranspose" in kinds
+    assert not {"DequantizeLinear", "Cast", "Mul"} & set(kinds)
