@@ -131,7 +131,8 @@ def on_the_fly() -> dict[str, float]:
 
 def main() -> None:
     """Print the table; progress and refusals go to stderr."""
-    table = tomllib.loads(COSTS.read_text())["ns_per_unit"]
+    committed = tomllib.loads(COSTS.read_text())
+    table = committed["ns_per_unit"]
     for row in ROWS:
         with tempfile.TemporaryDirectory() as name:
             try:
@@ -139,11 +140,11 @@ def main() -> None:
             except ConvertKitError as error:
                 print(f"{row.kind}: kept, {str(error).splitlines()[0]}", file=sys.stderr)
                 continue
-        table[row.kind] = {"float32": real * 1e6 / row.work, "int8": whole * 1e6 / row.work}
+        table[row.kind] |= {"float32": real * 1e6 / row.work, "int8": whole * 1e6 / row.work}
         print(f"{row.kind}: {real:.3f} ms float32, {whole:.3f} ms int8", file=sys.stderr)
     table["DynamicQuantizeLinear"] = on_the_fly()
     header = [line for line in COSTS.read_text().splitlines() if line.startswith("#")]
-    print("\n".join([*header, "[ns_per_unit]"]))
+    print("\n".join([*header, f"call_ns = {committed['call_ns']}", "[ns_per_unit]"]))
     for kind, each in table.items():
         print(f'"{kind}" = {{ {", ".join(f"{name} = {value:.6g}" for name, value in each.items())} }}')
 

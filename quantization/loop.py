@@ -25,7 +25,9 @@ _SUSPECTS, _REPAIRS = 24, 8
 _GOOD_DB = 20.0
 """Without ``--max-drop``: the level below which a step warns is worth repairing …"""
 _DEARER = 1.10
-"""… as long as the whole model gets at most this factor slower by the cost table."""
+"""… as long as the whole model gets at most this factor slower by the cost table, or by …"""
+_UNNOTICED_NS = 1000.0
+"""… no more than this: of a model of a few microseconds, a single conversion is more than a tenth."""
 _LEAST_GAIN_DB = 0.1
 _STORED_LOSS_DB = 1.0
 
@@ -81,7 +83,7 @@ class Loop:
         for name, gain in gains:
             changed = replace(current, integer=current.integer - {name})
             cost = self._cost(changed)
-            if self._options.max_drop is None and cost > start * _DEARER:
+            if self._options.max_drop is None and _is_dear(cost, start):
                 continue
             better = self._trials.score(changed)
             if not better.beats(reached) and better.drop >= reached.drop:
@@ -152,7 +154,7 @@ class Loop:
         for name in self._progress.track(suspects, len(suspects), "finding sensitive nodes"):
             changed = replace(plan, integer=plan.integer - {name})
             cost = self._cost(changed)
-            if self._options.max_drop is None and cost > base * _DEARER:
+            if self._options.max_drop is None and _is_dear(cost, base):
                 continue
             gain = self._trials.score(changed).snr_db - score.snr_db
             added = max(cost - base, base * 1e-3)
@@ -190,3 +192,7 @@ class Loop:
         if not profile.costs:
             return float(sum(unit_work(unit) * (1 if unit in integer else 2) for unit in self._units))
         return total_cost(self._units, profile, integer)
+
+
+def _is_dear(cost: float, start: float) -> bool:
+    return cost > max(start * _DEARER, start + _UNNOTICED_NS)

@@ -132,13 +132,15 @@ def profile(options: ExportOptions) -> QuantProfile:
 
 @cache
 def _costs() -> Mapping[str, OpCost]:
-    rows = tomllib.loads(_COSTS.read_text())["ns_per_unit"]
+    """The committed table; every operator costs a call besides."""
+    table = tomllib.loads(_COSTS.read_text())
+    rows, call = table["ns_per_unit"], table["call_ns"]
     return {
         kind: OpCost(
             row["float32"],
             row["int8"],
-            row.get("float32_call", 0.0),
-            row.get("int8_call", 0.0),
+            row.get("float32_call", call),
+            row.get("int8_call", call),
             row.get("float32_element", 0.0),
         )
         for kind, row in rows.items()

@@ -171,7 +171,8 @@ def test_the_loop_finds_what_breaks_a_detector(quantized, target: str) -> None:
     assert naive < real - 20
     assert points(repaired)[1] >= real - 1
     kept = repaired.stage.diagnosis["float"]
-    assert {name for name, why in kept.items() if why.startswith("float wins")} == {"join"}
+    # Beside it only what is as fast in float.
+    assert {"join"} <= {name for name, why in kept.items() if why.startswith("float wins")} <= {"join", "stem"}
     curve = repaired.stage.diagnosis["curve"]
     assert curve[-1]["snr_db"] > curve[0]["snr_db"] + 10
     assert curve[-1]["cost_ns"] < 1.1 * curve[0]["cost_ns"]
