@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx import traceback as fx_traceback
 
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.replay import Memory, Replay
@@ -56,11 +57,24 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
         try:
             for path, value in {**constants, **state}.items():
                 write(self.model, path, value)
-            result = self.model(*args, **kwargs)
+            compute = _with_lines(self.model) if isinstance(self.model, torch.fx.GraphModule) else self.model
+            result = compute(*args, **kwargs)
             return result, {path: read(self.model, path) for path in state}
         finally:
             for path, value in before.items():
                 write(self.model, path, value)
+
+
+def _with_lines(program: torch.fx.GraphModule) -> Callable[..., Any]:
+    """The module of an exported program, node by node: the tracer keeps the line of Python that each came from."""
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        leaves = torch.utils._pytree.arg_tree_leaves(*args, **kwargs)
+        with fx_traceback.preserve_node_meta():
+            results = torch.fx.Interpreter(program).run(*leaves, enable_io_processing=False)
+        return program.graph.process_outputs(results)
+
+    return compute
 
 
 def _constants(slots: Sequence[Slot], leaves: Sequence[Leaf], values: Mapping[str, Any]) -> dict[Path, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx_ir as ir
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 import convertkit
 from convertkit.converters.pytorch.rebatching import Fixed, rebatched
 from convertkit.errors import SourceError, UsageError
+from convertkit.onnx.origin import location
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -154,6 +156,9 @@ def test_a_program_without_free_sizes_is_delivered_with_a_free_batch(tmp_path: P
     result = convertkit.export(source, "onnxruntime", output=tmp_path / "out")
     assert [spec.shape for spec in result.artifact.inputs] == [("N", 5, 4)]
     assert "the batch is free, as dimension N; --static N=1 fixes it" in result.report["notes"]
+    lines = {location(node).partition(":")[0] for node in ir.load(result.artifact.path).graph}
+    assert "test_rebatching.py" in lines
+    assert not any(line.startswith("<") for line in lines), "lines of generated code say nothing to a user"
     assert [each["route"] for each in result.report["steps"][0]["options"]["attempts"]] == ["torch.export"]
 
 
