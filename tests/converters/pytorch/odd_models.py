@@ -202,7 +202,7 @@ class Projected(Seeded):
         self.single = nn.LSTM(6, 5, proj_size=2, bias=False, batch_first=True)
         self.plain = nn.LSTM(6, 4, batch_first=True)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         y, (h, c) = self.layers(x)
         return y, h, c, self.single(x)[0], self.plain(x)[0]
 
