@@ -7,7 +7,7 @@ from dataclasses import replace
 from convertkit.quantization.plan import Plan, Ranges
 from convertkit.quantization.trial import Trials
 
-CANDIDATES = ("minmax", "percentile", "mse")
+CANDIDATES = ("minmax", "percentile-99.99", "percentile", "mse", "moving-average")
 """The widest first: a narrower one has to win by more than chance, because data may be louder than calibration's."""
 
 
