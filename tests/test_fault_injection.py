@@ -55,7 +55,7 @@ def caught(network, **flags):
     assert sorted(entry.name for entry in (folder / "out.failed").iterdir()) == ["report.html", "report.json"]
 
 
-@pytest.mark.parametrize("flags", [{}, {"int8": True}], ids=["float32", "int8"])
+@pytest.mark.parametrize("flags", [{}, {"int8": True, "full_integer": True}], ids=["float32", "int8"])
 def test_without_a_fault_it_passes(network, flags):
     assert export(network, **flags).report["passed"]
 
@@ -96,4 +96,4 @@ def test_a_weight_scale_that_is_off(network, monkeypatch):
         return dataclasses.replace(params, scale=tuple(1.5 * scale for scale in params.scale))
 
     monkeypatch.setattr(lowering, "quantization_of", off)
-    caught(network, int8=True)
+    caught(network, int8=True, full_integer=True)  # so small a model would stay float

@@ -90,6 +90,7 @@ def needs_width(width: int, *, depth: int = 1) -> torch.nn.Module:
 
 def test_a_factory_with_arguments_is_told_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parent)
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")  # loading sets it, for a process of its own; undone here
     with pytest.raises(UsageError, match=r"needs width, .*\n.*def made\(\): return needs_width\(width=…\)"):
         load("test_files_of_teams:needs_width", "torch-factory", None)
 
