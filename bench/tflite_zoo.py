@@ -101,7 +101,9 @@ class Zoo:
         key = f"{name}.convertkit.{precision}"
         if not (self.reuse and path.exists()):
             self.results[key] = convert(self.zoo / f"{name}.onnx", self.zoo / f"{name}.calib.npz", precision, folder)
-        if self.results[key].get("exit"):
+        elif self.results.get(key, {}).get("exit", 0):
+            self.results[key] = {}  # it failed then, and was made since
+        if self.results.setdefault(key, {}).get("exit"):
             return None
         return self.probed(name, f"convertkit.{precision}", path)
 
