@@ -138,6 +138,16 @@ class Executed:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a step is held against, what it computed for the same feeds, and both comparisons."""
+
+    source: Recording
+    current: Recording
+    versus_previous: ParityReport
+    versus_source: ParityReport
+
+
 class Pipeline:
     """An ordered list of stages that write below ``workdir``.
 
@@ -199,33 +209,17 @@ class Pipeline:
             else:
                 current = _recorded(stage, artifact, source.feeds)
             bound = bound.after(stage.tolerance)
-            versus = self._judged(stage, bound, source, previous, current)
-            before = next(
-                (each for each, report in zip((previous, source), versus, strict=True) if report.failures), None
-            )
-            if before is not None and (calm := self._calmed(stage, before, current)) is not None:
-                previous = calm if previous is source else recorded_again(previous, calm.feeds)
-                source, current = calm, _recorded(stage, artifact, calm.feeds)
-                versus = self._judged(stage, bound, source, previous, current)
-            step = StepRecord(
-                stage.name,
-                stage.version,
-                dict(stage.options),
-                made.seconds,
-                time.perf_counter() - begun + (0.0 if ready is None else ready.seconds),
-                made.peak_rss_bytes,
-                artifact,
-                artifact.size_bytes,
-                *versus,
-                stage.diagnosis if isinstance(stage, DiagnosedStage) else None,
-            )
+            proof = self._proven(stage, bound, source, previous, current)
+            source = proof.source
+            seconds = time.perf_counter() - begun + (0.0 if ready is None else ready.seconds)
+            step = _step(stage, made, seconds, proof)
             bound = bound.measured(stage.tolerance, step.versus_source)
             steps.append(step)
             if on_step is not None:
                 on_step(step)
             if not step.passed:
-                return Road(artifact, tuple(steps), current, _failure(step), bound)
-            previous = current
+                return Road(artifact, tuple(steps), proof.current, _failure(step), bound)
+            previous = proof.current
         return Road(artifact, tuple(steps), previous or recordings()[1], bound=bound)
 
     def begin(self, artifact: Artifact, feeds: Sequence[Feed], index: int = 0) -> None:
@@ -236,22 +230,49 @@ class Pipeline:
         if not task.stage.tolerance.lossy:  # calibration may take an hour, after which it is late to tell of a fault
             self._begun[task.folder] = self._ahead.begin(partial(_executed, task, artifact, feeds))
 
-    def _judged(
+    def _proven(self, stage: Stage, bound: Bound, source: Recording, previous: Recording, current: Recording) -> Proof:
+        """Both comparisons; on calmer feeds where rounding explains why one fails."""
+        proof = self._compared(stage, bound, source, previous, current)
+        sides = zip((previous, source), (proof.versus_previous, proof.versus_source), strict=True)
+        before = next((side for side, report in sides if report.failures), None)
+        if before is None or self._calm is None:
+            return proof
+        calm = self._calm(before, current, stage.tolerance)
+        if calm is None:
+            return proof
+        previous = calm if previous is source else recorded_again(previous, calm.feeds)
+        return self._compared(stage, bound, calm, previous, _recorded(stage, current.artifact, calm.feeds))
+
+    def _compared(
         self, stage: Stage, bound: Bound, source: Recording, previous: Recording, current: Recording
-    ) -> tuple[ParityReport, ParityReport]:
-        """The comparison with the step before, and with the source."""
-        return (
+    ) -> Proof:
+        return Proof(
+            source,
+            current,
             compare_recordings(previous, current, self._gate(bound.eased(stage.tolerance))),
             compare_recordings(source, current, self._gate(bound.tolerance(stage.tolerance))),
         )
-
-    def _calmed(self, stage: Stage, before: Recording, current: Recording) -> Recording | None:
-        return None if self._calm is None else self._calm(before, current, stage.tolerance)
 
     def _gate(self, tolerance: Tolerance) -> Tolerance:
         if not (self._gated and tolerance.lossy):
             return tolerance
         return replace(tolerance, snr_db=float("-inf"), reason=f"{tolerance.reason}; the accuracy gate decides")
+
+
+def _step(stage: Stage, made: Made, parity_seconds: float, proof: Proof) -> StepRecord:
+    return StepRecord(
+        stage.name,
+        stage.version,
+        dict(stage.options),
+        made.seconds,
+        parity_seconds,
+        made.peak_rss_bytes,
+        made.artifact,
+        made.artifact.size_bytes,
+        proof.versus_previous,
+        proof.versus_source,
+        stage.diagnosis if isinstance(stage, DiagnosedStage) else None,
+    )
 
 
 def recorded_again(recording: Recording, feeds: tuple[Feed, ...]) -> Recording:
