@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, cast
 
 from convertkit.artifact import Artifact
@@ -24,8 +24,14 @@ class BrokenPlugin(ConvertKitError):
 
 
 @cache
+def _installed() -> EntryPoints:
+    """All entry points: finding them reads a file of every installed package, so it is done once for all groups."""
+    return entry_points()
+
+
+@cache
 def _points(group: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+    return {point.name: point for point in sorted(_installed().select(group=group), key=lambda point: point.name)}
 
 
 def load(point: EntryPoint) -> Any:

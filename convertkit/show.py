@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 if TYPE_CHECKING:
     from convertkit.job import Result
@@ -18,39 +13,45 @@ if TYPE_CHECKING:
 def print_result(result: Result) -> None:
     """The delivered export as a table on stdout, the artifact's path as its last line."""
     report = result.report
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-    table = Table(box=None, pad_edge=False, title=None)
-    for column in ("step", "seconds", "bytes", "versus previous", "versus source"):
-        table.add_column(column, justify="right" if column in ("seconds", "bytes") else "left", no_wrap=True)
+    rows = [("step", "seconds", "bytes", "versus previous", "versus source")]
     for step in report["steps"]:
         parity = step["parity"]
-        table.add_row(
-            step["stage"],
-            f"{step['seconds']:.2f}",
-            f"{step['artifact']['bytes']:,}",
-            _reported(parity["versus_previous"]),
-            _reported(parity["versus_source"]),
+        rows.append(
+            (
+                step["stage"],
+                f"{step['seconds']:.2f}",
+                f"{step['artifact']['bytes']:,}",
+                _reported(parity["versus_previous"]),
+                _reported(parity["versus_source"]),
+            )
         )
-    console.print(table)
-    for line in _facts(report):
-        console.print(line)
+    for line in (*_aligned(rows, right=(1, 2)), *_facts(report)):
+        print(line)
     for note in report["notes"]:
-        console.print(Text(f"note: {note}"))
-    console.print(Text(str(result.artifact.path)))
+        print(f"note: {note}")
+    print(result.artifact.path)
 
 
 def print_plugins(targets: Sequence[Mapping[str, Any]], sources: Sequence[Mapping[str, Any]]) -> None:
     """Targets with their precisions, then the kinds of source, on stdout."""
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-    table = Table(box=None, pad_edge=False)
-    for column in ("target", "what it delivers", "precisions"):
-        table.add_column(column, no_wrap=column != "what it delivers")
-    for target in targets:
-        table.add_row(target["name"], target["summary"], " ".join(target["precisions"]))
-    console.print(table)
-    console.print("\nsources")
+    rows = [("target", "what it delivers", "precisions")]
+    rows += [(target["name"], target["summary"], " ".join(target["precisions"])) for target in targets]
+    for line in _aligned(rows):
+        print(line)
+    print("\nsources")
     for source in sources:
-        console.print(Text(f"  {source['summary']}"))
+        print(f"  {source['summary']}")
+
+
+def _aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
+    """Rows as lines whose columns stand below each other, those at the places ``right`` flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            text.rjust(width) if place in right else text.ljust(width)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
 
 
 def size_text(size_bytes: int) -> str:
@@ -95,20 +96,20 @@ def _reported(parity: Mapping[str, Any]) -> str:
     return _words(worst["max_abs"], worst["relative"], worst["snr_db"], worst["lsb"], worst["mismatch"])
 
 
-def _facts(report: Mapping[str, Any]) -> Iterator[Text]:
+def _facts(report: Mapping[str, Any]) -> Iterator[str]:
     size = report["steps"][-1]["artifact"]["bytes"]
     first = report["steps"][0]["artifact"]["bytes"]
-    yield Text(f"size      {size:,} bytes, {100 * size / first:.1f} % of the float32 ONNX ({first:,})")
+    yield f"size      {size:,} bytes, {100 * size / first:.1f} % of the float32 ONNX ({first:,})"
     latency = report["latency"]
     if latency is not None:
         verdict = "SLOWER than float32 here" if latency["slower"] else "not slower than float32"
         ours, float32 = latency["artifact_ms"], latency["float32_ms"]
-        yield Text(f"latency   {ours:.3f} ms, float32 {float32:.3f} ms: {verdict}")
+        yield f"latency   {ours:.3f} ms, float32 {float32:.3f} ms: {verdict}"
     evaluation = report["evaluation"]
     if evaluation is not None:
         unit = "%" if evaluation["metric"] == "mse" else "points"
         allowed = "" if evaluation["max_drop"] is None else f", allowed {evaluation['max_drop']:g}"
-        yield Text(
+        yield (
             f"{evaluation['metric']:<9} {float(evaluation['before']):.2f} → {float(evaluation['after']):.2f} "
             f"on {evaluation['samples']} samples: drop {float(evaluation['drop']):.2f} {unit}{allowed}"
         )

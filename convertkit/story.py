@@ -1,6 +1,6 @@
 """What the command line tells on stderr while it happens.
 
-rich takes a twentieth of a second to import: off a terminal that is left until there is something to print.
+rich takes a twentieth of a second to import: off a terminal, where it would add nothing, that is left out.
 """
 
 from __future__ import annotations
@@ -95,6 +95,9 @@ class Story:
                 self._print(f"     {diff.name}: {diff_text(diff)}", "dim")
 
     def _print(self, line: str, style: str) -> None:
+        if not sys.stderr.isatty():
+            print(line, file=sys.stderr)
+            return
         from rich.text import Text
 
         self._bars.console.print(Text(line, style=style))

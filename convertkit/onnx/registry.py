@@ -1,9 +1,10 @@
 """Operator handlers: the signature is the schema.
 
 A handler's positional parameters after the builder are the node's inputs, its keyword-only
-parameters the node's attributes.  ``Registry.lowers`` compares them with the operator's ONNX schema
-when the handler's module is imported, so a forgotten attribute, a wrong default or a wrong arity
-never reaches a model.  Lookup goes by meaning: the model's opset resolves to the schema version in
+parameters the node's attributes.  They are compared with the operator's ONNX schema before a handler
+is handed out the first time (and all of them by a test), so a forgotten attribute, a wrong default or
+a wrong arity never reaches a model; at import, comparing some 300 takes half of what importing them
+does.  Lookup goes by meaning: the model's opset resolves to the schema version in
 force, and only a handler registered for exactly that version (or for several, one ``lowers`` line
 each) is found.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,22 +47,25 @@ class Key:
 class Registry:
     """Handlers by operator and by the opset version that introduced their semantics.
 
-    Registries are plain values: modules make one each, a target composes them with ``|``.
+    Registries are plain values: modules make one each, a target composes them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Iterable[Registry] = ()) -> None:
         self._handlers: dict[Key, Handler] = {}
+        self._unchecked: set[Key] = set()
+        for part in parts:
+            for key, handler in part._handlers.items():
+                self._add(key, handler)
+            self._unchecked |= part._unchecked
 
     def lowers(self, op: str, *, since: int | tuple[int, ...], domain: str = "") -> Callable[[H], H]:
-        """Register the decorated function for ``op`` as opset ``since`` (or each of several) defines it.
-
-        Raises ``TypeError`` where signature and schema disagree.
-        """
+        """Register the decorated function for ``op`` as opset ``since`` (or each of several) defines it."""
 
         def register(handler: H) -> H:
             for version in (since,) if isinstance(since, int) else since:
-                check_signature(handler, defs.get_schema(op, version, domain))
-                self._add(Key(op, version, domain), handler)
+                key = Key(op, version, domain)
+                self._add(key, handler)
+                self._unchecked.add(key)
             return handler
 
         return register
@@ -76,23 +80,27 @@ class Registry:
         return register
 
     def find(self, op: str, opset: int, domain: str = "") -> Handler | None:
-        """The handler whose semantics hold for ``op`` at ``opset``, None where there is none."""
+        """The handler whose semantics hold for ``op`` at ``opset``, None where there is none.
+
+        Raises ``TypeError`` where the handler's signature and the schema disagree.
+        """
         try:
             since = defs.get_schema(op, opset, domain).since_version
         except defs.SchemaError:
             since = 1
-        return self._handlers.get(Key(op, since, domain))
+        key = Key(op, since, domain)
+        if key in self._unchecked:
+            self._check(key)
+        return self._handlers.get(key)
+
+    def check(self) -> None:
+        """Raise ``TypeError`` where the signature of any handler and its schema disagree."""
+        for key in sorted(self._unchecked, key=lambda key: (key.domain, key.op, key.since)):
+            self._check(key)
 
     def versions(self, op: str, domain: str = "") -> tuple[int, ...]:
         """Schema versions of ``op`` that have a handler, ascending."""
         return tuple(sorted(key.since for key in self._handlers if (key.op, key.domain) == (op, domain)))
-
-    def __or__(self, other: Registry) -> Registry:
-        union = Registry()
-        for registry in (self, other):
-            for key, handler in registry._handlers.items():
-                union._add(key, handler)
-        return union
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._handlers)
@@ -101,6 +109,10 @@ class Registry:
         if key in self._handlers:
             raise RuntimeError(f"{key} is handled by {self._handlers[key].__qualname__} already")
         self._handlers[key] = handler
+
+    def _check(self, key: Key) -> None:
+        check_signature(self._handlers[key], defs.get_schema(key.op, key.since, key.domain))
+        self._unchecked.discard(key)
 
 
 def check_signature(handler: Handler, schema: defs.OpSchema) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
-
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.handlers.activations import activations
 from convertkit.targets.tflite.handlers.blocks import blocks
@@ -37,8 +34,7 @@ from convertkit.targets.tflite.handlers.transposed import transposed
 from convertkit.targets.tflite.handlers.trigonometry import trigonometry
 from convertkit.targets.tflite.handlers.windows import windows
 
-TFLITE: Registry = reduce(
-    or_,
+TFLITE = Registry(
     (
         activations,
         blocks,
@@ -70,6 +66,6 @@ TFLITE: Registry = reduce(
         suppression,
         transposed,
         trigonometry,
-    ),
+    )
 )
 """Every operator this target lowers."""
