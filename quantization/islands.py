@@ -15,7 +15,7 @@ import onnx_ir as ir
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.exact_float import can_be_exact
 from convertkit.quantization.units import Unit, constant, is_constant
-from convertkit.tiles import ConvShape
+from convertkit.tiles import ConvShape, TransposedShape
 
 _NEVER = 1e18
 _UNKNOWN = OpCost(1.0, 1.0)
@@ -45,7 +45,7 @@ def choose_integer(
     """
     able = [unit for unit in units if unit.rule is not None and unit.name not in keep_float]
     if insist or not profile.costs:
-        return frozenset(able) if insist else frozenset(_worthwhile(units, able))
+        return frozenset(able) if insist else frozenset(_worthwhile(able))
     cut = _Cut()
     allowed = set(able)
     place = _lookups(units, profile)
@@ -174,9 +174,10 @@ def unit_work(unit: Unit) -> float:
     return out * math.prod(weight[1:])
 
 
-def conv_shape(node: ir.Node) -> ConvShape | None:
+def conv_shape(node: ir.Node) -> ConvShape | TransposedShape | None:
     """A convolution over images or signals without groups and dilations, whose weights are known; else None."""
-    weight = node.inputs[1] if node.op_type == "Conv" and not node.domain else None
+    kind = "" if node.domain else node.op_type
+    weight = node.inputs[1] if kind in ("Conv", "ConvTranspose") else None
     plain = node.attributes.get_int("group", 1) == 1 and set(node.attributes.get_ints("dilations", (1,))) == {1}
     if weight is None or not is_constant(weight) or not plain:
         return None
@@ -184,12 +185,14 @@ def conv_shape(node: ir.Node) -> ConvShape | None:
     rank, sizes = len(window), _sizes(node.outputs[0])
     if rank not in (1, 2) or len(sizes) != rank + 2:
         return None
-    stride = node.attributes.get_ints("strides", (1,) * rank)[-1]
+    strides = node.attributes.get_ints("strides", (1,) * rank)
+    if kind == "ConvTranspose":
+        return TransposedShape(math.prod(sizes[2:]), math.prod(window) / math.prod(strides), filters, channels)
     height = 1 if rank == 1 else int(window[0])
-    return ConvShape(math.prod(sizes[2:]), sizes[-1], (height, int(window[-1])), int(stride), channels, filters)
+    return ConvShape(math.prod(sizes[2:]), sizes[-1], (height, int(window[-1])), int(strides[-1]), channels, filters)
 
 
-def _worthwhile(units: tuple[Unit, ...], able: list[Unit]) -> list[Unit]:
+def _worthwhile(able: list[Unit]) -> list[Unit]:
     """Without costs: everything with a rule, but no moves between float operators."""
     chosen = dict.fromkeys(able)
     while True:

@@ -1,14 +1,13 @@
 """Integers for weights alone: activations, and what is computed, stay float.
 
-A quarter or an eighth of the file.  No calibration data is needed; where there is some, int4
-weights are corrected by it (``gptq``).
+A quarter or an eighth of the file.  No calibration data is needed; where there is some,
+weights are corrected by it (``tune``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
@@ -112,15 +111,3 @@ def channel_axis(unit: Unit, array: Array) -> int | None:
     """The axis along which the unit's weight has a scale per slice."""
     assert unit.rule is not None
     return None if unit.rule.per_tensor else unit.rule.weight_axis[unit.weight_or_fail[0]] % array.ndim
-
-
-def weight_bytes(units: tuple[Unit, ...], profile: QuantProfile) -> tuple[int, int]:
-    """Bytes of all candidate weights in float32, and in integers with their scales."""
-    before = after = 0
-    bits = 4 if profile.weight == "int4" else 8
-    for unit in filter(is_candidate, units):
-        array = constant(unit.weight_or_fail[1])
-        chosen = nearest(unit, profile)
-        before += array.size * 4
-        after += -(-array.size * bits // 8) + np.asarray(chosen.scales).size * 4
-    return before, after

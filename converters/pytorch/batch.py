@@ -307,11 +307,6 @@ def _concrete(slot: Slot, sizes: Mapping[str, int]) -> Slot:
     return replace(slot, shape=shape, constant=constant)
 
 
-def concrete(slots: Sequence[Slot], sizes: Mapping[str, int]) -> tuple[Slot, ...]:
-    """The slots at these sizes of all named dimensions."""
-    return tuple(_concrete(slot, sizes) for slot in slots)
-
-
 def _part(leaves: Sequence[Leaf], feeds: Sequence[Feed], name: str, times: int, place: int) -> list[Feed]:
     axes = {leaf.name: leaf.shape.index(name) for leaf in leaves if name in leaf.shape}
     return [

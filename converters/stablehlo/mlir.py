@@ -120,14 +120,14 @@ def constant_of(op: Any) -> Operand:
         raise Unsupported(f"a constant of dynamic shape {shape}")
     sizes = tuple(size or 0 for size in shape)
     if is_complex(kind):
-        pairs = _from_text(op, dtype_of(kind), 2).reshape(-1, 2)
+        pairs = _from_text(op, dtype_of(kind)).reshape(-1, 2)
         if len(pairs) == 1:
             pairs = np.broadcast_to(pairs, (int(np.prod(sizes)), 2))
         parts = [np.asarray(pairs[:, part]).reshape(sizes) for part in (0, 1)]
         return Complex(constant(parts[0]), constant(parts[1]))
     dtype = dtype_of(kind)
     if dtype == BF16:
-        values = _from_text(op, dtype, 1)
+        values = _from_text(op, dtype)
         return constant(
             np.broadcast_to(values, int(np.prod(sizes))).reshape(sizes) if values.size == 1 else values.reshape(sizes)
         )
@@ -140,7 +140,7 @@ def constant_of(op: Any) -> Operand:
     return constant(values.astype(dtype.numpy(), copy=False).reshape(sizes))
 
 
-def _from_text(op: Any, dtype: ir.DataType, parts: int) -> Array:
+def _from_text(op: Any, dtype: ir.DataType) -> Array:
     """Elements that the bindings cannot hand over, read from what MLIR prints (bits or exact decimals)."""
     printed = op.operation.get_asm(use_local_scope=True, large_elements_limit=None)
     body = printed[printed.index("dense") + 5 : printed.rindex(" : tensor")]

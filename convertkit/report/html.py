@@ -12,9 +12,6 @@ import jinja2
 
 from convertkit.report import charts
 
-_SHOWN = frozenset({"tensors", "layers", "groups", "float", "float32"})
-"""What a step may have found that gets a section of its own."""
-
 
 def render(report: Mapping[str, Any]) -> str:
     """The page for one report that fulfils ``schema.json``; every text in it is escaped."""

@@ -16,7 +16,6 @@ TOP_LEVEL = {
     "docs", "fixtures", "pyproject.toml", "quantization", "targets", "tests",
 }  # fmt: skip
 LONGEST_FILE = 500
-NO_PACKAGES = {"__pycache__"}
 
 
 @pytest.fixture(scope="module")

@@ -203,10 +203,10 @@ def _is_mean_square(value: ir.Value | None, base: ir.Value, count: int) -> bool:
     if inner is base:
         return True
     twin, own = (producer(each, "Sub") for each in (inner, base))
-    return twin is not None and own is not None and _is_same_difference(twin, own, base, count)
+    return twin is not None and own is not None and _is_same_difference(twin, own, count)
 
 
-def _is_same_difference(twin: ir.Node, own: ir.Node, base: ir.Value, count: int) -> bool:
+def _is_same_difference(twin: ir.Node, own: ir.Node, count: int) -> bool:
     """``x - mean(x)`` computed twice."""
     x = own.inputs[0]
     return x is not None and twin.inputs[0] is x and _mean_axes(twin.inputs[1], x) == count

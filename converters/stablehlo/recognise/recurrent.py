@@ -90,7 +90,7 @@ def _lstm(scan: Scan) -> None:
         found = None if found is None else match(_CELL, scan.after[c], {**found, "c": scan.before[c]})
         if found is None or any(row is not scan.after[h] for row in scan.rows):
             continue
-        gates = [_linear(found[name], scan, scan.before[h]) for name in ("i", "o", "f", "g")]
+        gates = [_linear(found[name], scan.before[h]) for name in ("i", "o", "f", "g")]
         sequence = _sequence(scan, gates)
         if sequence is None:
             continue
@@ -106,7 +106,7 @@ def _gru(scan: Scan) -> None:
     found = match(_GRU, after, {"h": before})
     if found is None or any(row is not after for row in scan.rows):
         return
-    update, reset, new, gated = (_linear(found[name], scan, before) for name in ("z", "r", "n", "m"))
+    update, reset, new, gated = (_linear(found[name], before) for name in ("z", "r", "n", "m"))
     if update is None or reset is None or new is None or gated is None:
         return
     if new.recurrent is not None or gated.weights is not None:
@@ -161,7 +161,7 @@ def _nodes(scan: Scan) -> set[ir.Node | None]:
     return set(scan.node.attributes["body"].as_graph())
 
 
-def _linear(value: ir.Value, scan: Scan, h: ir.Value) -> Linear | None:
+def _linear(value: ir.Value, h: ir.Value) -> Linear | None:
     """A gate before its activation, None where it is no such sum."""
     shape = sizes(value)
     if shape is None or shape[-1] is None:

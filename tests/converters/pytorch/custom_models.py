@@ -16,11 +16,6 @@ def _(x: Tensor, times: float) -> Tensor:
     return torch.empty_like(x)
 
 
-def twice_written_out(x: Tensor, times: float) -> Tensor:
-    """What an entry point of ``convertkit.torch_operators`` holds."""
-    return x * times * 2.0
-
-
 class Custom(nn.Module):
     example_inputs = (torch.zeros(2, 4),)
 

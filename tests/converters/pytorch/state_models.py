@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Seeded(nn.Module):
-    """Draws the same weights every time; ``buffers_of`` gives the module its buffers for another batch."""
+    """Draws the same weights every time."""
 
     example_inputs = (torch.zeros(1, 4),)
     sized: tuple[str, ...] = ()
