@@ -1,0 +1,85 @@
+"""Every command line that README and docs/ show is one that the tools take: flags, scripts, targets of make, files."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from convertkit.cli import cli
+from convertkit.errors import UsageError
+from convertkit.flags import options_from
+from convertkit.recipe import ExportOptions
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "fixtures").glob("*/README.md")))
+COMMAND = re.compile(r"\bconvertkit (export|targets)\b([^`#\n]*)")
+FLAGS_ALONE = re.compile(r"`(--[a-z][^`\n]*)`")
+SCRIPT = re.compile(r"(?<![\w/])((?:bench|docs|fixtures|tests)/[\w/]+\.py)((?: [^`\n>]+)?)")
+MAKE = re.compile(r"(?:^    |`)make ([^`\n]+)", re.MULTILINE)
+NAMED = re.compile(r"`([a-z_]+(?:/[\w.-]+)+\.(?:py|toml|json|md))`")
+SOMETHING = ("…", "[OPTIONS]", "[SOURCE]")
+
+
+def shown(pattern: re.Pattern[str]) -> list[tuple[str, ...]]:
+    """The page's name and the groups of each different match."""
+    return sorted({(page.name, *found.groups()) for page in PAGES for found in pattern.finditer(page.read_text())})
+
+
+def options(words: list[str]) -> ExportOptions:
+    """What ``convertkit export`` makes of the words, with a source and a target where the page leaves them open."""
+    whole = ["tflite" if word in SOMETHING and words[at - 1].startswith("-") else word for at, word in enumerate(words)]
+    given = cli.commands["export"].make_context("export", [word for word in whole if word not in SOMETHING]).params
+    return options_from(
+        {"source": "model.onnx"}
+        | {key: value for key, value in given.items() if value and key not in ("as_json", "recipe")}
+    )
+
+
+@pytest.mark.parametrize(("page", "name", "rest"), shown(COMMAND))
+def test_commands_are_taken(page, name, rest):
+    words = shlex.split(rest)
+    if name == "export" and "--help" not in words:
+        options(words)
+    else:
+        assert not set(words) - {"--help", "--json", *SOMETHING}
+
+
+def known_flags() -> dict[str, bool]:
+    """Every flag of ``export``, and whether a value follows."""
+    return {flag: not each.is_flag for each in cli.commands["export"].params for flag in each.opts if flag[0] == "-"}
+
+
+@pytest.mark.parametrize(("page", "text"), shown(FLAGS_ALONE))
+def test_flags_are_there(page, text):
+    others = (ROOT / "bench").rglob("*.py")
+    ours = (
+        known_flags().keys() | {"--help"} | set(re.findall(r'"(--[a-z0-9-]+)"', "".join(p.read_text() for p in others)))
+    )
+    assert set(re.findall(r"(?<!\S)--[a-z][\w-]*", text)) <= ours
+
+
+@pytest.mark.parametrize(("page", "script", "rest"), shown(SCRIPT))
+def test_scripts_take_their_flags(page, script, rest):
+    content = (ROOT / script).read_text()
+    assert all(flag in content for flag in re.findall(r"(?<!\S)--[a-z][\w-]*", rest))
+
+
+@pytest.mark.parametrize(("page", "rest"), shown(MAKE))
+def test_targets_of_make_are_there(page, rest):
+    content = (ROOT / "Makefile").read_text()
+    for word in rest.replace("…", "").split():
+        name, is_variable, _ = word.partition("=")
+        assert re.search(rf"^{name} \?=|\$\({name}\)" if is_variable else rf"^{name}:", content, re.MULTILINE), word
+
+
+@pytest.mark.parametrize(("page", "name"), shown(NAMED))
+def test_named_files_are_there(page, name):
+    assert (ROOT / name).is_file() or any(ROOT.glob(f"[bcdfqt]*/**/{name}")), f"{page} names {name}"
+
+
+def test_a_wrong_command_is_found():
+    with pytest.raises(UsageError):
+        options(["model.pt", "--target", "…", "--calib-method", "guess"])
