@@ -39,6 +39,7 @@ class TensorSpec:
     ``dtype`` is a NumPy name or one of ``bfloat16``, ``string``.  ``value_range`` is the half-open
     interval in which generated feeds must lie.  ``lsb`` is the step between neighbouring values of
     an output that a quantized artifact computes, whatever its interface; None where there is none.
+    ``ranked`` marks an output behind a choice of best candidates, whose order near ties is rounding's.
     """
 
     name: str
@@ -48,6 +49,7 @@ class TensorSpec:
     quantization: Quantization | None = None
     value_range: tuple[float, float] | None = None
     lsb: float | None = None
+    ranked: bool = False
 
     @property
     def source_shape(self) -> tuple[Dim, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import onnx_ir as ir
 
 from convertkit.artifact import Dim, TensorSpec
@@ -15,7 +18,8 @@ def interface(model: ir.Model) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec
     """
     graph = model.graph
     inputs = tuple(_spec(value, "input") for value in graph.inputs if value.name not in graph.initializers)
-    return inputs, tuple(_spec(value, "output") for value in graph.outputs)
+    ranked = _ranked(graph)
+    return inputs, tuple(replace(_spec(value, "output"), ranked=value in ranked) for value in graph.outputs)
 
 
 def dtype_name(dtype: ir.DataType) -> str:
@@ -32,6 +36,25 @@ def _spec(value: ir.Value, role: str) -> TensorSpec:
     if value.shape is not None:
         dims = tuple(_dim(dim, value.name, axis) for axis, dim in enumerate(value.shape))
     return TensorSpec(value.name, dims, dtype_name(ir.DataType(value.dtype)), lsb=_lsb(value))
+
+
+_RANKS = frozenset({"TopK", "NonMaxSuppression"})
+
+
+def _ranked(graph: ir.Graph) -> frozenset[ir.Value]:
+    """The values that follow from a choice of the best candidates."""
+    found: set[ir.Value] = set()
+    for node in graph:
+        ranks = node.op_type in _RANKS or any(value in found for value in node.inputs if value is not None)
+        if ranks or any(inner.op_type in _RANKS for inner in _inside(node)):
+            found.update(node.outputs)
+    return frozenset(found)
+
+
+def _inside(node: ir.Node) -> Iterator[ir.Node]:
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield from attribute.as_graph().all_nodes()
 
 
 _MOVES_DATA = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity"})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Artifact
 from convertkit.errors import ParityError
 from convertkit.parity.compare import DiffAccumulator
+from convertkit.parity.ranking import in_place
 from convertkit.parity.verdict import ParityReport, judge
 from convertkit.stage import Feed, Outputs, Runner, Tolerance
 from convertkit.state import initial_state, started, state_sizes
@@ -61,13 +62,28 @@ def compare_recordings(before: Recording, after: Recording, tolerance: Tolerance
         raise ParityError(f"{after.title} has the outputs {got}, {before.title} has {names}: names and order must stay")
     steps = {spec.name: spec.lsb for spec in before.artifact.outputs}
     steps.update({spec.name: spec.lsb for spec in after.artifact.outputs if spec.lsb is not None})
+    results, moved = _in_place(before, after, tolerance)
     diffs = []
     for name in names:
         accumulator = DiffAccumulator(name, steps[name])
-        for reference, output in zip(before.outputs, after.outputs, strict=True):
+        for reference, output in zip(before.outputs, results, strict=True):
             accumulator.add(reference[name], output[name])
         diffs.append(accumulator.finish())
-    return judge(before.title, after.title, tuple(diffs), tolerance, len(before.outputs))
+    report = judge(before.title, after.title, tuple(diffs), tolerance, len(before.outputs))
+    if not moved:
+        return report
+    note = f"{moved} rows of outputs that are ranked stand in another order; their scores tie within the tolerance"
+    return replace(report, warnings=(*report.warnings, note))
+
+
+def _in_place(before: Recording, after: Recording, tolerance: Tolerance) -> tuple[Sequence[Mapping[str, Array]], int]:
+    """The outputs of ``after`` with tied rows where ``before`` has them, and how many rows that moved."""
+    ranked = frozenset(spec.name for each in (before, after) for spec in each.artifact.outputs if spec.ranked)
+    if not ranked or tolerance.lossy or not tolerance.relative:
+        return after.outputs, 0
+    pairs = zip(before.outputs, after.outputs, strict=True)
+    placed = [in_place(reference, output, ranked, tolerance.relative) for reference, output in pairs]
+    return [output for output, _ in placed], sum(count for _, count in placed)
 
 
 def batched(feeds: Sequence[Feed], names: Sequence[str], count: int) -> Feed:
