@@ -1,0 +1,35 @@
+"""Means and sums of many pixels are as exact as of few: XNNPACK adds rows one by one."""
+
+import numpy as np
+import pytest
+
+from convertkit.targets.tflite.passes import Options
+from tests.targets.tflite.compiled import compiled
+
+MODEL = """
+<ir_version: 9, opset_import: ["" : 18]>
+g (float[1, {height}, 96, 24] x) => (float[{result}] y) <int64[{count}] axes = {{{axes}}}> {{
+  y = {op} <keepdims = {keep}> (x, axes)
+}}
+"""
+
+
+def of(op: str, height: int, axes: str, result: str, keep: int):
+    text = MODEL.format(op=op, height=height, axes=axes, count=axes.count(",") + 1, result=result, keep=keep)
+    return compiled(text, Options(input_layout="nchw"))
+
+
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceSum"])
+@pytest.mark.parametrize(("result", "keep"), [("1, 1, 1, 24", 1), ("1, 24", 0)])
+def test_many_pixels_are_added_axis_by_axis(op: str, result: str, keep: int):
+    case = of(op, 96, "1, 2", result, keep)
+    assert case.operators == {op.removeprefix("Reduce").upper(): 2}
+    x = np.random.default_rng(0).random((1, 96, 96, 24), np.float32)
+    ((_, found),) = case.both([{"x": x}])
+    exact = np.sum(x, (1, 2), np.float64, keepdims=bool(keep)) / (96 * 96 if op == "ReduceMean" else 1)
+    np.testing.assert_allclose(found["y"], exact, rtol=6e-7)
+
+
+@pytest.mark.parametrize(("height", "axes", "result"), [(8, "1, 2", "1, 1, 1, 24"), (96, "1, 2, 3", "1, 1, 1, 1")])
+def test_few_pixels_and_whole_rows_are_added_at_once(height: int, axes: str, result: str):
+    assert of("ReduceMean", height, axes, result, 1).operators == {"MEAN": 1}
