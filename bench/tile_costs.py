@@ -1,9 +1,10 @@
 """Measure the tiles of LiteRT's convolutions on this machine: ``python bench/tile_costs.py [--no-amx]``.
 
-Prints one ``[[float32]]`` and one ``[[int8]]`` table for ``targets/tflite/tiles.toml``, which holds those of several
-machines.  Convolutions of different width are timed; the tile is the one of a few likely ones with which
-``pixels * rounded filters * (output + taps * rounded channels * product)`` fits best.  ``--no-amx`` denies
-the process the processor's matrix tiles, as if it had none.
+Prints a table for each kind of kernel, for ``targets/tflite/tiles.toml``, which holds those of several
+machines.  Convolutions of different width, plain and transposed, are timed; the tile is the one of a few likely ones
+with which ``pixels * rounded filters * (output + taps * rounded channels * product)`` fits best.  Between floats the
+int8 kernel takes longer by what it reads and writes.  ``--no-amx`` denies the process the processor's matrix tiles,
+as if it had none.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import struct
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +27,7 @@ from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
-from convertkit.tiles import ConvShape, Tile
+from convertkit.tiles import ConvShape, Tile, TransposedShape
 
 SHAPES = tuple(
     ConvShape(size * size, size, (window, window), 1, channels, filters)
@@ -34,6 +37,9 @@ SHAPES = tuple(
         (28, 5, 8, 16), (28, 3, 128, 128), (14, 1, 112, 672), (14, 1, 672, 112), (14, 3, 256, 256),
     )
 )  # fmt: skip
+TRANSPOSED = ((16, 2, 128, 64), (32, 3, 64, 32), (14, 2, 256, 128), (8, 4, 32, 16), (56, 2, 64, 32), (28, 3, 16, 8),
+              (64, 2, 32, 16), (28, 4, 128, 64), (12, 5, 48, 48))  # fmt: skip
+"""Elements of a side, of the window's, channels and filters; the stride is 2."""
 LIKELY = tuple(itertools.product((1, 4, 8, 16, 32, 64), (8, 16, 32, 64)))
 ROUNDS, LONG_S = 12, 0.004
 _INPUT = QuantParams.per_tensor(0.05, -3)
@@ -60,24 +66,55 @@ def deny_matrix_tiles() -> None:
         raise SystemExit("this system does not let a process filter its system calls")
 
 
-def artifact(shape: ConvShape, dtype: DType, folder: Path) -> Path:
-    """A model of one convolution."""
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A convolution of a square image."""
+
+    shape: ConvShape | TransposedShape
+    side: int
+    window: int
+
+    @property
+    def read(self) -> int:
+        return self.side * self.side * self.shape.channels
+
+
+PLAIN = tuple(Timed(shape, shape.width, shape.window[0]) for shape in SHAPES)
+STRIDED = tuple(
+    Timed(TransposedShape((2 * side - 2 + window) ** 2, window * window / 4, channels, filters), side, window)
+    for side, window, channels, filters in TRANSPOSED
+)
+
+
+def artifact(timed: Timed, given: DType, stored: DType, folder: Path) -> Path:
+    """A model of one convolution, of images of type ``given`` with weights of type ``stored``."""
     rng = np.random.default_rng(0)
     program = Program()
     subgraph = program.subgraphs[program.new_subgraph("main")]
-    builder, size = Builder(program, subgraph), (shape.filters, *shape.window, shape.channels)
-    whole = dtype == "int8"
-    x = Tensor("x", (1, shape.width, shape.width, shape.channels), dtype, None, _INPUT if whole else None)
+    builder, filters = Builder(program, subgraph), timed.shape.filters
+    size = (filters, timed.window, timed.window, timed.shape.channels)
+    x = Tensor("x", (1, timed.side, timed.side, size[3]), given, None, _INPUT if given == "int8" else None)
     subgraph.inputs = [x]
     builder.results = (_INPUT,)
-    scales, points = (0.01,) * shape.filters, (0,) * shape.filters
-    if whole:
-        weight = builder.constant(rng.integers(-127, 128, size).astype(np.int8), QuantParams(scales, points, 0))
-        bias = builder.constant(np.zeros(shape.filters, np.int32), QuantParams((0.0005,) * shape.filters, points, 0))
+    points = (0,) * filters
+    if stored == "int8":
+        weight = builder.constant(
+            rng.integers(-127, 128, size).astype(np.int8), QuantParams((0.01,) * filters, points, 0)
+        )
     else:
         weight = builder.constant(rng.normal(0, 1, size).astype(np.float32))
-        bias = builder.constant(np.zeros(shape.filters, np.float32))
-    y = builder.conv_2d(x, weight, bias, padding="SAME")
+    if given == "int8":
+        bias = builder.constant(np.zeros(filters, np.int32), QuantParams((0.0005,) * filters, points, 0))
+    else:
+        bias = builder.constant(np.zeros(filters, np.float32))
+    if isinstance(timed.shape, TransposedShape):
+        side = 2 * timed.side - 2 + timed.window
+        wanted = (1, side, side, filters)
+        y = builder.transpose_conv(
+            x, weight, bias, sizes=builder.ints(wanted), shape=wanted, padding="VALID", strides=(2, 2)
+        )
+    else:
+        y = builder.conv_2d(x, weight, bias, padding="SAME")
     subgraph.outputs = [y]
     path = folder / "conv.tflite"
     write_model(program, Signature({"x": x}, {"y": y}), path, metadata={}, description="")
@@ -101,11 +138,11 @@ def nanoseconds(path: Path) -> float:
     return best * 1e9
 
 
-def fitted(times: list[float]) -> tuple[Tile, float]:
+def fitted(all_timed: Sequence[Timed], times: Sequence[float]) -> tuple[Tile, float]:
     """The likely tile that explains the times best, and its mean relative error."""
     found = []
     for channels, filters in LIKELY:
-        parts = [[tile.nanoseconds(shape) for shape in SHAPES] for tile in _units(channels, filters)]
+        parts = [[tile.nanoseconds(timed.shape) for timed in all_timed] for tile in _units(channels, filters)]
         rows = np.array(parts).T / np.array(times)[:, None]
         (product, output), *_ = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)
         if product > 0 and output > 0:
@@ -120,25 +157,41 @@ def _units(channels: int, filters: int) -> tuple[Tile, Tile]:
     return Tile(channels, filters, 1.0, 0.0), Tile(channels, filters, 0.0, 1.0)
 
 
+def timings(all_timed: Sequence[Timed], given: DType, stored: DType) -> list[float]:
+    """Nanoseconds of each."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [nanoseconds(artifact(timed, given, stored, Path(folder))) for timed in all_timed]
+
+
+def table(kind: str, all_timed: Sequence[Timed], times: Sequence[float]) -> None:
+    """Print the best tile as a table; what was measured goes to stderr."""
+    tile, error = fitted(all_timed, times)
+    for timed, each in zip(all_timed, times, strict=True):
+        by_tile = tile.nanoseconds(timed.shape) / 1e3
+        print(f"{kind} {timed.shape}: {each / 1e3:.1f} us, by the tile {by_tile:.1f}", file=sys.stderr)
+    print(f"{kind}: mean error {100 * error:.0f} %", file=sys.stderr)
+    print(f"[[{kind}]]\nchannels = {tile.channels}\nfilters = {tile.filters}")
+    print(f"product = {tile.product:.3g}\noutput = {tile.output:.3g}\n")
+
+
+def between_floats(all_timed: Sequence[Timed], whole: Sequence[float], mixed: Sequence[float]) -> None:
+    """Print what an element that is read costs more than in integers throughout; writing floats is no dearer."""
+    read = np.array([timed.read for timed in all_timed]) / np.array(mixed)
+    more = (np.array(mixed) - np.array(whole)) / np.array(mixed)
+    print(f"[between_floats]\nread = {max(float(read @ more / (read @ read)), 0.0):.3g}\n")
+
+
 def main() -> None:
-    """Print the two tables; what was measured goes to stderr."""
+    """Print the tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--no-amx", action="store_true")
     if parser.parse_args().no_amx:
         deny_matrix_tiles()
-    kinds: tuple[DType, ...] = ("float32", "int8")
-    for dtype in kinds:
-        with tempfile.TemporaryDirectory() as folder:
-            times = [nanoseconds(artifact(shape, dtype, Path(folder))) for shape in SHAPES]
-        tile, error = fitted(times)
-        for shape, each in zip(SHAPES, times, strict=True):
-            print(
-                f"{dtype} {shape}: {each / 1e3:.1f} us, by the tile {tile.nanoseconds(shape) / 1e3:.1f}",
-                file=sys.stderr,
-            )
-        print(f"{dtype}: mean error {100 * error:.0f} %", file=sys.stderr)
-        print(f"[[{dtype}]]\nchannels = {tile.channels}\nfilters = {tile.filters}")
-        print(f"product = {tile.product:.3g}\noutput = {tile.output:.3g}\n")
+    for suffix, all_timed in (("", PLAIN), ("_transposed", STRIDED)):
+        table(f"float32{suffix}", all_timed, timings(all_timed, "float32", "float32"))
+        table(f"int8{suffix}", all_timed, timings(all_timed, "int8", "int8"))
+    windows = [timed for timed in PLAIN if timed.window > 1]
+    between_floats(windows, timings(windows, "int8", "int8"), timings(windows, "float32", "int8"))
 
 
 if __name__ == "__main__":

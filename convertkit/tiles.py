@@ -16,9 +16,11 @@ from typing import Any
 
 _TOGETHER = (1, 2, 4, 8)
 _LEAST_GAIN = 0.9
-"""Of the time: a row that is cut in other ways has to be padded apart from the convolution."""
+"""Of the time: a row that is cut in other ways has to be padded apart, a float kernel is more exact."""
 _MAY_LOSE = 1.33
 """No machine of the table gets slower by more than this factor, whatever the others gain."""
+KINDS = ("float32", "int8", "float32_transposed", "int8_transposed")
+"""Of kernels, as a table of tiles names them."""
 _LEAST_NS_PER_BYTE = 1.0
 """What a byte that is added to the weights has to save."""
 
@@ -38,9 +40,14 @@ class ConvShape:
     filters: int
 
     @property
+    def taps(self) -> int:
+        """Elements of the window."""
+        return self.window[0] * self.window[1]
+
+    @property
     def weights(self) -> int:
         """How many there are."""
-        return self.window[0] * self.window[1] * self.channels * self.filters
+        return self.taps * self.channels * self.filters
 
     def together(self, outputs: int) -> ConvShape:
         """The same, with ``outputs`` neighbours of a row computed as filters of one pixel."""
@@ -49,6 +56,16 @@ class ConvShape:
         return ConvShape(
             self.pixels // outputs, self.width // outputs, window, 1, self.channels * block, self.filters * outputs
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TransposedShape:
+    """A transposed convolution without groups: ``pixels`` of the output, ``taps`` of the window that reach each."""
+
+    pixels: int
+    taps: float
+    channels: int
+    filters: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +80,44 @@ class Tile:
     product: float
     output: float
 
-    def nanoseconds(self, shape: ConvShape) -> float:
+    def nanoseconds(self, shape: ConvShape | TransposedShape) -> float:
         """Of one call."""
         filters = -(-shape.filters // self.filters) * self.filters
         channels = -(-shape.channels // self.channels) * self.channels
-        taps = shape.window[0] * shape.window[1]
-        return shape.pixels * filters * (self.output + taps * channels * self.product)
+        return shape.pixels * filters * (self.output + shape.taps * channels * self.product)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The kernels of several machines, for float32 and for int8; a model may run on any of them."""
+    """The kernels of several machines, for float32 and for int8; a model may run on any of them.
+
+    ``read_ns`` is what an element of an image costs an int8 kernel more where it is given floats.
+    """
 
     float32: tuple[Tile, ...]
     integer: tuple[Tile, ...]
+    float32_transposed: tuple[Tile, ...] = ()
+    integer_transposed: tuple[Tile, ...] = ()
+    read_ns: float = 0.0
 
-    def times(self, shape: ConvShape) -> tuple[float, float]:
+    def times(self, shape: ConvShape | TransposedShape) -> tuple[float, float]:
         """Nanoseconds of one call in integers and in float, the mean over the machines."""
+        if isinstance(shape, TransposedShape):
+            return _mean(self.integer_transposed, shape), _mean(self.float32_transposed, shape)
         outputs = together(shape, self.integer)
         return _mean(self.integer, shape.together(outputs) if outputs else shape), _mean(self.float32, shape)
+
+    def pays_between_floats(self, shape: ConvShape | TransposedShape, read: int) -> bool:
+        """Whether the int8 kernel is faster although it quantizes the ``read`` elements that it is given.
+
+        It has to be by a tenth, because float is more exact, and on no machine much slower.
+        """
+        ordinary = isinstance(shape, ConvShape)
+        whole = self.integer if ordinary else self.integer_transposed
+        real = _mean(self.float32 if ordinary else self.float32_transposed, shape)
+        rounding = read * self.read_ns
+        slowest = max(tile.nanoseconds(shape) for tile in whole) + rounding
+        return _mean(whole, shape) + rounding <= _LEAST_GAIN * real and slowest <= _MAY_LOSE * real
 
 
 def together(shape: ConvShape, tiles: Sequence[Tile]) -> int:
@@ -103,14 +139,15 @@ def together(shape: ConvShape, tiles: Sequence[Tile]) -> int:
 
 
 def read_tiles(path: Path) -> Tiles:
-    """From a TOML file with the arrays of tables ``float32`` and ``int8``."""
-    table: Mapping[str, Sequence[Mapping[str, Any]]] = tomllib.loads(path.read_text())
-    return Tiles(*(tuple(_tile(row) for row in table[kind]) for kind in ("float32", "int8")))
+    """From a TOML file with an array of tables for each kind of kernel, and ``between_floats``."""
+    table: Mapping[str, Any] = tomllib.loads(path.read_text())
+    float32, integer, float32_transposed, integer_transposed = (tuple(map(_tile, table[kind])) for kind in KINDS)
+    return Tiles(float32, integer, float32_transposed, integer_transposed, float(table["between_floats"]["read"]))
 
 
 def _tile(row: Mapping[str, Any]) -> Tile:
     return Tile(int(row["channels"]), int(row["filters"]), float(row["product"]), float(row["output"]))
 
 
-def _mean(tiles: Sequence[Tile], shape: ConvShape) -> float:
+def _mean(tiles: Sequence[Tile], shape: ConvShape | TransposedShape) -> float:
     return sum(tile.nanoseconds(shape) for tile in tiles) / len(tiles)

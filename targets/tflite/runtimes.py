@@ -53,6 +53,7 @@ def min_runtime_version(operations: Sequence[Operation]) -> str:
     needed = [table.get(f"{op.code}:{lowest_version(op)}", _OLDEST) for op in operations]
     needed += [_LATE_TYPES.get((op.code, _kind(op)), _OLDEST) for op in operations]
     needed += [_broadcast(op) for op in operations if _is_broadcast(op)]
+    needed += [_2_20 for op in operations if _is_mixed_transposed(op)]
     needed += _comparisons_with_infinity(operations)
     return max(needed, key=_numbers, default=_OLDEST)
 
@@ -69,6 +70,12 @@ def _is_broadcast(operation: Operation) -> bool:
     shapes = {tensor.shape for tensor in operation.inputs if tensor is not None}
     known = operation.code in _OTHERS or any(code == operation.code for code, _ in _BROADCASTS)
     return known and len(shapes) > 1 and max(map(len, shapes)) > 4
+
+
+def _is_mixed_transposed(operation: Operation) -> bool:
+    """TRANSPOSE_CONV of float images with integer weights, which 2.14 refuses and LiteRT 1.2 runs."""
+    kinds = {tensor.dtype for tensor in operation.inputs[1:3] if tensor is not None}
+    return operation.code == "TRANSPOSE_CONV" and kinds == {"int8", "float32"}
 
 
 def _comparisons_with_infinity(operations: Sequence[Operation]) -> Iterator[str]:

@@ -3,9 +3,10 @@
 before:  w:i8 → Dequantize → MatMul(x: float) → y: float
 after:   MatMul(x: float, w:i8) → y: float
 
-FULLY_CONNECTED, and CONV_2D with a wide enough window: they are as fast as with integer activations.  Other
-operators keep the Dequantize, which runtimes compute once, when they load the model: a depthwise convolution with
-such weights leaves XNNPACK and is several times slower than in float.
+FULLY_CONNECTED, which is as fast as with integer activations, and CONV_2D and TRANSPOSE_CONV where they are faster
+than in float although they quantize the image (``convolution_tiles``).  Other operators keep the Dequantize, which
+runtimes compute once, when they load the model: a depthwise convolution with such weights leaves XNNPACK and is several
+times slower than in float.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.profile import KEEP_FLOAT
+from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.edits import constant, drop_if_unused, insert_before, new_constant
 from convertkit.targets.tflite.passes.part import Part
+from convertkit.tiles import ConvShape, TransposedShape
 
 _DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
 
@@ -33,6 +36,7 @@ def fold_hybrid(part: Part) -> None:
         dense = (node.domain, node.op_type) in _DENSE
         if not (dense or _is_whole_conv(node)) or KEEP_FLOAT in node.metadata_props:
             continue
+        out_axis = _out_axis(node)
         first, weight = node.inputs[0], node.inputs[1]
         widened = None if weight is None else weight.producer()
         if first is None or widened is None or widened.domain != OWN or _is_quantized(first):
@@ -47,7 +51,7 @@ def fold_hybrid(part: Part) -> None:
             or len(stored.shape or ()) != (2 if dense else 4)
         ):
             continue
-        if params.axis in (None, _out_axis(node)) and _is_plain(node) if dense else params.axis == 0:
+        if params.axis in (None, out_axis) and _is_plain(node) if dense else params.axis == out_axis:
             node.replace_input_with(1, stored)
             drop_if_unused(widened)
 
@@ -102,24 +106,57 @@ _STILL = {"group": {1}, "strides": {1}, "pads": {0}, "dilations": {1}}
 _MOVES = frozenset({"Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 _FEWEST_CHANNELS = 16
+_CONVOLUTIONS = {(NHWC, "Conv"), (NHWC, "ConvTranspose")}
+_IMAGE_RANK = 4
+_TYPICAL = 32
+"""Stands for a free height or width."""
 
 
 def _is_whole_conv(node: ir.Node) -> bool:
-    """A convolution without groups, of several elements and many channels.
+    """A convolution without groups, of several elements, whose integer kernel is the faster one.
 
-    With one element, quantizing the image costs what the integer product saves (measured: MobileNetV2); with the
-    three channels of a picture the integer kernel is the slower one (MobileNetV3).
+    With one element float stays: quantizing the image takes much of what the integer product saves (measured:
+    MobileNetV2), and it costs 4 dB there.
     """
-    if (node.domain, node.op_type) != (NHWC, "Conv") or node.inputs[1] is None or node.inputs[1].shape is None:
+    weight = node.inputs[1] if (node.domain, node.op_type) in _CONVOLUTIONS else None
+    if weight is None or weight.shape is None or not weight.shape.is_static():
         return False
-    groups = node.attributes.get("group")
-    if not node.inputs[1].shape.is_static():
+    sizes = tuple(int(size) for size in weight.shape.numpy())
+    if node.attributes.get_int("group", 1) != 1 or math.prod(sizes[2:]) == 1:
         return False
-    _, channels, *window = (int(size) for size in node.inputs[1].shape.numpy())
-    return (groups is None or groups.value == 1) and channels >= _FEWEST_CHANNELS and math.prod(window) > 1
+    if len(sizes) != _IMAGE_RANK or set(node.attributes.get_ints("dilations", (1,))) != {1} or _is_four_bits(weight):
+        return node.op_type == "Conv" and sizes[1] >= _FEWEST_CHANNELS
+    image, result = (_sizes(value) for value in (node.inputs[0], node.outputs[0]))
+    strides = node.attributes.get_ints("strides", (1, 1))
+    shape: ConvShape | TransposedShape
+    if node.op_type == "ConvTranspose":
+        taps = math.prod(sizes[2:]) / math.prod(strides)
+        shape = TransposedShape(math.prod(result[:-1]), taps, sizes[0], sizes[1])
+    else:
+        window = sizes[2], sizes[3]
+        shape = ConvShape(math.prod(result[:-1]), result[-2], window, int(strides[1]), sizes[1], sizes[0])
+    return convolution_tiles().pays_between_floats(shape, math.prod(image))
+
+
+def _sizes(image: ir.Value | None) -> tuple[int, ...]:
+    """Of a channels-last image; a free batch counts as 1."""
+    assert image is not None
+    assert image.shape is not None
+    usual = (1, *[_TYPICAL] * (len(image.shape) - 1))
+    return tuple(size if isinstance(size, int) else typical for size, typical in zip(image.shape, usual, strict=True))
+
+
+def _is_four_bits(weight: ir.Value) -> bool:
+    """Whether a weight behind Dequantize is int4, whose Dequantize runtimes compute at each call."""
+    widened = weight.producer()
+    stored = None if widened is None else constant(widened.inputs[0])
+    return stored is not None and stored.dtype.name == "int4"
 
 
 def _out_axis(node: ir.Node) -> int:
+    """The axis of the weight along which results lie."""
+    if (node.domain, node.op_type) == (NHWC, "Conv"):
+        return 0
     transposed = node.attributes.get("transB")
     return 0 if transposed is not None and transposed.value else 1
 
