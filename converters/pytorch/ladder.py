@@ -116,22 +116,25 @@ class _Tried:
 class Ladder:
     """Tries roads for one model until one matches it.
 
-    ``foresees`` says that the proof will run the feeds of :func:`foreseen`: they are computed while an exporter works.
+    ``foresees`` says that the proof will run the feeds of :func:`foreseen`, which depend on whether it is of ``lossy``
+    steps: they are computed while an exporter works.
     """
 
-    def __init__(self, opening: Opening, workdir: Path, seed: int, *, foresees: bool) -> None:
+    def __init__(self, opening: Opening, workdir: Path, seed: int, *, foresees: bool, lossy: bool) -> None:
         self._worker = opening.worker
         self._model = opening.model
         self._loaded = opening.loaded
         self._workdir = workdir
         self._seed = seed
         self._foresees = foresees
+        self._lossy = lossy
         self._attempts: list[Attempt] = []
         self._prepared = opening.model.kind == "pt2"
         self._seconds: Mapping[str, float] = {}
         self._slots: list[dict[str, Any]] = []
         self._initial_state: Path | None = None
         self._drawn: _Drawn | None = None
+        self._steady = False
 
     def climb(self) -> Accepted:
         """The first road whose result matches, with a free batch before a fixed one.
@@ -185,7 +188,7 @@ class Ladder:
 
     def _described(self) -> tuple[Reply, _Tried | None]:
         """The model's interface, and what was made meanwhile of the one that its file tells."""
-        params = {**self._model.params(), "seed": self._seed, "foreseen": self._foresees}
+        params = {**self._model.params(), "seed": self._seed, "foreseen": self._foresees, "lossy": self._lossy}
         if self._model.kind not in _AHEAD:  # a module, whose first road is torch.export's
             describe = Call("describe", {**params, "ahead": False})
             describing, preparing = self._worker.begin_beside(describe, Call("prepare"))
@@ -213,7 +216,8 @@ class Ladder:
 
     def _draw(self, leaves: tuple[Leaf, ...], sizes: tuple[Mapping[str, int], ...]) -> _Drawn:
         if self._drawn is None or (self._drawn.leaves, self._drawn.sizes) != (leaves, sizes):
-            later = foreseen([leaf.spec() for leaf in leaves], self._seed) if self._foresees else ()
+            specs = [leaf.spec() for leaf in leaves]
+            later = foreseen(specs, self._seed, lossy=self._lossy) if self._foresees else ()
             self._drawn = _Drawn(leaves, sizes, check_feeds(leaves, sizes, self._seed), later)
         return self._drawn
 
@@ -286,7 +290,10 @@ class Ladder:
     def _departure(self, wanted: _Interface, computed: _Computed, made: Recording, tolerance: Tolerance) -> str:
         """How what a road made departs from the model on feeds at which the model's arithmetic can be judged."""
         departure = _departure(computed, made, tolerance)
-        if not departure or self._slots:
+        if not departure:
+            return ""
+        self._check_steady(wanted, made.feeds[0])
+        if self._slots:
             return departure
         moved = self._references(wanted.leaves, [nudged(feed) for feed in made.feeds])
         after = _by_feed(
@@ -308,6 +315,13 @@ class Ladder:
             ),
             tolerance,
         )
+
+    def _check_steady(self, wanted: _Interface, feed: Feed) -> None:
+        """Raise ``Unsupported`` where the model itself departs from one call to the next; asked once."""
+        if not self._steady:
+            params = {**self._model.params(), "leaves": to_json(wanted.leaves), "slots": self._slots}
+            self._worker.call("steady", params, feed, isolated=True)
+            self._steady = True
 
     def _accepted(self, artifact: Artifact, tolerance: Tolerance, route: str, wanted: _Interface) -> Accepted:
         return Accepted(

@@ -14,6 +14,7 @@ import torch
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
 from convertkit.converters.pytorch.acceptance import turns
 from convertkit.converters.pytorch.batch import SECOND, THIRD, Stays, check_samples, followed
+from convertkit.converters.pytorch.capture import refuse_training
 from convertkit.converters.pytorch.constants import compared_integers
 from convertkit.converters.pytorch.examples import Example, traced_examples
 from convertkit.converters.pytorch.inputs import BATCH, example_sizes, free_batch, leaves_of
@@ -64,6 +65,7 @@ def describe(
 
     The last is by the feeds' place, for a model without state: those feeds on which it was run to find this out.
     """
+    refuse_training(subject)
     prober = Prober(subject, seed)
     examples = _examples(subject, path)
     asked = leaves_of(subject, examples, options)

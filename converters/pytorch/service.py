@@ -15,11 +15,13 @@ from typing import Any
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
+import numpy as np
 import torch
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch import exporting, guessing, probing, routes
 from convertkit.converters.pytorch.acceptance import check_feed, check_feeds
+from convertkit.converters.pytorch.capture import drawn
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
 from convertkit.converters.pytorch.loading import load
 from convertkit.converters.pytorch.operators import refusal
@@ -82,7 +84,8 @@ class TorchService:
             return Reply(described.as_json(), state)
         feeds = check_feeds(described.leaves, described.sizes, params["seed"])
         if params["foreseen"]:
-            feeds += foreseen([leaf.spec() for leaf in described.leaves], params["seed"])
+            specs = [leaf.spec() for leaf in described.leaves]
+            feeds += foreseen(specs, params["seed"], lossy=params["lossy"])
         session = Session(subject, ())
         return Reply(described.as_json(), _all_computed(session, described.leaves, feeds, known))
 
@@ -127,6 +130,16 @@ class TorchService:
             for place in range(int(params["count"]))
         ]
         return Reply(None, _all_computed(session, leaves, feeds))
+
+    def steady(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
+        """Raise ``Unsupported`` where one feed gives another result in each call."""
+        leaves = from_json(params["leaves"])
+        first, second = (_computed(self._fresh_session(params), leaves, arrays) for _ in range(2))
+        if not all(
+            np.array_equal(value, second[name], equal_nan=value.dtype.kind in "fc") for name, value in first.items()
+        ):
+            raise drawn(self._loaded(params), lambda: _computed(self._fresh_session(params), leaves, arrays))
+        return Reply()
 
     def run(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """One call of the reference runner; the model stays loaded."""
