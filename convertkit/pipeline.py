@@ -27,7 +27,7 @@ from convertkit.stage import BegunStage, DiagnosedStage, Feed, Stage, Tolerance
 
 OnStep = Callable[["StepRecord"], None]
 Calm = Callable[[Recording, Recording, Tolerance], Recording | None]
-"""The source on calmer feeds, where rounding explains how the second recording departs from the first; else None."""
+"""The source on other feeds, where those explain how the second recording departs from the first; else None."""
 
 _LEAST_SNR_DB = 3.0
 _AHEAD_BELOW_BYTES = 128 << 20
@@ -164,7 +164,7 @@ class Pipeline:
         gated: bool = False,
         progress: Progress | None = None,
         ahead: Ahead | None = None,
-        calm: Calm | None = None,
+        calm: Sequence[Calm] = (),
     ) -> None:
         self._tasks = tuple(Task(stage, workdir / f"{index:02d}-{stage.name}") for index, stage in enumerate(stages))
         self._gated = gated
@@ -231,17 +231,20 @@ class Pipeline:
             self._begun[task.folder] = self._ahead.begin(partial(_executed, task, artifact, feeds))
 
     def _proven(self, stage: Stage, bound: Bound, source: Recording, previous: Recording, current: Recording) -> Proof:
-        """Both comparisons; on calmer feeds where rounding explains why one fails."""
+        """Both comparisons; on calmer feeds where those of the proof explain why one fails."""
         proof = self._compared(stage, bound, source, previous, current)
-        sides = zip((previous, source), (proof.versus_previous, proof.versus_source), strict=True)
-        before = next((side for side, report in sides if report.failures), None)
-        if before is None or self._calm is None:
-            return proof
-        calm = self._calm(before, current, stage.tolerance)
-        if calm is None:
-            return proof
-        previous = calm if previous is source else recorded_again(previous, calm.feeds)
-        return self._compared(stage, bound, calm, previous, _recorded(stage, current.artifact, calm.feeds))
+        for calm in self._calm:
+            sides = zip((previous, source), (proof.versus_previous, proof.versus_source), strict=True)
+            before = next((side for side, report in sides if report.failures), None)
+            if before is None:
+                break
+            calmer = calm(before, proof.current, stage.tolerance)
+            if calmer is None:
+                continue
+            previous = calmer if previous is source else recorded_again(previous, calmer.feeds)
+            source = calmer
+            proof = self._compared(stage, bound, source, previous, _recorded(stage, current.artifact, source.feeds))
+        return proof
 
     def _compared(
         self, stage: Stage, bound: Bound, source: Recording, previous: Recording, current: Recording

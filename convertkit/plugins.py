@@ -26,7 +26,7 @@ class BrokenPlugin(ConvertKitError):
 @cache
 def _installed() -> EntryPoints:
     """All entry points: finding them reads a file of every installed package, so it is done once for all groups."""
-    return entry_points()
+    return cast(EntryPoints, entry_points())  # Python 3.11 calls them SelectableGroups
 
 
 @cache

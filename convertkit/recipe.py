@@ -97,3 +97,8 @@ class ExportOptions:
     def quantized(self) -> bool:
         """Whether activations become integers, so that calibration data is needed."""
         return self.precision in ("int8", "int16x8")
+
+    @property
+    def lossy(self) -> bool:
+        """Whether numerics are changed on purpose, by us; passes of other packages say so themselves."""
+        return self.precision != "float32" or self.prune is not None or self.prune_channels is not None

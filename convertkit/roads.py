@@ -23,7 +23,7 @@ from convertkit.latency import Latency, compare_latency
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.onnx.index_bounds import with_index_bounds
 from convertkit.parity import Recording, record
-from convertkit.parity.conditioning import calmed, settled
+from convertkit.parity.conditioning import calmed, settled, well_conditioned
 from convertkit.parity.feeds import proof_feeds
 from convertkit.parity.free_sizes import attempts
 from convertkit.pipeline import Pipeline, Road, StepRecord, is_small, recorded_again
@@ -96,6 +96,8 @@ class Run:
         self._notes: list[str] = []
         self._source_recording: Recording | None = None
         self._begun_recording: Callable[[], Recording] | None = None
+        self._is_conditioned = options.lossy
+        """Whether ill-conditioned feeds have been looked for: before lossy steps, after a lossless one that departs."""
         self._predictions: tuple[Any, Any] | None = None
         self._hub: Road | None = None
 
@@ -177,13 +179,23 @@ class Run:
             gated=gated,
             progress=self._progress,
             ahead=self._ahead,
-            calm=None if self._calibration is not None else self._calmed,
+            calm=() if self._calibration is not None else (self._well_conditioned, self._calmed),
         )
 
     def _recorded(self, hub: Road) -> Recording:
         """What the hub's artifact makes of the feeds of the proof, which a target before this one may have calmed."""
         feeds = self._recorded_source().feeds
         return hub.recording if hub.recording.feeds is feeds else recorded_again(hub.recording, feeds)
+
+    def _well_conditioned(self, before: Recording, after: Recording, tolerance: Tolerance) -> Recording | None:
+        if self._is_conditioned:
+            return None
+        self._is_conditioned = True
+        source = self._recorded_source()
+        with self._source.runner() as runner:
+            self._source_recording, notes = well_conditioned(source, runner)
+        self._notes += notes
+        return None if self._source_recording is source else self._source_recording
 
     def _calmed(self, before: Recording, after: Recording, tolerance: Tolerance) -> Recording | None:
         source = self._recorded_source()
@@ -226,7 +238,7 @@ class Run:
         with self._source.runner() as runner:
             if self._calibration is not None:
                 return record(title, artifact, runner, feeds)
-            recording, weak = settled(title, artifact, runner, feeds)
+            recording, weak = settled(title, artifact, runner, feeds, lossy=self._options.lossy)
             self._notes += weak
             return recording
 

@@ -45,7 +45,8 @@ class TorchSource:
         model = opening.model
         try:
             workdir.mkdir(parents=True, exist_ok=True)
-            accepted = Ladder(opening, workdir, options.seed, foresees=_foresees(options)).climb()
+            foresees = _foresees(options)
+            accepted = Ladder(opening, workdir, options.seed, foresees=foresees, lossy=options.lossy).climb()
             if model.kind == "pickled-module":
                 trusted = f"--trust pickle: code stored in {Path(model.source).name} was executed"
                 accepted = replace(accepted, notes=(trusted, *accepted.notes))

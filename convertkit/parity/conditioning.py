@@ -8,6 +8,7 @@ about the runtimes, so a gentler one takes its place.  Real samples are never re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,25 +23,31 @@ _QUIETER = 0.25
 _ATTEMPTS = 3
 _ROUNDINGS = 16
 """A runtime rounds in every layer, a nudge once: two right ones depart by a few times what one nudge does."""
-_WHITE_SEED = 0x57F7
+_SHAKES = 4
+_WHITE_SEED, _SHAKEN_SEED = 0x57F7, 0x5AEC
 
 
-def settled(title: str, artifact: Artifact, runner: Runner, feeds: Sequence[Feed]) -> tuple[Recording, tuple[str, ...]]:
-    """A recording of ``feeds`` with ill-conditioned ones replaced, and a note where that was needed.
+def settled(
+    title: str, artifact: Artifact, runner: Runner, feeds: Sequence[Feed], *, lossy: bool
+) -> tuple[Recording, tuple[str, ...]]:
+    """A recording of ``feeds`` without those that prove nothing, and a note where there were such.
+
+    A feed of which the source itself makes infinities or NaN (a mask of 3, where 0 and 1 are meant) gives way to a
+    gentler one.  So does an ill-conditioned one where ``lossy`` steps follow, whose noise it would amplify.
+    Lossless steps that agree on such a feed have proven more than on any other, so only where they depart on
+    it is it asked for (:func:`well_conditioned`).  Stateful models keep their feeds: each call's state depends on the
+    calls before it.
+    """
+    return _replaced(record(title, artifact, runner, feeds), runner, nudges=lossy)
+
+
+def well_conditioned(recording: Recording, runner: Runner) -> tuple[Recording, tuple[str, ...]]:
+    """``recording`` with ill-conditioned feeds replaced, and a note where there were such.
 
     A feed is ill-conditioned where nudging its floats by one unit in the last place moves an output by
-    more than a float32 step may depart, and where the source itself makes infinities or NaN of it (a mask of 3, where
-    0 and 1 are meant).  Stateful models keep their feeds: each call's state depends on the calls before it.
+    more than a float32 step may depart.
     """
-    if any(spec.is_state for spec in artifact.inputs):
-        return record(title, artifact, runner, feeds), ()
-    pairs = [_settled(runner, feed) for feed in feeds]
-    recording = Recording(title, artifact, tuple(feed for feed, _ in pairs), tuple(outputs for _, outputs in pairs))
-    changed = sum(gentle is not feed for (gentle, _), feed in zip(pairs, feeds, strict=True))
-    if not changed:
-        return recording, ()
-    note = f"{changed} of {len(feeds)} generated inputs drove the model into chaos or infinity"
-    return recording, (f"{note} and gave way to gentler ones; --calib with real samples proves more",)
+    return _replaced(recording, runner, nudges=True)
 
 
 def calmed(
@@ -50,8 +57,9 @@ def calmed(
 
     ``before`` and ``after`` are recordings of the same generated feeds and ``runner`` executes the former.  Random
     nets amplify loud noise: files of several right runtimes then depart by more than any one nudge shows.  Rounding
-    explains a departure of at most 16 times what one unit in the last place of the inputs does.  Any other one is
-    a fault, and stays one.
+    explains a departure of at most 16 times what one unit in the last place of the inputs does, or of what 16 units do:
+    those reach the next tie of scores, at which a choice of the best is another one.  Any other departure is a fault,
+    and stays one.
     """
     if tolerance.lossy or tolerance.relative is None or any(spec.is_state for spec in before.artifact.inputs):
         return None
@@ -61,9 +69,9 @@ def calmed(
         if departure <= tolerance.relative:
             feeds.append(feed)
             continue
-        if not departure <= _ROUNDINGS * _departure(expected, runner.run(nudged(feed))):
+        if not _is_explained(runner, feed, expected, departure):
             return None
-        feeds.append(min(_quieter(feed), key=lambda candidate: _own_sensitivity(runner, candidate)))
+        feeds.append(min(_gentler(feed), key=lambda candidate: _unrest(runner, candidate, runner.run(candidate))))
     changed = sum(calm is not feed for calm, feed in zip(feeds, before.feeds, strict=True))
     if not changed:
         return None
@@ -71,22 +79,39 @@ def calmed(
     return tuple(feeds), f"{note}--calib with real samples proves more"
 
 
-def foreseen(inputs: Sequence[TensorSpec], seed: int) -> tuple[Feed, ...]:
-    """What :func:`settled` will run where no generated feed is ill-conditioned.
+def foreseen(inputs: Sequence[TensorSpec], seed: int, *, lossy: bool) -> tuple[Feed, ...]:
+    """What :func:`settled` will run where no generated feed has to be replaced.
 
     Empty for a model with state, and where several choices of sizes may have to be tried.
     """
     if any(spec.is_state for spec in inputs) or attempts(inputs) > 1:
         return ()
-    return tuple(each for feed in proof_feeds(inputs, None, seed) for each in (feed, nudged(feed)))
+    feeds = proof_feeds(inputs, None, seed)
+    return tuple(each for feed in feeds for each in (feed, nudged(feed))) if lossy else feeds
 
 
-def _settled(runner: Runner, feed: Feed) -> tuple[Feed, Outputs]:
-    """``feed``, or the first gentler one that is well-conditioned, with what the model makes of it."""
-    first = runner.run(feed)
+def _replaced(recording: Recording, runner: Runner, *, nudges: bool) -> tuple[Recording, tuple[str, ...]]:
+    if any(spec.is_state for spec in recording.artifact.inputs):
+        return recording, ()
+    known = zip(recording.feeds, recording.outputs, strict=True)
+    pairs = [_settled(runner, feed, outputs, nudges=nudges) for feed, outputs in known]
+    changed = sum(gentle is not feed for (gentle, _), feed in zip(pairs, recording.feeds, strict=True))
+    if not changed:
+        return recording, ()
+    note = f"{changed} of {len(pairs)} generated inputs drove the model into chaos or infinity"
+    feeds, outputs = tuple(feed for feed, _ in pairs), tuple(outputs for _, outputs in pairs)
+    replaced = replace(recording, feeds=feeds, outputs=outputs)
+    return replaced, (f"{note} and gave way to gentler ones; --calib with real samples proves more",)
+
+
+def _settled(runner: Runner, feed: Feed, first: Outputs, *, nudges: bool) -> tuple[Feed, Outputs]:
+    """``feed``, or the first gentler one that is well-conditioned, with what the model makes of it.
+
+    ``first`` is what it makes of ``feed``.
+    """
     if not _is_finite(first):
         candidates = [{name: _flags(value) for name, value in feed.items()}, *_gentler(feed)]
-    elif is_chaotic(first, runner.run(nudged(feed))):
+    elif nudges and is_chaotic(first, runner.run(nudged(feed))):
         candidates = [*_gentler(feed)]
     else:
         return feed, first
@@ -106,8 +131,24 @@ def _flags(value: Array) -> Array:
     return (value % 2).astype(value.dtype) if value.dtype.kind in "iu" else value
 
 
-def _own_sensitivity(runner: Runner, feed: Feed) -> float:
-    return _sensitivity(runner.run(feed), runner.run(nudged(feed)))
+def _is_explained(runner: Runner, feed: Feed, expected: Outputs, departure: float) -> bool:
+    return departure <= max(
+        _ROUNDINGS * _departure(expected, runner.run(nudged(feed))), _unrest(runner, feed, expected)
+    )
+
+
+def _unrest(runner: Runner, feed: Feed, outputs: Outputs) -> float:
+    """How far ``outputs`` of ``feed`` go when its floats move by what a runtime's roundings may sum up to."""
+    rng = np.random.default_rng(_SHAKEN_SEED)
+    shaken = [{name: _shaken(value, rng) for name, value in feed.items()} for _ in range(_SHAKES)]
+    return max(_departure(outputs, runner.run(each)) for each in shaken)
+
+
+def _shaken(value: Array, rng: np.random.Generator) -> Array:
+    if value.dtype != np.float32 or value.size == 0:
+        return value
+    moved: Array = (value * (1 + _ROUNDINGS * _NUDGE * rng.uniform(-1, 1, value.shape))).astype(np.float32)
+    return moved
 
 
 def _departure(before: Outputs, after: Outputs) -> float:

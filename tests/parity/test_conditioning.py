@@ -3,7 +3,7 @@
 import numpy as np
 
 from convertkit.artifact import Artifact, TensorSpec
-from convertkit.parity.conditioning import calmed, settled
+from convertkit.parity.conditioning import calmed, settled, well_conditioned
 from convertkit.parity.replay import record
 from convertkit.stage import FLOAT32
 
@@ -28,7 +28,7 @@ def artifact(*names):
 
 
 def test_tame_models_keep_their_feeds():
-    recording, notes = settled("tame", artifact("x"), Tame(), FEEDS)
+    recording, notes = settled("tame", artifact("x"), Tame(), FEEDS, lossy=True)
     feeds = recording.feeds
     assert all(kept is given for kept, given in zip(feeds, FEEDS, strict=True))
     assert notes == ()
@@ -36,12 +36,36 @@ def test_tame_models_keep_their_feeds():
 
 
 def test_chaotic_feeds_become_quieter_and_it_is_said():
-    recording, notes = settled("chaotic", artifact("x"), Chaotic(), FEEDS)
+    recording, notes = settled("chaotic", artifact("x"), Chaotic(), FEEDS, lossy=True)
     feeds = recording.feeds
     assert all(np.abs(kept["x"]).max() < np.abs(given["x"]).max() for kept, given in zip(feeds, FEEDS, strict=True))
     assert "gave way to gentler ones" in notes[0]
     for feed, outputs in zip(feeds, recording.outputs, strict=True):
         assert np.array_equal(outputs["y"], Chaotic().run(feed)["y"])
+
+
+class Counted(Chaotic):
+    calls = 0
+
+    def run(self, feed):
+        self.calls += 1
+        return super().run(feed)
+
+
+def test_before_lossless_steps_chaotic_feeds_stay_until_one_departs():
+    runner = Counted()
+    recording, notes = settled("chaotic", artifact("x"), runner, FEEDS, lossy=False)
+    assert (recording.feeds, notes, runner.calls) == (FEEDS, (), len(FEEDS))
+    calm, notes = well_conditioned(recording, runner)
+    again, same = settled("chaotic", artifact("x"), Chaotic(), FEEDS, lossy=True)
+    assert notes == same
+    for found, expected in zip(calm.feeds, again.feeds, strict=True):
+        assert np.array_equal(found["x"], expected["x"])
+
+
+def test_a_tame_recording_is_its_own_well_conditioned_one():
+    recording, _ = settled("tame", artifact("x"), Tame(), FEEDS, lossy=False)
+    assert well_conditioned(recording, Tame()) == (recording, ())
 
 
 class Spectral:
@@ -54,14 +78,14 @@ class Spectral:
 
 def test_smooth_signals_become_white_where_quieter_ones_do_not_help():
     smooth = np.exp(-(np.linspace(-6, 6, 64, dtype=np.float32) ** 2))[None]
-    (feed,) = settled("spectral", artifact("x"), Spectral(), ({"x": smooth},))[0].feeds
+    (feed,) = settled("spectral", artifact("x"), Spectral(), ({"x": smooth},), lossy=True)[0].feeds
     assert not np.allclose(feed["x"] / np.abs(feed["x"]).max(), smooth, atol=0.1)
     assert (feed["x"].min(), feed["x"].max()) >= (smooth.min(), 0)
     assert feed["x"].max() <= smooth.max()
 
 
 def test_stateful_models_keep_their_feeds():
-    recording, _ = settled("stateful", artifact("x", "state.h"), Chaotic(), FEEDS)
+    recording, _ = settled("stateful", artifact("x", "state.h"), Chaotic(), FEEDS, lossy=True)
     assert recording.feeds == FEEDS
 
 
@@ -77,9 +101,11 @@ class Masked:
 def test_a_mask_that_makes_infinities_becomes_one_of_flags():
     mask = np.array([[0, 1, 2, 3, 1, 0, 3, 2]])
     assert not np.isfinite(Masked().run({"x": FEEDS[0]["x"], "mask": mask})["y"]).all()
-    (feed,) = settled("masked", artifact("x", "mask"), Masked(), ({**FEEDS[0], "mask": mask},))[0].feeds
-    assert feed["mask"].tolist() == [[0, 1, 0, 1, 1, 0, 1, 0]]
-    assert np.array_equal(feed["x"], FEEDS[0]["x"])
+    given = {**FEEDS[0], "mask": mask}
+    for lossy in (False, True):
+        (feed,) = settled("masked", artifact("x", "mask"), Masked(), (given,), lossy=lossy)[0].feeds
+        assert feed["mask"].tolist() == [[0, 1, 0, 1, 1, 0, 1, 0]]
+        assert np.array_equal(feed["x"], FEEDS[0]["x"])
 
 
 class Loud:
