@@ -301,7 +301,7 @@ def _folder(path: Path, inputs: tuple[TensorSpec, ...], images: ImageOptions) ->
     spec = _single(inputs, path)
     arrays = tuple(sorted(path.glob("*.npy")))
     if arrays:
-        first = np.load(arrays[0], allow_pickle=False)
+        first = _load_npy(arrays[0])
         return Columns.matched(
             str(path), {spec.name: Folder(arrays, _load_npy, (len(arrays), *first.shape))}, inputs, None
         )
@@ -318,7 +318,8 @@ def _folder(path: Path, inputs: tuple[TensorSpec, ...], images: ImageOptions) ->
 
 def _load_npy(file: Path) -> Array:
     try:
-        return np.asarray(np.load(file, allow_pickle=False))
+        with file.open("rb") as stream:
+            return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
     except ValueError as error:
         raise FeedError(f"{file} holds no NumPy array: {error}") from error
 

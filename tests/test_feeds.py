@@ -114,6 +114,15 @@ def test_truncated_archives(npz: Path, cut: int) -> None:
         load_feeds(npz, (IMAGE,))
 
 
+@pytest.mark.parametrize("name", ["a.npy", "c.npy"])
+@pytest.mark.parametrize("content", [b"", b"no array", b"PK\x03\x04 an archive", DATA.tobytes()])
+def test_a_broken_file_of_a_folder(tmp_path: Path, name: str, content: bytes) -> None:
+    np.save(tmp_path / "b.npy", DATA[0])
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FeedError, match=rf"{name} holds no NumPy array"):
+        list(load_feeds(str(tmp_path), (IMAGE,)))
+
+
 @pytest.mark.parametrize(
     ("data", "warning"),
     [
