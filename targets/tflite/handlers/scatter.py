@@ -58,8 +58,10 @@ def shaped_like(b: Builder, values: Tensor, x: Tensor) -> Tensor:
 
 def written(b: Builder, x: Tensor, places: Tensor, updates: Tensor, reduction: str) -> Tensor:
     """``x`` of shape (rows, …) with ``updates`` at the rows ``places``, which are not negative."""
-    if reduction in ("none", "add"):
-        return _replaced_or_added(b, x, places, updates, reduction)
+    if reduction == "none":
+        return _replaced(b, x, places, updates)
+    if reduction == "add":
+        return _added(b, x, places, updates)
     if reduction not in _SEGMENTS:
         raise Unsupported(f"reduction {reduction}")
     dtype = next((kind for kind in (x.dtype, "int32") if kind in _SEGMENT_TYPES), None)
@@ -73,17 +75,47 @@ def written(b: Builder, x: Tensor, places: Tensor, updates: Tensor, reduction: s
     return b.cast(join(b.cast(x, dtype), met), x.dtype)
 
 
-def _replaced_or_added(b: Builder, x: Tensor, places: Tensor, updates: Tensor, reduction: str) -> Tensor:
+def _added(b: Builder, x: Tensor, places: Tensor, updates: Tensor) -> Tensor:
     dtype = accepted(b, "SCATTER_ND", x.dtype)
     rows = b.reshape(places, (places.shape[0], 1))
     scattered = b.scatter_nd(rows, b.cast(updates, dtype), b.shape_of(x), x.shape)
-    if reduction == "add":
-        wide = as_accepted(b, "ADD", b.cast(x, dtype), scattered)
-        return b.cast(b.add(*wide), x.dtype)
-    ones, mask = (places.shape[0], *(1,) * (x.rank - 1)), (x.shape[0], *(1,) * (x.rank - 1))
-    sizes = [b.sizes([b.size_of(tensor, 0), *shape[1:]]) for tensor, shape in ((places, ones), (x, mask))]
-    marked = b.scatter_nd(rows, b.fill(sizes[0], b.constant(np.array(1, np.float32)), ones), sizes[1], mask)
-    return b.select(b.greater(marked, like(b, marked, 0)), b.cast(scattered, x.dtype), x)
+    wide = as_accepted(b, "ADD", b.cast(x, dtype), scattered)
+    return b.cast(b.add(*wide), x.dtype)
+
+
+def _replaced(b: Builder, x: Tensor, places: Tensor, updates: Tensor) -> Tensor:
+    """Rows chosen among the updates and the old ones; of several updates of a row the last one stays."""
+    dtype = accepted(b, "GATHER", x.dtype)
+    both = b.concatenation([b.cast(updates, dtype), b.cast(x, dtype)], 0)
+    return b.cast(b.gather(both, _rows_of_both(b, x, places), 0), x.dtype)
+
+
+def _rows_of_both(b: Builder, x: Tensor, places: Tensor) -> Tensor:
+    """For every row of ``x`` the number of the last update of it, else its own number, counted behind the updates."""
+    count, rows = places.shape[0], x.shape[0]
+    if places.constant is not None and rows != DYNAMIC:
+        chosen = np.arange(count, count + rows, dtype=np.int32)
+        for number, place in enumerate(places.constant):  # NumPy leaves open which of equal places wins
+            chosen[place] = number
+        return b.constant(chosen)
+    last = b.emit("UNSORTED_SEGMENT_MAX", (_numbers(b, places), places, _scalar(b, x)), (rows,), "int32")
+    if DYNAMIC in (count, rows):
+        own = b.add(_numbers(b, x), b.size_of(places, 0))
+    else:
+        own = b.constant(np.arange(count, count + rows, dtype=np.int32))
+    return b.select(b.less(last, like(b, last, 0)), own, last)
+
+
+def _numbers(b: Builder, x: Tensor) -> Tensor:
+    """0, 1, …: one for each row."""
+    if x.shape[0] != DYNAMIC:
+        return b.constant(np.arange(x.shape[0], dtype=np.int32))
+    start, one = (b.constant(np.array(number, np.int32)) for number in (0, 1))
+    return b.range(start, _scalar(b, x), one, DYNAMIC)
+
+
+def _scalar(b: Builder, x: Tensor) -> Tensor:
+    return b.reshape(b.size_of(x, 0), ())
 
 
 @scatter.lowers("TensorScatter", since=24)
