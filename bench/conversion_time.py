@@ -2,6 +2,7 @@
 
 ``conversion_time.py ZOO --onnx2tf PYTHON [--models A,B] [--rounds 3] [--json FILE]``: in turns, each a process of its
 own; the fastest round of each counts.  ``--stage-only`` times the ONNX → TFLite stage in this process instead.
+Both have their bytecode, as pip leaves what it installs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from bytecode import write_bytecode
 
 HERE = Path(__file__).resolve().parent
 Record = dict[str, float]
@@ -72,6 +75,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--stage-only", action="store_true")
     args = parser.parse_args()
+    write_bytecode()
     results: dict[str, dict[str, object]] = {}
     for name in args.models.split(","):
         model = args.zoo.resolve() / f"{name}.onnx"
