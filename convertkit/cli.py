@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -34,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cli.main(args=arguments, prog_name="convertkit", standalone_mode=False)
         if arguments is None:
             _leave()
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as stop:
+        if isinstance(stop.__cause__, EOFError):  # click takes the early end of any file for Ctrl-D
+            _internal(stop.__cause__, arguments)
         click.echo("stopped; nothing was written", err=True)
         sys.exit(130)
     except click.ClickException as error:
@@ -46,12 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MemoryError:
         click.echo("convertkit: out of memory; nothing was written", err=True)
         sys.exit(1)
-    except Exception as error:
-        if "--verbose" in (arguments or sys.argv):
-            raise
-        message = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        click.echo(f"convertkit: internal error, {type(error).__name__}: {message} (--verbose shows where)", err=True)
-        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - the border of the tool: everything is told
+        _internal(error, arguments)
+
+
+def _internal(error: BaseException, arguments: Sequence[str] | None) -> NoReturn:
+    """What nobody foresaw, as one sentence; as it is with ``--verbose``."""
+    if "--verbose" in (arguments or sys.argv):
+        raise error
+    message = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    click.echo(f"convertkit: internal error, {type(error).__name__}: {message} (--verbose shows where)", err=True)
+    sys.exit(1)
 
 
 def _leave() -> None:

@@ -109,6 +109,27 @@ def test_shell_completion_as_documented(shell):
     assert "tflite" in subprocess.run(tool, env=environment, capture_output=True, text=True, check=False).stdout
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (EOFError("no data left"), 1, "internal error, EOFError: no data left"),
+        (KeyError("x"), 1, "internal error, KeyError: 'x'"),
+        (KeyboardInterrupt(), 130, "stopped; nothing was written"),
+    ],
+)
+def test_what_nobody_foresaw_is_one_sentence(mlp, monkeypatch, error, code, told):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("convertkit.job.export_all", fails)
+    said = here("export", mlp)
+    assert said.code == code
+    assert told in said.err
+    if code == 1:
+        with pytest.raises(type(error)):
+            here("export", mlp, "--verbose")
+
+
 def test_missing_everything_is_help():
     said = here()
     assert said.code == 2
