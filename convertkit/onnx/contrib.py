@@ -16,6 +16,7 @@ from onnx_ir.passes.common import ShapeInferencePass
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.contrib_attention import attention, multi_head_attention
+from convertkit.onnx.contrib_grouped import grouped_query_attention
 from convertkit.onnx.contrib_integers import dynamic_quantize_matmul, matmul_integer_to_float, quantized_attention
 from convertkit.onnx.contrib_rotary import rotary_embedding
 from convertkit.onnx.fusion import Fusion
@@ -84,15 +85,25 @@ def _quick_gelu(f: Fusion) -> Results:
 
 
 def _fused_matmul(f: Fusion) -> Results:
-    if f.whole("transBatchA") or f.whole("transBatchB"):
-        raise Unsupported("transBatch: the batch is not in front", subject=f.title)
-    sides = [f.swapped(f.input(place)) if f.whole(name) else f.input(place) for place, name in enumerate(_TRANSPOSED)]
+    sides = [_side(f, place, name) for place, name in enumerate(_TRANSPOSED)]
     product = f.op("MatMul", *sides)
     alpha = f.real("alpha", 1.0)
     return [product if alpha == 1.0 else f.op("Mul", product, f.number(alpha))]
 
 
 _TRANSPOSED = ("transA", "transB")
+
+
+def _side(f: Fusion, place: int, name: str) -> ir.Value:
+    """An operand as MatMul has it; ``transBatch`` says that its batch stands before the last axis."""
+    x = f.input(place)
+    if f.whole(name.replace("trans", "transBatch")):
+        rank = f.rank(x)
+        order = [*range(1, rank - 1), 0, rank - 1]
+        if f.whole(name):
+            order[-2:] = order[:-3:-1]
+        return f.op("Transpose", x, attributes=[ir.AttrInt64s("perm", order)])
+    return f.swapped(x) if f.whole(name) else x
 
 
 def _fused_gemm(f: Fusion) -> Results:
@@ -222,6 +233,7 @@ _RULES: Mapping[tuple[str, str], Rule] = {
     (CONTRIB, "FusedGemm"): _fused_gemm,
     (CONTRIB, "FusedMatMul"): _fused_matmul,
     (CONTRIB, "Gelu"): _gelu,
+    (CONTRIB, "GroupQueryAttention"): grouped_query_attention,
     (CONTRIB, "LayerNormalization"): _layer_normalization,
     (CONTRIB, "MatMulIntegerToFloat"): matmul_integer_to_float,
     (CONTRIB, "MatMulNBits"): _matmul_bits,
@@ -232,5 +244,6 @@ _RULES: Mapping[tuple[str, str], Rule] = {
     (CONTRIB, "SimplifiedLayerNormalization"): _simplified_layer_normalization,
     (CONTRIB, "SkipLayerNormalization"): _skip_layer_normalization,
     (CONTRIB, "SkipSimplifiedLayerNormalization"): _skip_simplified,
+    (CONTRIB, "TransposeMatMul"): _fused_matmul,
 }
 """Operators that have a rule, by domain and name."""

@@ -46,7 +46,7 @@ def multi_head_attention(f: Fusion) -> Sequence[ir.Value | None]:
     size = shape[-1] // heads if len(shape) == 3 else shape[-1]
     parts = _with_bias(f, _unpacked(f))
     query, key, value = (
-        part if _is_by_heads(f, place) else _by_heads(f, part, heads) for place, part in enumerate(parts)
+        part if _is_by_heads(f, place) else by_heads(f, part, heads) for place, part in enumerate(parts)
     )
     key, value = (_behind(f, f.given(place), part) for place, part in ((6, key), (7, value)))
     return [by_score(f, (query, key, value), size, f.given(4), f.given(5)), key, value, None]
@@ -99,7 +99,7 @@ def attended(
 ) -> ir.Value:
     """Queries, keys and values (batch, places, hidden) as one such result."""
     heads = f.whole("num_heads")
-    query, key, value = (_by_heads(f, part, heads) for part in parts)
+    query, key, value = (by_heads(f, part, heads) for part in parts)
     return by_score(f, (query, key, value), hidden // heads, mask, bias)
 
 
@@ -134,7 +134,8 @@ def _real(f: Fusion, value: float) -> ir.Value:
     return f.number(value)
 
 
-def _by_heads(f: Fusion, x: ir.Value, heads: int) -> ir.Value:
+def by_heads(f: Fusion, x: ir.Value, heads: int) -> ir.Value:
+    """(batch, places, heads × size) as (batch, heads, places, size)."""
     split = f.op("Reshape", x, f.ints(0, 0, heads, -1))
     return f.op("Transpose", split, attributes=[ir.AttrInt64s("perm", [0, 2, 1, 3])])
 
@@ -147,7 +148,7 @@ def _forbidden(f: Fusion, mask: ir.Value, scores: ir.Value) -> ir.Value:
         first = f.input(0).shape
         if mask.shape is None or first is None or mask.shape[0] != first[0]:
             raise Unsupported("a mask of lengths and starts", subject=f.title)
-        count = f.op("Squeeze", _size(f, scores, 3), f.ints(0))
+        count = f.op("Squeeze", size_along(f, scores, 3), f.ints(0))
         zero, one = (f.op("Squeeze", f.ints(number), f.ints(0)) for number in (0, 1))
         places = f.op("Range", zero, count, one)
         inside = f.op("Less", places, f.op("Unsqueeze", _whole(f, mask), f.ints(1)))
@@ -167,12 +168,13 @@ def _later(f: Fusion, scores: ir.Value) -> ir.Value:
     """What is added where a key stands behind its query; the last ones stand side by side."""
     zeros = f.op("Mul", scores, _real(f, 0.0))
     filled = f.op("Add", zeros, _real(f, f.real("mask_filter_value", _MASKED)))
-    older = f.op("Sub", _size(f, scores, 3), _size(f, scores, 2))
+    older = f.op("Sub", size_along(f, scores, 3), size_along(f, scores, 2))
     place = f.op("Squeeze", f.op("Add", older, f.ints(1)), f.ints(0))
     return f.op("Trilu", filled, place, attributes=[ir.AttrInt64("upper", 1)])
 
 
-def _size(f: Fusion, x: ir.Value, axis: int) -> ir.Value:
+def size_along(f: Fusion, x: ir.Value, axis: int) -> ir.Value:
+    """One size, of shape (1)."""
     return f.op("Gather", f.op("Shape", x), f.ints(axis))
 
 

@@ -58,6 +58,11 @@ def _array(value: object, seed: int) -> np.ndarray:
     return numbers(*value, seed=seed) if isinstance(value, tuple) else np.asarray(value)
 
 
+def whole(*values: int) -> np.ndarray:
+    """Lengths, or one of them alone."""
+    return np.array(values if len(values) > 1 else values[0], np.int32).reshape(-1)
+
+
 X = (2, 5, 8)
 FOUR_BITS = np.random.default_rng(0).integers(0, 256, (6, 2, 8)).astype(np.uint8)
 HEADS = {"num_heads": 2}
@@ -68,6 +73,33 @@ BYTES, WEIGHT = RNG.integers(0, 256, (2, 5, 8)).astype(np.uint8), RNG.integers(-
 COLUMNS = {"scale": np.linspace(0.01, 0.02, 24).astype(np.float32), "zero": RNG.integers(-9, 9, 24).astype(np.int8)}
 ONE, STEP = np.float32(0.02), np.uint8(120)
 ANGLES, AT = [(9, 2), (9, 2)], RNG.integers(0, 9, (2, 5))
+GROUPS = {"num_heads": 4, "kv_num_heads": 2}
+PAST, NEW = [(2, 2, 6, 16)] * 2, [(2, 1, 64), (2, 1, 32), (2, 1, 32)]
+TURNS = [(12, 8), (12, 8)]
+GROUPED = [
+    ([(2, 5, 64), (2, 5, 32), (2, 5, 32)], [None, None, whole(4, 4), whole(5)], {}),
+    ([(2, 5, 64), (2, 5, 32), (2, 5, 32)], [None, None, whole(4, 4), whole(5), *TURNS], {"do_rotary": 1}),
+    ([(2, 5, 128)], [None, None, None, None, whole(4, 4), whole(5), *TURNS], {"do_rotary": 1, "rotary_interleaved": 1}),
+    ([*NEW, *PAST], [whole(6, 6), whole(7), *TURNS], {"do_rotary": 1}),
+    ([*NEW, *PAST], [whole(3, 6), whole(7), *TURNS], {"do_rotary": 1, "scale": 0.3}),
+    ([*NEW, *PAST], [whole(3, 5), whole(6)], {}),
+    ([*NEW, *PAST], [whole(6, 6), whole(7)], {"local_window_size": 3, "softcap": 0.7}),
+    ([*NEW, *PAST], [whole(6, 6), whole(7)], {"smooth_softmax": 1}),
+    ([*NEW, *PAST], [whole(6, 6), whole(7), None, None, None, (2, 4, 1, 7)], {}),
+    ([*NEW, *PAST], [whole(6, 6), whole(7), None, None, None, None, (4,)], {}),
+    (
+        [(1, 3, 64), (1, 3, 32), (1, 3, 32), (1, 2, 4, 16), (1, 2, 4, 16)],
+        [whole(6), whole(7), *TURNS],
+        {"do_rotary": 1},
+    ),
+    (
+        [(1, 3, 64), (1, 3, 32), (1, 3, 32), (1, 2, 9, 16), (1, 2, 9, 16)],
+        [whole(2), whole(3), *TURNS],
+        {"do_rotary": 1},
+    ),
+    ([*NEW, *PAST, whole(3, 6), whole(7), *TURNS], [], {"do_rotary": 1}),
+    ([*NEW, *PAST, whole(3, 6)], [whole(7), *TURNS, np.array([[3], [6]])], {"do_rotary": 1}),
+]
 ROWS = [
     Row("Gelu", [X], opset=11),
     Row("BiasGelu", [X], [(8,)]),
@@ -77,6 +109,10 @@ ROWS = [
     Row("QuickGelu", [X], attributes={"alpha": 1.1}),
     Row("FusedMatMul", [(2, 3, 4), (2, 3, 5)], attributes={"transA": 1, "alpha": 0.3}),
     Row("FusedMatMul", [(2, 3, 4), (5, 4)], attributes={"transB": 1}),
+    Row("FusedMatMul", [(3, 2, 4), (2, 4, 5)], attributes={"transBatchA": 1}),
+    Row("FusedMatMul", [(2, 3, 4), (5, 2, 4)], attributes={"transBatchB": 1, "transB": 1, "alpha": 0.3}),
+    Row("FusedMatMul", [(4, 2, 3, 6), (4, 2, 3, 5)], attributes={"transBatchA": 1, "transA": 1, "transBatchB": 1}),
+    Row("TransposeMatMul", [(2, 4, 3), (2, 4, 5)], attributes={"transA": 1}),
     Row("FusedGemm", [(3, 4)], [(5, 4), (5,)], {"transB": 1, "alpha": 0.5, "activation": "Relu"}),
     Row("FusedGemm", [(3, 4)], [(4, 5), (5,)], {"activation": "LeakyRelu", "activation_alpha": 0.2}),
     Row("FusedConv", [(1, 3, 6, 5)], [(4, 3, 3, 3), (4,)], {"activation": "Relu", "pads": [1, 1, 1, 1]}),
@@ -108,6 +144,8 @@ ROWS = [
     Row("MultiHeadAttention", [X, X, X, None, None, None, (2, 2, 3, 4), (2, 2, 3, 4)], attributes=HEADS,
         outputs=("y", "keys", "values")),
     Row("MultiHeadAttention", [X, X, X], attributes=HEADS, outputs=("y", "keys", "values")),
+    *(Row("GroupQueryAttention", inputs, constants, {**GROUPS, **attributes}, ("y", "keys", "values"))
+      for inputs, constants, attributes in GROUPED),
     Row("RotaryEmbedding", [(2, 5, 12), AT], ANGLES),
     Row("RotaryEmbedding", [(2, 5, 12), AT], ANGLES, {"interleaved": 1}),
     Row("RotaryEmbedding", [(2, 3, 5, 4), AT], ANGLES),
@@ -159,7 +197,10 @@ REFUSALS = [
     (Row("MultiHeadAttention", [X, X], attributes=HEADS), "nothing is packed"),
     (Row("MultiHeadAttention", [X, (2, 2, 6, 4), (2, 2, 6, 4)], [(24,)], HEADS), "a bias for keys or values"),
     (Row("RotaryEmbedding", [(2, 5, 12), AT], ANGLES, {"is_packed_batching": 1}), "packed batches"),
-    (Row("FusedMatMul", [(2, 3, 4), (3, 2, 5)], attributes={"transBatchB": 1}), "transBatch"),
+    (
+        Row("GroupQueryAttention", [*NEW, *PAST], [whole(6, 6), whole(7)], {**GROUPS, "sliding_window_cache": 1}),
+        "a cache that evicts",
+    ),
     (Row("FusedConv", [(1, 3, 6, 5)], [(4, 3, 3, 3)], {"activation": "Softplus"}), "activation Softplus"),
     (Row("Attention", [X], [(8, 24), (24,), None, (2, 2, 2, 3, 4)], HEADS), "a past"),
     (Row("SkipLayerNormalization", [X, X], [(8,), (8,)], outputs=("y", "mean")), "output 1 is used"),

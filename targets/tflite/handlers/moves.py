@@ -21,7 +21,10 @@ def identity(b: Builder, x: Tensor) -> Tensor:
 def reshape(b: Builder, x: Tensor, shape: Tensor, *, allowzero: int = 0) -> Tensor:
     """RESHAPE; a zero copies the input's size, unless ``allowzero``."""
     if shape.constant is None:
-        return b.reshape_to(x, b.cast(shape, "int32"), (DYNAMIC,) * shape.shape[0])
+        sizes = b.cast(shape, "int32")
+        if not allowzero and _may_hold_zeros(b, shape):
+            sizes = _copied_where_zero(b, x, sizes)
+        return b.reshape_to(x, sizes, (DYNAMIC,) * shape.shape[0])
     wanted = [int(size) for size in shape.constant]
     if not allowzero:
         wanted = [x.shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
@@ -29,6 +32,25 @@ def reshape(b: Builder, x: Tensor, shape: Tensor, *, allowzero: int = 0) -> Tens
         parts = [b.size_of(x, axis) if size == 0 else size for axis, size in enumerate(shape.constant.tolist())]
         return b.reshape_to(x, b.sizes(parts), tuple(wanted))
     return b.reshape(x, wanted)
+
+
+def _may_hold_zeros(b: Builder, shape: Tensor) -> bool:
+    """Whether a zero that copies may be among sizes; sizes of tensors, joined, are zero for empty ones only."""
+    producer = b.producer(shape)
+    while producer is not None and producer.code == "CAST":
+        producer = b.producer(producer.inputs[0]) if producer.inputs[0] is not None else None
+    if producer is None or producer.code not in ("CONCATENATION", "PACK"):
+        return True
+    parts = [part.constant for part in producer.inputs if part is not None and part.constant is not None]
+    return any(bool((part == 0).any()) for part in parts)
+
+
+def _copied_where_zero(b: Builder, x: Tensor, sizes: Tensor) -> Tensor:
+    missing = max(sizes.shape[0] - x.rank, 0)
+    own = b.concatenation([b.shape_of(x), b.ints([1] * missing)], 0) if missing else b.shape_of(x)
+    if x.rank > sizes.shape[0]:
+        own = b.slice(own, [0], [sizes.shape[0]])
+    return b.select(b.equal(sizes, b.ints([0])), own, sizes)
 
 
 @moves.lowers("Flatten", since=(13, 21, 23, 24, 25))

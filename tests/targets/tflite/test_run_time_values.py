@@ -85,3 +85,22 @@ def test_int64_beyond_floats(op: str):
     case = compiled(f"""{HEAD} (int64[3,n] x) => (int64[a,b] y) {{ y = {op}{"" if op == "Abs" else "<axis=1>"}(x) }}""")
     big = 2**62
     case.agree(*({"x": np.array([[big + 1, big, -big - 1, big + 1][:n]] * 3)} for n in (4, 2, 3)))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_zeros_among_sizes_copy(count: int):
+    result = ",".join("abcd"[:count])
+    case = compiled(f"{HEAD} (float[n,m,6] x, int64[{count}] sizes) => (float[{result}] y) {{ y = Reshape(x, sizes) }}")
+    asked = {2: ([0, -1], [-1, 6], [3, 10]), 3: ([0, 0, 6], [-1, 0, 3], [2, 5, 3]), 4: ([0, 0, 3, 2], [-1, 5, 2, 3])}
+    sizes = {2: ((2, 3), (4, 1), (1, 5)), 3: ((2, 3), (4, 2), (1, 5)), 4: ((2, 3), (1, 5))}
+    case.agree(*(
+        {"x": numbers(*before, 6), "sizes": np.array(after)}
+        for before, after in zip(sizes[count], asked[count], strict=True)
+    ))  # fmt: skip
+
+
+def test_zeros_that_are_joined_with_sizes_copy():
+    case = compiled(f"""{HEAD} (float[n,m,6] x, int64[1] k) => (float[a,b,c] y) <int64[1] zero = {{0}}> {{
+        sizes = Concat<axis=0>(zero, k, zero)
+        y = Reshape(x, sizes) }}""")
+    case.agree(*({"x": numbers(n, m, 6), "k": np.array([m])} for n, m in SIZES))
