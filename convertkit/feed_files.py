@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 LABEL = "label"
 _GREATEST_16 = 0xFFFF
 _IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif"})
-
+_NO_ARRAY = (ValueError, tokenize.TokenError)
+"""What NumPy raises on files that are none of its own, or cut off."""
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, OSError, RuntimeError)
+"""What zipfile raises on archives that are broken, encrypted or packed as it cannot unpack."""
 
 DEFAULT_IMAGES = ImageOptions()
 
@@ -249,13 +254,13 @@ def _file(path: Path, inputs: tuple[TensorSpec, ...]) -> Raw:
         return Columns.matched(str(path), {_single(inputs, path).name: _stored(path, None)}, inputs, None)
     if not zipfile.is_zipfile(path):
         raise FeedError(f"{path} is neither an .npz nor an .npy")
-    with zipfile.ZipFile(path) as archive:
+    with _reading(path), zipfile.ZipFile(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
     columns = {name: _stored(path, name) for name in names}
     labels = None
     if LABEL in columns and LABEL not in {spec.name for spec in inputs}:
         del columns[LABEL]
-        with np.load(path, allow_pickle=False) as archive:
+        with _reading(path), np.load(path, allow_pickle=False) as archive:
             labels = np.asarray(archive[LABEL])
     return Columns.matched(str(path), columns, inputs, labels)
 
@@ -276,14 +281,21 @@ def _stored(path: Path, member: str | None) -> Column:
 
 @contextmanager
 def _npy_stream(path: Path, member: str | None) -> Iterator[IO[bytes]]:
-    try:
+    with _reading(path):
         if member is None:
             with path.open("rb") as stream:
                 yield stream
         else:
             with zipfile.ZipFile(path) as archive, closing(archive.open(member + ".npy")) as stream:
                 yield stream
-    except (zipfile.BadZipFile, EOFError, KeyError) as error:
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What goes wrong while a file is read as a sentence about the file."""
+    try:
+        yield
+    except _BROKEN as error:
         raise FeedError(f"{path} is broken: {error}") from error
 
 
@@ -292,7 +304,7 @@ def _npy_header(stream: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, n
         version = np.lib.format.read_magic(stream)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(stream)
-    except ValueError as error:
+    except _NO_ARRAY as error:
         raise FeedError(f"{path} holds no NumPy array: {error}") from error
     return tuple(shape), bool(fortran), dtype
 
@@ -320,7 +332,7 @@ def _load_npy(file: Path) -> Array:
     try:
         with file.open("rb") as stream:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
-    except ValueError as error:
+    except _NO_ARRAY as error:
         raise FeedError(f"{file} holds no NumPy array: {error}") from error
 
 
@@ -363,18 +375,17 @@ class _ImageReader:
 
     def __call__(self, file: Path) -> Array:
         try:
-            from PIL import Image, ImageOps, UnidentifiedImageError
+            from PIL import Image, ImageOps
         except ImportError as error:
             raise MissingFramework("pillow", "images") from error
         try:
             with Image.open(file) as opened:
                 # The camera's rotation tag is applied, as every viewer does.
-                upright = _of_bytes(ImageOps.exif_transpose(opened), file)
-                upright = upright.convert("L" if self._channels == 1 else "RGB")
-                pixels = np.asarray(self._fitted(upright))
-        except (UnidentifiedImageError, OSError) as error:
+                upright = ImageOps.exif_transpose(opened)
+        except Exception as error:  # Pillow's decoders raise errors of many kinds on broken files
             raise FeedError(f"{file} is no readable image") from error
-        return self._normalised(pixels)
+        upright = _of_bytes(upright, file).convert("L" if self._channels == 1 else "RGB")
+        return self._normalised(np.asarray(self._fitted(upright)))
 
     def _fitted(self, image: Image.Image) -> Image.Image:
         """The image in the input's size."""

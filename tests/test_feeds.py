@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +114,38 @@ def test_truncated_archives(npz: Path, cut: int) -> None:
     npz.write_bytes(npz.read_bytes()[:cut])
     with pytest.raises(FeedError):
         load_feeds(npz, (IMAGE,))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damaged_archives(tmp_path: Path, save: Callable[..., None]) -> None:
+    """Every other byte is another one in turn: what can be read still is read, all else is one sentence."""
+    path, told = tmp_path / "data.npz", set()
+    save(path, x=DATA[:2, :1, :1], label=np.arange(2))
+    sound = path.read_bytes()
+    for place in range(0, len(sound), 2):
+        path.write_bytes(sound[:place] + bytes([sound[place] ^ 0x55]) + sound[place + 1 :])
+        try:
+            list(load_feeds(path, (TensorSpec("x", ("N", 1, 1, 5), "float32"),), label=True))
+        except FeedError as error:
+            told.add(str(error).partition(": ")[0])
+    assert f"{path} is broken" in told
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("kind", "first"), [("BMP", 0), ("PNG", 0), ("TIFF", 40)])
+def test_damaged_images(tmp_path: Path, kind: str, first: int) -> None:
+    """From byte ``first`` on: before it stand the sizes of a TIFF, and decoding a gigabyte takes its time."""
+    image = pytest.importorskip("PIL.Image")
+    path = tmp_path / f"one.{kind.lower()}"
+    image.fromarray(np.zeros((4, 5, 3), np.uint8)).save(path, kind)
+    sound, refused = path.read_bytes(), 0
+    for place, bit in itertools.product(range(first, len(sound)), (0x01, 0x80)):
+        path.write_bytes(sound[:place] + bytes([sound[place] ^ bit]) + sound[place + 1 :])
+        try:
+            list(load_feeds(str(tmp_path), (IMAGE,)))
+        except FeedError:
+            refused += 1
+    assert refused
 
 
 @pytest.mark.parametrize("name", ["a.npy", "c.npy"])
