@@ -37,6 +37,10 @@ def test_sample():
     check(suite.sample())
 
 
+def test_refusals_are_those_on_record():
+    check([case for case in suite.eligible() if case.name in REFUSED])
+
+
 @pytest.mark.nightly
 def test_all():
     counts = check(suite.eligible())
