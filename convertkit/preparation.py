@@ -12,8 +12,8 @@ from convertkit.recipe import ExportOptions
 from convertkit.stage import PreparedTarget
 
 _LATE = (
-    "convertkit.onnx.canonical",  # before onnxscript: it keeps sympy out
-    "onnxscript.optimizer",
+    "convertkit.onnx.canonical",
+    "convertkit.onnx.optimizer",
     "convertkit.onnx.runner",
     "convertkit.roads",
     "convertkit.show",

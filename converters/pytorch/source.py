@@ -45,12 +45,16 @@ class TorchSource:
         model = opening.model
         try:
             workdir.mkdir(parents=True, exist_ok=True)
+            path = _path(model)
+            digest = sha256_of(path)  # while the worker imports torch
             foresees = _foresees(options)
             accepted = Ladder(opening, workdir, options.seed, foresees=foresees, lossy=options.lossy).climb()
             if model.kind == "pickled-module":
                 trusted = f"--trust pickle: code stored in {Path(model.source).name} was executed"
                 accepted = replace(accepted, notes=(trusted, *accepted.notes))
-            artifact = _artifact(model, accepted)
+            made = accepted.artifact
+            inputs = tuple(leaf.spec() for leaf in accepted.leaves)
+            artifact = Artifact(path, model.kind, inputs, made.outputs, digest, "", made.initial_state)
         except BaseException:
             opening.worker.__exit__(None, None, None)
             raise
@@ -141,18 +145,17 @@ def _foresees(options: ExportOptions) -> bool:
     return options.calib is None and not options.static
 
 
-def _artifact(model: Model, accepted: Accepted) -> Artifact:
+def _path(model: Model) -> Path:
+    """The file or folder that stands for the model in reports."""
     path = Path(model.source)
     if model.kind == "torch-factory":
         file = module_file(model.source.partition(":")[0])
         if file is None:
             raise SourceError(f"{model.source}: its module has no file")
-        path = file
+        return file
     if model.kind == "sharded" and path.is_file():
-        path = path.parent  # the index alone says nothing of the weights
-    inputs = tuple(leaf.spec() for leaf in accepted.leaves)
-    outputs = accepted.artifact.outputs
-    return Artifact(path, model.kind, inputs, outputs, sha256_of(path), "", accepted.artifact.initial_state)
+        return path.parent  # the index alone says nothing of the weights
+    return path
 
 
 def _same(a: Feed, b: Feed) -> bool:

@@ -55,13 +55,13 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
 
 def simplify(model: ir.Model) -> None:
     """Inline functions, infer shapes and fold constants in place; QDQ pairs stay as they are."""
-    from onnxscript import optimizer  # 0.15 s of imports that reading and running models does not need
+    from convertkit.onnx.optimizer import optimize_ir  # imports that reading and running models does not need
 
     _at_equal_ranks(model)
     ask_behind(model)
     if any(_clips_the_unknown(node) for node in model.graph.all_nodes()):
         common.ShapeInferencePass()(model)
-    optimizer.optimize_ir(model, should_fold=_should_fold)
+    optimize_ir(model, should_fold=_should_fold)
     _keep_constants(model.graph)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     if fold_computed_constants(model):

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from convertkit.errors import SourceError, Unsupported
-from convertkit.onnx.tolerated import in_letter, needs_help, put_right
+from convertkit.onnx.tolerated import in_letter, put_right
 
 MAX_DIM = 1 << 40
 _MAX_NESTING = 32
@@ -72,7 +72,7 @@ def load_proto(path: Path) -> onnx.ModelProto:
     _Checker(path).graph(proto.graph, frozenset(), 0)
     put_right(proto)
     try:
-        onnx.checker.check_model(in_letter(proto) if needs_help(proto) else str(path))
+        onnx.checker.check_model(in_letter(proto))
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
         raise SourceError(f"{path} is invalid ONNX: {_sentence(error)}") from error
     return proto

@@ -6,6 +6,7 @@ output that they do not know.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import onnx
@@ -14,6 +15,7 @@ from onnx import TensorProto, helper
 CONTRIB = "com.microsoft"
 _SINCE: Mapping[str, int | None] = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None}
 """Operators of ONNX Runtime in ONNX's domain, and since which opset ONNX has them itself."""
+_LARGE_ENTRIES = 1 << 10
 
 
 def put_right(proto: onnx.ModelProto) -> None:
@@ -27,28 +29,31 @@ def put_right(proto: onnx.ModelProto) -> None:
         proto.opset_import.append(helper.make_opsetid(CONTRIB, 1))
 
 
-def needs_help(proto: onnx.ModelProto) -> bool:
-    """Whether ONNX's checker would stop at what is tolerated."""
-    return any(node.op_type in _SINCE and node.domain == CONTRIB for node in _nodes(proto.graph)) or any(
-        _lacks_shape(value) for value in proto.graph.output
-    )
-
-
 def in_letter(proto: onnx.ModelProto) -> onnx.ModelProto:
     """A copy for ONNX's checker, which asks of outputs that they have a shape and of data that it can be found.
 
-    Data outside the file is left to inputs.
+    Large weights and those outside the file are left to inputs: copying and reading them again takes several times as
+    long as all that is checked.
     """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
+    weights = [each for each in proto.graph.initializer if _is_copied(each)]
+    rest = {field.name: value for field, value in proto.graph.ListFields() if field.name != "initializer"}
+    graph = onnx.GraphProto(**rest, initializer=weights)
+    copy = onnx.ModelProto(
+        **{field.name: value for field, value in proto.ListFields() if field.name != "graph"}, graph=graph
+    )
     for value in copy.graph.output:
         if _lacks_shape(value):
             value.type.tensor_type.shape.SetInParent()
-    for tensor in [each for each in copy.graph.initializer if each.data_location == TensorProto.EXTERNAL]:
-        copy.graph.initializer.remove(tensor)
-        if all(value.name != tensor.name for value in copy.graph.input):
+    named = {value.name for value in copy.graph.input}
+    for tensor in proto.graph.initializer:
+        if not _is_copied(tensor) and tensor.name not in named:
             copy.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     return copy
+
+
+def _is_copied(tensor: onnx.TensorProto) -> bool:
+    is_inside: bool = tensor.data_location != TensorProto.EXTERNAL
+    return is_inside and math.prod(tensor.dims) <= _LARGE_ENTRIES
 
 
 def _lacks_shape(value: onnx.ValueInfoProto) -> bool:
