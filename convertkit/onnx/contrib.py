@@ -17,6 +17,7 @@ from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.contrib_attention import attention, multi_head_attention
 from convertkit.onnx.contrib_grouped import grouped_query_attention
+from convertkit.onnx.contrib_images import activated, channels_last_conv, channels_last_max_pool, fused_conv
 from convertkit.onnx.contrib_integers import dynamic_quantize_matmul, matmul_integer_to_float, quantized_attention
 from convertkit.onnx.contrib_rotary import rotary_embedding
 from convertkit.onnx.fusion import Fusion
@@ -111,31 +112,19 @@ def _fused_gemm(f: Fusion) -> Results:
     bias = f.given(2)
     product = f.op("Gemm", f.input(0), f.input(1), *([] if bias is None else [bias]), attributes=kept)
     names = [name for name in ("activation_alpha", "activation_beta") if name in f.node.attributes]
-    return [_activated(f, product, [f.real(name, 0.0) for name in names])]
+    return [activated(f, product, [f.real(name, 0.0) for name in names])]
 
 
-def _fused_conv(f: Fusion) -> Results:
-    """``activation(Conv(x, w, b) + z)``."""
-    kept = [each for name, each in f.node.attributes.items() if not name.startswith("activation")]
-    bias, added = f.given(2), f.given(3)
-    result = f.op("Conv", f.input(0), f.input(1), *([] if bias is None else [bias]), attributes=kept)
-    if added is not None:
-        result = f.op("Add", result, added)
-    params = f.node.attributes.get("activation_params")
-    return [_activated(f, result, [] if params is None else list(params.as_floats()))]
+def _bias_add(f: Fusion) -> Results:
+    return [f.op("Add", f.op("Add", f.input(0), f.input(1)), f.input(2))]
 
 
-def _activated(f: Fusion, x: ir.Value, values: Sequence[float]) -> ir.Value:
-    kind = f.node.attributes.get_string("activation", "")
-    if kind == "":
-        return x
-    if kind == "Clip":
-        return f.op("Clip", x, f.number(values[0]), f.number(values[1]))
-    names = {"Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}
-    if kind not in names:
-        raise Unsupported(f"activation {kind}", subject=f.title)
-    attributes = [ir.AttrFloat32(name, value) for name, value in zip(names[kind], values, strict=False)]
-    return f.op(kind, x, attributes=attributes)
+def _bias_split_gelu(f: Fusion) -> Results:
+    """The left half of the last axis times the GELU of the right half."""
+    total = f.op("Add", f.input(0), f.input(1))
+    halves = [ir.AttrInt64("axis", -1), ir.AttrInt64("num_outputs", 2)]
+    left, right = f.ops("Split", total, attributes=halves, count=2)
+    return [f.op("Mul", left, f.gelu(right))]
 
 
 def _skip_layer_normalization(f: Fusion) -> Results:
@@ -225,11 +214,13 @@ def _unpacked(stored: Array, bits: int) -> Array:
 
 _RULES: Mapping[tuple[str, str], Rule] = {
     (CONTRIB, "Attention"): attention,
+    (CONTRIB, "BiasAdd"): _bias_add,
     (CONTRIB, "BiasGelu"): _bias_gelu,
+    (CONTRIB, "BiasSplitGelu"): _bias_split_gelu,
     (CONTRIB, "DynamicQuantizeMatMul"): dynamic_quantize_matmul,
     (CONTRIB, "EmbedLayerNormalization"): _embed,
     (CONTRIB, "FastGelu"): _fast_gelu,
-    (CONTRIB, "FusedConv"): _fused_conv,
+    (CONTRIB, "FusedConv"): fused_conv,
     (CONTRIB, "FusedGemm"): _fused_gemm,
     (CONTRIB, "FusedMatMul"): _fused_matmul,
     (CONTRIB, "Gelu"): _gelu,
@@ -238,6 +229,9 @@ _RULES: Mapping[tuple[str, str], Rule] = {
     (CONTRIB, "MatMulIntegerToFloat"): matmul_integer_to_float,
     (CONTRIB, "MatMulNBits"): _matmul_bits,
     (CONTRIB, "MultiHeadAttention"): multi_head_attention,
+    (CONTRIB, "NhwcConv"): channels_last_conv,
+    (CONTRIB, "NhwcFusedConv"): channels_last_conv,
+    (CONTRIB, "NhwcMaxPool"): channels_last_max_pool,
     (CONTRIB, "QAttention"): quantized_attention,
     (CONTRIB, "QuickGelu"): _quick_gelu,
     (CONTRIB, "RotaryEmbedding"): rotary_embedding,

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import ShapeInferencePass
 
 from convertkit.artifact import Array
+from convertkit.errors import Unsupported
 
 _CONTRIB = "com.microsoft"
 
@@ -22,7 +23,8 @@ class Form:
     """Where a QLinear operator keeps its operands.
 
     ``operands`` are the first indices of (integers, scale, zero point) triples, ``output`` the index of
-    the output's scale, followed by its zero point; ``bias`` an int32 input with scale ``first × second``.
+    the output's scale, followed by its zero point; ``bias`` an int32 input with scale ``first × second``; ``plain``
+    counts inputs in front of them that are what they are.
     """
 
     op: str
@@ -30,11 +32,13 @@ class Form:
     output: int
     bias: int | None = None
     weight_axis: int | None = None
+    plain: int = 0
 
 
 _FORMS: Mapping[tuple[str, str], Form] = {
     ("", "QLinearConv"): Form("Conv", (0, 3), 6, bias=8, weight_axis=0),
     ("", "QLinearMatMul"): Form("MatMul", (0, 3), 6, weight_axis=1),
+    (_CONTRIB, "QLinearConv"): Form("Conv", (0, 3), 6, bias=8, weight_axis=0),
     (_CONTRIB, "QGemm"): Form("Gemm", (0, 3), 7, bias=6, weight_axis=1),
     (_CONTRIB, "QLinearAdd"): Form("Add", (0, 3), 6),
     (_CONTRIB, "QLinearMul"): Form("Mul", (0, 3), 6),
@@ -43,6 +47,7 @@ _FORMS: Mapping[tuple[str, str], Form] = {
     (_CONTRIB, "QLinearSoftmax"): Form("Softmax", (0,), 3),
     (_CONTRIB, "QLinearAveragePool"): Form("AveragePool", (0,), 3),
     (_CONTRIB, "QLinearGlobalAveragePool"): Form("GlobalAveragePool", (0,), 3),
+    (_CONTRIB, "QLinearWhere"): Form("Where", (1, 4), 7, plain=1),
 }
 _MOVES = frozenset({
     "MaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Gather", "Expand", "Tile",
@@ -59,6 +64,8 @@ def to_qdq(model: ir.Model) -> bool:
     for node in tuple(graph):
         form = _form(node)
         if form is not None:
+            if _is_channels_last(node) and _rank(node) is None:
+                ShapeInferencePass()(model)
             _rewrite(graph, node, form)
             found = True
     if found:
@@ -68,11 +75,22 @@ def to_qdq(model: ir.Model) -> bool:
 
 
 def _form(node: ir.Node) -> Form | None:
-    if node.attributes.get_int("channels_last", 0) == 1:
-        return None
     if node.op_type == "QLinearConcat" and node.domain == _CONTRIB:
         return Form("Concat", tuple(range(2, len(node.inputs), 3)), 0)
     return _FORMS.get((node.domain, node.op_type))
+
+
+def _is_channels_last(node: ir.Node) -> bool:
+    """Whether input and output have their channels last, as ONNX Runtime's optimizer wants them; weights do not."""
+    return node.attributes.get_int("channels_last", 0) == 1
+
+
+def _rank(node: ir.Node) -> int | None:
+    window = node.attributes.get("kernel_shape")
+    if window is not None:
+        return len(window.as_ints()) + 2
+    values = (node.inputs[3] if node.op_type == "QLinearConv" else None, node.inputs[0])
+    return next((len(value.shape) for value in values if value is not None and value.shape is not None), None)
 
 
 def _pair_moves(graph: ir.Graph) -> None:
@@ -116,9 +134,11 @@ def _rewrite(graph: ir.Graph, node: ir.Node, form: Form) -> None:
     if form.bias is not None and inputs[form.bias] is not None:
         operands.append(_bias(graph, node, inputs, form, name))
     attributes = [item for key, item in node.attributes.items() if key not in _FOREIGN_ATTRIBUTES]
-    plain = ir.Node("", form.op, operands, attributes, num_outputs=1, name=f"{name}_float")
+    operands = [*(value for value in inputs[: form.plain] if value is not None), *operands]
+    made = _channels_last(node, form, operands, attributes) if _is_channels_last(node) else ()
+    made = made or (ir.Node("", form.op, operands, attributes, num_outputs=1, name=f"{name}_float"),)
     quantized = node.outputs[0]
-    real = plain.outputs[0]
+    real = made[-1].outputs[0]
     real.name, real.dtype, real.shape = f"{quantized.name}_float", ir.DataType.FLOAT, quantized.shape
     scale, zero = inputs[form.output : form.output + 2]
     again = ir.Node(
@@ -127,11 +147,25 @@ def _rewrite(graph: ir.Graph, node: ir.Node, form: Form) -> None:
     # Shape inference knows nothing of ONNX Runtime's own operators; the zero point does.
     again.outputs[0].shape = quantized.shape
     again.outputs[0].dtype = ir.DataType.UINT8 if zero is None or zero.dtype is None else zero.dtype
-    graph.insert_before(node, (plain, again))
+    graph.insert_before(node, (*made, again))
     kept = quantized.name
     ir.convenience.replace_all_uses_with(quantized, again.outputs[0], replace_graph_outputs=True)
     graph.remove(node, safe=True)
     again.outputs[0].name = kept
+
+
+def _channels_last(
+    node: ir.Node, form: Form, operands: list[ir.Value], attributes: list[ir.Attr]
+) -> tuple[ir.Node, ...]:
+    """The operator between transposes of its first operand and of its result."""
+    rank, name = _rank(node), node.name or str(node.outputs[0].name)
+    if rank is None:
+        raise Unsupported("channels last, of an unknown rank", subject=f"{name} ({node.domain}.{node.op_type})")
+    perms = [[0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]]
+    before = ir.node("Transpose", operands[:1], {"perm": perms[0]}, name=f"{name}_channels_first")
+    plain = ir.Node("", form.op, [before.outputs[0], *operands[1:]], attributes, num_outputs=1, name=f"{name}_float")
+    after = ir.node("Transpose", [plain.outputs[0]], {"perm": perms[1]}, name=f"{name}_channels_last")
+    return before, plain, after
 
 
 def _real(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -119,6 +120,8 @@ ROWS = [
     Row("FusedConv", [(1, 3, 6, 5)], [(4, 3, 3, 3)], {"activation": "Clip", "activation_params": [0.0, 0.5]}),
     Row("FusedConv", [(1, 3, 6, 5)], [(4, 3, 3, 3), None, (1, 4, 4, 3)], {"activation": "Relu"}),
     Row("FusedConv", [(1, 3, 6, 5)], [(4, 3, 3, 3)], {"activation": "HardSigmoid", "activation_params": [0.3, 0.4]}),
+    Row("NhwcMaxPool", [BYTES.reshape(1, 5, 4, 4)], attributes={"kernel_shape": [2, 3], "strides": [2, 1]}),
+    Row("NhwcMaxPool", [BYTES.reshape(1, 5, 4, 4)], attributes={"kernel_shape": [3, 3], "pads": [1, 1, 0, 2]}),
     Row("SkipLayerNormalization", [X, X], [(8,), (8,), (8,)], {"epsilon": 1e-3}),
     Row("SkipLayerNormalization", [X, X], [(8,), (8,)], outputs=("y", "", "", "sum")),
     Row("SkipSimplifiedLayerNormalization", [X, X], [(8,)], {"epsilon": 1e-3}, ("y", "", "", "sum")),
@@ -177,6 +180,39 @@ def test_computes_what_the_fused_operator_does(row: Row):
         for have in results:
             assert have.shape == want.shape
             np.testing.assert_allclose(have, want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+def found(row: Row) -> np.ndarray:
+    """What the canonical form and TFLite make of a node that has no kernel here."""
+    proto = ir.to_proto(canonicalize(ir.from_proto(row.model)))
+    ((plain, tflite),) = Case(proto, compile_model(ir.from_proto(proto), Options(input_layout="nchw"))).both([row.feed])
+    np.testing.assert_allclose(tflite["y"], plain["y"], rtol=0, atol=1e-5 * np.abs(plain["y"]).max())
+    return tflite["y"]
+
+
+@pytest.mark.parametrize("op", ["NhwcConv", "NhwcFusedConv"])
+def test_convolutions_with_channels_last_are_those_with_channels_first(op: str):
+    """ONNX Runtime's CPU has no kernels of these: held against its FusedConv."""
+    pads, constants = {"pads": [1, 0, 1, 0]}, [(4, 3, 3, 3), (4,)]
+    image, other = numbers(1, 6, 5, 3), numbers(1, 6, 3, 4, seed=9)
+    fused = op == "NhwcFusedConv"
+    attributes = {**pads, "activation": "Relu"} if fused else pads
+    last = Row(op, [image], [*constants, other] if fused else constants, attributes)
+    added = [other.transpose(0, 3, 1, 2)] if fused else []
+    first = Row("FusedConv", [image.transpose(0, 3, 1, 2)], [*constants, *added], attributes)
+    session = ort.InferenceSession(first.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (want,) = session.run(None, first.feed)
+    np.testing.assert_allclose(found(last), want.transpose(0, 2, 3, 1), rtol=0, atol=1e-5)
+
+
+def test_biases_of_diffusion_models():
+    """No kernels here either: held against their text."""
+    x, bias, skip = numbers(2, 5, 8), numbers(8, seed=6), numbers(2, 5, 8, seed=7)
+    np.testing.assert_allclose(found(Row("BiasAdd", [x], [bias, skip])), x + bias + skip, rtol=0, atol=1e-6)
+    left, right = np.split((x + bias).astype(np.float64), 2, -1)
+    curve = np.vectorize(math.erf)(right / math.sqrt(2))
+    want = left * right * (1 + curve) / 2
+    np.testing.assert_allclose(found(Row("BiasSplitGelu", [x], [bias])), want, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("packed", ["keys and values", "all"])

@@ -89,6 +89,53 @@ def test_qlinear_operators_become_the_same_computation(made, tmp_path: Path, nam
     assert np.abs(steps).max() <= 1.01
 
 
+@pytest.mark.parametrize("name", [*QOPERATORS[:2], QDQ[0]])
+def test_images_with_channels_last_as_the_optimizer_writes_them(made, tmp_path: Path, name: str) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(made(name)), options)
+    model = canonicalize(load_model(tmp_path / "optimized.onnx"))
+    assert {"QLinearConv", "QLinearGlobalAveragePool"} & {node.op_type for node in model.graph}
+    assert to_qdq(model)
+    assert not {node.op_type for node in model.graph if node.domain}
+    after = save_model(model, tmp_path / "after.onnx", "test")
+    onnx.checker.check_model(str(after.path), full_check=True)
+    with OnnxRunner(after) as runner:
+        for x in DATA:
+            steps = (runner.run({"x": x[None]})["y"] - session.run(None, {"x": x[None]})[0]) / after.outputs[0].lsb
+            assert np.abs(steps).max() <= 1.01
+
+
+def test_a_choice_between_integers_of_other_scales(tmp_path: Path) -> None:
+    """QLinearWhere."""
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    stored = {"xs": np.float32(0.02), "xz": np.uint8(100), "ys": np.float32(0.03), "yz": np.uint8(130),
+              "zs": np.float32(0.025), "zz": np.uint8(120)}  # fmt: skip
+    node = helper.make_node(
+        "QLinearWhere", ["c", "x", "xs", "xz", "y", "ys", "yz", "zs", "zz"], ["z"], domain="com.microsoft"
+    )
+    kinds = {"c": TensorProto.BOOL, "x": TensorProto.UINT8, "y": TensorProto.UINT8}
+    infos = [helper.make_tensor_value_info(name, kind, [4, 6]) for name, kind in kinds.items()]
+    result = helper.make_tensor_value_info("z", TensorProto.UINT8, [4, 6])
+    constants = [numpy_helper.from_array(np.asarray(value), name) for name, value in stored.items()]
+    graph = helper.make_graph([node], "g", infos, [result], constants)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "where.onnx")
+    model = canonicalize(load_model(tmp_path / "where.onnx"))
+    assert to_qdq(model)
+    after = save_model(model, tmp_path / "after.onnx", "test")
+    rng = np.random.default_rng(0)
+    feed = {"c": rng.random((4, 6)) < 0.5, **{k: rng.integers(0, 256, (4, 6)).astype(np.uint8) for k in "xy"}}
+    (want,) = onnxruntime.InferenceSession(tmp_path / "where.onnx").run(None, feed)
+    with OnnxRunner(after) as runner:
+        assert np.abs(runner.run(feed)["z"].astype(int) - want).max() <= 1
+
+
 def test_a_model_without_them_is_left_alone(made) -> None:
     model = canonicalize(load_model(made("QDQ pc s8 s8")))
     before = [node.op_type for node in model.graph]
