@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 import tokenize
+import traceback
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 import numpy as np
 
 from convertkit.artifact import Array, TensorSpec
-from convertkit.errors import FeedError, MissingFramework
+from convertkit.errors import ConvertKitError, FeedError, MissingFramework
 from convertkit.recipe import ImageOptions
 from convertkit.stage import Feed
 
@@ -122,8 +123,9 @@ class Columns:
     @classmethod
     def of_arrays(cls, title: str, arrays: Mapping[str, object], inputs: tuple[TensorSpec, ...]) -> Columns:
         """Columns of arrays in memory; the key ``label`` holds the truth."""
-        columns: dict[str, Column] = {name: Whole(np.asarray(array)) for name, array in arrays.items() if name != LABEL}
-        labels = np.asarray(arrays[LABEL]) if LABEL in arrays else None
+        whole = {name: _array(f"{title}: {name}", array) for name, array in arrays.items()}
+        columns: dict[str, Column] = {name: Whole(array) for name, array in whole.items() if name != LABEL}
+        labels = whole.get(LABEL)
         return cls.matched(title, columns, inputs, labels)
 
     @classmethod
@@ -186,7 +188,12 @@ class Items:
     def labels(self) -> Array | None:
         """The items' own ``label`` entries, where the first item has one."""
         found = [dict(item)[LABEL] for item in self._items() if isinstance(item, Mapping) and LABEL in item]
-        return np.asarray(found).reshape(len(found), *np.shape(found[0])[1:]) if found else None
+        if not found:
+            return None
+        labels = _array(f"{self.description}: {LABEL}", found)
+        if labels.shape[1:2] not in ((), (1,)):
+            raise FeedError(f"{self.description}: items with {labels.shape[1]} labels; expected one label for each")
+        return labels.reshape(len(found), *labels.shape[2:])
 
     def chosen(self, samples: int | None) -> tuple[int, ...] | None:
         """The first ones: the length of a stream is not known."""
@@ -200,19 +207,38 @@ class Items:
             yield self._feed(item)
 
     def _items(self) -> Iterator[object]:
-        made = self.make()
-        if isinstance(made, Mapping) or not hasattr(made, "__iter__"):
-            raise FeedError(f"{self.description} returned {type(made).__name__}; expected an iterable of feeds")
-        return iter(made)
+        try:
+            made = self.make()
+            if isinstance(made, Mapping) or not isinstance(made, Iterable):
+                raise FeedError(f"{self.description} returned {type(made).__name__}; expected an iterable of feeds")
+            yield from made
+        except ConvertKitError:
+            raise
+        except Exception as error:  # the border to the user's own function
+            raise FeedError(f"{self.description} raised {type(error).__name__}: {error} ({_line_of(error)})") from error
 
     def _feed(self, item: object) -> Feed:
         if isinstance(item, Mapping):
-            return {str(name): np.asarray(value) for name, value in item.items() if name != LABEL}
+            known = {str(name): value for name, value in item.items() if name != LABEL}
+            return {name: _array(f"{self.description}: {name}", value) for name, value in known.items()}
         values: Sequence[object] = item if isinstance(item, tuple | list) else (item,)
         names = [spec.name for spec in self.inputs if not spec.is_state]
         if len(values) != len(names):
             raise FeedError(f"{self.description} yields {len(values)} arrays; the model has {len(names)} inputs")
-        return {name: np.asarray(value) for name, value in zip(names, values)}
+        return {name: _array(f"{self.description}: {name}", value) for name, value in zip(names, values, strict=True)}
+
+
+def _array(title: str, value: object) -> Array:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise FeedError(f"{title} makes no array: {error}") from error
+
+
+def _line_of(error: Exception) -> str:
+    """File and line that raised it."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    return f"{Path(frame.f_code.co_filename).name}:{line}"
 
 
 def open_path(source: str, inputs: tuple[TensorSpec, ...], images: ImageOptions) -> Raw:

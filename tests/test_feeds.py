@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,15 @@ from convertkit.parity.replay import batched
 
 IMAGE = TensorSpec("x", ("N", 3, 4, 5), "float32")
 DATA = np.random.default_rng(0).standard_normal((7, 3, 4, 5)).astype(np.float32)
+
+
+def fails() -> object:
+    return 1 / 0
+
+
+def fails_later() -> Iterator[object]:
+    yield DATA[:1]
+    raise KeyError("no sample")
 
 
 def yields_feeds() -> object:
@@ -101,6 +110,12 @@ def test_images_are_turned_upright_and_normalised(tmp_path: Path) -> None:
         ("nowhere.npz", "nowhere.npz does not exist"),
         ("no_such_module_anywhere:f", "cannot be imported"),
         (3, "calibration data of type int"),
+        ({"x": [[1.0, 2.0], [1.0]]}, "x makes no array"),
+        ([{"x": [[1.0, 2.0], [1.0]]}], "x makes no array"),
+        ([{"x": DATA[:1], "label": [1, 2]}, {"x": DATA[:1], "label": [1]}], "label makes no array"),
+        ([{"x": DATA[:1], "label": [1, 2]}], "items with 2 labels"),
+        (fails, r"raised ZeroDivisionError: .* by zero \(test_feeds.py:\d+\)"),
+        (fails_later, "raised KeyError: 'no sample'"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(source: object, message: str) -> None:
