@@ -15,27 +15,36 @@ _HALF, _WHOLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision")
 _BY_BITS = frozenset({"BitCast"})
 """Operators that look at the bits: halves have to stay halves for them."""
+_MOVES = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Expand", "Tile"})
 
 
 def widen_halves(model: ir.Model) -> bool:
     """Turn computed float16 values and what they meet into float32, in place; False where there are none.
 
     Inputs and outputs of the model keep their type.  Constants alone (weights behind a Cast) change nothing.
+    Where a model rounds to float16 and computes nothing in it, that is what it means, and it still rounds.
     """
     graphs = (model.graph, *model.graph.subgraphs())
-    if not any(_is_half(value) for graph in graphs for value in _computed(graph)):
+    moved: set[ir.Value] = set()
+    rounding = [node for graph in graphs for node in graph if _rounds(node, moved)]
+    is_computed = any(_is_half(value) and value not in moved for graph in graphs for value in _computed(graph))
+    if not is_computed and not rounding:
         return False
     borders = [value for value in model.graph.inputs if _is_half(value)]
     results = {place: value for place, value in enumerate(model.graph.outputs) if _is_half(value)}
     for graph in graphs:
         _widen(graph)
+    for node in rounding:
+        _round(node)
+    for graph in graphs:
+        _drop_casts(graph)
     for value in borders:
         _cast_input(model.graph, value)
     for place, value in results.items():
         _cast_output(model.graph, place, value)
     for node in [node for node in model.graph.all_nodes() if node.op_type in _BY_BITS]:
         _cast_around(node)
-    return True
+    return is_computed
 
 
 def _computed(graph: ir.Graph) -> Iterator[ir.Value]:
@@ -67,6 +76,42 @@ def _widen(graph: ir.Graph) -> None:
             elif attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype == _HALF:
                 wide = ir.tensor(attribute.as_tensor().numpy().astype(np.float32))
                 node.attributes[name] = ir.AttrTensor(name, wide)
+
+
+def _rounds(node: ir.Node, moved: set[ir.Value]) -> bool:
+    """Whether a Cast to float16 is there to round: its result is only moved and cast; ``moved`` takes such values."""
+    if node.op_type != "Cast" or node.domain or not _is_half(node.outputs[0]) or not node.outputs[0].uses():
+        return False
+    operand = node.inputs[0]
+    found: set[ir.Value] = set()
+    if operand is None or operand.dtype != _WHOLE or not _is_only_moved(node.outputs[0], found):
+        return False
+    moved.update(found)
+    return True
+
+
+def _is_only_moved(value: ir.Value, found: set[ir.Value]) -> bool:
+    found.add(value)
+    return all(
+        use.node.op_type == "Cast"
+        or (use.node.op_type in _MOVES and use.idx == 0 and _is_only_moved(use.node.outputs[0], found))
+        for use in value.uses()
+    )
+
+
+def _round(cast: ir.Node) -> None:
+    """Down to float16, as the model says, and up again at once."""
+    graph, half = cast.graph, cast.outputs[0]
+    assert isinstance(graph, ir.Graph)
+    cast.attributes["to"] = ir.AttrInt64("to", int(_HALF))
+    half.dtype = _HALF
+    wide = _cast(half, _WHOLE, f"{half.name}/widened")
+    ir.convenience.replace_all_uses_with(half, wide.outputs[0], replace_graph_outputs=True)
+    wide.replace_input_with(0, half)
+    graph.insert_after(cast, wide)
+
+
+def _drop_casts(graph: ir.Graph) -> None:
     for node in list(graph):
         if node.op_type == "Cast" and node.inputs[0] is not None and not node.domain:
             _drop_if_same(graph, node, node.inputs[0])
