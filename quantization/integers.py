@@ -40,6 +40,7 @@ from convertkit.quantization.ranges import noise
 from convertkit.quantization.recurrent import quantize_recurrent
 from convertkit.quantization.report import describe
 from convertkit.quantization.resume import EVERY, checkpoint
+from convertkit.quantization.sizes import measure_sizes
 from convertkit.quantization.split import split
 from convertkit.quantization.tables import quantize_tables
 from convertkit.quantization.trial import Trials
@@ -47,6 +48,7 @@ from convertkit.quantization.tune import Tuned, affordable, bias_shift, tune_all
 from convertkit.quantization.units import Unit, find_units
 from convertkit.quantization.weights import QuantizedWeight
 from convertkit.quantization.write import default_weight, input_scale
+from convertkit.quantization.written import is_float_as_fast
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed, FeedSource
 
@@ -87,6 +89,7 @@ class Integers:
     def _quantized(self) -> ir.Model:
         prepare(self._model)
         norms_as_convolutions(self._model)
+        measure_sizes(self._model, self._held_out[0], self._state)
         units = find_units(self._model.graph, self._profile)
         method = self._options.calib_method
         integer = self._integer(units, marking_units(units))
@@ -118,7 +121,7 @@ class Integers:
         plan, tuned = self._tuned(units, plan, trials, ranges)
         loop = Loop(units, ranges, self._options, trials, self._progress)
         outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
-        outcome = loop.with_stored_weights(outcome, self._able(units, marking_units(units, statistics)))
+        outcome = loop.with_stored_weights(outcome, self._able(units, outcome.plan, marking_units(units, statistics)))
         # What was chosen stays; the ranges may now take all of the data into account.
         for name, seen in self._observed(units, self._held_out).items():
             statistics[name].merge(seen)
@@ -157,7 +160,13 @@ class Integers:
         chosen = frozenset(unit for unit in units if unit.name in plan.integer)
         exact = exact_in_float([unit for unit in units if unit.name not in marking], chosen, self._profile)
         kernels = frozenset(unit.name for unit in exact if unit.rule is not None and not unit.rule.same_scale)
+        if self._is_idle(units, chosen, exact):
+            return replace(plan, integer=frozenset())
         return replace(plan, integer=plan.integer | {unit.name for unit in exact}, in_float=kernels)
+
+    def _is_idle(self, units: tuple[Unit, ...], chosen: frozenset[Unit], exact: frozenset[Unit]) -> bool:
+        insists = self._options.full_integer or not self._profile.costs
+        return not insists and is_float_as_fast(units, chosen, exact - chosen, self._profile)
 
     def _most_exact(self, units: tuple[Unit, ...], plan: Plan, trials: Trials, marking: frozenset[str]) -> Plan:
         """The plan itself, or one that is about as fast by the cost table and loses less."""
@@ -169,9 +178,9 @@ class Integers:
             plan = changed if trials.score(changed).snr_db > trials.score(plan).snr_db else plan
         return plan
 
-    def _able(self, units: tuple[Unit, ...], marking: frozenset[str]) -> frozenset[str]:
-        """Names of the units that could compute in integers, where float may be chosen for small gains of speed."""
-        if not self._profile.least_gain:
+    def _able(self, units: tuple[Unit, ...], plan: Plan, marking: frozenset[str]) -> frozenset[str]:
+        """Names of the units that could compute in integers, where the whole may be float for its speed."""
+        if plan.integer and not self._profile.least_gain:
             return frozenset()
         able = choose_integer(units, replace(self._profile, costs={}), insist=False, keep_float=marking)
         return frozenset(unit.name for unit in able)

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.exact_float import can_be_exact
+from convertkit.quantization.sizes import elements, sizes
 from convertkit.quantization.units import Unit, constant, is_constant
 from convertkit.tiles import ConvShape, TransposedShape
 
@@ -21,8 +22,6 @@ _NEVER = 1e18
 _UNKNOWN = OpCost(1.0, 1.0)
 _TIE_NS = 1e-3
 """Where both cost the same, integer wins: it is a quarter of the memory."""
-_TYPICAL = 32
-"""Stands for a symbolic height, width or length, so that no model counts as tiny; a batch counts as 1."""
 _ABOUT_AS_FAST = 1.03
 _RELUCTANCE = (0.2, 0.5, 1.0)
 _ON_THE_FLY = "DynamicQuantizeLinear"
@@ -86,7 +85,7 @@ def exact_choices(
 def total_cost(units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit]) -> float:
     """Nanoseconds of the whole graph by the cost table, conversions at the boundaries included."""
     boundaries = _boundaries(units, profile)
-    whole = integer | _looked_up(units, profile, integer, boundaries)
+    whole = integer | looked_up(units, profile, integer, boundaries)
     total = sum(unit_cost(unit, profile)[0 if unit in whole else 1] for unit in units)
     for one, other, cost in boundaries:
         for unit, neighbour in ((one, other), (other, one)):
@@ -108,8 +107,8 @@ def _lookups(units: tuple[Unit, ...], profile: QuantProfile) -> Mapping[object, 
     return place
 
 
-def _looked_up(
-    units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit], boundaries: list[_Boundary]
+def looked_up(
+    units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit], boundaries: list[_Boundary] | None = None
 ) -> frozenset[Unit]:
     """Those that integers surround so far that looking up is cheaper than computing."""
     place = _lookups(units, profile)
@@ -118,7 +117,7 @@ def _looked_up(
         if unit in place:
             whole, real = unit_cost(unit, profile)
             gains[place[unit]] += real - whole
-    for one, other, cost in boundaries:
+    for one, other, cost in boundaries or _boundaries(units, profile):
         for part, neighbour in ((one, other), (other, one)):
             if part in place and place.get(neighbour) is not place[part]:
                 gains[place[part]] += cost if neighbour in integer else -cost
@@ -140,7 +139,7 @@ def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
     if profile.tiles is not None and shape is not None:
         return profile.tiles.times(shape)
     touched = {*unit.data.values(), *unit.outputs}
-    integer, real = (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(_elements, touched)))
+    integer, real = (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(elements, touched)))
     on_the_fly = profile.costs.get(_ON_THE_FLY)
     if on_the_fly is None or unit.kinds[-1] not in profile.dynamic or not unit.data:
         return integer, real
@@ -150,27 +149,27 @@ def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
 def _rounding(unit: Unit, cost: OpCost) -> float:
     """What it takes to quantize the rows that a product reads, and to write float."""
     (read,) = unit.data.values()
-    rows = _elements(read) / _sizes(read)[-1]
-    return rows * cost.times(_sizes(read)[-1], _elements(unit.outputs[0]) / rows)[1]
+    rows = elements(read) / sizes(read)[-1]
+    return rows * cost.times(sizes(read)[-1], elements(unit.outputs[0]) / rows)[1]
 
 
 def unit_work(unit: Unit) -> float:
     """Multiply-adds of a matrix operator, else elements of the larger of input and output."""
     node = unit.node
-    out = max((_elements(value) for value in node.outputs), default=1)
+    out = max((elements(value) for value in node.outputs), default=1)
     if node.op_type not in _MATRIX:
-        return max([out, *(_elements(value) for value in unit.data.values())])
+        return max([out, *(elements(value) for value in unit.data.values())])
     left, right = node.inputs[0], node.inputs[1]
     assert left is not None
     assert right is not None
     if node.op_type in ("MatMul", "Gemm"):
-        shape = _sizes(left)
+        shape = sizes(left)
         return out * (shape[-1] if shape else 1)
     if not is_constant(right):
         return out
     weight = constant(right).shape
     if node.op_type == "ConvTranspose":
-        return _elements(left) * math.prod(weight[1:])
+        return elements(left) * math.prod(weight[1:])
     return out * math.prod(weight[1:])
 
 
@@ -182,14 +181,14 @@ def conv_shape(node: ir.Node) -> ConvShape | TransposedShape | None:
     if weight is None or not is_constant(weight) or not plain:
         return None
     filters, channels, *window = constant(weight).shape
-    rank, sizes = len(window), _sizes(node.outputs[0])
-    if rank not in (1, 2) or len(sizes) != rank + 2:
+    rank, made = len(window), sizes(node.outputs[0])
+    if rank not in (1, 2) or len(made) != rank + 2:
         return None
     strides = node.attributes.get_ints("strides", (1,) * rank)
     if kind == "ConvTranspose":
-        return TransposedShape(math.prod(sizes[2:]), math.prod(window) / math.prod(strides), filters, channels)
+        return TransposedShape(math.prod(made[2:]), math.prod(window) / math.prod(strides), filters, channels)
     height = 1 if rank == 1 else int(window[0])
-    return ConvShape(math.prod(sizes[2:]), sizes[-1], (height, int(window[-1])), int(strides[-1]), channels, filters)
+    return ConvShape(math.prod(made[2:]), made[-1], (height, int(window[-1])), int(strides[-1]), channels, filters)
 
 
 def _worthwhile(able: list[Unit]) -> list[Unit]:
@@ -217,39 +216,28 @@ def _worthwhile(able: list[Unit]) -> list[Unit]:
 def _boundaries(units: tuple[Unit, ...], profile: QuantProfile) -> list[_Boundary]:
     """Pairs of neighbours and what a conversion between them costs; the graph's ends count as float."""
     makers = {value: unit for unit in units for value in _all_outputs(unit)}
-    quantize = profile.cost(("QuantizeLinear",)) or _UNKNOWN
     pairs: list[_Boundary] = []
     for unit in units:
         for value in dict.fromkeys(v for node in unit.nodes for v in node.inputs if v is not None):
             if value in makers and makers[value] is unit:
                 continue
             readers = max(1, len({use.node for use in value.uses()}))
-            cost = _conversion(value, quantize) / readers
+            cost = conversion(value, profile) / readers
             if value in makers:
                 pairs.append((unit, makers[value], cost))
             elif value.is_graph_input():
                 pairs.append((unit, _FLOAT, cost))
-        pairs += [(unit, _FLOAT, _conversion(v, quantize)) for v in unit.outputs if v.is_graph_output()]
+        pairs += [(unit, _FLOAT, conversion(v, profile)) for v in unit.outputs if v.is_graph_output()]
     return pairs
 
 
-def _conversion(value: ir.Value, quantize: OpCost) -> float:
-    return quantize.times(_elements(value), 0.0)[0]
+def conversion(value: ir.Value, profile: QuantProfile) -> float:
+    """Nanoseconds from float to integers or back."""
+    return (profile.cost(("QuantizeLinear",)) or _UNKNOWN).times(elements(value), 0.0)[0]
 
 
 def _all_outputs(unit: Unit) -> tuple[ir.Value, ...]:
     return tuple(value for node in unit.nodes for value in node.outputs)
-
-
-def _sizes(value: ir.Value) -> tuple[int, ...]:
-    if value.shape is None:
-        return ()
-    unknown = (1, *[_TYPICAL] * len(value.shape))[: len(value.shape)]
-    return tuple(dim if isinstance(dim, int) else size for dim, size in zip(value.shape, unknown, strict=True))
-
-
-def _elements(value: ir.Value) -> int:
-    return math.prod(_sizes(value))
 
 
 _INTEGER, _FLOAT = "integer", "float"

@@ -15,7 +15,7 @@ DATA = images(24)
 
 
 def test_interface_stays_and_nothing_fused_is_left_between(quantized) -> None:
-    result = quantized(small_cnn(), DATA)
+    result = quantized(small_cnn(), DATA, without_costs=True)
     onnx.checker.check_model(str(result.after.path), full_check=True)
     assert [(s.name, s.dtype, s.shape) for s in result.after.inputs] == [
         (s.name, s.dtype, s.shape) for s in result.before.inputs
@@ -31,7 +31,7 @@ def test_same_bytes_again(quantized) -> None:
 
 
 def test_weights_are_symmetric_per_channel_and_biases_are_products(quantized) -> None:
-    result = quantized(small_cnn(), DATA)
+    result = quantized(small_cnn(), DATA, without_costs=True)
     constants = result.constants()
     producers = {node.output[0]: node for node in result.graph.node}
     checked = 0
@@ -163,7 +163,8 @@ def test_what_stays_float_has_integer_weights_all_the_same(quantized) -> None:
 
 @pytest.mark.parametrize(("target", "integer_end"), [("tflite", True), ("onnxruntime", False)])
 def test_the_last_product_writes_float_where_the_kernel_can(quantized, target: str, integer_end: bool) -> None:
-    result = quantized(small_cnn(), DATA, target=target)
+    # By TFLite's cost table so small a model is faster in float.
+    result = quantized(small_cnn(), DATA, target=target, without_costs=integer_end)
     (end,) = [node for node in result.graph.node if node.output[0] == "y"]
     assert end.op_type == ("DequantizeLinear" if integer_end else "Gemm")
     assert (result.after.outputs[0].lsb is not None) == integer_end

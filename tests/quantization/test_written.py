@@ -1,0 +1,81 @@
+"""Integers are written only where the whole model gains by them, conversions as they are written included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from models import model_of
+from onnx import helper
+
+from convertkit.onnx.canonical import canonicalize
+from convertkit.profile import OpCost, QuantProfile
+from convertkit.quantization.units import Unit, find_units
+from convertkit.quantization.written import is_float_as_fast, written_cost
+from convertkit.recipe import ExportOptions
+from convertkit.targets.tflite.profile import profile
+
+INT8 = profile(ExportOptions(source="x", precision="int8"))
+SIZES: list[int | str] = ["N", 4, 4, 4]
+
+
+def chain(length: int = 2) -> onnx.ModelProto:
+    """Convolutions with a HardSwish behind each: conv0 → swish0 → conv1 → … → a last convolution."""
+    rng = np.random.default_rng(0)
+    constants = {f"w{i}": rng.normal(0, 0.3, (4, 4, 1, 1)).astype(np.float32) for i in range(length + 1)}
+    nodes, at = [], "x"
+    for i in range(length):
+        nodes += [
+            helper.make_node("Conv", [at, f"w{i}"], [f"c{i}"], f"conv{i}"),
+            helper.make_node("HardSwish", [f"c{i}"], [f"h{i}"], f"swish{i}"),
+        ]
+        at = f"h{i}"
+    nodes.append(helper.make_node("Conv", [at, f"w{length}"], ["y"], "last"))
+    model = model_of(nodes, constants, {"x": SIZES}, {"y": SIZES})
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def costs(conv: OpCost) -> QuantProfile:
+    """A call of 10 for everything else, a conversion of 1."""
+    call, one = OpCost(0, 0, 10.0, 10.0), OpCost(0, 0, 1.0, 1.0)
+    return replace(INT8, tiles=None, costs={"Conv": conv, "HardSwish": call, "QuantizeLinear": one})
+
+
+def units_of(model: onnx.ModelProto, rules: QuantProfile) -> tuple[Unit, ...]:
+    return find_units(canonicalize(ir.from_proto(model)).graph, rules)
+
+
+def named(units: tuple[Unit, ...], *names: str) -> frozenset[Unit]:
+    return frozenset(unit for unit in units if unit.name in names)
+
+
+def test_float_between_integers_is_converted_on_both_sides_of_every_border() -> None:
+    rules = costs(OpCost(0, 0, 10.0, 4.0))
+    units = units_of(chain(), rules)
+    assert written_cost(units, frozenset(), frozenset(), rules) == 50
+    integer, real = named(units, "conv0", "conv1", "last"), named(units, "swish0", "swish1")
+    # Three integer convolutions, two in float; x and y, and the four tensors around the HardSwish once each.
+    assert written_cost(units, integer, frozenset(), rules) == 3 * 4 + 2 * 10 + 6
+    # In float, between integers: the convolution's own two tensors are converted there and back.
+    fewer = integer - named(units, "conv1")
+    assert written_cost(units, fewer, real | named(units, "conv1"), rules) == 2 * 4 + 3 * 10 + 2 + 2 + 2 * 2
+
+
+def test_float_where_integers_save_nothing() -> None:
+    for integer_call, slow in ((4.0, False), (9.0, True)):
+        rules = costs(OpCost(0, 0, 10.0, integer_call))
+        units = units_of(chain(), rules)
+        chosen = named(units, "conv0", "conv1", "last")
+        assert is_float_as_fast(units, chosen, frozenset(), rules) is slow
+
+
+def test_a_model_too_small_for_integers_stays_float_with_integer_weights(quantized) -> None:
+    """Hardly more than conversions would be left: 4 pixels of 4 × 4."""
+    data = np.random.default_rng(1).normal(0, 1, (16, 4, 4, 4)).astype(np.float32)
+    result = quantized(chain(8), data)
+    assert not result.pairs()
+    assert result.snr_db(data) > 30
+    insisted = quantized(chain(8), data, full_integer=True)
+    assert len(insisted.pairs()) > 16
