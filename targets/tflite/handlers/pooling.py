@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.handlers.elementary import float_only
 from convertkit.targets.tflite.handlers.window import Window, grown, window
 from convertkit.targets.tflite.handlers.windows import averaged, largest, largest_with_places
 from convertkit.targets.tflite.marks import NHWC
@@ -92,11 +92,11 @@ def average_pool(
 
 def _recounted(b: Builder, y: Tensor, x: Tensor, win: Window, counted: tuple[int, ...] | None) -> Tensor:
     """Means over windows that reach into padding, corrected for how many elements ONNX counts."""
+    if DYNAMIC in x.shape[1:-1]:
+        return b.div(y, _share_of_reals(b, x, win))  # no ceil_mode here: nothing in the padding counts
     factors = []
     rank = len(win.kernel)
     for axis, size in enumerate(x.shape[1:-1]):
-        if size == DYNAMIC:
-            raise Unsupported("an average over padding of an axis whose size is only known at run time")
         before, after = win.pads[axis]
         real = np.zeros(size + before + after)
         low = before - (counted[axis] if counted else 0)
@@ -106,6 +106,15 @@ def _recounted(b: Builder, y: Tensor, x: Tensor, win: Window, counted: tuple[int
         factors.append(win.kernel[axis] / seen)
     factor = (factors[0][:, None] * factors[1][None, :]).astype(np.float32)
     return b.mul(y, b.constant(factor[None, :, :, None]))
+
+
+def _share_of_reals(b: Builder, x: Tensor, win: Window) -> Tensor:
+    """What part of each window lies in the image, whose size is only known at run time: a mean of ones."""
+    float_only(x, "AveragePool over padding of a free axis")
+    sizes = [b.size_of(x, axis) if x.shape[axis] == DYNAMIC else x.shape[axis] for axis in (1, 2)]
+    ones = b.fill(b.sizes([1, *sizes, 1]), b.constant(np.array(1, np.float32)), (1, *x.shape[1:-1], 1))
+    padded = b.pad(ones, ((0, 0), *win.pads, (0, 0)))
+    return b.average_pool_2d(padded, window=_two(win.kernel), strides=_two(win.strides), padding="VALID")
 
 
 def _lowest(b: Builder, x: Tensor) -> Tensor:
