@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.errors import FeedError, UsageError
+from convertkit.own_functions import imported, told
 from convertkit.stage import Feed, Outputs, Runner
 
 LABEL = "label"
@@ -48,14 +49,13 @@ class Evaluation:
 
 def top1(labels: Array, scores: Array) -> float:
     """Share of samples, in percent, whose largest score is at the label; ``scores`` is (samples, classes)."""
-    flat = scores.reshape(len(labels), -1)
-    return 100.0 * float((flat.argmax(-1) == labels.reshape(-1)).mean())
+    return 100.0 * float((_rows("top1", labels, scores).argmax(-1) == _one_each("top1", labels)).mean())
 
 
 def auc(labels: Array, scores: Array) -> float:
     """Area under the ROC curve in percent, for labels 0/1; the last class's score counts (rank statistic)."""
-    positive = labels.reshape(-1).astype(bool)
-    score = scores.reshape(len(positive), -1)[:, -1].astype(np.float64)
+    positive = _one_each("auc", labels).astype(bool)
+    score = _rows("auc", labels, scores)[:, -1].astype(np.float64)
     if positive.all() or not positive.any():
         raise FeedError("metric auc needs samples of both classes; the evaluation data has one")
     _, index, counts = np.unique(score, return_inverse=True, return_counts=True)
@@ -66,7 +66,26 @@ def auc(labels: Array, scores: Array) -> float:
 
 def mse(labels: Array, values: Array) -> float:
     """Mean squared difference to the label, which has the output's shape."""
+    if values.size != labels.size:
+        raise FeedError(f"metric mse: labels of the shape {_shape(labels)} for outputs of the shape {_shape(values)}")
     return float(((values.reshape(labels.shape).astype(np.float64) - labels) ** 2).mean())
+
+
+def _rows(metric: str, labels: Array, scores: Array) -> Array:
+    """Scores as (samples, classes)."""
+    if scores.size == 0 or scores.size % len(labels):
+        raise FeedError(f"metric {metric}: outputs of the shape {_shape(scores)} hold no scores for each sample")
+    return scores.reshape(len(labels), -1)
+
+
+def _one_each(metric: str, labels: Array) -> Array:
+    if labels.size != len(labels):
+        raise FeedError(f"metric {metric}: labels of the shape {_shape(labels)}; expected one class for each sample")
+    return labels.reshape(-1)
+
+
+def _shape(array: Array) -> str:
+    return "×".join(map(str, array.shape))
 
 
 _BUILT_IN = {
@@ -83,17 +102,20 @@ def find_metric(name: str | None, labels: Array, outputs: Array) -> Metric:
     more is better.
     """
     if name is None:
-        classes = np.issubdtype(labels.dtype, np.integer) and outputs.reshape(len(labels), -1).shape[1] > 1
+        classes = np.issubdtype(labels.dtype, np.integer) and _rows("top1", labels, outputs).shape[1] > 1
         return _BUILT_IN["top1" if classes else "mse"]
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    module, colon, function = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise UsageError(f"--metric {name}: unknown; use {', '.join(_BUILT_IN)} or pkg.mod:func")
+    return Metric(name, partial(_own, name, imported(f"--metric {name}", name, UsageError)), in_points=True)
+
+
+def _own(name: str, function: Callable[[Array, Array], float], labels: Array, outputs: Array) -> float:
     try:
-        return Metric(name, getattr(importlib.import_module(module), function), in_points=True)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"--metric {name}: cannot be imported: {error}") from error
+        return float(function(labels, outputs))
+    except Exception as error:  # the border to the user's function
+        raise FeedError(f"--metric {name} raised {told(error)}") from error
 
 
 def predictions(runner: Runner, feeds: Iterable[Feed]) -> tuple[Array, Array]:
@@ -104,7 +126,7 @@ def predictions(runner: Runner, feeds: Iterable[Feed]) -> tuple[Array, Array]:
             raise FeedError(f"evaluation data has no array {LABEL!r}")
         answer = runner.run({name: value for name, value in feed.items() if name != LABEL})
         labels.append(np.asarray(feed[LABEL]))
-        outputs.append(_first(answer))
+        outputs.append(np.atleast_1d(_first(answer)))
     if not labels:
         raise FeedError("evaluation data holds no samples")
     return np.stack(labels).reshape(len(labels), *labels[0].shape[1:]), np.concatenate(outputs)

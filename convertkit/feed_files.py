@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import tokenize
-import traceback
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +15,7 @@ import numpy as np
 
 from convertkit.artifact import Array, TensorSpec
 from convertkit.errors import ConvertKitError, FeedError, MissingFramework
+from convertkit.own_functions import imported, told
 from convertkit.recipe import ImageOptions
 from convertkit.stage import Feed
 
@@ -215,7 +213,7 @@ class Items:
         except ConvertKitError:
             raise
         except Exception as error:  # the border to the user's own function
-            raise FeedError(f"{self.description} raised {type(error).__name__}: {error} ({_line_of(error)})") from error
+            raise FeedError(f"{self.description} raised {told(error)}") from error
 
     def _feed(self, item: object) -> Feed:
         if isinstance(item, Mapping):
@@ -235,12 +233,6 @@ def _array(title: str, value: object) -> Array:
         raise FeedError(f"{title} makes no array: {error}") from error
 
 
-def _line_of(error: Exception) -> str:
-    """File and line that raised it."""
-    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
-    return f"{Path(frame.f_code.co_filename).name}:{line}"
-
-
 def open_path(source: str, inputs: tuple[TensorSpec, ...], images: ImageOptions) -> Raw:
     """The data at a path or behind ``pkg.mod:func``."""
     path = Path(source)
@@ -250,21 +242,8 @@ def open_path(source: str, inputs: tuple[TensorSpec, ...], images: ImageOptions)
         return _file(path, inputs)
     module, colon, name = source.partition(":")
     if colon and name.isidentifier() and all(part.isidentifier() for part in module.split(".")):
-        return Items(source, _function(module, name), inputs)
+        return Items(source, imported(source, source, FeedError), inputs)
     raise FeedError(f"{source} does not exist; expected an .npz, an .npy, a folder or pkg.mod:func")
-
-
-def _function(module: str, name: str) -> Callable[[], object]:
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # a function beside the user's script, as `python -m` would find it
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except ImportError as error:
-        raise FeedError(f"{module}:{name} cannot be imported: {error}") from error
-    if not callable(found):
-        raise FeedError(f"{module}:{name} is no function; expected one that yields feeds")
-    function: Callable[[], object] = found
-    return function
 
 
 def _single(inputs: tuple[TensorSpec, ...], path: Path) -> TensorSpec:

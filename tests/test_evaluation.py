@@ -1,0 +1,85 @@
+"""Metrics on labels that fit and on such as do not, and metrics of the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from convertkit.errors import FeedError, UsageError
+from convertkit.evaluation import find_metric
+from tests import onnx_models
+from tests.command_line import apart
+
+SCORES = np.float32([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
+CLASSES = np.array([1, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        (None, CLASSES, 75.0),
+        ("top1", CLASSES[:, None], 75.0),
+        ("auc", np.array([1, 0, 1, 0]), 100.0),
+        (None, SCORES + 0.5, 0.25),
+        ("mse", SCORES.reshape(4, 2, 1), 0.0),
+    ],
+)
+def test_metrics(name: str | None, labels: np.ndarray, value: float) -> None:
+    assert find_metric(name, labels, SCORES).value(labels, SCORES) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "scores", "told"),
+    [
+        ("top1", np.eye(2, dtype=int)[CLASSES], SCORES, "metric top1: labels of the shape 4×2; expected one class"),
+        ("auc", np.eye(2, dtype=int)[CLASSES], SCORES, "metric auc: labels of the shape 4×2; expected one class"),
+        ("top1", CLASSES, SCORES[:3], "metric top1: outputs of the shape 3×2 hold no scores for each sample"),
+        (None, CLASSES, SCORES[:, :0], "outputs of the shape 4×0 hold no scores"),
+        (None, SCORES[:, :1], SCORES, "metric mse: labels of the shape 4×1 for outputs of the shape 4×2"),
+        ("own_metric:fails", CLASSES, SCORES, r"--metric own_metric:fails raised KeyError: 'x' \(own_metric.py:2\)"),
+        ("own_metric:many", CLASSES, SCORES, "--metric own_metric:many raised TypeError"),
+    ],
+)
+@pytest.mark.usefixtures("own")
+def test_what_does_not_fit_is_one_sentence(name: str | None, labels: np.ndarray, scores: np.ndarray, told: str) -> None:
+    with pytest.raises(FeedError, match=told):
+        find_metric(name, labels, scores).value(labels, scores)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nothing", "unknown; use top1, auc, mse or pkg.mod:func"),
+        ("own_metric:none_such", "--metric own_metric:none_such is no function"),
+        ("no_such_module:f", "--metric no_such_module:f cannot be imported: No module named"),
+        ("own_broken:f", r"cannot be imported: ZeroDivisionError: division by zero \(own_broken.py:1\)"),
+    ],
+)
+@pytest.mark.usefixtures("own")
+def test_no_such_metric(name: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        find_metric(name, CLASSES, SCORES)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user's own modules."""
+    (tmp_path / "own_metric.py").write_text(
+        "def fails(labels, outputs):\n    return {}['x']\n\n"
+        "def many(labels, outputs):\n    return outputs\n\n"
+        "def right(labels, outputs):\n    return 100.0 * (outputs.argmax(-1) == labels).mean()\n"
+    )
+    (tmp_path / "own_broken.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_metric_beside_the_script(own: Path) -> None:
+    model = onnx_models.write(own, onnx_models.mlp(), "mlp.onnx")
+    np.savez(own / "eval.npz", x=np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32), label=CLASSES)
+    flags = ["--eval", "eval.npz", "--metric", "own_metric:right", "--max-drop", "0"]
+    said = apart("export", model, *flags, "-o", "out", cwd=own)
+    assert said.code == 0, said.err
+    assert "own_metric:right" in said.out
