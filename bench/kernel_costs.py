@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,9 @@ import convertkit
 from convertkit.errors import ConvertKitError
 
 COSTS = Path(__file__).resolve().parents[1] / "targets" / "tflite" / "costs.toml"
-ROUNDS, CALLS = 15, 5
+ROUNDS, LONG_S = 15, 0.002
+NEAR = (1, 16, 8, 8), (1, 64, 16, 16)
+"""Maps that the caches hold: from one to the other, the time grows by what an element costs there."""
 MAP = (1, 64, 56, 56)
 PRODUCTS = ((64, 512, 128), (64, 128, 128), (64, 128, 512), (197, 768, 192), (197, 192, 192), (197, 192, 768))
 """Rows, columns and columns of the result of the products that ``DynamicQuantizeLinear`` is fitted to."""
@@ -99,17 +101,31 @@ def artifacts(row: Row, folder: Path) -> tuple[Path, Path]:
 def milliseconds(paths: tuple[Path, ...]) -> list[float]:
     """Best time of one call of each artifact, measured in turns on one thread."""
     runners = [Interpreter(str(path), num_threads=1) for path in paths]
-    best = [float("inf")] * len(runners)
+    best, calls = [float("inf")] * len(runners), []
     for runner in runners:
         runner.allocate_tensors()
         runner.invoke()
+        start = time.thread_time()
+        runner.invoke()
+        calls.append(max(1, round(LONG_S / max(time.thread_time() - start, 1e-6))))
     for _ in range(ROUNDS):
         for place, runner in enumerate(runners):
-            start = time.perf_counter()
-            for _ in range(CALLS):
+            start = time.thread_time()
+            for _ in range(calls[place]):
                 runner.invoke()
-            best[place] = min(best[place], (time.perf_counter() - start) * 1e3 / CALLS)
+            best[place] = min(best[place], (time.thread_time() - start) * 1e3 / calls[place])
     return best
+
+
+def near(row: Row) -> dict[str, float]:
+    """What an element costs in a tensor that the caches hold."""
+    sizes, times = [float(np.prod(shape)) for shape in NEAR], []
+    for shape, size in zip(NEAR, sizes, strict=True):
+        with tempfile.TemporaryDirectory() as name:
+            small = replace(row, shapes=(shape,) * len(row.shapes), work=size)
+            times.append(milliseconds(artifacts(small, Path(name))))
+    slopes = [(large - small) * 1e6 / (sizes[1] - sizes[0]) for small, large in zip(*times, strict=True)]
+    return dict(zip(("float32_near", "int8_near"), slopes, strict=True))
 
 
 def on_the_fly() -> dict[str, float]:
@@ -141,10 +157,12 @@ def main() -> None:
                 print(f"{row.kind}: kept, {str(error).splitlines()[0]}", file=sys.stderr)
                 continue
         table[row.kind] |= {"float32": real * 1e6 / row.work, "int8": whole * 1e6 / row.work}
+        table[row.kind] |= near(row) if row.shapes[0] == MAP and not row.constants else {}
         print(f"{row.kind}: {real:.3f} ms float32, {whole:.3f} ms int8", file=sys.stderr)
     table["DynamicQuantizeLinear"] = on_the_fly()
     header = [line for line in COSTS.read_text().splitlines() if line.startswith("#")]
-    print("\n".join([*header, f"call_ns = {committed['call_ns']}", "[ns_per_unit]"]))
+    scalars = [f"{name} = {committed[name]}" for name in ("call_ns", "near_elements")]
+    print("\n".join([*header, *scalars, "[ns_per_unit]"]))
     for kind, each in table.items():
         print(f'"{kind}" = {{ {", ".join(f"{name} = {value:.6g}" for name, value in each.items())} }}')
 

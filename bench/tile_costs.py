@@ -27,7 +27,7 @@ from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
-from convertkit.tiles import ConvShape, Tile, TransposedShape
+from convertkit.tiles import ConvShape, DenseShape, Shape, Tile, TransposedShape
 
 SHAPES = tuple(
     ConvShape(size * size, size, (window, window), 1, channels, filters)
@@ -70,7 +70,7 @@ def deny_matrix_tiles() -> None:
 class Timed:
     """A convolution of a square image."""
 
-    shape: ConvShape | TransposedShape
+    shape: Shape
     side: int
     window: int
 
@@ -84,6 +84,71 @@ STRIDED = tuple(
     Timed(TransposedShape((2 * side - 2 + window) ** 2, window * window / 4, channels, filters), side, window)
     for side, window, channels, filters in TRANSPOSED
 )
+
+
+DENSE = tuple(
+    DenseShape(rows, deep, wide)
+    for rows, deep, wide in (
+        (1, 16, 16), (1, 32, 32), (1, 64, 64), (1, 64, 128), (1, 128, 128), (4, 32, 32), (8, 64, 16), (16, 32, 32),
+        (16, 64, 64), (34, 16, 16), (34, 34, 16), (34, 64, 64), (64, 32, 64), (64, 128, 128), (128, 64, 32),
+    )
+)  # fmt: skip
+ROWS = (1, 4, 8, 16)
+"""That a dense kernel may round up to."""
+SHORT, LONG = 2, 10
+"""Layers of two chains: their difference is free of what a call of the whole model costs."""
+
+
+def chain(shape: DenseShape, layers: int, dtype: DType, folder: Path) -> Path:
+    """A model of dense layers, to ``filters`` and back to ``channels``, ``layers`` times."""
+    rng = np.random.default_rng(0)
+    program = Program()
+    subgraph = program.subgraphs[program.new_subgraph("main")]
+    builder, whole = Builder(program, subgraph), dtype == "int8"
+    builder.results = (_INPUT,)
+    x = y = Tensor("x", (shape.pixels, shape.channels), dtype, None, _INPUT if whole else None)
+    subgraph.inputs = [x]
+    for size in ((shape.filters, shape.channels), (shape.channels, shape.filters)) * layers:
+        scales, points = (0.01,) * size[0], (0,) * size[0]
+        if whole:
+            weight = builder.constant(rng.integers(-127, 128, size).astype(np.int8), QuantParams(scales, points, 0))
+            params = QuantParams((0.0005,) * size[0], points, 0)
+            bias = builder.constant(rng.integers(0, 9, size[0]).astype(np.int32), params)
+        else:
+            weight = builder.constant(rng.normal(0, 0.1, size).astype(np.float32))
+            bias = builder.constant(rng.normal(0, 0.1, size[0]).astype(np.float32))
+        y = builder.fully_connected(y, weight, bias)
+    subgraph.outputs = [y]
+    path = folder / "dense.tflite"
+    write_model(program, Signature({"x": x}, {"y": y}), path, metadata={}, description="")
+    return path
+
+
+def layer(shape: DenseShape, dtype: DType) -> float:
+    """Nanoseconds of one dense layer within a model, the mean of there and back."""
+    with tempfile.TemporaryDirectory() as folder:
+        short, long = (nanoseconds(chain(shape, layers, dtype, Path(folder))) for layers in (SHORT, LONG))
+    return (long - short) / (2 * (LONG - SHORT))
+
+
+def dense_table(kind: str, times: Sequence[float]) -> None:
+    """Print the best tile of dense layers, with what a call costs."""
+    found = []
+    both = [(shape, DenseShape(shape.pixels, shape.filters, shape.channels)) for shape in DENSE]
+    for rows, (channels, filters) in itertools.product(ROWS, LIKELY):
+        units = Tile(channels, filters, 1.0, 0.0, rows), Tile(channels, filters, 0.0, 1.0, rows)
+        parts = [[1.0, *(float(np.mean([unit.nanoseconds(each) for each in pair])) for unit in units)] for pair in both]
+        scaled = np.array(parts) / np.array(times)[:, None]
+        call, product, output = np.linalg.lstsq(scaled, np.ones(len(times)), rcond=None)[0]
+        if min(call, product, output) > 0:
+            error = float(np.abs(scaled @ (call, product, output) - 1).mean())
+            found.append((error, Tile(channels, filters, float(product), float(output), rows, float(call))))
+    error, tile = min(found, key=lambda each: each[0])
+    for shape, each in zip(DENSE, times, strict=True):
+        print(f"{kind} {shape}: {each:.0f} ns, by the tile {tile.nanoseconds(shape):.0f}", file=sys.stderr)
+    print(f"{kind}: mean error {100 * error:.0f} %", file=sys.stderr)
+    print(f"[[{kind}]]\nchannels = {tile.channels}\nfilters = {tile.filters}\npixels = {tile.pixels}")
+    print(f"product = {tile.product:.3g}\noutput = {tile.output:.3g}\ncall = {tile.call:.3g}\n")
 
 
 def artifact(timed: Timed, given: DType, stored: DType, folder: Path) -> Path:
@@ -190,6 +255,8 @@ def main() -> None:
     for suffix, all_timed in (("", PLAIN), ("_transposed", STRIDED)):
         table(f"float32{suffix}", all_timed, timings(all_timed, "float32", "float32"))
         table(f"int8{suffix}", all_timed, timings(all_timed, "int8", "int8"))
+    dense_table("float32_dense", [layer(shape, "float32") for shape in DENSE])
+    dense_table("int8_dense", [layer(shape, "int8") for shape in DENSE])
     windows = [timed for timed in PLAIN if timed.window > 1]
     between_floats(windows, timings(windows, "int8", "int8"), timings(windows, "float32", "int8"))
 

@@ -61,7 +61,10 @@ class OpRule:
     float_output: bool = False
 
 
-_COST_KEYS = ("float32", "int8", "float32_call", "int8_call", "float32_element", "int8_element")
+_COST_KEYS = (
+    "float32", "int8", "float32_call", "int8_call", "float32_element", "int8_element",
+    "near", "float32_near", "int8_near",
+)  # fmt: skip
 """What a cost table calls the fields of :class:`OpCost`, in their order."""
 
 
@@ -71,7 +74,8 @@ class OpCost:
 
     The unit is a multiply-add for Conv, ConvTranspose, Gemm and MatMul, else an element of the
     larger of input and output.  ``_call`` is what one call costs whatever its size, ``_element`` what a matrix
-    operator costs per element that it reads and writes, beside its products.
+    operator costs per element that it reads and writes, beside its products.  ``_near`` is what a unit costs where
+    there are no more than ``near``: such tensors are in the caches.
     """
 
     float32: float
@@ -80,11 +84,15 @@ class OpCost:
     integer_call: float = 0.0
     float32_element: float = 0.0
     integer_element: float = 0.0
+    near: float = 0.0
+    float32_near: float = 0.0
+    integer_near: float = 0.0
 
     def times(self, work: float, elements: float) -> tuple[float, float]:
         """Nanoseconds of one call in integers and in float."""
-        integer = self.integer_call + work * self.integer + elements * self.integer_element
-        return integer, self.float32_call + work * self.float32 + elements * self.float32_element
+        whole, real = (self.integer_near, self.float32_near) if work <= self.near else (self.integer, self.float32)
+        integer = self.integer_call + work * whole + elements * self.integer_element
+        return integer, self.float32_call + work * real + elements * self.float32_element
 
 
 def cost_table(path: Path) -> Mapping[str, OpCost]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ _LEAST_GAIN = 0.9
 """Of the time: a row that is cut in other ways has to be padded apart, a float kernel is more exact."""
 _MAY_LOSE = 1.33
 """No machine of the table gets slower by more than this factor, whatever the others gain."""
-KINDS = ("float32", "int8", "float32_transposed", "int8_transposed")
-"""Of kernels, as a table of tiles names them."""
+KINDS = ("float32", "int8", "float32_transposed", "int8_transposed", "float32_dense", "int8_dense")
+"""Of kernels, as a table of tiles names them: float and integer in turns."""
+SMALL_MATRIX = 16384
+"""Weights of a dense layer up to which its kernels go by tiles: beyond, memory decides as much as they do."""
 _LEAST_NS_PER_BYTE = 1.0
 """What a byte that is added to the weights has to save."""
 
@@ -69,55 +71,107 @@ class TransposedShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """A kernel: it rounds ``channels`` and ``filters`` up.
+class DenseShape:
+    """A product with a matrix of constants: ``pixels`` rows of ``channels`` become as many of ``filters``."""
 
-    ``product`` is nanoseconds per multiply-add of what was rounded up, ``output`` per rounded output element.
+    pixels: int
+    channels: int
+    filters: int
+
+    @property
+    def taps(self) -> int:
+        """Each row is used once."""
+        return 1
+
+    @property
+    def weights(self) -> int:
+        """How many there are."""
+        return self.channels * self.filters
+
+
+Shape = ConvShape | TransposedShape | DenseShape
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A kernel: it rounds ``channels``, ``filters`` and the ``pixels`` up.
+
+    ``product`` is nanoseconds per multiply-add of what was rounded up, ``output`` per rounded output element,
+    ``call`` is what a call costs whatever its size.
     """
 
     channels: int
     filters: int
     product: float
     output: float
+    pixels: int = 1
+    call: float = 0.0
 
-    def nanoseconds(self, shape: ConvShape | TransposedShape) -> float:
+    def nanoseconds(self, shape: Shape) -> float:
         """Of one call."""
         filters = -(-shape.filters // self.filters) * self.filters
         channels = -(-shape.channels // self.channels) * self.channels
-        return shape.pixels * filters * (self.output + shape.taps * channels * self.product)
+        pixels = -(-shape.pixels // self.pixels) * self.pixels
+        return self.call + pixels * filters * (self.output + shape.taps * channels * self.product)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """The kernels of several machines, for float32 and for int8; a model may run on any of them.
 
-    ``read_ns`` is what an element of an image costs an int8 kernel more where it is given floats.
+    Integer kernels of each kind come in the same order of machines.
+
+    ``read_ns`` is what an element costs an int8 kernel more where it is given floats, ``row_ns`` a row of a dense one,
+    ``start_ns`` what the first integer product of a model costs beside itself.
     """
 
     float32: tuple[Tile, ...]
     integer: tuple[Tile, ...]
     float32_transposed: tuple[Tile, ...] = ()
     integer_transposed: tuple[Tile, ...] = ()
+    float32_dense: tuple[Tile, ...] = ()
+    integer_dense: tuple[Tile, ...] = ()
     read_ns: float = 0.0
+    row_ns: float = 0.0
+    start_ns: float = 0.0
 
-    def times(self, shape: ConvShape | TransposedShape) -> tuple[float, float]:
+    def times(self, shape: Shape) -> tuple[float, float]:
         """Nanoseconds of one call in integers and in float, the mean over the machines."""
-        if isinstance(shape, TransposedShape):
-            return _mean(self.integer_transposed, shape), _mean(self.float32_transposed, shape)
-        outputs = together(shape, self.integer)
-        return _mean(self.integer, shape.together(outputs) if outputs else shape), _mean(self.float32, shape)
+        whole, real = self._kernels(shape)
+        outputs = together(shape, whole) if isinstance(shape, ConvShape) else 0
+        written = shape.together(outputs) if isinstance(shape, ConvShape) and outputs else shape
+        return _mean(whole, written), _mean(real, shape)
 
-    def pays_between_floats(self, shape: ConvShape | TransposedShape, read: int) -> bool:
-        """Whether the int8 kernel is faster although it quantizes the ``read`` elements that it is given.
+    def gain_between_floats(self, shape: Shape, read: int) -> float:
+        """Nanoseconds that the int8 kernel saves although it quantizes the ``read`` elements that it is given.
 
-        It has to be by a tenth, because float is more exact, and on no machine much slower.
+        0 where that is less than a tenth, because float is more exact, or where a machine would be much slower.
         """
-        ordinary = isinstance(shape, ConvShape)
-        whole = self.integer if ordinary else self.integer_transposed
-        real = _mean(self.float32 if ordinary else self.float32_transposed, shape)
-        rounding = read * self.read_ns
+        whole, real = self._kernels(shape)
+        rounding, float_ns = self.rounding_ns(shape, read), _mean(real, shape)
         slowest = max(tile.nanoseconds(shape) for tile in whole) + rounding
-        return _mean(whole, shape) + rounding <= _LEAST_GAIN * real and slowest <= _MAY_LOSE * real
+        taken = _mean(whole, shape) + rounding
+        return float_ns - taken if taken <= _LEAST_GAIN * float_ns and slowest <= _MAY_LOSE * float_ns else 0.0
+
+    def rounding_ns(self, shape: Shape, read: int) -> float:
+        """Nanoseconds more of an int8 kernel that is given ``read`` floats."""
+        return read * self.read_ns + (shape.pixels * self.row_ns if isinstance(shape, DenseShape) else 0.0)
+
+    def machines(self) -> tuple[Tiles, ...]:
+        """Those of one machine each, by the order of its integer kernels."""
+        kinds = zip(self.integer, self.integer_transposed, self.integer_dense, strict=True)
+        return tuple(
+            replace(self, integer=(plain,), integer_transposed=(transposed,), integer_dense=(dense,))
+            for plain, transposed, dense in kinds
+        )
+
+    def _kernels(self, shape: Shape) -> tuple[tuple[Tile, ...], tuple[Tile, ...]]:
+        """Those of integers and those of floats."""
+        if isinstance(shape, TransposedShape):
+            return self.integer_transposed, self.float32_transposed
+        if isinstance(shape, DenseShape):
+            return self.integer_dense, self.float32_dense
+        return self.integer, self.float32
 
 
 def together(shape: ConvShape, tiles: Sequence[Tile]) -> int:
@@ -141,13 +195,21 @@ def together(shape: ConvShape, tiles: Sequence[Tile]) -> int:
 def read_tiles(path: Path) -> Tiles:
     """From a TOML file with an array of tables for each kind of kernel, and ``between_floats``."""
     table: Mapping[str, Any] = tomllib.loads(path.read_text())
-    float32, integer, float32_transposed, integer_transposed = (tuple(map(_tile, table[kind])) for kind in KINDS)
-    return Tiles(float32, integer, float32_transposed, integer_transposed, float(table["between_floats"]["read"]))
+    plain, plain_8, transposed, transposed_8, dense, dense_8 = (tuple(map(_tile, table[kind])) for kind in KINDS)
+    ends = [float(table["between_floats"][name]) for name in ("read", "row", "start")]
+    return Tiles(plain, plain_8, transposed, transposed_8, dense, dense_8, *ends)
 
 
 def _tile(row: Mapping[str, Any]) -> Tile:
-    return Tile(int(row["channels"]), int(row["filters"]), float(row["product"]), float(row["output"]))
+    return Tile(
+        int(row["channels"]),
+        int(row["filters"]),
+        float(row["product"]),
+        float(row["output"]),
+        int(row.get("pixels", 1)),
+        float(row.get("call", 0.0)),
+    )
 
 
-def _mean(tiles: Sequence[Tile], shape: ConvShape | TransposedShape) -> float:
+def _mean(tiles: Sequence[Tile], shape: Shape) -> float:
     return sum(tile.nanoseconds(shape) for tile in tiles) / len(tiles)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 
 import onnx_ir as ir
 
 from convertkit.profile import OpCost, QuantProfile
+from convertkit.quantization.dense import dense_cost, dense_shape
 from convertkit.quantization.exact_float import can_be_exact
 from convertkit.quantization.sizes import elements, sizes
 from convertkit.quantization.units import Unit, constant, is_constant
@@ -61,11 +63,23 @@ def choose_integer(
             if not _always_converts(neighbour, end, profile):
                 cut.arc(place.get(end, end), place.get(neighbour, neighbour), cost)
     chosen = frozenset(unit for unit in cut.near(_INTEGER) if isinstance(unit, Unit)) & allowed
+    return chosen if _gains_enough(units, profile, chosen) else frozenset()
+
+
+def _gains_enough(units: tuple[Unit, ...], profile: QuantProfile, chosen: frozenset[Unit]) -> bool:
+    """Whether integers save ``profile.least_gain`` of the time, and something on each machine that the table knows.
+
+    A table knows times to some percent only, and float is more exact.
+    """
     if not profile.least_gain:
-        return chosen
-    # A table knows times to some percent only, and float is more exact.
+        return True
     real, mixed = (total_cost(units, profile, each) for each in (frozenset[Unit](), chosen))
-    return chosen if mixed <= real * (1 - profile.least_gain) else frozenset()
+    if profile.tiles is None:
+        return mixed <= real * (1 - profile.least_gain)
+    start = profile.tiles.start_ns
+    each = [replace(profile, tiles=tiles) for tiles in profile.tiles.machines()]
+    slower = any(total_cost(units, one, chosen) > total_cost(units, one, frozenset()) for one in each)
+    return mixed + start <= real * (1 - profile.least_gain) and not slower
 
 
 def exact_choices(
@@ -135,9 +149,13 @@ def _is_elementwise(unit: Unit) -> bool:
 
 def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
     """Nanoseconds in integers and in float."""
-    shape = None if profile.tiles is None else conv_shape(unit.node)
-    if profile.tiles is not None and shape is not None:
-        return profile.tiles.times(shape)
+    if profile.tiles is not None:
+        shape = conv_shape(unit.node)
+        if shape is not None:
+            return profile.tiles.times(shape)
+        dense = dense_shape(unit.node)
+        if dense is not None:
+            return dense_cost(unit, dense, profile.tiles, on_the_fly=unit.kinds[-1] in profile.dynamic)
     touched = {*unit.data.values(), *unit.outputs}
     integer, real = (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(elements, touched)))
     on_the_fly = profile.costs.get(_ON_THE_FLY)
@@ -174,11 +192,13 @@ def unit_work(unit: Unit) -> float:
 
 
 def conv_shape(node: ir.Node) -> ConvShape | TransposedShape | None:
-    """A convolution over images or signals without groups and dilations, whose weights are known; else None."""
+    """A convolution over images or signals without groups, whose weights are known; else None.
+
+    The row of a dilated one counts as one pixel: it cannot be cut into wider ones.
+    """
     kind = "" if node.domain else node.op_type
     weight = node.inputs[1] if kind in ("Conv", "ConvTranspose") else None
-    plain = node.attributes.get_int("group", 1) == 1 and set(node.attributes.get_ints("dilations", (1,))) == {1}
-    if weight is None or not is_constant(weight) or not plain:
+    if weight is None or not is_constant(weight) or node.attributes.get_int("group", 1) != 1:
         return None
     filters, channels, *window = constant(weight).shape
     rank, made = len(window), sizes(node.outputs[0])
@@ -188,7 +208,8 @@ def conv_shape(node: ir.Node) -> ConvShape | TransposedShape | None:
     if kind == "ConvTranspose":
         return TransposedShape(math.prod(made[2:]), math.prod(window) / math.prod(strides), filters, channels)
     height = 1 if rank == 1 else int(window[0])
-    return ConvShape(math.prod(made[2:]), made[-1], (height, int(window[-1])), int(strides[-1]), channels, filters)
+    width = made[-1] if set(node.attributes.get_ints("dilations", (1,))) == {1} else 1
+    return ConvShape(math.prod(made[2:]), width, (height, int(window[-1])), int(strides[-1]), channels, filters)
 
 
 def _worthwhile(able: list[Unit]) -> list[Unit]:

@@ -22,7 +22,7 @@ from convertkit.quantization.write import Writer
 
 LEAST_WEIGHTS = 64
 """A smaller weight costs more in scales than it saves."""
-_LEAST_ALONE = 2048
+LEAST_ALONE = 2048
 """With float activations, int8 for a smaller weight costs more SNR than its bytes are worth; int4 users count bytes."""
 
 _WIDE = (-127, 127)
@@ -50,7 +50,7 @@ def store_weights(
     done = []
     alone = profile.weight == "int8"
     for unit in units:
-        if not is_candidate(unit) or (alone and constant(unit.weight_or_fail[1]).size < _LEAST_ALONE):
+        if not is_candidate(unit) or (alone and constant(unit.weight_or_fail[1]).size < LEAST_ALONE):
             continue
         index, source = unit.weight_or_fail
         chosen = (corrected or {}).get(unit.name) or nearest(unit, profile)

@@ -16,6 +16,9 @@ _DYNAMIC = frozenset({"Gemm", "MatMul"})
 _LOOKUP = frozenset({"Gelu.part"})
 """What XNNPACK makes one look-up of, where it stands between DEQUANTIZE and QUANTIZE."""
 
+_LEAST_GAIN = 0.1
+"""Of the time by the table, which is the mean of two machines and off by some percent."""
+
 _PLAIN = OpRule()
 _MOVES = OpRule(data=(0,), same_scale=True)
 _SAME = OpRule(same_scale=True)
@@ -126,6 +129,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         lookup=_LOOKUP if beside else frozenset(),
         tie_free=True,
         keeps_float=True,
+        least_gain=_LEAST_GAIN,
         tiles=convolution_tiles(),
     )
 
@@ -134,7 +138,7 @@ def profile(options: ExportOptions) -> QuantProfile:
 def _costs() -> Mapping[str, OpCost]:
     """The committed table; every operator costs a call besides."""
     table = tomllib.loads(_COSTS.read_text())
-    rows, call = table["ns_per_unit"], table["call_ns"]
+    rows, call, near = table["ns_per_unit"], table["call_ns"], table["near_elements"]
     return {
         kind: OpCost(
             row["float32"],
@@ -142,6 +146,9 @@ def _costs() -> Mapping[str, OpCost]:
             row.get("float32_call", call),
             row.get("int8_call", call),
             row.get("float32_element", 0.0),
+            near=near if "float32_near" in row else 0.0,
+            float32_near=row.get("float32_near", 0.0),
+            integer_near=row.get("int8_near", 0.0),
         )
         for kind, row in rows.items()
     }

@@ -3,15 +3,13 @@
 before:  w:i8 → Dequantize → MatMul(x: float) → y: float
 after:   MatMul(x: float, w:i8) → y: float
 
-FULLY_CONNECTED, which is as fast as with integer activations, and CONV_2D and TRANSPOSE_CONV where they are faster
-than in float although they quantize the image (``convolution_tiles``).  Other operators keep the Dequantize, which
-runtimes compute once, when they load the model: a depthwise convolution with such weights leaves XNNPACK and is several
-times slower than in float.
+FULLY_CONNECTED, CONV_2D and TRANSPOSE_CONV where they are faster than in float although they quantize what they read
+(``convolution_tiles``); a large FULLY_CONNECTED is as fast as with integer activations.  Other operators keep the
+Dequantize, which runtimes compute once, when they load the model: a depthwise convolution with such weights leaves
+XNNPACK and is several times slower than in float.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import onnx_ir as ir
@@ -20,8 +18,8 @@ from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.edits import constant, drop_if_unused, insert_before, new_constant
+from convertkit.targets.tflite.passes.hybrid_gains import CONVOLUTIONS, gain_ns
 from convertkit.targets.tflite.passes.part import Part
-from convertkit.tiles import ConvShape, TransposedShape
 
 _DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
 
@@ -31,29 +29,38 @@ def fold_hybrid(part: Part) -> None:
     for node in list(part.graph):
         if node.domain == "" and node.op_type in _RECURRENT:
             _fold_recurrent(node)
-            continue
-        _as_dense(part, node)
-        dense = (node.domain, node.op_type) in _DENSE
-        if not (dense or _is_whole_conv(node)) or KEEP_FLOAT in node.metadata_props:
-            continue
-        out_axis = _out_axis(node)
-        first, weight = node.inputs[0], node.inputs[1]
-        widened = None if weight is None else weight.producer()
-        if first is None or widened is None or widened.domain != OWN or _is_quantized(first):
-            continue
-        stored = widened.inputs[0]
-        params = None if stored is None else quantization_of(stored)
-        if (
-            stored is None
-            or constant(stored) is None
-            or params is None
-            or any(params.zero_point)
-            or len(stored.shape or ()) != (2 if dense else 4)
-        ):
-            continue
-        if params.axis in (None, out_axis) and _is_plain(node) if dense else params.axis == out_axis:
-            node.replace_input_with(1, stored)
+        else:
+            _as_dense(part, node)
+    stored = {node: weight for node in part.graph if (weight := _integer_weight(node)) is not None}
+    gains = {node: gain_ns(node, weight, _out_axis(node)) for node, weight in stored.items()}
+    if sum(gains.values()) <= convolution_tiles().start_ns:
+        return
+    for node, weight in stored.items():
+        widened = node.inputs[1].producer() if node.inputs[1] is not None else None
+        if gains[node] > 0 and widened is not None:
+            node.replace_input_with(1, weight)
             drop_if_unused(widened)
+
+
+def _integer_weight(node: ir.Node) -> ir.Value | None:
+    """The integers behind the weight of a product that its kernel would take as they are, with float activations."""
+    dense = (node.domain, node.op_type) in _DENSE
+    if not (dense or (node.domain, node.op_type) in CONVOLUTIONS) or KEEP_FLOAT in node.metadata_props:
+        return None
+    first, weight = node.inputs[0], node.inputs[1]
+    widened = None if weight is None else weight.producer()
+    if first is None or widened is None or widened.domain != OWN or _is_quantized(first):
+        return None
+    stored = widened.inputs[0]
+    params = None if stored is None else quantization_of(stored)
+    if stored is None or constant(stored) is None or params is None or any(params.zero_point):
+        return None
+    out_axis = _out_axis(node)
+    if dense:
+        fits = len(stored.shape or ()) == _MATRIX_RANK and params.axis in (None, out_axis) and _is_plain(node)
+    else:
+        fits = len(stored.shape or ()) == _IMAGE_RANK and params.axis == out_axis
+    return stored if fits else None
 
 
 def _as_dense(part: Part, node: ir.Node) -> None:
@@ -105,52 +112,7 @@ def _fold_recurrent(node: ir.Node) -> None:
 _STILL = {"group": {1}, "strides": {1}, "pads": {0}, "dilations": {1}}
 _MOVES = frozenset({"Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
-_FEWEST_CHANNELS = 16
-_CONVOLUTIONS = {(NHWC, "Conv"), (NHWC, "ConvTranspose")}
-_IMAGE_RANK = 4
-_TYPICAL = 32
-"""Stands for a free height or width."""
-
-
-def _is_whole_conv(node: ir.Node) -> bool:
-    """A convolution without groups, of several elements, whose integer kernel is the faster one.
-
-    With one element float stays: quantizing the image takes much of what the integer product saves (measured:
-    MobileNetV2), and it costs 4 dB there.
-    """
-    weight = node.inputs[1] if (node.domain, node.op_type) in _CONVOLUTIONS else None
-    if weight is None or weight.shape is None or not weight.shape.is_static():
-        return False
-    sizes = tuple(int(size) for size in weight.shape.numpy())
-    if node.attributes.get_int("group", 1) != 1 or math.prod(sizes[2:]) == 1:
-        return False
-    if len(sizes) != _IMAGE_RANK or set(node.attributes.get_ints("dilations", (1,))) != {1} or _is_four_bits(weight):
-        return node.op_type == "Conv" and sizes[1] >= _FEWEST_CHANNELS
-    image, result = (_sizes(value) for value in (node.inputs[0], node.outputs[0]))
-    strides = node.attributes.get_ints("strides", (1, 1))
-    shape: ConvShape | TransposedShape
-    if node.op_type == "ConvTranspose":
-        taps = math.prod(sizes[2:]) / math.prod(strides)
-        shape = TransposedShape(math.prod(result[:-1]), taps, sizes[0], sizes[1])
-    else:
-        window = sizes[2], sizes[3]
-        shape = ConvShape(math.prod(result[:-1]), result[-2], window, int(strides[1]), sizes[1], sizes[0])
-    return convolution_tiles().pays_between_floats(shape, math.prod(image))
-
-
-def _sizes(image: ir.Value | None) -> tuple[int, ...]:
-    """Of a channels-last image; a free batch counts as 1."""
-    assert image is not None
-    assert image.shape is not None
-    usual = (1, *[_TYPICAL] * (len(image.shape) - 1))
-    return tuple(size if isinstance(size, int) else typical for size, typical in zip(image.shape, usual, strict=True))
-
-
-def _is_four_bits(weight: ir.Value) -> bool:
-    """Whether a weight behind Dequantize is int4, whose Dequantize runtimes compute at each call."""
-    widened = weight.producer()
-    stored = None if widened is None else constant(widened.inputs[0])
-    return stored is not None and stored.dtype.name == "int4"
+_MATRIX_RANK, _IMAGE_RANK = 2, 4
 
 
 def _out_axis(node: ir.Node) -> int:
