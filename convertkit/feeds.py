@@ -7,6 +7,7 @@ Every feed is checked once, before any stage runs: names, shapes, dtypes, NaN, i
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ _IMAGE_RANK, _GREATEST_PIXEL = 4, 255
 class Feeds:
     """Checked feeds of one sample each (batch 1 where the model has a batch dimension).
 
-    ``labels`` holds the truth of every feed, in order, where the data has any.  ``warnings`` are
+    ``labels`` holds the truth of every feed, in order, where it was asked for.  ``warnings`` are
     sentences about data that can be used but should make its owner think.
     """
 
@@ -64,21 +65,22 @@ def load_feeds(
     each sample's part of it to the feed.
     State inputs may be missing: they are carried from call to call.
     """
-    raw = _open(source, inputs, images)
+    raw = _open(source, inputs, images, samples)
     chosen = raw.chosen(samples)
-    if label and raw.labels is None:
+    known = raw.labels if label else None
+    if label and known is None:
         raise FeedError(f"{raw.description} has no array {LABEL!r}, which evaluation needs")
     check = _Examination(raw.description, inputs)
     count = sum(1 for feed in raw.stream(chosen) if check.feed(feed))
     if count == 0:
         raise FeedError(f"{raw.description} holds no sample")
-    labels = None if raw.labels is None else raw.labels[list(chosen)] if chosen is not None else raw.labels
+    labels = known if known is None or chosen is None else known[list(chosen)]
     if labels is not None and len(labels) != count:
         raise FeedError(f"{raw.description}: {len(labels)} values in {LABEL!r} for {count} samples")
 
     def stream() -> Iterator[Feed]:
         for index, feed in enumerate(raw.stream(chosen)):
-            truth = {LABEL: labels[index : index + 1]} if label and labels is not None else {}
+            truth = {} if labels is None else {LABEL: labels[index : index + 1]}
             yield {**check.fit(feed), **truth}
 
     return Feeds(raw.description, check.digest.hexdigest(), check.warnings(count), labels, count, stream)
@@ -93,7 +95,7 @@ def _numpy_dtype(name: str) -> np.dtype[np.generic]:
     return np.dtype(name)
 
 
-def _open(source: object, inputs: tuple[TensorSpec, ...], images: ImageOptions) -> Raw:
+def _open(source: object, inputs: tuple[TensorSpec, ...], images: ImageOptions, samples: int | None) -> Raw:
     if isinstance(source, str | Path):
         return open_path(str(source), inputs, images)
     if isinstance(source, np.ndarray):
@@ -107,7 +109,7 @@ def _open(source: object, inputs: tuple[TensorSpec, ...], images: ImageOptions) 
     if isinstance(source, Feeds) or (hasattr(source, "__iter__") and hasattr(source, "sha256")):
         return Items(str(getattr(source, "description", "the given feeds")), lambda: iter(source), inputs)
     if isinstance(source, Iterator):
-        kept = list(source)  # an iterator can be walked once, calibration walks several times
+        kept = list(itertools.islice(source, samples))  # it can be walked once, calibration walks several times
         return Items("the given iterator", lambda: iter(kept), inputs)
     if hasattr(source, "__iter__"):
         return Items("the given iterable", lambda: iter(source), inputs)

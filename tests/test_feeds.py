@@ -49,7 +49,7 @@ def test_npz_streams_batches_of_one_again_and_again(tmp_path: Path, save: object
 
 
 def test_samples_are_spread_evenly_with_their_labels(npz: Path) -> None:
-    feeds = load_feeds(npz, (IMAGE,), samples=3)
+    feeds = load_feeds(npz, (IMAGE,), samples=3, label=True)
     np.testing.assert_array_equal(feeds.labels, [0, 2, 4])
     np.testing.assert_array_equal(np.concatenate([f["x"] for f in feeds]), DATA[[0, 2, 4]])
 
@@ -72,6 +72,17 @@ def test_a_named_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert len(load_feeds("my_feeds_mod:feeds", (IMAGE,))) == 3
+
+
+def endless() -> Iterator[object]:
+    for index in itertools.count():
+        yield {"x": DATA[index % 7 : index % 7 + 1]}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("source", [endless, endless()])
+def test_a_stream_without_end_gives_what_was_asked_for(source: object) -> None:
+    assert len(list(load_feeds(source, (IMAGE,), samples=5))) == 5
 
 
 def test_fixed_batches_take_that_many_rows() -> None:
@@ -112,8 +123,6 @@ def test_images_are_turned_upright_and_normalised(tmp_path: Path) -> None:
         (3, "calibration data of type int"),
         ({"x": [[1.0, 2.0], [1.0]]}, "x makes no array"),
         ([{"x": [[1.0, 2.0], [1.0]]}], "x makes no array"),
-        ([{"x": DATA[:1], "label": [1, 2]}, {"x": DATA[:1], "label": [1]}], "label makes no array"),
-        ([{"x": DATA[:1], "label": [1, 2]}], "items with 2 labels"),
         (fails, r"raised ZeroDivisionError: .* by zero \(test_feeds.py:\d+\)"),
         (fails_later, "raised KeyError: 'no sample'"),
     ],
@@ -183,6 +192,16 @@ def test_a_broken_file_of_a_folder(tmp_path: Path, name: str, content: bytes) ->
 )
 def test_what_fits_and_is_suspicious_is_warned_about(data: np.ndarray, warning: str) -> None:
     assert any(warning in text for text in load_feeds(data, (IMAGE,)).warnings)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"), [(([1, 2], [1]), "label makes no array"), (([1, 2], [3, 4]), "items with 2 labels")]
+)
+def test_labels_that_do_not_fit(labels: tuple[list[int], ...], message: str) -> None:
+    items = [{"x": DATA[:1], "label": each} for each in labels]
+    assert len(load_feeds(items, (IMAGE,))) == 2
+    with pytest.raises(FeedError, match=message):
+        load_feeds(items, (IMAGE,), label=True)
 
 
 def test_missing_label() -> None:
