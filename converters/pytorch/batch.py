@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from convertkit.artifact import Array, Dim
-from convertkit.converters.pytorch.inputs import BATCH, TIME, free_batch, free_second
+from convertkit.converters.pytorch.inputs import BATCH, TIME, free_batch, free_following, free_second
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.prober import Prober, generated
 from convertkit.converters.pytorch.state import Slot, differs_along, lifted
@@ -84,7 +84,8 @@ def _variants(prober: Prober, found: tuple[Leaf, ...], base: Mapping[str, int]) 
         if rest := {name: size for name, size in base.items() if name not in leading}:
             yield _Variant(tuple(leaf.with_dims(rest) for leaf in found), guessed)
         return
-    first = [free_batch(found, only_first) for only_first in (False, True)]
+    following = free_following(found, prober.subject.follows)
+    first = [following, *(free_batch(found, only_first) for only_first in (False, True))]
     second = None if guessed else free_second(found)
     yield from (_Variant(leaves, True) for leaves in (*first, second) if leaves is not None)
     if not guessed:

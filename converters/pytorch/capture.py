@@ -1,4 +1,4 @@
-"""What a model computes with, operator by operator: signs that it was captured in training mode, numbers drawn at random.
+"""What a model computes with, operator by operator: signs of training mode, and of numbers drawn at random.
 
 A file keeps the mode in which it was made: a trace and an exported program hold ``training=True`` as a constant, which
 ``eval()`` no longer reaches.
@@ -58,7 +58,7 @@ class Called:
 
 
 def refuse_training(subject: Subject) -> None:
-    """Raise ``Unsupported`` where a file's norms use the batch's own statistics, as they do while a model is trained."""
+    """Raise ``Unsupported`` where a file's norms use the batch's own statistics, as they do in training."""
     for call in _captured(subject):
         if call.forgets_statistics:
             raise Unsupported(

@@ -13,7 +13,7 @@ from convertkit.artifact import Array
 from convertkit.converters.pytorch.flat import Flat, is_constant
 from convertkit.converters.pytorch.lacking import substitutes
 from convertkit.converters.pytorch.leaves import Leaf
-from convertkit.converters.pytorch.operators import decompositions, refusal
+from convertkit.converters.pytorch.operators import decompositions, refusal, untranslated
 from convertkit.converters.pytorch.state import Slot
 from convertkit.converters.pytorch.subject import Subject, to_tensor, value_for
 
@@ -59,9 +59,6 @@ def export(
         program = torch.export.export(
             Flat(subject, leaves, slots), tensors, dynamic_shapes=(dims,) if any(dims) else None, strict=False
         )
-    table = {**substitutes(program), **decompositions()}
-    if table:
-        program = program.run_decompositions(table)
     write_program(program, [leaf.name for leaf in taken], outputs, path)
 
 
@@ -79,16 +76,24 @@ def _example(leaf: Leaf, array: Array) -> torch.Tensor:
     return value if isinstance(value, torch.Tensor) else to_tensor(array)
 
 
-def _torchvision() -> dict[Any, Any] | None:
-    if not hasattr(torch.ops.torchvision, "nms"):
-        return None
-    from convertkit.converters.pytorch import detection
+def _translations(program: Any) -> dict[Any, Any] | None:
+    """Operators that torch's exporter does not translate, or not exactly; imported where one is needed."""
+    found: dict[Any, Any] = {}
+    if hasattr(torch.ops.torchvision, "nms"):
+        from convertkit.converters.pytorch import detection
 
-    return detection.translations()
+        found |= detection.translations()
+    if any(str(node.target).startswith("quantized_decomposed.") for node in program.graph.nodes):
+        from convertkit.converters.pytorch import quantized
+
+        found |= quantized.translations()
+    return found or None
 
 
 def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:
     """Translate an exported program to ONNX under the given names."""
+    if table := {**substitutes(program), **decompositions()}:
+        program = program.run_decompositions(table)
     try:
         torch.onnx.export(
             program,
@@ -101,9 +106,15 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
             external_data=False,
             optimize=False,
             verbose=False,
-            custom_translation_table=_torchvision(),
+            custom_translation_table=_translations(program),
         )
     except torch.onnx.OnnxExporterError as error:
-        if (unknown := refusal(error, program.graph.nodes)) is not None:
-            raise unknown from error
+        refused = refusal(error, lambda: _nodes(program)) or untranslated(error, lambda: _nodes(program))
+        if refused is not None:
+            raise refused from error
         raise
+
+
+def _nodes(program: Any) -> list[Any]:
+    """The program's nodes, and those of the operators that it is taken apart into before it is translated."""
+    return [*program.graph.nodes, *program.run_decompositions().graph.nodes]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from convertkit.converters.pytorch.examples import traced_examples
-from convertkit.converters.pytorch.inputs import example_sizes, free_batch, leaves_of
+from convertkit.converters.pytorch.inputs import example_sizes, free_batch, free_following, leaves_of
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.probing import further_sizes
 from convertkit.converters.pytorch.programs import program_examples, written
@@ -46,7 +46,7 @@ def guess(subject: Subject, path: Path, options: Sequence[Mapping[str, Any]]) ->
         fixed = leaves = leaves_of(subject, program_examples(subject), options)
         outputs, route = _of_program(subject.program), "program"
         if subject.exported_batch:
-            leaves, route = free_batch(leaves) or leaves, "torch.export"
+            leaves, route = free_following(leaves, subject.follows) or free_batch(leaves) or leaves, "torch.export"
     else:
         fixed = leaves_of(subject, traced_examples(path), options)
         leaves = free_batch(fixed) or fixed

@@ -166,6 +166,16 @@ def free_batch(leaves: Sequence[Leaf], only_first: bool = False) -> tuple[Leaf, 
     )
 
 
+def free_following(leaves: Sequence[Leaf], follows: Sequence[bool]) -> tuple[Leaf, ...] | None:
+    """The leaves that follow an exported program's batch with their leading dimension freed."""
+    if len(follows) != len(leaves) or any(leaf.given for leaf in leaves):
+        return None
+    return tuple(
+        dataclasses.replace(leaf, shape=(BATCH, *leaf.shape[1:])) if free else leaf
+        for leaf, free in zip(leaves, follows, strict=True)
+    )
+
+
 def free_second(leaves: Sequence[Leaf]) -> tuple[Leaf, ...] | None:
     """The same for a batch that comes second, as time-first modules have it."""
     candidates = [leaf for leaf in leaves if len(leaf.shape) > 2 and not leaf.given]

@@ -91,6 +91,30 @@ def embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor, *rest: Any) -> A
     return result, unread, unread, unread
 
 
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """``aten::scaled_dot_product_attention`` without heads, or with more axes than torch's exporter takes."""
+    if query.dim() == 4 or enable_gqa:
+        return NotImplemented
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    elif mask is not None:
+        scores = scores + mask
+    return torch.softmax(scores, -1) @ value
+
+
 def amax(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
     """Over all axes, where none is named."""
     return NotImplemented if dim else torch.amax(x, list(range(x.dim())), keepdim)
@@ -103,6 +127,10 @@ def amin(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
 
 def _over_all(node: Any) -> bool:
     return len(node.args) < 2 or not node.args[1]
+
+
+def _without_heads(node: Any) -> bool:
+    return int(node.args[0].meta["val"].dim()) != 4
 
 
 def _is_complex(node: Any) -> bool:
@@ -146,6 +174,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.adaptive_max_pool3d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.embedding_bag.padding_idx: Substitute(embedding_bag, _even_bags),
         _ATEN.embedding_bag.default: Substitute(embedding_bag, _even_bags),
+        _ATEN.scaled_dot_product_attention.default: Substitute(attention, _without_heads),
         _ATEN.lstm.input: Substitute(recurrent.projected_lstm, _projects),
     }
 )

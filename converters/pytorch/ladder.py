@@ -17,6 +17,7 @@ from convertkit.converters.pytorch.attempts import Attempt, defeat
 from convertkit.converters.pytorch.chaos import beyond_chaos
 from convertkit.converters.pytorch.halves import tolerance_of, widen
 from convertkit.converters.pytorch.indices import widen_indices
+from convertkit.converters.pytorch.integers import judged
 from convertkit.converters.pytorch.interface import settle_interface
 from convertkit.converters.pytorch.kernels import lacking
 from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
@@ -378,6 +379,7 @@ class Ladder:
             tolerance = tolerance_of(model)
             if tolerance is not FLOAT32:
                 widen(model)
+            tolerance = judged(model, tolerance)
             model = canonicalize(model)
             if exact_transforms(model):
                 model = canonicalize(model)

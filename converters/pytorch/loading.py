@@ -109,6 +109,15 @@ def _nodes(block: Any) -> Iterator[Any]:
             yield from _nodes(inner)
 
 
+def _define_known() -> bool:
+    """Make operators known that an exported program may call; False where they were."""
+    from convertkit.converters.pytorch import quantized  # as below
+
+    before = hasattr(torch.ops.quantized_decomposed, "quantize_per_tensor")
+    quantized.define()
+    return _define_torchvision() or not before
+
+
 def _define_torchvision() -> bool:
     """Make torchvision's operators known; False where they were."""
     if hasattr(torch.ops.torchvision, "nms"):
@@ -140,27 +149,28 @@ def _exported(path: str) -> Subject:
     try:
         program = torch.export.load(path)
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, AssertionError, OSError) as error:
-        if _define_torchvision():  # torch does not say which operator it lacks
+        if _define_known():  # torch does not say which operator it lacks
             return _exported(path)
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
-    module, batch, fixed = _of_any_batch(program)
+    module, batch, follows, fixed = _of_any_batch(program)
     names = list(program.module_call_graph[0].signature.forward_arg_names or ())
     spec = program.call_spec.in_spec
     positional, keywords = torch.utils._pytree.tree_unflatten([None] * spec.num_leaves, spec)
     if not names:
         names = [f"input_{place}" for place in range(len(positional))] + list(keywords)
     parameters = tuple(Parameter(name, "", True, name in keywords) for name in names)
-    return Subject(module, parameters, "pt2", program, batch, fixed)
+    return Subject(module, parameters, "pt2", program, batch, follows, fixed)
 
 
-def _of_any_batch(program: Any) -> tuple[Any, int, str]:
-    """The program's module, the batch that it had as a number where it takes others, and why it does not."""
+def _of_any_batch(program: Any) -> tuple[Any, int, tuple[bool, ...], str]:
+    """The program's module; where it takes other batches, its own and which inputs follow; why it takes none."""
     if not rebatching.is_static(program):
-        return program.module(), 0, ""
+        return program.module(), 0, (), ""
     try:
-        return *rebatching.rebatched(program), ""
+        made = rebatching.rebatched(program)
     except rebatching.Fixed as reason:
-        return program.module(), 0, str(reason)
+        return program.module(), 0, (), str(reason)
+    return made.module, made.batch, made.follows, ""
 
 
 def _eager(module: torch.nn.Module) -> Subject:

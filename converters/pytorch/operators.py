@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from convertkit.converters.pytorch.provenance import python_trace, user_line
+from convertkit.converters.pytorch.weights import brief
 from convertkit.errors import Unsupported
 
 GROUP = "convertkit.torch_operators"
@@ -56,7 +57,28 @@ def _overload(name: str) -> Any:
     return getattr(getattr(torch.ops, namespace), operator).default
 
 
-def refusal(error: BaseException, nodes: Iterable[Any] = ()) -> Unsupported | None:
+_TRANSLATING = re.compile(r"Error when translating node %(\w+) : .*?target=torch\.ops\.([\w.]+)\]")
+
+
+def untranslated(error: BaseException, nodes: Callable[[], Iterable[Any]]) -> Unsupported | None:
+    """What torch's exporter says of the node that it fails on, which it hides behind three other errors."""
+    found = None
+    while error.__cause__ is not None:
+        error = error.__cause__
+        found = _TRANSLATING.search(str(error)) or found
+    if found is None:
+        return None
+    name, operator = found.groups()
+    line = next((_line_of(node) for node in nodes() if node.name == name), "")
+    namespace, _, rest = operator.partition(".")
+    return Unsupported(
+        f"torch's exporter does not translate it here: {brief(error)}",
+        subject=f"{namespace}::{rest.removesuffix('.default')}",
+        location=line or _line(operator, nodes()),
+    )
+
+
+def refusal(error: BaseException, nodes: Callable[[], Iterable[Any]] = tuple) -> Unsupported | None:
     """The sentence for an error that is about an unknown operator, None for any other.
 
     ``nodes`` of an exported program say which line of Python called it; an archive that is refused while
@@ -76,7 +98,7 @@ def refusal(error: BaseException, nodes: Iterable[Any] = ()) -> Unsupported | No
                 return Unsupported(
                     "this operator has no counterpart in ONNX that convertkit knows",
                     subject=name if "::" in name else name.replace(".", "::", 1),
-                    location=_line(name.replace("::", "."), nodes) or _archive_line(text),
+                    location=_line(name.replace("::", "."), nodes()) or _archive_line(text),
                     ways_out=_WAYS_OUT,
                 )
     return None
@@ -85,8 +107,12 @@ def refusal(error: BaseException, nodes: Iterable[Any] = ()) -> Unsupported | No
 def _line(operator: str, nodes: Iterable[Any]) -> str:
     for node in nodes:
         if node.op == "call_function" and str(node.target).startswith(operator):
-            return user_line(node.meta.get("stack_trace", ""))
+            return _line_of(node)
     return ""
+
+
+def _line_of(node: Any) -> str:
+    return user_line(node.meta.get("stack_trace", "") or "")
 
 
 def _archive_line(text: str) -> str:

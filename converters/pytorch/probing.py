@@ -17,7 +17,7 @@ from convertkit.converters.pytorch.batch import SECOND, THIRD, Stays, check_samp
 from convertkit.converters.pytorch.capture import refuse_training
 from convertkit.converters.pytorch.constants import compared_integers
 from convertkit.converters.pytorch.examples import Example, traced_examples
-from convertkit.converters.pytorch.inputs import BATCH, example_sizes, free_batch, leaves_of
+from convertkit.converters.pytorch.inputs import BATCH, example_sizes, free_batch, free_following, leaves_of
 from convertkit.converters.pytorch.leaves import Leaf, to_json
 from convertkit.converters.pytorch.prober import Prober
 from convertkit.converters.pytorch.programs import program_examples
@@ -206,17 +206,18 @@ def _with_free_batch(
     ``own`` are the inputs of an exported program whose batch is a number; another one has to be proven.
     """
     reason = prober.subject.fixed
-    variants = [freed for only_first in (False, True) if (freed := free_batch(fixed, only_first)) is not None]
+    guesses = (free_following(fixed, prober.subject.follows), free_batch(fixed), free_batch(fixed, only_first=True))
+    variants = list(dict.fromkeys(freed for freed in guesses if freed is not None))
     if not variants:
         _check_given(prober, fixed, own)
         return fixed, fixed, []
-    for freed in () if reason else variants:
+    for freed in () if prober.subject.fixed else variants:
         try:
             for turn, size in turns((example_sizes(freed, fixed), *further_sizes(freed)))[-2:]:
                 prober.run(freed, size, turn)
             check_samples(prober, freed, own)
         except (SourceError, Stays) as error:
-            reason = str(error)
+            reason = reason or str(error)
             continue
         return freed, fixed, [f"the batch is free, as dimension {BATCH}; --static {BATCH}=1 fixes it"]
     batch = next(leaf.shape[0] for leaf in fixed if leaf.shape)

@@ -32,6 +32,7 @@ _TIMES = 97
 """How many samples stand for one while shapes are passed through: a prime that no other size is."""
 _MOST_TRIALS = 400
 _VIEWS = frozenset({_ATEN.view.default, _ATEN.reshape.default, _ATEN._unsafe_view.default})
+_RANGES = frozenset({_ATEN.arange.default, _ATEN.arange.start, _ATEN.arange.start_step})
 _SIZES: Mapping[Any, int] = MappingProxyType(
     {
         **dict.fromkeys(_VIEWS, 1),
@@ -47,7 +48,9 @@ _SIZES: Mapping[Any, int] = MappingProxyType(
         _ATEN.new_full.default: 1,
         _ATEN.unflatten.int: 2,
         _ATEN.affine_grid_generator.default: 1,
-        _ATEN.arange.default: 0,
+        _ATEN.arange.default: 0,  # of ranges, where they end
+        _ATEN.arange.start: 1,
+        _ATEN.arange.start_step: 1,
     }
 )
 """Operators that take a list of sizes, and the place of it among their arguments."""
@@ -71,19 +74,27 @@ class _Open:
     others: tuple[Axes, ...]
 
 
-def rebatched(program: Any) -> tuple[Any, int]:
-    """The program's module for any leading size of its inputs, and the one that it had; ``Fixed`` where that cannot be.
+@dataclass(frozen=True, slots=True)
+class Rebatched:
+    """A program's module for any batch, the one that it had, and of each tensor that goes in whether it follows."""
 
-    For a program all of whose sizes are numbers.
-    """
+    module: Any
+    batch: int
+    follows: tuple[bool, ...]
+
+
+def rebatched(program: Any) -> Rebatched:
+    """A program all of whose sizes are numbers, for any leading size of its inputs; ``Fixed`` where that cannot be."""
     module = program.module(check_guards=False)
     module.validate_inputs = False
     nodes = list(module.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder"]
     batch = _batch(inputs)
     first = next(node for node in inputs if _leads(node, batch))
-    _rewrite(module, _Search(module, nodes, batch, first).solved(), batch, first)
-    return module, batch
+    chosen = _Search(module, nodes, batch, first).solved()
+    _rewrite(module, chosen, batch, first)
+    tensors = [node for node in inputs if isinstance(node.meta.get("val"), torch.Tensor)]
+    return Rebatched(module, batch, tuple(bool(chosen[node]) for node in tensors))
 
 
 def is_static(program: Any) -> bool:
@@ -173,10 +184,11 @@ class _Search:
         if node.target is _ATEN.expand.default and (follows := _grown(node.args[0], env)):
             behind = len(_sizes(node)) - node.args[0].meta["val"].dim()
             return (tuple(axis + behind for axis in follows if node.args[1][axis + behind] != -1),)
-        follow = self._equal(_sizes(node))
-        if node.target is _ATEN.arange.default and self._batch == 1:
-            return (*follow, ())  # the number of a single sample would be broadcast, which fits and is wrong
-        return ((), *follow)
+        if node.target in _RANGES:
+            follow = self._equal(node.meta["val"].shape) if _sizes(node)[0] % self._batch == 0 else ()
+            # The number of a single sample would be broadcast, which fits and is wrong.
+            return (*follow, ()) if self._batch == 1 else ((), *follow)
+        return ((), *self._equal(_sizes(node)))
 
     def _equal(self, sizes: Sequence[Any]) -> tuple[Axes, ...]:
         return tuple((axis,) for axis, size in enumerate(sizes) if size == self._batch)
@@ -188,10 +200,10 @@ class _Search:
         if not follows:
             return ((),)
         behind = math.prod(before[follows[0] + 1 :])
-        steps = (
-            behind * before[follows[0]] // self._batch,
-            behind,
-        )  # the batch is the outer part of its axis, or the inner
+        # The batch is the outer part of its axis, or the inner.
+        steps = [behind * before[follows[0]] // self._batch, behind]
+        if self._is_inner(node.args[0], env):
+            steps.reverse()
         found = []
         for axis, size in enumerate(after):
             inner = math.prod(after[axis + 1 :])
@@ -200,6 +212,20 @@ class _Search:
             if size % self._batch == 0 and ranks:
                 found.append((size != self._batch, min(ranks), places[0] not in steps, axis))
         return tuple((axis,) for *_, axis in sorted(found)) or ((),)
+
+    def _is_inner(self, node: Any, env: Mapping[Any, Any]) -> bool:
+        """Whether the view that the axis with the batch comes from has put the batch behind something else."""
+        axes = _grown(node, env)
+        while node.op == "call_function" and node.all_input_nodes and "val" in node.meta:
+            source = node.all_input_nodes[0]
+            if _grown(node, env) != axes:
+                return False
+            if node.target in _VIEWS and _grown(source, env):
+                before, after = tuple(source.meta["val"].shape), tuple(node.meta["val"].shape)
+                if after[axes[0]] != self._batch:
+                    return math.prod(before[_grown(source, env)[0] + 1 :]) == math.prod(after[axes[0] + 1 :])
+            node = source
+        return False
 
 
 @contextmanager

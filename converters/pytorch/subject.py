@@ -33,7 +33,8 @@ class Subject:
     """A module ready to compute, with what is known of its ``forward``.
 
     ``exported_batch`` is set where an exported program had that batch as a number and the module takes others, by
-    guesses that are still to be proven; ``fixed`` says why it takes none.
+    guesses that are still to be proven, and ``follows`` says of each input whether its leading size is that batch;
+    ``fixed`` says why it takes none.
     """
 
     module: Any
@@ -41,6 +42,7 @@ class Subject:
     kind: str
     program: Any = None
     exported_batch: int = 0
+    follows: tuple[bool, ...] = ()
     fixed: str = ""
 
     def arguments(self, leaves: Sequence[Leaf], values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

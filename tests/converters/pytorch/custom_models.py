@@ -26,3 +26,12 @@ class Custom(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.ops.convertkit_tests.twice(self.layer(x), 0.5)
+
+
+class Decomposed(nn.Module):
+    """An operator that torch takes apart before anything refuses a part of it."""
+
+    example_inputs = (torch.eye(3)[None].repeat(2, 1, 1),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.linalg.eigvalsh(x + x.mT)

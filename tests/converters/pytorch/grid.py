@@ -90,6 +90,9 @@ def run(cell: Cell, targets: tuple[str, ...], folder: Path) -> dict[str, Outcome
     for target, result in zip(targets, results, strict=True):
         fresh = getattr(grid_models, name)().eval()
         route = result.report["steps"][0]["options"]["route"]
+        if _is_free(result.artifact) != (cell.batch == "dynamic"):
+            outcomes[target] = Outcome(f"the batch is not {cell.batch}", route)
+            continue
         try:
             with torch.no_grad():
                 worst = _worst(cell, fresh, result.artifact)
@@ -98,6 +101,10 @@ def run(cell: Cell, targets: tuple[str, ...], folder: Path) -> dict[str, Outcome
             continue
         outcomes[target] = Outcome("ok" if worst <= TOLERANCE else f"departs by {worst:.2g}", route)
     return outcomes
+
+
+def _is_free(artifact: Artifact) -> bool:
+    return any(isinstance(dim, str) for spec in artifact.inputs for dim in spec.source_shape)
 
 
 def _folder(path: Path) -> Path:
@@ -152,8 +159,9 @@ def _argument_names(module) -> tuple[str, ...]:
 
 
 def _static(cell: Cell) -> dict[str, int]:
-    free_by_default = cell.batch == "static" and cell.form in ("traced", "state_dict") and not cell.stateful
-    return {"N": 2} if free_by_default and cell.model not in ("GPT",) else {}
+    """``--static``, where neither the file nor ``--input`` fixes the batch."""
+    free_by_default = cell.batch == "static" and cell.form != "scripted" and not cell.stateful
+    return {"N": 2} if free_by_default and cell.model != "GPT" else {}
 
 
 def _worst(cell: Cell, module, artifact: Artifact) -> float:

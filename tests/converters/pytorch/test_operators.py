@@ -54,6 +54,21 @@ def test_a_module_with_an_unknown_operator_names_it(tmp_path: Path) -> None:
     assert "custom_models.py:" in str(caught.value)
 
 
+@pytest.mark.parametrize("form", ["factory", "pt2"])
+def test_a_part_of_an_operator_names_the_line_of_the_whole(tmp_path: Path, form: str) -> None:
+    import custom_models
+    import torch
+
+    source = "custom_models:Decomposed"
+    if form == "pt2":
+        source = str(tmp_path / "model.pt2")
+        module = custom_models.Decomposed().eval()
+        torch.export.save(torch.export.export(module, module.example_inputs), source)
+    with pytest.raises(Unsupported, match=r"linalg_eigh") as caught:
+        convertkit.export(source, "onnxruntime", output=tmp_path / "out")
+    assert caught.value.location.startswith("custom_models.py:")
+
+
 @pytest.mark.usefixtures("_plugin")
 def test_a_registered_operator_converts_in_an_archive(tmp_path: Path) -> None:
     archive = _archive(tmp_path / "model.pt")

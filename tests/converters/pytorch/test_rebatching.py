@@ -8,6 +8,7 @@ import onnx_ir as ir
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import convertkit
 from convertkit.converters.pytorch.rebatching import Fixed, rebatched
@@ -97,7 +98,8 @@ def _examples(name: str, batch: int) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("module", [TimeFirst, Started, Token, Picked, Repeated], ids=lambda each: each.__name__)
 def test_sizes_follow_the_batch_again(module: type[nn.Module], batch: int) -> None:
     eager = module().eval().requires_grad_(False)
-    made, own = rebatched(torch.export.export(eager, _examples(module.__name__, batch)))
+    found = rebatched(torch.export.export(eager, _examples(module.__name__, batch)))
+    made, own = found.module, found.batch
     assert own == batch
     for size in (1, 2, 7):
         inputs = _examples(module.__name__, size)
@@ -118,14 +120,14 @@ class Branched(nn.Module):
 
 def test_graphs_inside_a_graph_are_passed_through() -> None:
     eager = Branched().eval().requires_grad_(False)
-    made, _ = rebatched(torch.export.export(eager, (torch.rand(2, 4),)))
+    made = rebatched(torch.export.export(eager, (torch.rand(2, 4),))).module
     for sign in (1, -1):
         x = sign * torch.rand(5, 4)
         torch.testing.assert_close(made(x), eager(x))
 
 
 def test_a_recurrent_state_of_another_batch_is_an_error_and_no_memory_of_others() -> None:
-    made, _ = rebatched(torch.export.export(Given().eval(), (torch.rand(2, 5, 4), torch.zeros(1, 2, 6))))
+    made = rebatched(torch.export.export(Given().eval(), (torch.rand(2, 5, 4), torch.zeros(1, 2, 6)))).module
     with pytest.raises(ValueError, match="a state of 2 samples for 3"):
         made(torch.rand(3, 5, 4), torch.zeros(1, 2, 6))
 
@@ -176,3 +178,61 @@ def test_other_sizes_than_the_batch_are_refused(tmp_path: Path) -> None:
     source = _saved(Token(), (torch.rand(1, 5, 4),), tmp_path)
     with pytest.raises(UsageError, match="exported with 5 at axis 1; only its batch can be another one"):
         convertkit.export(source, "onnxruntime", input=["x:N,9,4"], output=tmp_path / "out")
+
+
+class Places(nn.Module):
+    """An input of places, as long as the batch is large: it does not follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.places = nn.Embedding(9, 8), nn.Embedding(16, 8)
+
+    def forward(self, ids: Tensor, mask: Tensor, places: Tensor) -> Tensor:
+        return (self.rows(ids) + self.places(places)) * mask[..., None]
+
+
+class Bags(nn.Module):
+    """Bags of one size, which begin at every so many ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bags = nn.EmbeddingBag(50, 6, mode="mean")
+
+    def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+        return torch.cat([x, self.bags(ids)], 1)
+
+
+class Bare(nn.Module):
+    """Attention without heads, as many steps as samples."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(x, x * 2, x + 1)
+
+
+_IDS = torch.arange(16).reshape(4, 4) % 9
+
+
+@pytest.mark.parametrize(
+    ("module", "example", "flags", "shapes"),
+    [
+        (Places, (_IDS, torch.ones(4, 4), torch.arange(4)), ["ids::int64[0,9)", "places::int64[0,16)"], "N4 N4 4"),
+        (Bags, (torch.rand(2, 1), torch.arange(10).reshape(2, 5)), ["ids::int64[0,50)"], "N1 N5"),
+        (Bags, (torch.rand(1, 1), torch.arange(5).reshape(1, 5)), ["ids::int64[0,50)"], "N1 N5"),
+        (Bare, (torch.rand(3, 3, 4),), [], "N34"),
+    ],
+    ids=["places", "bags", "one bag", "bare"],
+)
+def test_a_batch_that_is_a_length_elsewhere_is_free(
+    tmp_path: Path, module: type[nn.Module], example: tuple[Tensor, ...], flags: list[str], shapes: str
+) -> None:
+    eager = module()
+    source = _saved(eager, example, tmp_path)
+    result = convertkit.export(source, "onnxruntime", input=flags, output=tmp_path / "out")
+    assert " ".join("".join(map(str, spec.shape)) for spec in result.artifact.inputs) == shapes
+    larger = [torch.cat([x, x, x]) if "N" in map(str, spec.shape) else x for x, spec in _with_specs(example, result)]
+    got = result.run({spec.name: x.numpy() for x, spec in _with_specs(larger, result)})
+    torch.testing.assert_close(torch.from_numpy(got["output"]), eager(*larger))
+
+
+def _with_specs(example, result):
+    return list(zip(example, result.artifact.inputs, strict=True))
