@@ -20,6 +20,7 @@ from convertkit.targets.tflite.passes.integer_readers import ask_integers
 from convertkit.targets.tflite.passes.layout import channels_last_layout
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.passes.patterns import fuse_gelu, fuse_transposed_products
+from convertkit.targets.tflite.passes.plain_rounding import round_in_floats
 from convertkit.targets.tflite.passes.qdq import mark_quantization
 from convertkit.targets.tflite.passes.repeated import drop_repeated_rounding
 
@@ -55,6 +56,7 @@ def prepare(model: ir.Model, options: Options) -> InterfaceChange:
 
 def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tuple[int, ...]]:
     mark_quantization(part)  # before everything: unsigned bytes become signed ones, parameters leave the graph
+    round_in_floats(part)  # what has no integer kernels; before layout, which knows these operators
     ask_integers(part)
     fuse_lstm(part)  # before anything rewrites the cell
     fuse_gelu(part)

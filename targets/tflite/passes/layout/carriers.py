@@ -110,6 +110,24 @@ class AlongAxis:
 
 
 @dataclass(frozen=True, slots=True)
+class Scaled:
+    """QuantizeLinear and DequantizeLinear in arithmetic: one scale, or one for each place of an axis; no blocks."""
+
+    along: AlongAxis = AlongAxis(default=1, data=(0,))
+
+    def forward(self, node: ir.Node, place: int, perm: Perm) -> Plan | None:
+        return self.backward(node, perm) if place == 0 else None
+
+    def backward(self, node: ir.Node, perm: Perm) -> Plan | None:
+        if (rank := rank_of(node.inputs[1])) is None or rank > 1:
+            return None
+        return self.along.backward(node, perm)
+
+    def rewrite(self, node: ir.Node, plan: Plan) -> None:
+        self.along.rewrite(node, plan)
+
+
+@dataclass(frozen=True, slots=True)
 class Reduce:
     """Reductions with a constant axes input (or none: all axes)."""
 
@@ -375,6 +393,8 @@ CARRIERS: Mapping[tuple[str, str], Carrier] = {
     ("convertkit.tflite", "Gelu"): Elementwise(),
     ("convertkit.tflite", "Quantize"): Elementwise((0,)),
     ("convertkit.tflite", "Dequantize"): Elementwise((0,)),
+    ("", "QuantizeLinear"): Scaled(),
+    ("", "DequantizeLinear"): Scaled(),
     ("", "Softmax"): AlongAxis(prefers_last=True),
     ("", "LogSoftmax"): AlongAxis(prefers_last=True),
     ("", "Concat"): AlongAxis(),
