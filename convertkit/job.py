@@ -43,6 +43,8 @@ def export_all(
     Raises a ``ConvertKitError``.  After a ``ParityError`` only ``<folder>.failed`` is left.
     """
     targets = _targets(options)
+    if options.label_file is not None and not Path(options.label_file).is_file():
+        raise UsageError(f"--label-file {options.label_file}: there is no such file")
     folders = _folders(options)
     for folder in folders.values():
         delivery.check_free(folder, force=options.force)
