@@ -6,6 +6,7 @@ weights are corrected by it (``tune``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import onnx_ir as ir
@@ -16,14 +17,17 @@ from convertkit.quantization.blocks import BlockedWeight, block_axis, quantize_b
 from convertkit.quantization.prepare import drop_unused
 from convertkit.quantization.recurrent import quantize_recurrent
 from convertkit.quantization.tables import quantize_tables
-from convertkit.quantization.units import Unit, constant
+from convertkit.quantization.units import Unit, constant, is_float
 from convertkit.quantization.weights import QuantizedWeight, best_scales, quantize_weight
 from convertkit.quantization.write import Writer
 
 LEAST_WEIGHTS = 64
 """A smaller weight costs more in scales than it saves."""
 LEAST_ALONE = 2048
-"""With float activations, int8 for a smaller weight costs more SNR than its bytes are worth; int4 users count bytes."""
+"""With float activations, int8 for a smaller weight costs more SNR than its bytes are worth; int4 users count bytes.
+
+Not where such weights are most of what is asked to become smaller.
+"""
 
 _WIDE = (-127, 127)
 
@@ -48,15 +52,29 @@ def store_weights(
     """Put the units' weights behind DequantizeLinear, in place; returns the names of the units."""
     writer = Writer(graph, profile)
     done = []
-    alone = profile.weight == "int8"
-    for unit in units:
-        if not is_candidate(unit) or (alone and constant(unit.weight_or_fail[1]).size < LEAST_ALONE):
+    chosen_from = [unit for unit in units if is_candidate(unit)]
+    least = _least(graph, chosen_from, profile)
+    for unit in chosen_from:
+        if constant(unit.weight_or_fail[1]).size < least:
             continue
         index, source = unit.weight_or_fail
         chosen = (corrected or {}).get(unit.name) or nearest(unit, profile)
         unit.node.replace_input_with(index, writer.weight(source, chosen, unit.node))
         done.append(unit.name)
     return tuple(done)
+
+
+def _least(graph: ir.Graph, units: Iterable[Unit], profile: QuantProfile) -> int:
+    """How many numbers the smallest weight has that becomes integer."""
+    if profile.weight != "int8":
+        return LEAST_WEIGHTS
+    if not profile.weight_only:
+        return LEAST_ALONE
+    small = {weight for unit in units if constant(weight := unit.weight_or_fail[1]).size < LEAST_ALONE}
+    every = sum(
+        math.prod(value.shape.numpy()) for value in graph.initializers.values() if is_float(value) and value.shape
+    )
+    return LEAST_WEIGHTS if 2 * sum(constant(weight).size for weight in small) > every else LEAST_ALONE
 
 
 def is_candidate(unit: Unit) -> bool:

@@ -201,3 +201,18 @@ def test_small_weights_stay_float_at_8_bits(quantized, precision: str, kept: set
     ]
     result = quantized(model_of(nodes, constants, {"x": [1, 3, 12, 12]}, {"y": [1, 16, 12, 12]}), None, precision)
     assert {a.shape for a in result.constants().values() if a.dtype == np.float32 and a.ndim == 4} == kept
+
+
+@pytest.mark.parametrize(("beside", "stay"), [(4, False), (4000, True)])
+def test_small_weights_are_integers_where_they_are_most_of_the_model(quantized, beside: int, stay: bool) -> None:
+    """Else --w8 of a network of small layers would change nothing: six weights of 256 entries beside one constant."""
+    rng = np.random.default_rng(0)
+    constants = {f"w{i}": rng.normal(0, 0.2, (16, 16, 1, 1)).astype("f4") for i in range(6)}
+    constants["shift"] = rng.normal(0, 1, (1, 1, 1, beside)).astype("f4")
+    names = ["x", *(f"x{i}" for i in range(1, 7))]
+    nodes = [helper.make_node("Conv", [names[i], f"w{i}"], [names[i + 1]], f"conv{i}") for i in range(6)]
+    nodes.append(helper.make_node("Add", [names[-1], "shift"], ["y"], "add"))
+    size: list[int | str] = [1, 16, 1, beside]
+    result = quantized(model_of(nodes, constants, {"x": size}, {"y": size}), None, "w8")
+    stored = [array for array in result.constants().values() if array.dtype == np.int8 and array.ndim == 4]
+    assert len(stored) == (0 if stay else 6)
