@@ -14,6 +14,7 @@ from convertkit.stage import PreparedTarget
 _LATE = (
     "convertkit.onnx.canonical",
     "convertkit.onnx.optimizer",
+    "onnx.reference.ops",  # which the optimizer puts off; what exporters write has constants to compute
     "convertkit.onnx.runner",
     "convertkit.roads",
     "convertkit.show",

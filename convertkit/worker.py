@@ -73,10 +73,19 @@ class Worker:
     ``service`` is ``package.module:Class``; the class is made without arguments in the worker, and
     each of its methods takes ``(params: dict, arrays: dict)`` and returns a :class:`Reply`.
     ``timeout_s`` bounds every call.  The worker's stdout and stderr go to a file: :attr:`log`.
+    ``framework`` is a package that it imports before all else.
     """
 
-    def __init__(self, service: str, *, timeout_s: float | None = None, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        service: str,
+        *,
+        timeout_s: float | None = None,
+        env: Mapping[str, str] | None = None,
+        framework: str | None = None,
+    ) -> None:
         self._service = service
+        self._framework = framework
         self._timeout_s = timeout_s
         self._env = {**os.environ, **(env or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -198,7 +207,7 @@ class Worker:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "convertkit.worker", self._service],
+                [sys.executable, "-P", "-m", "convertkit.serving", self._service, *filter(None, [self._framework])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -395,16 +404,18 @@ def _pass_on(child: _Child, out: IO[bytes]) -> None:
     send(out, {"number": child.call.number, "error": error}, {})
 
 
-def serve(service_name: str) -> None:
-    """Answer calls from the parent until it closes the pipe."""
+def serve(service_name: str, replies_to: int, begun: float) -> None:
+    """Answer calls from the parent until it closes the pipe.
+
+    Replies go to the file descriptor ``replies_to``; ``begun`` is ``time.perf_counter()`` when importing began.
+    """
     _die_with_parent()
     calls = sys.stdin.buffer
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a framework prints must not reach the protocol
+    replies = os.fdopen(replies_to, "wb")
     service: object = None
     failure: ImportError | errors.ConvertKitError | None = None
     try:
-        service = _made(service_name)  # before there is a call: the parent may have started us early
+        service = _made(service_name, begun)  # before there is a call: the parent may have started us early
     except (ImportError, errors.ConvertKitError) as error:
         failure = error
     read = reader(calls)
@@ -424,9 +435,8 @@ def serve(service_name: str) -> None:
             _answer(service, calls_made[0], replies)
 
 
-def _made(service_name: str) -> object:
+def _made(service_name: str, begun: float) -> object:
     module, _, name = service_name.partition(":")
-    begun = time.perf_counter()
     # What importing a framework makes stays: collecting among it takes a tenth of that time, and makes forks copy it.
     gc.disable()
     try:
@@ -437,7 +447,3 @@ def _made(service_name: str) -> object:
     if isinstance(service, TimedService):
         service.import_seconds = time.perf_counter() - begun
     return service
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1])

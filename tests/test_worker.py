@@ -109,6 +109,26 @@ def test_a_started_worker_imports_its_service_before_it_is_called(monkeypatch, t
         assert running.call("echo").value["calls"] == 1
 
 
+def test_a_framework_is_imported_before_anything_of_ours(monkeypatch, tmp_path):
+    (tmp_path / "slow_framework.py").write_text(
+        "import sys\nprint('noise')\nFIRST = not {'numpy', 'convertkit.worker'} & set(sys.modules)\n"
+    )
+    (tmp_path / "framed_service.py").write_text(
+        "import slow_framework\nfrom convertkit.worker import Reply\n"
+        "class Service:\n    def first(self, params, arrays):\n        return Reply(slow_framework.FIRST)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Worker("framed_service:Service", timeout_s=20, framework="slow_framework") as running:
+        assert running.call("first").value is True
+        assert "noise" in running.log
+
+
+def test_a_missing_framework_is_told_as_the_service_tells_it(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    with Worker("worker_service:Service", framework="no_such_framework") as running:
+        assert running.call("echo").value["calls"] == 1
+
+
 def test_our_errors_keep_their_class_and_parts(worker):
     with pytest.raises(Unsupported) as caught:
         worker.call("refuse")

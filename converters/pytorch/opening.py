@@ -6,6 +6,7 @@ this module imports next to nothing.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from convertkit.recipe import ExportOptions, InputSpec
 from convertkit.worker import Reply, Worker
 
 SERVICE = "convertkit.converters.pytorch.service:TorchService"
-_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Threads of torch that wait for each other sleep: spinning, they cost a busy machine five times the processor time."""
+_ENVIRONMENT = {
+    "OMP_WAIT_POLICY": "PASSIVE",  # spinning, threads that wait for each other cost a busy machine five times the time
+    "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Opening:
 def begin(source: str, options: ExportOptions) -> Opening:
     """Recognise the file, refuse what is damaged or hostile, and start a worker that loads it."""
     begun = time.perf_counter()
-    worker = Worker(SERVICE, timeout_s=options.timeout_s, env=_ENVIRONMENT)
+    worker = Worker(SERVICE, timeout_s=options.timeout_s, env=_ENVIRONMENT, framework="torch")
     worker.start()  # it imports torch, and hears of the file once that is known to be harmless
     try:
         found = examine(Path(source)) or Found("torch-factory")
