@@ -48,7 +48,7 @@ def grouped_query_attention(f: Fusion) -> Sequence[ir.Value | None]:
     keys, values = (_cached(f, f.given(place), part, places) for place, part in ((3, key), (4, value)))
     members = f.ints(0, groups, -1, size)
     scores = f.op("MatMul", f.op("Reshape", query, members), _exchanged(f, keys, (0, 1, 3, 2)))
-    shares = _shares(f, _masked(f, _weighed(f, scores, query, places, size), places), heads)
+    shares = _shares(f, _masked(f, _weighed(f, scores, places, size), places), heads)
     mixed = f.op("MatMul", _grouped(f, shares, groups), values)
     split = f.op("Reshape", mixed, f.op("Concat", f.ints(0, heads), places.new, f.ints(size), attributes=_axis(0)))
     ordered = _exchanged(f, split)
@@ -111,7 +111,7 @@ def _cached(f: Fusion, past: ir.Value | None, new: ir.Value, places: _Places) ->
     return f.op("Where", f.op("Unsqueeze", known, f.ints(1, 3)), present, f.number(0.0))
 
 
-def _weighed(f: Fusion, scores: ir.Value, query: ir.Value, places: _Places, size: int) -> ir.Value:
+def _weighed(f: Fusion, scores: ir.Value, places: _Places, size: int) -> ir.Value:
     """Scores as (batch, heads, new places, all places), scaled, softly capped and with their bias."""
     scale = f.real("scale", 0.0) or 1 / math.sqrt(size)
     heads = f.ints(f.whole("num_heads"))
