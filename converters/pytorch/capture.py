@@ -157,6 +157,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _watched(run: Callable[[], object]) -> list[Called]:
-    with _Watch() as watch:
+    watch = _Watch()
+    with watch:
         run()
     return watch.calls

@@ -220,10 +220,12 @@ class _Search:
             source = node.all_input_nodes[0]
             if _grown(node, env) != axes:
                 return False
-            if node.target in _VIEWS and _grown(source, env):
+            if node.target in _VIEWS and (axis := _grown(source, env)):
                 before, after = tuple(source.meta["val"].shape), tuple(node.meta["val"].shape)
                 if after[axes[0]] != self._batch:
-                    return math.prod(before[_grown(source, env)[0] + 1 :]) == math.prod(after[axes[0] + 1 :])
+                    behind, inner = math.prod(before[axis[0] + 1 :]), math.prod(after[axes[0] + 1 :])
+                    steps = (behind * before[axis[0]] // self._batch, behind)
+                    return inner in steps and inner * after[axes[0]] // self._batch not in steps
             node = source
         return False
 

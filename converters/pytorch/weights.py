@@ -122,8 +122,15 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(listed[:_NAMED]) + more
 
 
+_PASSED_ON = re.compile(
+    r"failed in the TorchScript interpreter\.(?s:.*)^(?:[\w.]*(?:Error|Exception)): (.+)", re.MULTILINE
+)
+
+
 def brief(error: BaseException) -> str:
-    """The first telling line of an error's text."""
+    """The first telling line of an error's text; of one that TorchScript's interpreter passes on, what was raised."""
+    if raised := _PASSED_ON.findall(str(error)):
+        return str(raised[-1])[:300]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if not re.match(r"(File |Traceback|The above|During handling|\^|~|<--)", line)]
     return (telling or lines or [type(error).__name__])[0][:300]

@@ -107,6 +107,25 @@ def test_sizes_follow_the_batch_again(module: type[nn.Module], batch: int) -> No
         torch.testing.assert_close(got, expected)
 
 
+class Folded(nn.Module):
+    """Heads behind the batch, the batch behind time, and all of them as many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return self.attention(x, x, x, key_padding_mask=mask)
+
+
+def test_a_batch_folded_behind_time_is_found_where_all_sizes_are_alike() -> None:
+    eager = Folded().eval().requires_grad_(False)
+    made = rebatched(torch.export.export(eager, (torch.rand(2, 2, 8), torch.zeros(2, 2, dtype=torch.bool)))).module
+    for size in (1, 3):
+        inputs = torch.rand(size, 2, 8), torch.zeros(size, 2, dtype=torch.bool)
+        torch.testing.assert_close(made(*inputs), eager(*inputs))
+
+
 class Branched(nn.Module):
     """A branch that the data decide, whose arms are graphs of their own."""
 
