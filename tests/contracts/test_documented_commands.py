@@ -19,7 +19,7 @@ COMMAND = re.compile(r"\bconvertkit (export|targets)\b([^`#\n]*)")
 FLAGS_ALONE = re.compile(r"`(--[a-z][^`\n]*)`")
 SCRIPT = re.compile(r"(?<![\w/])((?:bench|docs|fixtures|tests)/[\w/]+\.py)((?: [^`\n>]+)?)")
 MAKE = re.compile(r"(?:^    |`)make ([^`\n]+)", re.MULTILINE)
-NAMED = re.compile(r"`([a-z_]+(?:/[\w.-]+)+\.(?:py|toml|json|md))`")
+NAMED = re.compile(r"`(?!build/)([a-z_]+(?:/[\w.-]+)+\.(?:py|toml|json|md))`")
 SOMETHING = ("…", "[OPTIONS]", "[SOURCE]")
 
 
