@@ -109,6 +109,17 @@ def _keep_user_traces(model: ir.Model) -> None:
         node.doc_string = None
         if trace:
             node.metadata_props[TRACE_KEY] = trace
+    _lend_traces(model.graph)
+
+
+def _lend_traces(graph: ir.Graph) -> None:
+    """Give nodes that an exporter has inserted, sizes above all, the lines of what reads them."""
+    for node in reversed(list(graph)):
+        if TRACE_KEY not in node.metadata_props:
+            readers = (reader for value in node.outputs for reader, _ in value.uses())
+            traces = (reader.metadata_props.get(TRACE_KEY, "") for reader in readers)
+            if trace := next(filter(None, traces), ""):
+                node.metadata_props[TRACE_KEY] = trace
 
 
 def _unread(leaf: Leaf) -> ir.Value:

@@ -41,7 +41,8 @@ def user_trace(trace: str) -> str:
 
 
 def _is_foreign(file: str) -> bool:
-    return "/torch/" in file or "site-packages" in file or "convertkit/converters/pytorch/" in file
+    """Whether a frame is torch's, which writes some of its own without the folder it lies in, a package's or ours."""
+    return "/torch/" in f"/{file}" or "site-packages" in file or "convertkit/converters/pytorch/" in file
 
 
 def user_line(trace: str) -> str:

@@ -1,8 +1,23 @@
 """What torch.export's road imports is imported once, before the forks that take it."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import onnx_ir as ir
+import pytest
+import torch
+
+from convertkit.converters.pytorch import exporting
+from convertkit.converters.pytorch.interface import settle_interface
+from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.converters.pytorch.weights import brief
+from convertkit.onnx.origin import location
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 _EXPORT = """
 import json, sys, torch
@@ -21,3 +36,27 @@ def test_a_fork_finds_imported_what_it_needs(tmp_path):
     late = json.loads(done.stdout.splitlines()[-1])
     assert len(late) < 40, "of some 1,700"
     assert (tmp_path / "model.onnx").stat().st_size > 0
+
+
+class _Sized(torch.nn.Module):
+    """Reads a size, for which torch inserts an operator of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.shape[0] * 2, -1).sum(1) + torch.arange(x.shape[0] * 2)
+
+
+def test_what_torch_inserts_has_the_line_of_what_reads_it(tmp_path: Path) -> None:
+    free = ({0: torch.export.Dim.AUTO},)
+    program = torch.export.export(_Sized(), (torch.rand(4, 6),), dynamic_shapes=free, strict=False)
+    assert any("runtime_assert.py" in node.meta.get("stack_trace", "") for node in program.graph.nodes)
+    exporting.write_program(program, ["x"], ["y"], str(tmp_path / "model.onnx"))
+    model = ir.load(tmp_path / "model.onnx")
+    settle_interface(model, (Leaf("x", "x", ("N", 6), "float32"),), ("y",))
+    assert {location(node).partition(":")[0] for node in model.graph} == {"test_exporting.py"}
+
+
+def test_what_torchscript_passes_on_is_told_not_that_it_does() -> None:
+    bags = torch.jit.script(torch.nn.EmbeddingBag(5, 2))
+    with pytest.raises(RuntimeError, match="failed in the TorchScript interpreter") as caught:
+        bags(torch.arange(4), torch.tensor([1, 2]))
+    assert brief(caught.value).startswith("offsets[0] has to be 0")
