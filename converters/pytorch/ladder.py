@@ -27,6 +27,7 @@ from convertkit.converters.pytorch.spectra import exact_transforms
 from convertkit.errors import ConvertKitError, ParityError, WorkerError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
+from convertkit.onnx.plain_constants import fold_plain_constants
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
@@ -374,6 +375,7 @@ class Ladder:
         try:
             model = load_model(place / _EXPORTED)
             settle_interface(model, leaves, outputs)
+            fold_plain_constants(model)
             widen_indices(model)
             forget_steps(model, leaves)
             tolerance = tolerance_of(model)
