@@ -16,6 +16,7 @@ from convertkit.artifact import Array
 BINS = 8192
 _HALF = BINS // 2
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -100, 126
+_SIGN_BIT = 31
 _MEMORY = 0.99
 """Share of the past that a moving average keeps per sample; the first hundred weigh alike."""
 
@@ -31,18 +32,26 @@ class Histogram:
     counts: Array = field(default_factory=lambda: np.zeros(BINS, np.int64))
     zeros: int = 0
 
-    def add(self, values: Array) -> None:
-        """Count finite float32 values of any shape."""
-        values = values.ravel()
-        nonzero = values[values != 0]
-        self.zeros += values.size - nonzero.size
-        if nonzero.size == 0:
+    def add(self, values: Array, weight: int = 1) -> None:
+        """Count finite float32 values of any shape, each of them ``weight`` times."""
+        values = values.ravel() + np.float32(0)  # no negative zeros: the sign is read from its bit
+        magnitude = max(-float(values.min(initial=0)), float(values.max(initial=0)))
+        zeros = values.size - int(np.count_nonzero(values != 0))
+        self.zeros += weight * zeros
+        if zeros == values.size:
             return
-        self._reach(float(np.abs(nonzero).max()))
-        places = (nonzero * np.float32(_HALF / 2.0**self.exponent)).astype(np.int32)
+        self._reach(magnitude)
+        signs = values.view(np.int32) >> _SIGN_BIT
+        values *= np.float32(_HALF / 2.0**self.exponent)
         # Truncation goes towards zero: the bins below zero start at -1.
-        places = np.where(nonzero < 0, places - 1, places) + _HALF
-        self.counts += np.bincount(np.clip(places, 0, BINS - 1), minlength=BINS)
+        places = values.astype(np.int32)
+        places += signs
+        places += _HALF
+        if magnitude >= 2.0**self.exponent:
+            np.clip(places, 0, BINS - 1, out=places)
+        counts = np.bincount(places, minlength=BINS)
+        counts[_HALF] -= zeros
+        self.counts += weight * counts
 
     def merge(self, other: Histogram) -> None:
         """Add another tensor's counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ def model_of(
     nodes: list[onnx.NodeProto],
     constants: dict[str, Array],
     inputs: dict[str, list[int | str]],
-    outputs: dict[str, list[int | str]],
+    outputs: Mapping[str, list[int | str] | None],
     opset: int = 18,
 ) -> onnx.ModelProto:
     graph = helper.make_graph(

@@ -55,3 +55,16 @@ def test_a_part_of_the_values_stands_for_all(seen, name: str) -> None:
     clipped = affine((0.0, 0.4 * float(values.max())), "int8", False)
     measured = float(np.square(values - clipped.round_trip(values)).mean())
     assert noise(statistics.histogram, clipped) == pytest.approx(measured, rel=0.15)
+
+
+def test_values_of_many_samples_are_thinned_and_weigh_the_same(tmp_path: Path) -> None:
+    proto = model_of([helper.make_node("Neg", ["x"], ["y"], "y")], {}, {"x": [1, 3, 72, 72]}, {"y": [1, 3, 72, 72]})
+    model = load_model(artifact_of(proto, tmp_path).path)
+    count = 300
+    feeds = [{"x": np.full((1, 3, 72, 72), 1.0 if index < count // 2 else 3.0, "f4")} for index in range(count)]
+    statistics = observe(model, ["x"], feeds, {})["x"]
+    once = observe(model, ["x"], feeds[:1], {})["x"]
+    assert statistics.samples == count
+    assert statistics.histogram.total == count * once.histogram.total
+    shares = statistics.histogram.counts[np.flatnonzero(statistics.histogram.counts)]
+    np.testing.assert_array_equal(shares, [statistics.histogram.total // 2] * 2)

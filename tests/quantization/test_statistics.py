@@ -34,6 +34,22 @@ def test_histogram_counts_everything_in_any_order_of_magnitude(values: list[floa
     np.testing.assert_array_equal(whole.counts, merged.counts)
 
 
+def test_a_weight_counts_as_often() -> None:
+    values = np.random.default_rng(0).normal(0, 1, 500).astype(np.float32) * (np.arange(500) % 3 > 0)
+    weighted, repeated = Histogram(), Histogram()
+    weighted.add(values, 3)
+    for _ in range(3):
+        repeated.add(values)
+    assert weighted.zeros == repeated.zeros > 0
+    np.testing.assert_array_equal(weighted.counts, repeated.counts)
+
+
+def test_negative_zeros_are_zeros() -> None:
+    histogram = Histogram()
+    histogram.add(np.array([-0.0, 0.0, -1.0, 1.0], np.float32))
+    assert (histogram.zeros, int(histogram.counts.sum())) == (2, 2)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_methods_stay_inside_what_was_seen(method: str, symmetric: bool) -> None:
