@@ -16,6 +16,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from convertkit.errors import SourceError, Unsupported
+from convertkit.onnx.dense import with_dense_constants
 from convertkit.onnx.tolerated import in_letter, put_right
 
 MAX_DIM = 1 << 40
@@ -29,6 +30,7 @@ def load_model(path: Path) -> ir.Model:
     """
     proto = load_proto(path)
     _refuse_maps(proto.graph)
+    with_dense_constants(proto, path.parent)
     try:
         model: ir.Model = ir.from_proto(proto)
     except ir.serde.SerdeError as error:
