@@ -31,7 +31,7 @@ from convertkit.progress import Progress
 from convertkit.quiet import heard
 from convertkit.recipe import ExportOptions
 from convertkit.report import build as report_build
-from convertkit.report.html import render
+from convertkit.report.html import page, render
 from convertkit.report.jsonable import dumps
 from convertkit.stage import (
     BuildContext,
@@ -128,6 +128,8 @@ class Run:
         gated = self._evaluation is not None and self._options.max_drop is not None
         pipeline = self._pipeline([*passes, *target.stages(context)], target.name, gated=gated)
         hub = self._to_onnx(target.name, pipeline)
+        page()  # both are kept for the report, and made while the next step is, ahead
+        report_build.environment()
         steps, road = list(hub.steps), hub
         if hub.failure is None:
             road = pipeline.run(
