@@ -64,8 +64,11 @@ def main() -> None:
     observed = seconds(lambda: found.update(observe(model, names, feeds(), {})))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     session = ort.InferenceSession(args.model)
-    bare = min(seconds(lambda: [session.run(None, feed) for feed in feeds()] and None) for _ in range(args.rounds))
-    observed = min([observed, *(seconds(lambda: observe(model, names, feeds(), {})) for _ in range(1, args.rounds))])
+    bare = float("inf")
+    for turn in range(args.rounds):
+        bare = min(bare, seconds(lambda: [session.run(None, feed) for feed in feeds()] and None))
+        if turn:
+            observed = min(observed, seconds(lambda: observe(model, names, feeds(), {})))
     print(f"{args.samples} samples, {len(names)} tensors: peak RSS {peak:.0f} MB, bare passes {bare:.2f} s")
     for method in METHODS:
         picked = seconds(partial(ranges_of, found, method))
