@@ -214,7 +214,9 @@ def cut(b: Builder, x: Tensor, cuts: list[slice]) -> Tensor:
 
 
 def _cuts(size: int, part: slice) -> bool:
-    return part.indices(size) != (0, size, 1) if size != DYNAMIC else part not in (slice(None), slice(0, None, 1))
+    if size != DYNAMIC:
+        return part.indices(size) != (0, size, 1)
+    return part.start not in (None, 0) or part.stop is not None or part.step not in (None, 1)
 
 
 def _cut_unknown(b: Builder, x: Tensor, cuts: list[slice]) -> Tensor:

@@ -175,3 +175,10 @@ def test_paddings_computed_in_floats_layer_after_layer() -> None:
         {layers} }}""")
     assert "SHAPE" not in case.operators
     case.agree(*({"x0": numbers(batch, 2, 20, 20)} for batch in (2, 1, 5)))
+
+
+def test_a_padding_between_free_sizes_copies_nothing_first() -> None:
+    case = compiled(f"""{HEAD} g (float[n,3,t] x) => (float[n,3,u] y) {{
+        pads = Constant<value_ints=[0,0,2,0,0,1]>()  y = Pad(x, pads) }}""")
+    assert set(case.operators) == {"PAD"}
+    case.agree(*({"x": numbers(batch, 3, steps)} for batch, steps in ((2, 5), (1, 1))))
