@@ -48,7 +48,7 @@ from convertkit.quantization.tune import Tuned, affordable, bias_shift, tune_all
 from convertkit.quantization.units import Unit, find_units
 from convertkit.quantization.weights import QuantizedWeight
 from convertkit.quantization.write import default_weight, input_scale
-from convertkit.quantization.written import is_float_as_fast
+from convertkit.quantization.written import is_float_faster
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed, FeedSource
 
@@ -166,7 +166,7 @@ class Integers:
 
     def _is_idle(self, units: tuple[Unit, ...], chosen: frozenset[Unit], exact: frozenset[Unit]) -> bool:
         insists = self._options.full_integer or not self._profile.costs
-        return not insists and is_float_as_fast(units, chosen, exact - chosen, self._profile)
+        return not insists and is_float_faster(units, chosen, exact - chosen, self._profile)
 
     def _most_exact(self, units: tuple[Unit, ...], plan: Plan, trials: Trials, marking: frozenset[str]) -> Plan:
         """The plan itself, or one that is about as fast by the cost table and loses less."""
