@@ -119,7 +119,7 @@ def test_matmul_bias_is_int32_and_shared_weights_are_quantized_for_both(quantize
         helper.make_node("MatMul", ["r", "w"], ["y"], "two"),
     ]
     model = model_of(nodes, constants, {"x": [1, 3, 12, 12]}, {"y": [1, 3, 12, 12]})
-    result = quantized(model, DATA)
+    result = quantized(model, DATA, without_costs=True)
     assert result.operators() == ["MatMul", "Add", "MatMul"]
     assert sum(value.dtype == np.int32 for value in result.constants().values()) == 1
     assert result.snr_db(images(20, 5)) > 30

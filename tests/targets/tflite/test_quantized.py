@@ -247,7 +247,7 @@ def test_integer_interface_of_a_float_model_is_refused():
 
 def test_weight_only_layers_keep_integer_weights():
     q = Qdq()
-    w, _ = q.weight(64, 32, axis=1)
+    w, _ = q.weight(64, 320, axis=1)
     case = q.case(q.node("MatMul", "x", w), (3, 64))
     assert case.operators == {"FULLY_CONNECTED": 1}
     for expected, result in case.both([{"x": numbers(3, 64)}]):
