@@ -161,7 +161,8 @@ def _argument_names(module) -> tuple[str, ...]:
 def _static(cell: Cell) -> dict[str, int]:
     """``--static``, where neither the file nor ``--input`` fixes the batch."""
     free_by_default = cell.batch == "static" and cell.form != "scripted" and not cell.stateful
-    return {"N": 2} if free_by_default and cell.model != "GPT" else {}
+    stays = cell.model == "GPT" or (cell.model, cell.form) == ("Control", "pt2")  # given; a loop that holds it
+    return {"N": 2} if free_by_default and not stays else {}
 
 
 def _worst(cell: Cell, module, artifact: Artifact) -> float:
