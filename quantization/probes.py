@@ -60,11 +60,12 @@ def instrumented(model: ir.Model, names: Collection[str]) -> tuple[ir.Model, dic
     builder = _Builder(graph, Kinship(graph, measured))
     # ONNX Runtime works its way from the last leaf of the graph to the first.  With the probe of the earliest tensor
     # as the last leaf each tensor is measured while it is in the cache, and lives no longer than in the bare model.
-    # Nothing else may be a leaf.
+    # Nothing else may be a leaf: what leads to no output goes.
     places = {value: place for place, value in enumerate(values)}
     order = sorted(measured.values(), key=lambda value: (-places[builder.kinship.origin(value)], places[value]))
     probes = {value: builder.probe(value, places[value]) for value in order}
-    RemoveUnusedNodesPass()(copy)
+    if graph.outputs:  # ONNX Runtime loads no empty graph
+        RemoveUnusedNodesPass()(copy)
     return copy, {str(value.name): probes[shown[value]] for value in values}
 
 

@@ -68,3 +68,8 @@ def test_values_of_many_samples_are_thinned_and_weigh_the_same(tmp_path: Path) -
     assert statistics.histogram.total == count * once.histogram.total
     shares = statistics.histogram.counts[np.flatnonzero(statistics.histogram.counts)]
     np.testing.assert_array_equal(shares, [statistics.histogram.total // 2] * 2)
+
+
+def test_nothing_to_measure(tmp_path: Path) -> None:
+    proto = model_of([helper.make_node("Neg", ["x"], ["y"], "y")], {}, {"x": [1, 3, 72, 72]}, {"y": [1, 3, 72, 72]})
+    assert observe(load_model(artifact_of(proto, tmp_path).path), [], FEEDS, {}) == {}
