@@ -218,6 +218,9 @@ class _Search:
         axes = _grown(node, env)
         while node.op == "call_function" and node.all_input_nodes and "val" in node.meta:
             source = node.all_input_nodes[0]
+            if not isinstance(node.meta["val"], torch.Tensor):  # what a split gives: its parts have been looked at
+                node = source
+                continue
             if _grown(node, env) != axes:
                 return False
             if node.target in _VIEWS and (axis := _grown(source, env)):

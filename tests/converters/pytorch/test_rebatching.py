@@ -71,6 +71,19 @@ class Repeated(nn.Module):
         return torch.bmm(self.queries.repeat(x.shape[0], 1, 1), x.transpose(1, 2))
 
 
+class Split(nn.Module):
+    """Queries, keys and values out of one product, in heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = self.layer(x).chunk(3, -1)
+        q, k, v = (part.view(x.shape[0], x.shape[1], 2, 2).transpose(1, 2) for part in parts)
+        return ((q @ k.mT).softmax(-1) @ v).transpose(1, 2).reshape(x.shape)
+
+
 class Shared(nn.Module):
     """What a sample gives depends on the others."""
 
@@ -95,7 +108,7 @@ def _examples(name: str, batch: int) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("module", [TimeFirst, Started, Token, Picked, Repeated], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("module", [TimeFirst, Started, Token, Picked, Repeated, Split], ids=lambda each: each.__name__)
 def test_sizes_follow_the_batch_again(module: type[nn.Module], batch: int) -> None:
     eager = module().eval().requires_grad_(False)
     found = rebatched(torch.export.export(eager, _examples(module.__name__, batch)))
