@@ -56,7 +56,6 @@ def prepare(model: ir.Model, options: Options) -> InterfaceChange:
 
 def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tuple[int, ...]]:
     mark_quantization(part)  # before everything: unsigned bytes become signed ones, parameters leave the graph
-    round_in_floats(part)  # what has no integer kernels; before layout, which knows these operators
     ask_integers(part)
     fuse_lstm(part)  # before anything rewrites the cell
     fuse_gelu(part)
@@ -72,4 +71,5 @@ def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tu
     fold_quantized(part, full_integer=options.full_integer)  # after layout: islands are not cut by transposes
     drop_repeated_rounding(part)  # after islands: a pair inside of one is part of it
     fold_hybrid(part)  # what is left with integer weights has float activations
+    round_in_floats(part)  # last: what the graph rounds is told from other floats by its DequantizeLinear
     return perms

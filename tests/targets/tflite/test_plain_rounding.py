@@ -70,3 +70,26 @@ def test_layout_goes_through_a_scale_for_each_channel():
     for expected, result in case.both(FEEDS):
         assert np.abs(result["y"] - expected["y"]).max() < 0.041
         assert (np.abs(result["y"] - expected["y"]) > 1e-3).mean() < 0.01
+
+
+def test_products_of_what_is_rounded_do_not_quantize_it_again():
+    """A kernel for integer weights would choose integers of its own for the activations."""
+    stored = {
+        "w": np.random.default_rng(0).integers(-127, 128, (256, 512)).astype(np.int8),
+        "ws": np.float32(0.01), "wz": np.int8(0), "s": np.float32(0.0005), "z": np.int16(-300),
+    }  # fmt: skip
+    nodes = [
+        *pair("x"),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"]),
+        helper.make_node("MatMul", ["xd", "wd"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [200, 256])],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in stored.items()],
+    )
+    case = compiled(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    assert case.operators["FULLY_CONNECTED"] == 1
+    case.agree({"x": numbers(200, 256)}, tolerance=2e-6)
