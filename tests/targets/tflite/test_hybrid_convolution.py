@@ -91,6 +91,7 @@ def test_four_bits_of_one_element_are_a_dense_layer(tmp_path: Path, stride: int,
         pytest.param("Conv", (3, 28, 28), 16, 3, 1, "float32", id="a picture"),
         pytest.param("Conv", (96, 14, 14), 96, 1, 1, "float32", id="one element"),
         pytest.param("ConvTranspose", (128, 16, 16), 64, 2, 2, "int8", id="transposed"),
+        pytest.param("ConvTranspose", (16, 7, 7), 32, 4, 2, "float32", id="transposed, slower on one machine"),
         pytest.param("ConvTranspose", (32, 32, 32), 8, 2, 2, "float32", id="transposed, few products of an output"),
     ],
 )
@@ -130,3 +131,23 @@ def test_integer_kernels_between_floats_have_to_be_faster(
     found = Interpreter(str(tmp_path / "m.tflite")).get_signature_runner()(x=x.transpose(0, 2, 3, 1))["y"]
     found = found if found.shape == wanted.shape else found.transpose(0, 3, 1, 2)
     assert np.abs(found - wanted).max() <= (2e-2 if kernel == "int8" else 1e-5) * np.abs(wanted).max()
+
+
+def test_a_transposed_convolution_of_free_size_keeps_its_float_kernel(tmp_path: Path) -> None:
+    # Its output's size is computed at run time, so it is not XNNPACK's: 434 us with integer weights, 92 without.
+    weight = np.full((128, 64, 2, 2), 3, np.int8)
+    stored = [numpy_helper.from_array(weight, "q"), numpy_helper.from_array(np.full(64, 0.01, np.float32), "s")]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=1),
+        helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2]),
+    ]
+    values = [helper.make_tensor_value_info(name, 1, ["N", *sizes]) for name, sizes in _FREE.items()]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    compiled = compile_model(load_model(tmp_path / "m.onnx"), Options(precision="w8"))
+    (operation,) = [o for o in compiled.program.subgraphs[0].operations if o.code == "TRANSPOSE_CONV"]
+    assert operation.inputs[1] is not None
+    assert operation.inputs[1].dtype == "float32"
+
+
+_FREE = {"x": (128, 16, 16), "y": (64, 32, 32)}
