@@ -274,25 +274,27 @@ def test_a_silently_specialised_batch_is_found(source):
 class Slow(Stage):
     """Says when it runs, and waits for a step to be told before it ends."""
 
-    def __init__(self, *arguments, story, told, **options):
+    def __init__(self, *arguments, story, begun, told, **options):
         super().__init__(*arguments, **options)
-        self._story, self._told = story, told
+        self._story, self._begun, self._told = story, begun, told
 
     def run(self, source, workdir):
         self._story.append(f"{self.name} begins")
+        self._begun.set()
         assert self._told.wait(20), "the step before it is told while it runs"
         return super().run(source, workdir)
 
 
 def test_the_next_lossless_stage_runs_while_a_step_is_proven(source):
-    told, story = threading.Event(), []
+    begun, told, story = threading.Event(), threading.Event(), []
 
     def on_step(step):
+        assert begun.wait(20), "the stage after it runs before it is told"
         story.append(f"{step.stage} is proven")
         told.set()
 
     first = Stage(lambda weight: weight, name="first")
-    second = Slow(lambda weight: weight, name="second", story=story, told=told)
+    second = Slow(lambda weight: weight, name="second", story=story, begun=begun, told=told)
     road = run(source, first, second, ahead=True, on_step=on_step)
     assert story == ["second begins", "first is proven", "second is proven"]
     assert [step.passed for step in road.steps] == [True, True]

@@ -134,11 +134,11 @@ class _Forked:
 
 
 def _serve(service: str) -> None:
-    from convertkit import worker
+    from convertkit import serving
 
     code = 1
     try:
-        worker.serve(service)
+        serving.main(service)
         code = 0
     finally:
         os._exit(code)

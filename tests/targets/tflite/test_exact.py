@@ -160,4 +160,8 @@ def test_trained_classifiers_decide_alike(cases: Path, name: str) -> None:
     images = pixels.reshape(-1, 1, 28, 28).astype(np.float32)
     model = canonicalize(load_model(folder / name))
     feeds = [{str(model.graph.inputs[0].name): image[None]} for image in images[1000:1500]]
-    assert departures(quantized_by(profile(OPTIONS), model, images[:200]), feeds) == (0, 0)
+    assert departures(quantized_by(as_if_large(), model, images[:200]), feeds) == (0, 0)
+    # As the cost table wants it, a last dense layer is float: its scores are not rounded, the decisions stay the same.
+    for expected, lite in quantized_by(profile(OPTIONS), model, images[:200]).both(feeds):
+        (scores,), (others,) = expected.values(), lite.values()
+        assert scores.argmax() == others.argmax()
