@@ -17,6 +17,8 @@ from typing import Any
 _TOGETHER = (1, 2, 4, 8)
 _LEAST_GAIN = 0.9
 """Of the time: a row that is cut in other ways has to be padded apart, a float kernel is more exact."""
+_LEAST_GAIN_OF_IMAGES = 0.8
+"""Of the time of a convolution between floats: what rounds an image in its kernel makes most of such a file's noise."""
 _MAY_LOSE = 1.33
 """No machine of the table gets slower by more than this factor, whatever the others gain."""
 KINDS = ("float32", "int8", "float32_transposed", "int8_transposed", "float32_dense", "int8_dense")
@@ -145,15 +147,17 @@ class Tiles:
     def gain_between_floats(self, shape: Shape, read: int) -> float:
         """Nanoseconds that the int8 kernel saves although it quantizes the ``read`` elements that it is given.
 
-        0 where that is less than a tenth, because float is more exact, or where a machine would be much slower; of
-        transposed convolutions, whose kernels tiles describe less well, where one would be slower at all.
+        0 where that is less than a tenth, of a convolution a fifth, because float is more exact, or where a machine
+        would be much slower; of transposed ones, whose kernels tiles describe less well, where one would be slower at
+        all.
         """
         whole, real = self._kernels(shape)
         rounding, float_ns = self.rounding_ns(shape, read), _mean(real, shape)
         slowest = max(tile.nanoseconds(shape) for tile in whole) + rounding
         taken = _mean(whole, shape) + rounding
         limit = float_ns if isinstance(shape, TransposedShape) else _MAY_LOSE * float_ns
-        return float_ns - taken if taken <= _LEAST_GAIN * float_ns and slowest <= limit else 0.0
+        most = (_LEAST_GAIN if isinstance(shape, DenseShape) else _LEAST_GAIN_OF_IMAGES) * float_ns
+        return float_ns - taken if taken <= most and slowest <= limit else 0.0
 
     def rounding_ns(self, shape: Shape, read: int) -> float:
         """Nanoseconds more of an int8 kernel that is given ``read`` floats."""
