@@ -14,6 +14,7 @@ import onnxruntime as ort
 from onnx import helper
 
 from convertkit.artifact import Array
+from convertkit.onnx.plain_constants import become_constant
 
 _MOVES = """Slice Split Concat Unsqueeze Squeeze Reshape Flatten Transpose Identity Cast CastLike Expand Tile Gather
 GatherElements GatherND Shape Size Range ConstantOfShape EyeLike OneHot Trilu Pad"""
@@ -111,13 +112,7 @@ def _folded(model: ir.Model, end: ir.Node, leaving: tuple[ir.Value, ...], known:
     nodes, constants = _behind(end, known)
     results = _evaluated(model, nodes, constants, leaving)
     for value, array in zip(leaving, results, strict=False):
-        name = f"{value.name}/constant"
-        while name in model.graph.initializers:
-            name += "_"
-        made = ir.Value(name=name, const_value=ir.Tensor(array, name=name))
-        made.dtype, made.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
-        model.graph.register_initializer(made)
-        value.replace_all_uses_with(made)
+        become_constant(model, value, array)
     return bool(results)
 
 

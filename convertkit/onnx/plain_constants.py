@@ -27,7 +27,7 @@ def fold_plain_constants(model: ir.Model) -> None:
         result = _computed(node, known)
         if result is not None:
             known[node.outputs[0]] = result
-            _replace(model, node.outputs[0], result)
+            become_constant(model, node.outputs[0], result)
     if known:
         common.RemoveUnusedNodesPass()(model)
 
@@ -76,7 +76,8 @@ def _expanded(array: Array | None, shape: Array | None) -> Array | None:
     return np.broadcast_to(array, target).copy() if np.prod(target) <= _LARGEST_ENTRIES else None
 
 
-def _replace(model: ir.Model, value: ir.Value, array: Array) -> None:
+def become_constant(model: ir.Model, value: ir.Value, array: Array) -> None:
+    """An initializer in place of a value that was computed, for all that read it."""
     name = f"{value.name}/constant"
     while name in model.graph.initializers:
         name += "_"
