@@ -95,6 +95,12 @@ _BUILT_IN = {
 }
 
 
+def check_metric(name: str | None) -> None:
+    """Refuse a name that no metric can have, before any work is done for it."""
+    if name is not None and name not in _BUILT_IN and ":" not in name:
+        raise UsageError(f"--metric {name}: unknown; use {', '.join(_BUILT_IN)} or pkg.mod:func")
+
+
 def find_metric(name: str | None, labels: Array, outputs: Array) -> Metric:
     """The metric called ``name`` (``pkg.mod:func`` for one's own, in points); by default top1 or mse.
 
@@ -104,10 +110,9 @@ def find_metric(name: str | None, labels: Array, outputs: Array) -> Metric:
     if name is None:
         classes = np.issubdtype(labels.dtype, np.integer) and _rows("top1", labels, outputs).shape[1] > 1
         return _BUILT_IN["top1" if classes else "mse"]
+    check_metric(name)
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    if ":" not in name:
-        raise UsageError(f"--metric {name}: unknown; use {', '.join(_BUILT_IN)} or pkg.mod:func")
     return Metric(name, partial(_own, name, imported(f"--metric {name}", name, UsageError)), in_points=True)
 
 

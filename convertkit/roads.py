@@ -17,7 +17,7 @@ from convertkit import manifest, plugins
 from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import GateError, ParityError, SourceError, ToolError, Unsupported, WorkerError
-from convertkit.evaluation import Evaluation, find_metric, predictions
+from convertkit.evaluation import Evaluation, check_metric, find_metric, predictions
 from convertkit.feeds import load_feeds
 from convertkit.latency import Latency, compare_latency
 from convertkit.onnx.freeze import FreezeStage
@@ -80,6 +80,7 @@ class Run:
         on_step: OnStep | None,
         ahead: Ahead,
     ) -> None:
+        check_metric(options.metric)
         self._options = options
         self._source = source
         self._workdir = workdir

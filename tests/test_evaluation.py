@@ -10,7 +10,7 @@ import pytest
 from convertkit.errors import FeedError, UsageError
 from convertkit.evaluation import find_metric
 from tests import onnx_models
-from tests.command_line import apart
+from tests.command_line import apart, here
 
 SCORES = np.float32([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
 CLASSES = np.array([1, 0, 0, 0])
@@ -83,3 +83,12 @@ def test_a_metric_beside_the_script(own: Path) -> None:
     said = apart("export", model, *flags, "-o", "out", cwd=own)
     assert said.code == 0, said.err
     assert "own_metric:right" in said.out
+
+
+def test_an_unknown_metric_is_refused_before_any_step(tmp_path: Path) -> None:
+    model = onnx_models.write(tmp_path, onnx_models.mlp(), "mlp.onnx")
+    np.savez(tmp_path / "eval.npz", x=np.zeros((4, 5), np.float32), label=CLASSES)
+    said = here("export", model, "--eval", tmp_path / "eval.npz", "--metric", "topp1", "-o", tmp_path / "out")
+    assert said.code == 2
+    assert said.err.startswith("convertkit: --metric topp1: unknown; use top1, auc, mse or pkg.mod:func")
+    assert not (tmp_path / "out").exists()
