@@ -145,11 +145,11 @@ def export(recipe: str | None, as_json: bool, **flags: Any) -> None:
     pkg.mod:callable.  The output folder holds the artifact, report.html, report.json and
     manifest.json; it is complete or absent.
     """
-    from convertkit.flags import options_from, read_recipe
+    from convertkit.flags import merged, options_from, read_recipe
     from convertkit.story import Story
 
     given = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}
-    values = {**(read_recipe(Path(recipe)) if recipe else {}), **given}
+    values = merged({} if recipe is None else read_recipe(Path(recipe)), given)
     if "source" not in values:
         raise click.UsageError("name a SOURCE model")
     options = options_from(values)

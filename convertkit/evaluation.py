@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.errors import FeedError, UsageError
-from convertkit.own_functions import imported, told
+from convertkit.errors import FeedError
+from convertkit.own_functions import metric_function, told
 from convertkit.stage import Feed, Outputs, Runner
 
 LABEL = "label"
@@ -95,12 +95,6 @@ _BUILT_IN = {
 }
 
 
-def check_metric(name: str | None) -> None:
-    """Refuse a name that no metric can have, before any work is done for it."""
-    if name is not None and name not in _BUILT_IN and ":" not in name:
-        raise UsageError(f"--metric {name}: unknown; use {', '.join(_BUILT_IN)} or pkg.mod:func")
-
-
 def find_metric(name: str | None, labels: Array, outputs: Array) -> Metric:
     """The metric called ``name`` (``pkg.mod:func`` for one's own, in points); by default top1 or mse.
 
@@ -110,10 +104,9 @@ def find_metric(name: str | None, labels: Array, outputs: Array) -> Metric:
     if name is None:
         classes = np.issubdtype(labels.dtype, np.integer) and _rows("top1", labels, outputs).shape[1] > 1
         return _BUILT_IN["top1" if classes else "mse"]
-    check_metric(name)
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    return Metric(name, partial(_own, name, imported(f"--metric {name}", name, UsageError)), in_points=True)
+    return Metric(name, partial(_own, name, metric_function(name)), in_points=True)
 
 
 def _own(name: str, function: Callable[[Array, Array], float], labels: Array, outputs: Array) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from convertkit.artifact import Array, TensorSpec
 from convertkit.errors import ConvertKitError, FeedError, MissingFramework
-from convertkit.own_functions import imported, told
+from convertkit.own_functions import data_function, told
 from convertkit.recipe import ImageOptions
 from convertkit.stage import Feed
 
@@ -41,11 +41,11 @@ class Raw(Protocol):
     @property
     def labels(self) -> Array | None: ...
 
-    def chosen(self, samples: int | None) -> tuple[int, ...] | None:
+    def chosen(self, samples: int | None) -> Sequence[int] | None:
         """Positions of the wanted samples, None for all."""
         ...
 
-    def stream(self, chosen: tuple[int, ...] | None) -> Iterator[Feed]: ...
+    def stream(self, chosen: Sequence[int] | None) -> Iterator[Feed]: ...
 
 
 class Column(Protocol):
@@ -141,13 +141,13 @@ class Columns:
             raise FeedError(f"{title}: unequal numbers of samples, {counts}")
         return cls(title, columns, per_feed, min(counts.values(), default=0), labels)
 
-    def chosen(self, samples: int | None) -> tuple[int, ...] | None:
+    def chosen(self, samples: int | None) -> Sequence[int] | None:
         """Evenly spread, because stored data is often sorted by class."""
         if samples is None or samples >= self.count:
             return None
         return tuple(int(index) for index in np.arange(samples) * self.count // samples)
 
-    def stream(self, chosen: tuple[int, ...] | None) -> Iterator[Feed]:
+    def stream(self, chosen: Sequence[int] | None) -> Iterator[Feed]:
         """Feeds at the chosen positions, in order."""
         wanted = None if chosen is None else frozenset(chosen)
         rows = {name: column.rows() for name, column in self.columns.items()}
@@ -193,11 +193,11 @@ class Items:
             raise FeedError(f"{self.description}: items with {labels.shape[1]} labels; expected one label for each")
         return labels.reshape(len(found), *labels.shape[2:])
 
-    def chosen(self, samples: int | None) -> tuple[int, ...] | None:
+    def chosen(self, samples: int | None) -> Sequence[int] | None:
         """The first ones: the length of a stream is not known."""
-        return None if samples is None else tuple(range(samples))
+        return None if samples is None else range(samples)
 
-    def stream(self, chosen: tuple[int, ...] | None) -> Iterator[Feed]:
+    def stream(self, chosen: Sequence[int] | None) -> Iterator[Feed]:
         """Feeds in the given order."""
         for index, item in enumerate(self._items()):
             if chosen is not None and index >= len(chosen):
@@ -240,10 +240,7 @@ def open_path(source: str, inputs: tuple[TensorSpec, ...], images: ImageOptions)
         return _folder(path, inputs, images)
     if path.is_file():
         return _file(path, inputs)
-    module, colon, name = source.partition(":")
-    if colon and name.isidentifier() and all(part.isidentifier() for part in module.split(".")):
-        return Items(source, imported(source, source, FeedError), inputs)
-    raise FeedError(f"{source} does not exist; expected an .npz, an .npy, a folder or pkg.mod:func")
+    return Items(source, data_function(source), inputs)
 
 
 def _single(inputs: tuple[TensorSpec, ...], path: Path) -> TensorSpec:

@@ -7,10 +7,10 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from convertkit import consistency
 from convertkit.errors import RecipeError, UsageError
 from convertkit.recipe import (
     CalibMethod,
@@ -20,7 +20,6 @@ from convertkit.recipe import (
     Layout,
     Normalization,
     Precision,
-    Trust,
 )
 
 PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4")
@@ -82,8 +81,6 @@ _IMAGE_NUMBERS: Mapping[str, tuple[str, type[int] | type[float], tuple[float, fl
     "crop": ("share", float, (0.1, 1.0)),
     "pad": ("fill", int, (0, 255)),
 }
-OPSETS = range(7, 27)
-"""What ``--opset`` may ask for: 7 is the oldest that ONNX's version converter reaches, 26 the newest we write."""
 _INPUT = re.compile(
     r"(?P<name>.+?):(?P<shape>[\w,\s]*)"
     r"(?::(?P<dtype>[a-z]\w*)?(?:\[(?P<low>[^,\]]+),(?P<high>[^)\]]+)\))?)?$"
@@ -120,7 +117,8 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
     if "images" in fields:
         fields["images"] = parse_images(fields["images"])
     options = ExportOptions(**{**fields, "precision": precision})
-    return _consistent(options)
+    consistency.check(options)
+    return options
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -128,6 +126,8 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
     Raises ``RecipeError`` with line and closest key for an unknown one.
     """
+    if path.exists() and not path.is_file():
+        raise RecipeError(f"{path} is no file")
     try:
         text = path.read_text(encoding="utf-8")
         values = tomllib.loads(text)
@@ -142,6 +142,13 @@ def read_recipe(path: Path) -> dict[str, Any]:
             raise RecipeError(f'{path}:{_line(text, key)}: unknown key "{key}"{_closest(name)}')
         result[name] = _beside(path, value) if name in _PATHS else value
     return result
+
+
+def merged(recipe: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a recipe says and what the command line says instead: another precision replaces the recipe's."""
+    chooses = any(name in given for name in PRECISION_FLAGS)
+    kept = {name: value for name, value in recipe.items() if not (chooses and name in PRECISION_FLAGS)}
+    return {**kept, **given}
 
 
 def parse_input(text: str | InputSpec) -> InputSpec:
@@ -220,57 +227,13 @@ def _precision(given: Mapping[str, Any]) -> Precision:
     return chosen[0] if chosen else "float32"
 
 
-def _consistent(options: ExportOptions) -> ExportOptions:
-    if unknown := sorted(options.trust - set(get_args(Trust))):
-        raise UsageError(f"--trust {unknown[0]}: not one of {', '.join(get_args(Trust))}")
-    if options.max_drop is not None and options.eval is None:
-        raise UsageError("--max-drop needs --eval with labelled data to measure on")
-    if options.metric is not None and options.eval is None:
-        raise UsageError("--metric needs --eval with labelled data to measure on")
-    if options.full_integer and not options.quantized:
-        raise UsageError("--full-integer goes with --int8 or --int16x8")
-    if options.io_dtype != "float32" and not options.quantized:
-        raise UsageError(f"--io-dtype {options.io_dtype} goes with --int8 or --int16x8")
-    _check_ranges(options)
-    doubled = [name for index, name in enumerate(options.targets) if name in options.targets[:index]]
-    if doubled:
-        raise UsageError(f"--target {doubled[0]} is given twice")
-    return replace(options, output=None if options.output is None else str(options.output), source=str(options.source))
-
-
 def _check_kind(name: str, value: Any) -> None:
     """Raise ``UsageError`` where a recipe or a caller gives a value of another kind than the flag takes."""
+    if value == "":
+        raise UsageError(f"{flag(name)} is empty; give it a value, or leave it out")
     kind, types = _KINDS.get(name, ("", ()))
     if types and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):
         raise UsageError(f"{name}: expected {kind}, found {value!r}")
-
-
-def _check_ranges(options: ExportOptions) -> None:
-    if options.timeout_s is not None and not 0 < options.timeout_s < math.inf:
-        raise UsageError(f"--timeout {options.timeout_s}: must be positive")
-    if options.calib_samples is not None and options.calib_samples <= 0:
-        raise UsageError(f"--calib-samples {options.calib_samples}: must be positive")
-    if options.max_drop is not None and math.isnan(options.max_drop):
-        raise UsageError("--max-drop nan: must be a number")
-    if options.opset is not None and options.opset not in OPSETS:
-        raise UsageError(f"--opset {options.opset}: must be from {OPSETS[0]} to {OPSETS[-1]}")
-    if options.seed < 0:
-        raise UsageError(f"--seed {options.seed}: must not be negative")
-    if options.prune is not None and not _is_sparsity(str(options.prune)):
-        raise UsageError(f"--prune {options.prune}: expected a share between 0 and 1, or N:M as in 2:4")
-    if options.prune_channels is not None and not 0 < options.prune_channels < 1:
-        raise UsageError(f"--prune-channels {options.prune_channels}: expected a share between 0 and 1")
-
-
-def _is_sparsity(text: str) -> bool:
-    """Whether ``text`` is a share such as ``0.5`` or a pattern such as ``2:4``."""
-    kept, colon, group = text.partition(":")
-    if colon:
-        return kept.isdecimal() and group.isdecimal() and 0 < int(kept) < int(group)
-    try:
-        return 0 < float(text) < 1
-    except ValueError:
-        return False
 
 
 def _static(text: tuple[str, Any]) -> tuple[str, int]:
@@ -312,6 +275,6 @@ def _line(text: str, key: str) -> int:
 
 
 def _beside(recipe: Path, value: Any) -> Any:
-    if isinstance(value, str) and ":" not in value and not Path(value).is_absolute():
+    if isinstance(value, str) and value and ":" not in value and not Path(value).is_absolute():
         return str(recipe.parent / value)
     return value

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from convertkit import delivery, plugins
+from convertkit import delivery, plugins, relevance
 from convertkit.artifact import Artifact
 from convertkit.errors import UsageError
 from convertkit.progress import Progress, Silent
@@ -43,12 +43,12 @@ def export_all(
     Raises a ``ConvertKitError``.  After a ``ParityError`` only ``<folder>.failed`` is left.
     """
     targets = _targets(options)
-    if options.label_file is not None and not Path(options.label_file).is_file():
-        raise UsageError(f"--label-file {options.label_file}: there is no such file")
+    relevance.check_request(options, targets)
     folders = _folders(options)
     for folder in folders.values():
         delivery.check_free(folder, force=options.force)
     converter = plugins.converter_for(options.source)
+    relevance.check_source(options, converter)
     root = Path(options.output) if options.output else next(iter(folders.values()))
     with quiet_libraries(verbose=options.verbose), delivery.workspace(root) as workdir, ExitStack() as stack:
         source = stack.enter_context(converter.open(options.source, options, workdir / "source"))

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from convertkit.errors import ConvertKitError
+from convertkit.errors import ConvertKitError, FeedError, UsageError
+from convertkit.recipe import METRICS
 
 
 def imported(title: str, reference: str, refusal: type[ConvertKitError]) -> Callable[..., Any]:
@@ -30,6 +31,21 @@ def imported(title: str, reference: str, refusal: type[ConvertKitError]) -> Call
         raise refusal(f"{title} is no function")
     function: Callable[..., Any] = found
     return function
+
+
+def metric_function(name: str) -> Callable[..., Any]:
+    """The function of ``--metric pkg.mod:func``."""
+    if ":" not in name:
+        raise UsageError(f"--metric {name}: unknown; use {', '.join(METRICS)} or pkg.mod:func")
+    return imported(f"--metric {name}", name, UsageError)
+
+
+def data_function(source: str) -> Callable[..., Any]:
+    """The function of ``--calib pkg.mod:func``, where ``source`` is no path that exists."""
+    module, colon, name = source.partition(":")
+    if colon and name.isidentifier() and all(part.isidentifier() for part in module.split(".")):
+        return imported(source, source, FeedError)
+    raise FeedError(f"{source} does not exist; expected an .npz, an .npy, a folder or pkg.mod:func")
 
 
 def told(error: Exception) -> str:

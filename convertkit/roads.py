@@ -17,7 +17,7 @@ from convertkit import manifest, plugins
 from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import GateError, ParityError, SourceError, ToolError, Unsupported, WorkerError
-from convertkit.evaluation import Evaluation, check_metric, find_metric, predictions
+from convertkit.evaluation import Evaluation, find_metric, predictions
 from convertkit.feeds import load_feeds
 from convertkit.latency import Latency, compare_latency
 from convertkit.onnx.freeze import FreezeStage
@@ -30,6 +30,7 @@ from convertkit.pipeline import Pipeline, Road, StepRecord, is_small, recorded_a
 from convertkit.progress import Progress
 from convertkit.quiet import heard
 from convertkit.recipe import ExportOptions
+from convertkit.relevance import check_interface, check_passes
 from convertkit.report import build as report_build
 from convertkit.report.html import page, render
 from convertkit.report.jsonable import dumps
@@ -80,7 +81,7 @@ class Run:
         on_step: OnStep | None,
         ahead: Ahead,
     ) -> None:
-        check_metric(options.metric)
+        check_interface(options, source.artifact)
         self._options = options
         self._source = source
         self._workdir = workdir
@@ -125,9 +126,10 @@ class Run:
     def to_target(self, target: Target) -> Finished:
         """Take the source to one target, in a folder of its own below the work folder."""
         context = BuildContext(self._options, target, self._source.artifact.sha256, self._calibration, self._progress)
-        passes = [stage for each in plugins.passes() if (stage := each.stage(context)) is not None]
+        passes = {each.name: stage for each in plugins.passes() if (stage := each.stage(context)) is not None}
+        check_passes(self._options, passes)
         gated = self._evaluation is not None and self._options.max_drop is not None
-        pipeline = self._pipeline([*passes, *target.stages(context)], target.name, gated=gated)
+        pipeline = self._pipeline([*passes.values(), *target.stages(context)], target.name, gated=gated)
         hub = self._to_onnx(target.name, pipeline)
         page()  # both are kept for the report, and made while the next step is, ahead
         report_build.environment()

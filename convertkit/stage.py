@@ -216,6 +216,19 @@ class BuildContext:
     progress: Progress = field(default_factory=Silent)
 
 
+@runtime_checkable
+class FlagReader(Protocol):
+    """A converter or a target that names the flags it has a use for: others are refused instead of ignored.
+
+    A converter tells which of ``--model``, ``--signature``, ``--trust pickle``, ``--trust lambda`` and
+    ``--trust pyfunc``, a target which of ``--opset``, ``--io-dtype``, ``--input-layout``, ``--description``,
+    ``--label-file`` and ``--normalization``.  One that does not say it may get any of them.
+    """
+
+    @property
+    def reads(self) -> frozenset[str]: ...
+
+
 class PassPlugin(Protocol):
     """What an entry point of ``convertkit.passes`` holds: builds a stage where the options ask for it."""
 

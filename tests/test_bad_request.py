@@ -137,8 +137,8 @@ def test_integers_without_calibration(place, mlp):
         (["--prune", "5:4"], ["--prune"]),
         (["--prune-channels", "-0.1"], ["--prune-channels"]),
         (["--seed", "-1"], ["--seed"]),
-        (["--label-file", "no-such-file.txt"], ["--label-file no-such-file.txt", "no such file"]),
-        (["--label-file", "."], ["--label-file .", "no such file"]),
+        (["--target", "tflite", "--label-file", "no-such-file.txt"], ["--label-file no-such-file.txt", "no such file"]),
+        (["--target", "tflite", "--label-file", "."], ["--label-file .", "no such file"]),
     ],
     ids=lambda value: "_".join(value) if value and value[0].startswith("--") else "",
 )

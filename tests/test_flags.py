@@ -81,7 +81,9 @@ def test_contradictions_are_refused(values, says):
 
 def test_a_recipe_is_the_same_as_flags(tmp_path):
     recipe = tmp_path / "r.toml"
-    recipe.write_text('source = "m.pt"\ntarget = ["tflite"]\nint8 = true\ncalib-samples = 7\n[static]\nN = 2\n')
+    recipe.write_text(
+        'source = "m.pt"\ntarget = ["tflite"]\nint8 = true\ncalib = "c.npz"\ncalib-samples = 7\n[static]\nN = 2\n'
+    )
     options = options_from(read_recipe(recipe))
     assert options.source == str(tmp_path / "m.pt")
     assert (options.precision, options.calib_samples, options.static) == ("int8", 7, (("N", 2),))

@@ -14,7 +14,7 @@ import numpy as np
 
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.errors import MissingFramework, SourceError, WorkerError
-from convertkit.onnx.inputs import with_input_options
+from convertkit.onnx.inputs import fixed_sizes, with_input_options
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
 from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
@@ -57,12 +57,7 @@ class JaxSource:
         opened = _opened(self._worker, {"source": source, "kind": kind, "inputs": wanted})
         inputs, outputs = (tuple(_spec(*each) for each in opened[side]) for side in ("inputs", "outputs"))
         specs = with_input_options(inputs, options.inputs)
-        self._sizes = {
-            old: new
-            for before, after in zip(inputs, specs, strict=True)
-            for old, new in zip(before.shape, after.shape, strict=True)
-            if isinstance(old, str) and isinstance(new, int)
-        }
+        self._sizes = fixed_sizes(inputs, specs)
         half = HALF_PARITY.get(opened["half_precision"], PARITY)
         self._tolerance = QUANTIZED_PARITY if opened["quantized"] else half
         self.notes = tuple(str(note) for note in opened["notes"])

@@ -22,6 +22,7 @@ class KerasConverter:
 
     name = "keras"
     summary = "Keras (.keras, .h5)"
+    reads = frozenset({"--model", "--trust lambda", "--trust pyfunc"})
 
     def sniff(self, source: str) -> str | None:
         """A zip with Keras 3's members, or any HDF5 file by its signature."""

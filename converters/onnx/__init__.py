@@ -17,6 +17,7 @@ class OnnxConverter:
 
     name = "onnx"
     summary = "ONNX (.onnx)"
+    reads = frozenset[str]()
 
     def sniff(self, source: str) -> str | None:
         return "onnx" if is_onnx(Path(source)) else None

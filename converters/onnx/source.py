@@ -38,8 +38,9 @@ class OnnxSource:
         self._opened: ir.Model | None = load_model(path)
         self._unread = unread_statistics(self._opened)
         inputs, outputs = interface(self._opened)
-        self._sizes = fixed_sizes(inputs, options.inputs)
-        self.artifact = Artifact(path, "onnx", with_input_options(inputs, options.inputs), outputs, sha256_of(path))
+        specs = with_input_options(inputs, options.inputs)
+        self._sizes = fixed_sizes(inputs, specs)
+        self.artifact = Artifact(path, "onnx", specs, outputs, sha256_of(path))
 
     def __enter__(self) -> Self:
         return self

@@ -15,9 +15,12 @@ from typing import Any
 
 from convertkit.converters.pytorch.safety import check
 from convertkit.converters.pytorch.sniff import Found, examine
+from convertkit.errors import UsageError
 from convertkit.recipe import ExportOptions, InputSpec
 from convertkit.worker import Reply, Worker
 
+_MODULES = frozenset({"torch-factory", "pickled-module"})
+"""Kinds that need no factory; archives may need one, for its module registers operators."""
 SERVICE = "convertkit.converters.pytorch.service:TorchService"
 _ENVIRONMENT = {
     "OMP_WAIT_POLICY": "PASSIVE",  # spinning, threads that wait for each other cost a busy machine five times the time
@@ -61,6 +64,9 @@ def begin(source: str, options: ExportOptions) -> Opening:
     worker.start()  # it imports torch, and hears of the file once that is known to be harmless
     try:
         found = examine(Path(source)) or Found("torch-factory")
+        if options.model is not None and found.kind in _MODULES:
+            what = "makes the module itself" if found.kind == "torch-factory" else "holds the module itself"
+            raise UsageError(f"--model does nothing for {source}, which {what}; leave it out")
         if found.kind != "torch-factory":
             check(Path(source), found, trust_pickle="pickle" in options.trust)
         model = Model(source, found.kind, options.model, options.inputs)

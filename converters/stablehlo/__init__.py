@@ -17,6 +17,7 @@ class StableHloConverter:
 
     name = "stablehlo"
     summary = "StableHLO (.mlir text, .mlirbc bytecode)"
+    reads = frozenset[str]()
 
     def sniff(self, source: str) -> str | None:
         """Bytecode by its magic number, text by the operators of the dialect."""

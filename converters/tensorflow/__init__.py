@@ -17,6 +17,7 @@ class TensorFlowConverter:
 
     name = "tensorflow"
     summary = "TensorFlow (SavedModel folder, frozen .pb)"
+    reads = frozenset({"--signature", "--trust pyfunc"})
 
     def sniff(self, source: str) -> str | None:
         """A folder with ``saved_model.pb`` (or that file), or a file of NodeDefs."""

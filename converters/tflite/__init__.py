@@ -18,6 +18,7 @@ class TFLiteConverter:
 
     name = "tflite"
     summary = "TensorFlow Lite (.tflite)"
+    reads = frozenset({"--signature"})
 
     def sniff(self, source: str) -> str | None:
         """The file identifier stands behind the first offset."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,7 +18,7 @@ from convertkit.converters.tflite.model import Signature, TensorInfo, TFLiteMode
 from convertkit.converters.tflite.reference import LiteRTRunner
 from convertkit.errors import SourceError, Unsupported, UsageError
 from convertkit.onnx.canonical import canonicalize, freeze_dims
-from convertkit.onnx.inputs import with_input_options
+from convertkit.onnx.inputs import fixed_sizes, with_input_options
 from convertkit.onnx.save import save_model
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, Runner, Stage, Tolerance
@@ -123,12 +123,6 @@ def chosen(model: TFLiteModel, wanted: str | None) -> Signature:
     if wanted not in keys:
         raise UsageError(f"--signature {wanted}: the file has {', '.join(filter(None, keys)) or 'no signatures'}")
     return model.signatures[keys.index(wanted)]
-
-
-def fixed_sizes(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> dict[str, int]:
-    """Named dimensions of the file that ``--input`` gave a size."""
-    pairs = [pair for old, new in zip(before, after, strict=True) for pair in zip(old.shape, new.shape, strict=True)]
-    return {old: new for old, new in pairs if isinstance(old, str) and isinstance(new, int)}
 
 
 def is_dynamic_range(model: TFLiteModel) -> bool:

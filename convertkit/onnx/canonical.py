@@ -11,7 +11,8 @@ import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
-from convertkit.errors import Unsupported, UsageError
+from convertkit.described import check_dims
+from convertkit.errors import Unsupported
 from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
@@ -124,10 +125,7 @@ def freeze_dims(model: ir.Model, sizes: dict[str, int]) -> None:
     """Give named free dimensions a fixed size, in place; ``UsageError`` for a name that the model lacks."""
     name_free_dims(model)
     names = {str(dim.value) for value in model.graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
-    for name in sizes:
-        if name not in names:
-            known = ", ".join(sorted(names)) or "none"
-            raise UsageError(f"--static {name}: the model has no free dimension of that name; it has: {known}")
+    check_dims(sizes, names)
     for value in (*model.graph.inputs, *model.graph.outputs, *_inner_values(model)):
         if value.shape is not None:
             dims: tuple[object, ...] = tuple(value.shape)

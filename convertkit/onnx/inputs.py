@@ -22,14 +22,13 @@ def with_input_options(specs: Sequence[TensorSpec], options: Sequence[InputSpec]
     return tuple(_merged(spec, wanted[spec.name]) if spec.name in wanted else spec for spec in specs)
 
 
-def fixed_sizes(inputs: Sequence[TensorSpec], options: Sequence[InputSpec]) -> dict[str, int]:
-    """Sizes that ``--input`` gives to named dimensions of a model with these inputs."""
+def fixed_sizes(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> dict[str, int]:
+    """Sizes that ``--input`` gave to named dimensions; ``UsageError`` where two inputs disagree about one."""
     sizes: dict[str, int] = {}
-    wanted = {option.name: option.shape for option in options}
-    for spec in inputs:
-        for dim, size in zip(spec.shape, wanted.get(spec.name) or (), strict=False):
-            if isinstance(dim, str) and isinstance(size, int):
-                sizes[dim] = size
+    for old, new in zip(before, after, strict=True):
+        for dim, size in zip(old.shape, new.shape, strict=True):
+            if isinstance(dim, str) and isinstance(size, int) and sizes.setdefault(dim, size) != size:
+                raise UsageError(f"--input {old.name}: {dim} is {size} here and {sizes[dim]} in an input before it")
     return sizes
 
 
@@ -41,7 +40,7 @@ def _merged(spec: TensorSpec, option: InputSpec) -> TensorSpec:
         if len(option.shape) != len(shape):
             raise UsageError(f"--input {spec.name}: {len(option.shape)} dimensions, the model takes {list(shape)}")
         for size, dim in zip(option.shape, shape, strict=True):
-            if isinstance(dim, int) and size != dim:
+            if (isinstance(dim, int) or isinstance(size, str)) and size != dim:
                 raise UsageError(f"--input {spec.name}: {list(option.shape)}, the model takes {list(shape)}")
         shape = tuple(size if isinstance(size, int) else dim for size, dim in zip(option.shape, shape, strict=True))
     return dataclasses.replace(spec, shape=shape, value_range=option.value_range)

@@ -19,6 +19,7 @@ class OnnxRuntimeTarget:
     summary = "ONNX Runtime, portable model.onnx (float or QDQ)"
     precisions = ("float32", "fp16", "int8", "w8", "w4")
     runs_here = True
+    reads = frozenset({"--opset"})
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         from convertkit.targets.onnxruntime.profile import profile

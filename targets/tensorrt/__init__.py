@@ -18,6 +18,7 @@ class TensorRTTarget:
     summary = "TensorRT, model.onnx in its explicit quantization form"
     precisions = ("float32", "fp16", "int8", "w8", "w4")
     runs_here = False
+    reads = frozenset[str]()
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """Symmetric integers, biases in float."""

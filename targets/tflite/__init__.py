@@ -20,6 +20,7 @@ class TfliteTarget:
     summary = "TensorFlow Lite (LiteRT), model.tflite"
     precisions = ("float32", "fp16", "int8", "int16x8", "w8", "w4")
     runs_here = True
+    reads = frozenset({"--io-dtype", "--input-layout", "--description", "--label-file", "--normalization"})
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """How integer kernels want the QDQ graph."""

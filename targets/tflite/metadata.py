@@ -15,7 +15,7 @@ from pathlib import Path
 import flatbuffers
 
 from convertkit.artifact import TensorSpec
-from convertkit.errors import UsageError
+from convertkit.described import check_normalization, labelled, labels
 from convertkit.recipe import ExportOptions, Normalization
 
 BUFFER = "TFLITE_METADATA"
@@ -47,39 +47,11 @@ class Metadata:
 
 def metadata_of(options: ExportOptions, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Metadata:
     """The metadata that ``options`` ask for; ``UsageError`` where they do not fit the interface."""
-    known = {spec.name: spec for spec in inputs}
-    for each in options.normalization:
-        if each.input not in known:
-            raise UsageError(f"--normalization {each.input}: no such input; there are: {', '.join(known)}")
-        if len(each.mean) not in (1, *known[each.input].shape):
-            shape = list(known[each.input].shape)
-            raise UsageError(f"--normalization {each.input}: {len(each.mean)} channels, the input has shape {shape}")
+    check_normalization(options.normalization, inputs)
     if options.label_file is None:
         return Metadata(options.description, options.normalization)
-    labels = _labels(Path(options.label_file))
-    return Metadata(options.description, options.normalization, labels, _labelled(options.label_file, labels, outputs))
-
-
-def _labels(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-        content.decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"--label-file {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--label-file {path} is no UTF-8 text") from error
-    return content.replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
-
-
-def _labelled(path: str, labels: bytes, outputs: Sequence[TensorSpec]) -> str:
-    """The output whose last axis has one element for each label."""
-    count = labels.count(b"\n")
-    fitting = [spec.name for spec in outputs if spec.shape and spec.shape[-1] == count]
-    if len(fitting) != 1:
-        shapes = ", ".join(f"{spec.name} {list(spec.shape)}" for spec in outputs)
-        found = "no output has" if not fitting else "several outputs have"
-        raise UsageError(f"--label-file {path}: {count} labels, and {found} {count} classes; outputs: {shapes}")
-    return fitting[0]
+    content = labels(Path(options.label_file))
+    return Metadata(options.description, options.normalization, content, labelled(options.label_file, content, outputs))
 
 
 def packed(metadata: Metadata, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:

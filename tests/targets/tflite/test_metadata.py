@@ -87,7 +87,7 @@ def test_nothing_said_adds_nothing(classifier, tmp_path):
     [
         ({"normalization": "picture:1/2"}, "--normalization picture: no such input; there are: image"),
         ({"normalization": "image:1,2/1,2"}, "--normalization image: 2 channels"),
-        ({"label_file": "nowhere.txt"}, "--label-file nowhere.txt: No such file"),
+        ({"label_file": "nowhere.txt"}, "--label-file nowhere.txt: there is no such file"),
         ({"label_file": "two"}, "2 labels, and no output has 2 classes; outputs: scores"),
     ],
 )

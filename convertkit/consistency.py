@@ -1,0 +1,134 @@
+"""Flags that contradict each other, or that do nothing beside the others: refused before anything is opened."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from convertkit.errors import UsageError
+from convertkit.recipe import ExportOptions, InputSpec, Trust
+
+OPSETS = range(7, 27)
+"""What ``--opset`` may ask for: 7 is the oldest that ONNX's version converter reaches, 26 the newest we write."""
+_OLDEST_OPSET = {"int8": 13, "w8": 13, "w4": 21}
+"""Where DequantizeLinear first takes a scale for each channel, and 4-bit integers."""
+_INTERFACES = {"int8": ("float32", "int8", "uint8"), "int16x8": ("float32", "int16")}
+"""Values of ``--io-dtype`` that are the integers inside, or differ from them by a shift alone."""
+
+Question = Callable[[ExportOptions], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``sentence`` refuses options that are ``wrong``; it may hold fields of theirs in braces."""
+
+    wrong: Question
+    sentence: str
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(lambda o: not o.targets, "--target is an empty list; name at least one"),
+    Rule(
+        lambda o: o.max_drop is not None and o.eval is None, "--max-drop needs --eval with labelled data to measure on"
+    ),
+    Rule(lambda o: o.metric is not None and o.eval is None, "--metric needs --eval with labelled data to measure on"),
+    Rule(
+        lambda o: o.calib_samples is not None and o.calib is None, "--calib-samples chooses among the data of --calib"
+    ),
+    Rule(
+        lambda o: o.calib_method != "auto" and not o.quantized,
+        "--calib-method {o.calib_method} goes with --int8 or --int16x8, which measure ranges of activations",
+    ),
+    Rule(lambda o: o.full_integer and not o.quantized, "--full-integer goes with --int8 or --int16x8"),
+    Rule(
+        lambda o: o.io_dtype != "float32" and not o.quantized, "--io-dtype {o.io_dtype} goes with --int8 or --int16x8"
+    ),
+    Rule(
+        lambda o: o.io_dtype not in _INTERFACES.get(o.precision, ("float32",)),
+        "--io-dtype {o.io_dtype} is not what --{o.precision} computes with; int8 and uint8 go with --int8, int16 with "
+        "--int16x8",
+    ),
+    Rule(
+        lambda o: o.prune is not None and o.prune_channels is not None,
+        "--prune and --prune-channels exclude each other",
+    ),
+    Rule(
+        lambda o: o.timeout_s is not None and not 0 < o.timeout_s < math.inf,
+        "--timeout {o.timeout_s}: must be positive",
+    ),
+    Rule(
+        lambda o: o.calib_samples is not None and not 0 < o.calib_samples < 1 << 31,
+        "--calib-samples {o.calib_samples}: must be positive, and fit into 32 bits",
+    ),
+    Rule(
+        lambda o: o.max_drop is not None and not math.isfinite(o.max_drop),
+        "--max-drop {o.max_drop}: must be a finite number; leave it out to measure without a gate",
+    ),
+    Rule(
+        lambda o: o.opset is not None and o.opset not in OPSETS,
+        f"--opset {{o.opset}}: must be from {OPSETS[0]} to {OPSETS[-1]}",
+    ),
+    Rule(
+        lambda o: o.opset is not None and o.opset < _OLDEST_OPSET.get(o.precision, 0),
+        "--opset {o.opset} has no integers of the kind that --{o.precision} writes; int8 and w8 need 13, w4 needs 21",
+    ),
+    Rule(lambda o: o.seed < 0, "--seed {o.seed}: must not be negative"),
+    Rule(lambda o: o.seed >= 1 << 64, "--seed {o.seed}: must fit into 64 bits"),
+    Rule(
+        lambda o: o.prune is not None and not _is_sparsity(o.prune),
+        "--prune {o.prune}: expected a share between 0 and 1, or N:M as in 2:4",
+    ),
+    Rule(
+        lambda o: o.prune_channels is not None and not 0 < o.prune_channels < 1,
+        "--prune-channels {o.prune_channels}: expected a share between 0 and 1",
+    ),
+)
+"""In the order in which they are told."""
+
+
+def check(options: ExportOptions) -> None:
+    """Raise ``UsageError`` with the first thing that makes no sense."""
+    if unknown := sorted(options.trust - set(get_args(Trust))):
+        raise UsageError(f"--trust {unknown[0]}: not one of {', '.join(get_args(Trust))}")
+    for rule in RULES:
+        if rule.wrong(options):
+            raise UsageError(rule.sentence.format(o=options))
+    for flag, names in _named(options):
+        if (double := _doubled(names)) is not None:
+            raise UsageError(f"--{flag} {double} is given twice")
+    for each in options.inputs:
+        _check_range(each)
+
+
+def _named(options: ExportOptions) -> Iterator[tuple[str, Sequence[str]]]:
+    """What may be given once for each name."""
+    yield "target", options.targets
+    yield "input", [each.name for each in options.inputs]
+    yield "static", [name for name, _ in options.static]
+    yield "normalization", [each.input for each in options.normalization]
+    yield "pass", options.passes
+
+
+def _doubled(names: Sequence[str]) -> str | None:
+    return next((name for index, name in enumerate(names) if name in names[:index]), None)
+
+
+def _check_range(spec: InputSpec) -> None:
+    if spec.value_range is None:
+        return
+    low, high = spec.value_range
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise UsageError(f"--input {spec.name}: [{low:g},{high:g}) holds no values; expected [LOW,HIGH), both finite")
+
+
+def _is_sparsity(text: str) -> bool:
+    """Whether ``text`` is a share such as ``0.5`` or a pattern such as ``2:4``."""
+    kept, colon, group = text.partition(":")
+    if colon:
+        return kept.isdecimal() and group.isdecimal() and 0 < int(kept) < int(group)
+    try:
+        return 0 < float(text) < 1
+    except ValueError:
+        return False

@@ -1,0 +1,58 @@
+"""What flags say of a model by the names of its inputs, sizes and classes, held against its interface.
+
+Checked once before any work is done, and again by the stage that uses it: an interface may tell less than the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from convertkit.artifact import TensorSpec
+from convertkit.errors import UsageError
+from convertkit.recipe import Normalization
+
+
+def check_dims(wanted: Iterable[str], free: Iterable[str]) -> None:
+    """Raise ``UsageError`` for a name of ``--static`` that none of the free dimensions has."""
+    names = set(free)
+    for name in wanted:
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            raise UsageError(f"--static {name}: the model has no free dimension of that name; it has: {known}")
+
+
+def check_normalization(given: Iterable[Normalization], inputs: Sequence[TensorSpec]) -> None:
+    """Raise ``UsageError`` for an input that is none, or for numbers that are none of its channels'."""
+    known = {spec.name: spec for spec in inputs}
+    for each in given:
+        if each.input not in known:
+            raise UsageError(f"--normalization {each.input}: no such input; there are: {', '.join(known)}")
+        if len(each.mean) not in (1, *known[each.input].shape):
+            shape = list(known[each.input].shape)
+            raise UsageError(f"--normalization {each.input}: {len(each.mean)} channels, the input has shape {shape}")
+
+
+def labels(path: Path) -> bytes:
+    """The file of ``--label-file``, each line ended as on Unix."""
+    if not path.is_file():
+        raise UsageError(f"--label-file {path}: there is no such file")
+    try:
+        content = path.read_bytes()
+        content.decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"--label-file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--label-file {path} is no UTF-8 text") from error
+    return content.replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
+
+
+def labelled(path: str, content: bytes, outputs: Sequence[TensorSpec]) -> str:
+    """The output whose last axis has one element for each label."""
+    count = content.count(b"\n")
+    fitting = [spec.name for spec in outputs if spec.shape and spec.shape[-1] == count]
+    if len(fitting) != 1:
+        shapes = ", ".join(f"{spec.name} {list(spec.shape)}" for spec in outputs)
+        found = "no output has" if not fitting else "several outputs have"
+        raise UsageError(f"--label-file {path}: {count} labels, and {found} {count} classes; outputs: {shapes}")
+    return fitting[0]

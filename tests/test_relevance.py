@@ -1,0 +1,167 @@
+"""Every flag of ``export`` works or is refused early, with a sentence that names it: none is ignored."""
+
+import numpy as np
+import pytest
+
+from convertkit import plugins
+from convertkit.cli import cli
+from convertkit.flags import merged
+from tests import onnx_models
+from tests.command_line import refused
+from tests.installed import needs
+
+RNG = np.random.default_rng(0)
+
+IDLE = {
+    "--target": [("--target onnxruntime --target onnxruntime", "--target onnxruntime is given twice")],
+    "--output": [("--output=", "--output is empty")],
+    "--int8": [("--int8", "--int8 measures activation ranges and needs data: --calib")],
+    "--int16x8": [("--target tflite --int16x8", "--int16x8 measures"), ("--int16x8", "does not deliver int16x8")],
+    "--fp16": [("--fp16 --w8", "exclude each other")],
+    "--w8": [("--w8 --w4", "exclude each other")],
+    "--w4": [("--w4 --int8", "exclude each other")],
+    "--full-integer": [("--full-integer --w8", "--full-integer goes with --int8")],
+    "--io-dtype": [
+        ("--io-dtype int8 --w8", "--io-dtype int8 goes with --int8"),
+        ("--io-dtype int8 --int8 --calib DATA", "--io-dtype does nothing for onnxruntime; it is for --target tflite"),
+        ("--target tflite --int8 --calib DATA --io-dtype int16", "--io-dtype int16 is not what --int8 computes with"),
+        ("--target tflite --int16x8 --calib DATA --io-dtype uint8", "--io-dtype uint8 is not what --int16x8"),
+    ],
+    "--calib": [("--calib=", "--calib is empty")],
+    "--calib-samples": [
+        ("--calib-samples 3", "--calib-samples chooses among the data of --calib"),
+        ("--calib DATA --calib-samples 99999999999", "--calib-samples 99999999999: must be"),
+    ],
+    "--images": [
+        ("--images crop", "--images is about folders of images"),
+        ("--images crop --calib DATA", "--images is about folders of images"),
+        ("--images crop --calib ARRAYS", "--images is about folders of images"),
+    ],
+    "--calib-method": [("--calib-method mse --w8 --calib DATA", "--calib-method mse goes with --int8")],
+    "--eval": [("--eval=", "--eval is empty")],
+    "--metric": [
+        ("--metric top1", "--metric needs --eval"),
+        ("--eval DATA --metric no.such:func", "--metric no.such:func cannot be imported"),
+    ],
+    "--max-drop": [("--max-drop 1", "--max-drop needs --eval"), ("--eval DATA --max-drop inf", "--max-drop inf")],
+    "--prune": [("--prune 0.5 --prune-channels 0.5", "--prune and --prune-channels exclude each other")],
+    "--prune-channels": [("--prune-channels 1", "--prune-channels 1.0: expected")],
+    "--input": [
+        ("--input z:1,5", "--input z: the model has no such input"),
+        ("--input x:1,5 --input x:2,5", "--input x is given twice"),
+        ("--input x:M,5", "--input x: ['M', 5], the model takes ['N', 5]"),
+        ("--input x:1,5:float32[3,1)", "--input x: [3,1) holds no values"),
+        ("--input x:1,5:float32[0,inf)", "--input x: [0,inf) holds no values"),
+    ],
+    "--model": [("--model pkg.mod:make", "--model does nothing for")],
+    "--input-layout": [
+        ("--input-layout nhwc", "--input-layout does nothing for onnxruntime; it is for --target tflite"),
+        ("--target tflite --input-layout nhwc", "--input-layout nhwc: no input of the model"),
+    ],
+    "--static": [
+        ("--static M=4", "--static M: the model has no free dimension of that name; it has: N"),
+        ("--static N=4 --static N=5", "--static N is given twice"),
+        ("--input x:1,5 --static N=4", "--static N: the model has no free dimension"),
+    ],
+    "--signature": [("--signature main", "--signature does nothing for")],
+    "--description": [("--description words", "--description does nothing for onnxruntime; it is for --target tflite")],
+    "--label-file": [
+        ("--label-file LABELS", "--label-file does nothing for onnxruntime; it is for --target tflite"),
+        ("--target tflite --label-file LABELS", "2 labels, and no output has 2 classes"),
+        ("--target tflite --label-file DATA", "is no UTF-8 text"),
+    ],
+    "--normalization": [
+        ("--normalization x:1/2", "it is for --target tflite, or for a folder of images"),
+        ("--target tflite --normalization z:1/2", "--normalization z: no such input; there are: x"),
+        ("--target tflite --normalization x:1,2/1,2", "--normalization x: 2 channels"),
+        ("--target tflite --normalization x:1/2 --normalization x:1/3", "--normalization x is given twice"),
+    ],
+    "--opset": [
+        ("--target tflite --opset 17", "--opset does nothing for tflite; it is for --target onnxruntime"),
+        ("--opset 12 --w8", "--opset 12 has no integers of the kind that --w8 writes"),
+        ("--opset 20 --w4", "--opset 20 has no integers of the kind that --w4 writes"),
+    ],
+    "--trust": [
+        ("--trust pickle", "--trust pickle does nothing for"),
+        ("--trust lambda", "it is for keras"),
+        ("--trust pyfunc", "it is for keras or tensorflow"),
+    ],
+    "--pass": [("--pass quantize", "--pass quantize: the other flags leave it nothing to do")],
+    "--seed": [("--seed 99999999999999999999", "--seed 99999999999999999999: must fit")],
+    "--recipe": [("--recipe=", ". is no file")],
+    "--timeout": [("--timeout 0", "--timeout 0.0: must be positive")],
+}
+"""By flag: command lines in which it could do nothing or could not work, and what is said."""
+
+ALONE = {"--keep-failed", "--force", "--json", "--verbose", "--help"}
+"""Permissions and ways to tell, which need not come to be used."""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """An empty folder to export into, and beside it the data that the table names."""
+    data, labels, arrays = tmp_path / "data.npz", tmp_path / "labels.txt", tmp_path / "arrays"
+    np.savez(data, x=RNG.standard_normal((8, 5)).astype(np.float32), label=np.zeros(8, np.int64))
+    labels.write_text("cat\ndog\n")
+    arrays.mkdir()
+    np.save(arrays / "1.npy", np.zeros(5, np.float32))
+    folder = tmp_path / "place"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def words(line, folder):
+    known = {"DATA": folder / "data.npz", "LABELS": folder / "labels.txt", "ARRAYS": folder / "arrays"}
+    return [known.get(word, word) for word in line.split()]
+
+
+@pytest.mark.parametrize(("line", "says"), [case for cases in IDLE.values() for case in cases])
+def test_what_would_do_nothing_is_refused(place, tmp_path, line, says):
+    source = onnx_models.write(tmp_path, onnx_models.mlp(), "mlp.onnx")
+    refused(place, 2, [says], source, *words(line, tmp_path))
+
+
+def test_every_flag_is_in_the_table():
+    flags = {flag for each in cli.commands["export"].params for flag in each.opts if flag.startswith("--")}
+    assert flags - ALONE == IDLE.keys()
+
+
+@pytest.mark.parametrize("group", ["converters", "targets"])
+def test_what_plugins_read_are_flags(group):
+    known = {
+        "converters": {"--model", "--signature", "--trust pickle", "--trust lambda", "--trust pyfunc"},
+        "targets": {"--opset", "--io-dtype", "--input-layout", "--description", "--label-file", "--normalization"},
+    }
+    found = plugins.converters() if group == "converters" else map(plugins.target, plugins.target_names())
+    assert set().union(*(each.reads for each in found)) == known[group]
+
+
+@pytest.mark.parametrize("flag", ["--calib", "--eval"])
+def test_data_that_cannot_be_is_refused_before_the_source_is_opened(place, tmp_path, flag):
+    (tmp_path / "broken.onnx").write_bytes(b"\x08\x08")
+    for given in ("nowhere.npz", "no_such_package:feeds"):
+        refused(place, 1, [given], tmp_path / "broken.onnx", flag, given)
+
+
+def test_a_factory_beside_a_model_that_needs_none(place):
+    needs("torch")
+    (place / "served.py").write_text("import torch\n\n\ndef make():\n    return torch.nn.Linear(3, 2)\n")
+    given = ["served:make", "--input", "x:1,3", "--model", "served:make"]
+    refused(place, 2, ["--model does nothing for served:make, which makes the module itself"], *given)
+
+
+def test_two_inputs_that_disagree_about_a_size(place, tmp_path):
+    nodes = [onnx_models.helper.make_node("Add", ["a", "b"], ["y"])]
+    ends = {"a": ["N", 2], "b": ["N", 2]}
+    inputs = [onnx_models.helper.make_tensor_value_info(name, 1, dims) for name, dims in ends.items()]
+    outputs = [onnx_models.helper.make_tensor_value_info("y", 1, ["N", 2])]
+    graph = onnx_models.helper.make_graph(nodes, "sum", inputs, outputs)
+    made = onnx_models.helper.make_model(graph, opset_imports=[onnx_models.helper.make_opsetid("", 18)], ir_version=10)
+    source = onnx_models.write(tmp_path, made, "sum.onnx")
+    refused(place, 2, ["--input b: N is 3 here and 2"], source, "--input", "a:2,2", "--input", "b:3,2")
+
+
+def test_a_precision_on_the_command_line_replaces_the_recipes():
+    assert merged({"int8": True, "calib": "c.npz"}, {"fp16": True}) == {"fp16": True, "calib": "c.npz"}
+    assert merged({"int8": True}, {"calib": "c.npz"}) == {"int8": True, "calib": "c.npz"}
