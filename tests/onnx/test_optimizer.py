@@ -1,0 +1,62 @@
+"""The optimizer's rules at their own operators only: the same graph as the library's, found without trying the rest."""
+
+from __future__ import annotations
+
+import onnx.parser
+import onnx_ir as ir
+import onnxscript.optimizer
+import pytest
+
+from convertkit.onnx.optimizer import RULES, optimize_ir
+
+_HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
+_GRAPHS = {
+    "activations": "g (float[N,4] x) => (float[N,4] y) {a = Relu(x) b = Relu(a) low = Constant<value_float = 0.0>()"
+    " high = Constant<value_float = 6.0>() y = Clip(b, low, high)}",
+    "one on either side": "g (float[N,4] x) => (float[N,4] y) {one = Constant<value_float = 1.0>() a = Mul(one, x)"
+    " zero = Constant<value_float = 0.0>() b = Add(a, zero) c = Mul(b, one) y = Exp(c)}",
+    "transposes": "g (float[2,3,4] x) => (float[2,3,4] y) {a = Transpose<perm = [2, 0, 1]>(x)"
+    " b = Transpose<perm = [1, 2, 0]>(a) c = Cast<to = 1>(b) y = Neg(c)}",
+    "slices": "g (float[2,6] x) => (float[2,3] y, float[2,3] z) {axis = Constant<value_ints = [1]>()"
+    " none = Constant<value_ints = [0]>() half = Constant<value_ints = [3]>()"
+    " all = Constant<value_ints = [6]>() a = Relu(x) y = Slice(a, none, half, axis) z = Slice(a, half, all, axis)}",
+    "flat": "g (float[N,2,3] x) => (float[N,6] y) {a = Flatten<axis = 1>(x) s = Constant<value_ints = [-1, 6]>()"
+    " y = Reshape(a, s)}",
+    "norm": "g (float[1,1,4,4] x) => (float[1,1,4,4] y) {w = Constant<value = float[1,1,1,1] {2.0}>()"
+    " s = Constant<value = float[1] {3.0}>() a = Conv(x, w) y = BatchNormalization(a, s, s, s, s)}",
+    "branches": "g (bool c, float[4] x) => (float[4] y) {y = If(c) <then_branch = t () => (float[4] p)"
+    " {a = Relu(x) p = Relu(a)}, else_branch = e () => (float[4] q) {q = Neg(x)}>}",
+}
+
+
+def _model(text: str) -> ir.Model:
+    model: ir.Model = ir.from_proto(onnx.parser.parse_model(f"{_HEAD} {text}"))
+    return model
+
+
+@pytest.mark.parametrize("name", _GRAPHS)
+def test_the_graph_is_the_librarys(name: str) -> None:
+    ours, theirs = _model(_GRAPHS[name]), _model(_GRAPHS[name])
+    optimize_ir(ours, should_fold=lambda node: None)
+    onnxscript.optimizer.optimize_ir(theirs)
+    assert ir.to_proto(ours).SerializeToString(deterministic=True) == ir.to_proto(theirs).SerializeToString(
+        deterministic=True
+    )
+
+
+def test_a_rule_is_tried_at_its_operator_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[tuple[str, str]]()
+    for rule in RULES:
+        if rule.root is not None:
+            match = rule._matcher.match
+            monkeypatch.setattr(
+                rule._matcher,
+                "match",
+                lambda model, graph, node, *, match=match, root=rule.root, **more: (
+                    tried.append((root[1], node.op_type)),
+                    match(model, graph, node, **more),
+                )[1],
+            )
+    optimize_ir(_model(_GRAPHS["activations"]), should_fold=lambda node: None)
+    assert tried
+    assert all(root == operator for root, operator in tried)
