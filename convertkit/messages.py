@@ -10,7 +10,7 @@ import os
 import selectors
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from convertkit.artifact import Array
@@ -46,6 +46,26 @@ def receive(read: Callable[[int], bytes | bytearray]) -> tuple[dict[str, Any], d
         count = int(np.prod(shape, dtype=np.int64))
         arrays[name] = np.frombuffer(read(count * dtype.itemsize), dtype).reshape(shape)
     return header, arrays
+
+
+def is_complete(data: bytes | bytearray) -> bool:
+    """Whether ``data`` is one whole message."""
+    if len(data) < _LENGTH.size:
+        return False
+    (length,) = _LENGTH.unpack_from(data)
+    end = _LENGTH.size + length
+    if len(data) < end:
+        return False
+    index = json.loads(data[_LENGTH.size : end])["arrays"]
+    expected: int = end + sum(_size_bytes(dtype, shape) for _, dtype, shape in index)
+    return len(data) == expected
+
+
+def _size_bytes(dtype: str, shape: Sequence[int]) -> int:
+    import ml_dtypes
+    import numpy as np
+
+    return int(np.prod(shape, dtype=np.int64)) * np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize
 
 
 def reader(stream: IO[bytes]) -> Callable[[int], bytearray]:

@@ -30,7 +30,7 @@ from typing import IO, Any, Protocol, Self, runtime_checkable
 
 from convertkit import errors
 from convertkit.artifact import Array
-from convertkit.messages import CHUNK, deadline_reader, reader, receive, send
+from convertkit.messages import CHUNK, deadline_reader, is_complete, reader, receive, send
 
 _NO_ARRAYS: Mapping[str, Array] = MappingProxyType({})
 
@@ -353,22 +353,30 @@ def _fields(error: Exception) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Child:
-    """A fork that answers one call, and what it has written so far."""
+class _Forked:
+    """A fork and the call that it answers."""
 
     pid: int
     call: _Numbered
-    data: bytearray = field(default_factory=bytearray)
 
 
-def _answer_in_forks(
-    service: object, calls: Sequence[_Numbered], out: IO[bytes], own: Sequence[_Numbered] = ()
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """What a process has written so far; ``forked`` where it is one of those that were forked for a call."""
+
+    forked: _Forked | None
+    data: bytearray
+
+
+def _answer_in_forks(service: object, calls: Sequence[_Numbered], out: IO[bytes], others: int | None = None) -> None:
     """Answer every call in a fork of its own, all at the same time; replies go out as they come.
 
-    Those of ``own`` are answered here, once the forks are on their way.
+    What comes through the pipe ``others`` meanwhile is a reply as well.
     """
+    answered = list[int]()
     with selectors.DefaultSelector() as running:
+        if others is not None:
+            running.register(others, selectors.EVENT_READ, _Child(None, bytearray()))
         for call in calls:
             inlet, outlet = os.pipe()
             pid = os.fork()
@@ -379,9 +387,7 @@ def _answer_in_forks(
                     _answer(service, call, pipe)
                 os._exit(0)
             os.close(outlet)
-            running.register(inlet, selectors.EVENT_READ, _Child(pid, call))
-        for call in own:
-            _answer(service, call, out)
+            running.register(inlet, selectors.EVENT_READ, _Child(_Forked(pid, call), bytearray()))
         while running.get_map():
             for key, _ in running.select():
                 if part := os.read(key.fd, CHUNK):
@@ -389,19 +395,45 @@ def _answer_in_forks(
                     continue
                 running.unregister(key.fd)
                 os.close(key.fd)
-                _pass_on(key.data, out)
+                answered += _passed_on(key.data, out)
+    for pid in answered:
+        os.waitpid(pid, 0)
 
 
-def _pass_on(child: _Child, out: IO[bytes]) -> None:
-    _, status = os.waitpid(child.pid, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code == 0 and child.data:
+def _passed_on(child: _Child, out: IO[bytes]) -> tuple[int, ...]:
+    """Pass on what a process has answered, or how it died; the fork that still is to be waited for.
+
+    One that has said all is not waited for first: to give back the memory of a framework takes it 10 ms.
+    """
+    forked = child.forked
+    if forked is None or is_complete(child.data):
         out.write(child.data)
         out.flush()
-        return
-    message = f"one attempt {_cause_of_death(code)}"
-    error = {"class": "WorkerError", "message": message, "fields": {}}
-    send(out, {"number": child.call.number, "error": error}, {})
+        return () if forked is None else (forked.pid,)
+    _, status = os.waitpid(forked.pid, 0)
+    message = f"one attempt {_cause_of_death(os.waitstatus_to_exitcode(status))}"
+    send(out, {"number": forked.call.number, "error": {"class": "WorkerError", "message": message, "fields": {}}}, {})
+    return ()
+
+
+def _answer_beside(service: object, calls: Sequence[_Numbered], own: _Numbered, out: IO[bytes]) -> None:
+    """Answer ``own`` here, and meanwhile every other call in a fork of its own.
+
+    A fork looks after those, and passes on the answer to ``own``, too: this process is busy.
+    """
+    inlet, outlet = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _die_with_parent()
+        os.close(outlet)
+        _answer_in_forks(service, calls, out, inlet)
+        os._exit(0)
+    os.close(inlet)
+    with os.fdopen(outlet, "wb") as pipe:
+        _answer(service, own, pipe)
+    _, status = os.waitpid(pid, 0)
+    if status:
+        os._exit(1)  # calls are left that nobody answers, and the parent sees that this process has ended
 
 
 def serve(service_name: str, replies_to: int, begun: float) -> None:
@@ -428,9 +460,10 @@ def serve(service_name: str, replies_to: int, begun: float) -> None:
         if failure is not None:
             for call in calls_made:
                 send(replies, {"number": call.number, "error": _described(failure)}, {})
+        elif header["keeps_last"]:
+            _answer_beside(service, calls_made[:-1], calls_made[-1], replies)
         elif header["isolated"]:
-            forked = len(calls_made) - int(header["keeps_last"])
-            _answer_in_forks(service, calls_made[:forked], replies, calls_made[forked:])
+            _answer_in_forks(service, calls_made, replies)
         else:
             _answer(service, calls_made[0], replies)
 

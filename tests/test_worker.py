@@ -1,5 +1,6 @@
 """A worker's crash, death or hang is one sentence in the parent; its results arrive unharmed."""
 
+import io
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from convertkit.errors import Unsupported, Untrusted, WorkerError
+from convertkit.messages import is_complete, send
 from convertkit.worker import Call, Worker
 
 HERE = Path(__file__).parent
@@ -83,6 +85,23 @@ def test_a_call_of_the_workers_own_runs_beside_a_forked_one_and_leaves_its_effec
     assert time.monotonic() - begun < 0.9, "it did not wait for the fork"
     assert forked().value is None
     assert worker.call("echo").value["calls"] == 2
+
+
+def test_a_fork_is_heard_while_the_worker_is_busy_with_a_call_of_its_own(worker):
+    worker.call("echo")
+    forked, own = worker.begin_beside(Call("echo", {"a": 1}, {"b": np.arange(300_000)}), Call("wait", {"seconds": 2.0}))
+    begun = time.monotonic()
+    assert forked().value["a"] == 1
+    assert time.monotonic() - begun < 1.5, "it did not wait for the worker"
+    assert own().value is None
+
+
+@pytest.mark.parametrize("cut", [0, 4, 20, -1])
+def test_a_message_is_complete_with_its_last_byte(cut):
+    stream = io.BytesIO()
+    send(stream, {"value": 1}, {"a": np.zeros((2, 3), np.int16), "b": np.zeros((), np.float32)})
+    assert is_complete(stream.getvalue())
+    assert not is_complete(stream.getvalue()[:cut])
 
 
 def test_a_fork_that_dies_beside_the_workers_own_call_is_one_sentence(worker):

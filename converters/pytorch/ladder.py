@@ -192,27 +192,34 @@ class Ladder:
         """The model's interface, and what was made meanwhile of the one that its file tells."""
         params = {**self._model.params(), "seed": self._seed, "foreseen": self._foresees, "lossy": self._lossy}
         if self._model.kind not in _AHEAD:  # a module, whose first road is torch.export's
-            describe = Call("describe", {**params, "ahead": False})
+            describe = Call("describe", {**params, "ahead": True})
             describing, preparing = self._worker.begin_beside(describe, Call("prepare"))
             reply = describing()
+            self._draw(from_json(reply.value["leaves"]), tuple(reply.value["sizes"]))
             preparing()
             self._prepared = True
             return reply, None
-        place = self._workdir / "ahead"
-        place.mkdir()
-        begun = time.perf_counter()
-        guess = Call("guess", {**params, "target": str(place / _EXPORTED)})
-        describing, guessing = self._worker.begin_together((Call("describe", {**params, "ahead": True}), guess))
         try:
-            reply = guessing().value
+            said = self._worker.call("guess", params).value
         except WorkerError:  # it may have ended the worker; an attempt whose interface is settled is judged, not this
             return self._worker.call("describe", {**params, "ahead": False}, isolated=True), None
         except ConvertKitError:  # nothing can be said before the model has run
+            return self._worker.call("describe", {**params, "ahead": True}, isolated=True), None
+        place = self._workdir / "ahead"
+        place.mkdir()
+        begun = time.perf_counter()
+        attempt = Call("attempt_guess", {**params, **said, "target": str(place / _EXPORTED)})
+        attempting, describing = self._worker.begin_together((attempt, Call("describe", {**params, "ahead": True})))
+        leaves, outputs = from_json(said["leaves"]), tuple(said["outputs"])
+        drawn = self._draw(leaves, tuple(said["trials"]))  # while the worker exports and computes
+        try:
+            reply = attempting().value
+        except WorkerError:
+            return self._worker.call("describe", {**params, "ahead": False}, isolated=True), None
+        except ConvertKitError:
             return describing(), None
-        leaves, outputs = from_json(reply["leaves"]), tuple(reply["outputs"])
-        tried = self._ended(reply["route"], place, reply, leaves, outputs, begun)  # while the worker still computes
+        tried = self._ended(said["route"], place, reply, leaves, outputs, begun)
         if tried.made is not None:
-            drawn = self._draw(leaves, tuple(reply["trials"]))
             tried = replace(tried, ran=(drawn, self._executed(*tried.made, drawn.check)))
         return describing(), tried
 

@@ -90,13 +90,16 @@ class TorchService:
         return Reply(described.as_json(), _all_computed(session, described.leaves, feeds, known))
 
     def guess(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Try a road with the interface that the file tells, before :meth:`describe` has settled it."""
-        said = guessing.guess(self._loaded(params), Path(params["path"]), params["inputs"])
-        leaves = to_json(said.leaves)
-        feed = check_feed(said.leaves, said.sizes, params["seed"], 0)
-        interface = {"route": said.route, "leaves": leaves, "outputs": said.outputs}
-        reply = self.attempt({**params, **interface, "slots": []}, feed)
-        return Reply({**reply.value, **interface, "trials": said.trials})
+        """The interface that the file tells, before :meth:`describe` has settled it; nothing is computed for it."""
+        assert self._subject is not None, "guessed once the model is loaded"
+        said = guessing.guess(self._subject, Path(params["path"]), params["inputs"])
+        interface = {"route": said.route, "leaves": to_json(said.leaves), "outputs": said.outputs}
+        return Reply({**interface, "sizes": said.sizes, "trials": said.trials})
+
+    def attempt_guess(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
+        """Try the road that :meth:`guess` names, with the interface that it tells."""
+        feed = check_feed(from_json(params["leaves"]), params["sizes"], params["seed"], 0)
+        return self.attempt({**params, "slots": []}, feed)
 
     def prepare(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Import what torch.export's road needs, once for all forks to come."""

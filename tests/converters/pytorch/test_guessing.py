@@ -70,7 +70,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("name", ["plain.pt", "program.pt2"])
 def test_a_right_guess_is_the_only_attempt(name: str, models: Path, asked: list[str], tmp_path: Path) -> None:
     result = convertkit.export(models / name, "onnxruntime", output=tmp_path / "out")
-    assert asked == ["open", "describe", "guess"], "all that the proof needs was computed beside the attempt"
+    assert asked == ["open", "guess", "attempt_guess", "describe"], "all that the proof needs was computed beside the attempt"
     attempts = result.report["steps"][0]["options"]["attempts"]
     assert [each["outcome"] for each in attempts] == ["accepted"]
 
@@ -80,7 +80,8 @@ def test_an_interface_that_a_run_settles_is_tried_again(
     name: str, models: Path, asked: list[str], tmp_path: Path
 ) -> None:
     result = convertkit.export(models / name, "onnxruntime", output=tmp_path / "out")
-    assert asked[:3] == ["open", "describe", "guess"]
+    assert asked[:2] == ["open", "guess"]
+    assert "describe" in asked
     assert "attempt" in asked
     given = {spec.name: spec.shape for spec in result.artifact.inputs}
     assert (given["x"][0] == 1) == (name == "fixed.pt") or name == "counting.pt"
