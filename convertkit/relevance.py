@@ -34,7 +34,7 @@ _OF_TARGETS: Mapping[str, Callable[[ExportOptions], bool]] = {
 def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
     """Raise a ``ConvertKitError`` for what cannot work or would do nothing, before the source is opened."""
     if options.quantized and options.calib is None:
-        raise UsageError(f"--{options.precision} measures activation ranges and needs data: --calib PATH")
+        raise data_lacks(options)
     for flag, is_given in _OF_TARGETS.items():
         if is_given(options) and not any(_reads(each, flag) for each in targets):
             others = [name for name in plugins.target_names() if _reads(plugins.target(name), flag)]
@@ -51,6 +51,14 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
     for data in (options.calib, options.eval):
         if isinstance(data, str):
             _check_data(data)
+
+
+def data_lacks(options: ExportOptions) -> UsageError:
+    """The refusal of a precision that needs data and has none."""
+    return UsageError(
+        f"--{options.precision} measures activation ranges and needs data: --calib PATH; "
+        f"a model that is quantized already keeps its integers without --{options.precision}"
+    )
 
 
 _AND_IMAGES = {"--normalization": ", or for a folder of images"}

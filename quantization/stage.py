@@ -10,7 +10,6 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact
-from convertkit.errors import UsageError
 from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
@@ -29,6 +28,7 @@ from convertkit.quantization.tune import Tuned, affordable, tune_all
 from convertkit.quantization.units import Unit, find_units, is_float
 from convertkit.quantization.weight_only import is_candidate, nearest, nearest_wide, quantize_weights, widened
 from convertkit.recipe import ExportOptions
+from convertkit.relevance import data_lacks
 from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Stage, Tolerance
 from convertkit.state import initial_state
 
@@ -160,7 +160,7 @@ def build(context: BuildContext) -> Stage:
     if profile.weight_only:
         return QuantizeWeights(profile, context.calibration, options.seed, context.progress)
     if context.calibration is None:
-        raise UsageError(f"--{options.precision} measures activation ranges and needs data: --calib PATH")
+        raise data_lacks(options)
     return QuantizeIntegers(options, profile, context.calibration, context.progress)
 
 

@@ -15,7 +15,10 @@ RNG = np.random.default_rng(0)
 IDLE = {
     "--target": [("--target onnxruntime --target onnxruntime", "--target onnxruntime is given twice")],
     "--output": [("--output=", "--output is empty")],
-    "--int8": [("--int8", "--int8 measures activation ranges and needs data: --calib")],
+    "--int8": [
+        ("--int8", "--int8 measures activation ranges and needs data: --calib"),
+        ("--int8", "a model that is quantized already keeps its integers without --int8"),
+    ],
     "--int16x8": [("--target tflite --int16x8", "--int16x8 measures"), ("--int16x8", "does not deliver int16x8")],
     "--fp16": [("--fp16 --w8", "exclude each other")],
     "--w8": [("--w8 --w4", "exclude each other")],

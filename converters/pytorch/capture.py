@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from convertkit.converters.pytorch.provenance import python_trace, user_line
@@ -32,11 +33,13 @@ class Called:
     operator: Any
     arguments: Mapping[str, Any]
     location: str
+    function: str = ""
+    """What the user called, where that is known and has called the operator in turn."""
 
     @property
     def name(self) -> str:
         """As torch's schemas write it: ``aten::dropout``."""
-        return str(self.operator._schema.name)
+        return self.function or str(self.operator._schema.name)
 
     @property
     def is_training(self) -> bool:
@@ -77,11 +80,15 @@ def drawn(subject: Subject, run: Callable[[], object]) -> Unsupported:
     if call is None:
         return Unsupported("the model computes something else in every call, so nothing can be proven")
     if call.is_training:
+        captured = "" if call.function else "the model was captured in training mode, or "
         return Unsupported(
-            "the model was captured in training mode, or calls this with training=True: it drops values at random",
+            f"{captured or 'the model '}calls this with training=True: it drops values at random",
             subject=call.name,
             location=call.location,
-            ways_out=(_EVAL, "training=self.training, where forward calls a function of torch.nn.functional"),
+            ways_out=(
+                *((_EVAL,) if captured else ()),
+                "training=self.training, where forward calls a function of torch.nn.functional",
+            ),
         )
     return Unsupported(
         "the model draws random numbers, so no two calls agree and nothing can be proven",
@@ -151,9 +158,18 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
         given = {**dict(enumerate(args)), **(kwargs or {})}
         call = _called(func, given, "")
         if call.draws:
-            line = user_line("".join(traceback.format_stack()))
-            self.calls.append(Called(func, call.arguments, line))
+            self.calls.append(replace(_asked(call), location=user_line("".join(traceback.format_stack()))))
         return func(*args, **(kwargs or {}))
+
+
+def _asked(call: Called) -> Called:
+    """The call as the function of torch.nn.functional that made it, where one did: dropout is ``bernoulli_`` inside."""
+    frames = (frame for frame, _ in traceback.walk_stack(None) if frame.f_code.co_filename == functional.__file__)
+    frame = next((each for each in frames if "training" in each.f_locals), None)
+    if frame is None:
+        return call
+    arguments = {**call.arguments, "training": frame.f_locals["training"]}
+    return replace(call, arguments=arguments, function=f"aten::{frame.f_code.co_name}")
 
 
 def _watched(run: Callable[[], object]) -> list[Called]:

@@ -13,6 +13,7 @@ from convertkit.errors import Unsupported
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 TRAINED = "captured in training mode"
+CALLED = "the model calls this with training=True"
 DRAWN = "draws random numbers"
 EVAL = "model.eval() before torch.jit.trace or torch.export.export"
 
@@ -39,7 +40,7 @@ def _captured(name: str, form: str, folder: Path, *, training: bool) -> str:
         ("Dropped", "traced", True, "aten::dropout", TRAINED, EVAL),
         ("Dropped", "pt2", True, "aten::dropout", TRAINED, EVAL),
         ("AlwaysDropped", "traced", False, "aten::dropout", TRAINED, "training=self.training"),
-        ("AlwaysDropped", "factory", False, "aten::bernoulli_", DRAWN, "training=self.training"),
+        ("AlwaysDropped", "factory", False, "aten::dropout", CALLED, "training=self.training"),
         ("Noisy", "pt2", False, "aten::randn_like", DRAWN, "the random tensor as an input of forward"),
         ("Noisy", "factory", False, "aten::randn_like", DRAWN, "the random tensor as an input of forward"),
     ],
