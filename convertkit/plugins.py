@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError, SourceError, UsageError, missing_framework
+from convertkit.references import found_at
 from convertkit.stage import Converter, PassPlugin, Runner, RunnerFactory, Target
 
 CONVERTERS, PASSES, TARGETS, RUNNERS = (
@@ -86,16 +87,12 @@ def runner(artifact: Artifact) -> Runner:
 
 def converter_for(source: str) -> Converter:
     """The converter that recognises ``source`` by its content; ``SourceError`` where none does."""
-    from pathlib import Path
-
-    path = Path(source)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise SourceError(f"{source} is a pipe or a device, which is read once; expected a file or a folder")
+    path = found_at(source, SourceError)
     for point in _points(CONVERTERS).values():  # loaded one by one: most files are recognised by an early one
         each = cast(Converter, load(point))
         if each.sniff(source) is not None:
             return each
-    if not path.exists():
+    if path is None:
         raise SourceError(f"{source} does not exist")
     if path.is_file() and path.stat().st_size == 0:
         raise SourceError(f"{source} is empty")

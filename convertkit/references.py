@@ -6,9 +6,12 @@ Which converter a callable belongs to is seen from what its module imports.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from pathlib import Path
+
+from convertkit.errors import ConvertKitError
 
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -30,6 +33,20 @@ def module_file(module: str) -> Path | None:
             if file.is_file():
                 return file
     return None
+
+
+def found_at(text: str, refusal: type[ConvertKitError]) -> Path | None:
+    """The file or folder that a user named, None where there is none; ``refusal`` where it cannot be read again."""
+    path = Path(text)
+    try:
+        there, usual = path.exists(), path.is_file() or path.is_dir()
+    except OSError as error:  # a folder on the way that is closed, a name that is too long
+        raise refusal(f"{text} cannot be read: {error.strerror}") from error
+    if there and not usual:
+        raise refusal(f"{text} is a pipe or a device, which is read once; expected a file or a folder")
+    if there and not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
+        raise refusal(f"{text} cannot be read: permission denied")
+    return path if there else None
 
 
 def _imports(file: Path) -> frozenset[str]:

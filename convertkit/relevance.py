@@ -15,6 +15,7 @@ from convertkit.described import check_dims, check_normalization, labelled, labe
 from convertkit.errors import FeedError, UsageError
 from convertkit.own_functions import data_function, metric_function
 from convertkit.recipe import METRICS, ExportOptions, ImageOptions
+from convertkit.references import found_at
 from convertkit.stage import Converter, FlagReader, Target
 
 _IMAGE_RANK = 3
@@ -35,6 +36,9 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
     """Raise a ``ConvertKitError`` for what cannot work or would do nothing, before the source is opened."""
     if options.quantized and options.calib is None:
         raise data_lacks(options)
+    for data in (options.calib, options.eval):
+        if isinstance(data, str) and found_at(data, FeedError) is None:
+            data_function(data)
     for flag, is_given in _OF_TARGETS.items():
         if is_given(options) and not any(_reads(each, flag) for each in targets):
             others = [name for name in plugins.target_names() if _reads(plugins.target(name), flag)]
@@ -48,9 +52,6 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
         labels(Path(options.label_file))
     if options.metric is not None and options.metric not in METRICS:
         metric_function(options.metric)
-    for data in (options.calib, options.eval):
-        if isinstance(data, str):
-            _check_data(data)
 
 
 def data_lacks(options: ExportOptions) -> UsageError:
@@ -93,14 +94,6 @@ def check_passes(options: ExportOptions, running: Iterable[str]) -> None:
         raise UsageError(
             f"--pass {idle[0]}: the other flags leave it nothing to do; give those that ask for it instead"
         )
-
-
-def _check_data(source: str) -> None:
-    path = Path(source)
-    if not path.exists():
-        data_function(source)
-    elif not path.is_file() and not path.is_dir():
-        raise FeedError(f"{source} is a pipe or a device, and data is read more than once; expected a file or a folder")
 
 
 def _reads(plugin: Target | Converter, flag: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests import onnx_models
-from tests.command_line import Trap, apart, check_refusal, everything_below, here, refused
+from tests.command_line import Trap, apart, check_refusal, everything_below, guarded, here, refused
 
 
 @pytest.fixture
@@ -203,10 +203,22 @@ def test_output_below_a_file(place, tmp_path, mlp):
     assert (tmp_path / "file").read_text() == "precious"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux")
 def test_output_that_is_not_writable(place, mlp):
     place.chmod(0o555)
-    refused(place, 1, ["permission denied"], mlp)
+    refused(place, 1, ["permission denied"], mlp, run=guarded)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux")
+@pytest.mark.parametrize("flag", ["--calib", "--eval"])
+@pytest.mark.parametrize("name", ["data.npz", "data.npy", "closed", "closed/data.npz"])
+def test_data_that_must_not_be_read(place, tmp_path, mlp, flag, name):
+    (tmp_path / "closed").mkdir()
+    for file in ("data.npz", "data.npy", "closed/data.npz"):
+        (tmp_path / file).write_bytes(b"data")
+        (tmp_path / file).chmod(0)
+    (tmp_path / "closed").chmod(0)
+    refused(place, 1, [name, "cannot be read: "], mlp, flag, tmp_path / name, run=guarded)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux")

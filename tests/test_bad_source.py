@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests import onnx_models
-from tests.command_line import Trap, refused
+from tests.command_line import Trap, guarded, refused
 
 CUTS = 20
 
@@ -127,6 +127,18 @@ def test_source_that_cannot_be_read(place, tmp_path):
     refused(place, 1, ["loop.onnx"], folder)
 
 
+def test_source_in_a_closed_folder(place, tmp_path):
+    (tmp_path / "closed").mkdir(mode=0)
+    refused(place, 1, ["closed/model.onnx cannot be read: "], tmp_path / "closed" / "model.onnx", run=guarded)
+
+
+def test_external_data_that_must_not_be_read(place, tmp_path):
+    (tmp_path / "data.bin").write_bytes(np.arange(5, dtype=np.float32).tobytes())
+    (tmp_path / "data.bin").chmod(0)
+    path = onnx_models.write(tmp_path, onnx_models.add(onnx_models.external("data.bin")))
+    refused(place, 1, ["data.bin", "cannot be read"], path, run=guarded)
+
+
 def test_source_module_that_does_not_exist(place):
     refused(place, 1, ["no_such_package"], "no_such_package.module:factory")
 
@@ -142,6 +154,24 @@ def test_external_data_stays_in_its_folder(place, tmp_path, location):
     (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
     path = onnx_models.write(folder, onnx_models.add(onnx_models.external(location)))
     refused(place, 1, ["model.onnx"], path)
+
+
+@pytest.mark.parametrize("location", ["data\0.bin", "loop.bin", "x" * 300], ids=["zero-byte", "loop", "long"])
+def test_external_data_at_a_place_that_cannot_be(place, tmp_path, location):
+    (tmp_path / "loop.bin").symlink_to(tmp_path / "loop.bin")
+    path = onnx_models.write(tmp_path, onnx_models.add(onnx_models.external(location)))
+    refused(place, 1, ["model.onnx"], path)
+
+
+@pytest.mark.parametrize("text", [b"data.bin", b"NAME"], ids=["location", "size"])
+def test_text_that_is_none(place, tmp_path, text):
+    """Protobuf hands out bytes where a text is not UTF-8."""
+    (tmp_path / "data.bin").write_bytes(np.arange(5, dtype=np.float32).tobytes())
+    made = onnx_models.add(onnx_models.external("data.bin"))
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "NAME"
+    path = tmp_path / "model.onnx"
+    path.write_bytes(made.SerializeToString().replace(text, b"\xff" * len(text)))
+    refused(place, 1, ["model.onnx", "UTF-8"], path)
 
 
 def test_external_data_at_an_absolute_path(place, tmp_path):

@@ -8,6 +8,7 @@ before any tensor is touched.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,13 +149,21 @@ class _Checker:
     def _external(self, tensor: onnx.TensorProto) -> None:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
-        file = (self._folder / location).resolve()
+        try:
+            file = (self._folder / location).resolve()
+            is_there = file.is_file() and os.access(file, os.R_OK)
+        except (ValueError, RuntimeError, OSError) as error:  # a zero byte, a loop of links, a name that is too long
+            raise SourceError(
+                f"{self._path}: tensor {tensor.name!r} points to {location!r}, which is no file"
+            ) from error
         if not location or Path(location).is_absolute() or not file.is_relative_to(self._folder):
             raise SourceError(
                 f"{self._path}: tensor {tensor.name!r} points to {location!r}, outside the model's folder; refused"
             )
-        if not file.is_file():
-            raise SourceError(f"{self._path}: tensor {tensor.name!r} needs {location!r}, which does not exist")
+        if not is_there:
+            raise SourceError(
+                f"{self._path}: tensor {tensor.name!r} needs {location!r}, which does not exist or cannot be read"
+            )
         try:
             offset = int(entries.get("offset", "0"))
             length = int(entries.get("length", str(_size_bytes(tensor))))
@@ -166,6 +175,11 @@ class _Checker:
 
 def _texts(graph: onnx.GraphProto) -> Iterator[object]:
     yield from (graph.name, graph.doc_string)
+    for tensor in _tensors(graph):
+        for entry in tensor.external_data:
+            yield from (entry.key, entry.value)
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
     for named in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
         yield from (named.name, named.doc_string)
     for node in graph.node:
