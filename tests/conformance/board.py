@@ -119,6 +119,7 @@ def main() -> None:
         elif sys.stderr.isatty():
             print(f"\r{len(results)}/{len(cases)}", end="", file=sys.stderr)
     if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(page(results))
     if options.json:
         fields = ("name", "op", "status", "reason", "worst")

@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ def test_generated_pages_are_fresh(generate):
 
 def test_no_link_is_broken(generate):
     assert not generate.broken_links()
+
+
+def test_the_worked_operator_is_the_one_in_the_repository():
+    page = (DOCS / "add-an-operator.md").read_text(encoding="utf-8")
+    code = "\n".join(file.read_text(encoding="utf-8") for file in (DOCS.parent / "targets" / "tflite").rglob("*.py"))
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        assert block in code or textwrap.indent(block, "    ") in code, block
 
 
 def test_every_error_has_its_section():
