@@ -7,6 +7,7 @@ does not depend on how much data there is, and histograms of several tensors can
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -121,3 +122,13 @@ class Statistics:
             self.mean_low, self.mean_high = min(self.mean_low, other.mean_low), max(self.mean_high, other.mean_high)
         self.samples = max(self.samples, other.samples)
         self.histogram.merge(other.histogram)
+
+
+def merge_samples(found: Mapping[str, Statistics], more: Mapping[str, Statistics]) -> None:
+    """Add what further samples tell of the same tensors, by name.
+
+    Tensors that hold the same numbers share one object, which takes the samples once.
+    """
+    pairs = {id(found[name]): (found[name], seen) for name, seen in more.items()}
+    for statistics, seen in pairs.values():
+        statistics.merge(seen)

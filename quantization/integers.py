@@ -25,7 +25,7 @@ from convertkit.quantization.ends import quantize_ends
 from convertkit.quantization.equalized import equalized
 from convertkit.quantization.exact_float import exact_in_float
 from convertkit.quantization.flat import flat_values
-from convertkit.quantization.histogram import Statistics
+from convertkit.quantization.histogram import Statistics, merge_samples
 from convertkit.quantization.islands import choose_integer, exact_choices
 from convertkit.quantization.loop import Loop
 from convertkit.quantization.masks import marking_units, measurable
@@ -107,25 +107,21 @@ class Integers:
         trials = Trials(self._model, ranges, self._held_out, self._state)
         marking = marking_units(units, statistics)
         plan = self._in_float(units, self._most_exact(units, plan, trials, marking), marking)
-        groups = placed(units, plan, ranges).groups
         if method == "auto" and "ranges" in self._passes:
-            self._progress.status("choosing ranges")
-            plan = choose_methods(
-                plan,
-                trials,
-                self._wide(trials, ranges),
-                groups,
-                ranges,
-                min(_SINGLE_TENSOR_TRIALS, trials.affordable // 3),
-            )
+            plan = self._with_ranges(units, plan, trials, ranges)
         plan, tuned = self._tuned(units, plan, trials, ranges)
         loop = Loop(units, ranges, self._options, trials, self._progress)
         outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
         outcome = loop.with_stored_weights(outcome, self._able(units, outcome.plan, marking_units(units, statistics)))
         # What was chosen stays; the ranges may now take all of the data into account.
-        for name, seen in self._observed(units, self._held_out).items():
-            statistics[name].merge(seen)
+        merge_samples(statistics, self._observed(units, self._held_out))
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
+        self._finish(statistics)
+        self._diagnosis = {**describe(units, placement, statistics, outcome, tuned, flats), "equalized": dict(moved)}
+        return self._model
+
+    def _finish(self, statistics: Mapping[str, Statistics]) -> None:
+        """What is written beside the pairs of the plan."""
         if self._options.io_dtype != "float32":
             quantize_ends(self._model.graph, self._profile, statistics)
         if self._profile.tables:
@@ -133,12 +129,17 @@ class Integers:
         if self._profile.recurrent:
             quantize_recurrent(self._model)
         drop_unused(self._model.graph)
-        self._diagnosis = {**describe(units, placement, statistics, outcome, tuned, flats), "equalized": dict(moved)}
-        return self._model
 
     def diagnosis(self) -> Mapping[str, object]:
         """What the report shows; see ``report.describe``."""
         return self._diagnosis
+
+    def _with_ranges(self, units: tuple[Unit, ...], plan: Plan, trials: Trials, ranges: Ranges) -> Plan:
+        """The plan with the method that suits each range best."""
+        self._progress.status("choosing ranges")
+        groups = placed(units, plan, ranges).groups
+        single = min(_SINGLE_TENSOR_TRIALS, trials.affordable // 3)
+        return choose_methods(plan, trials, self._wide(trials, ranges), groups, ranges, single)
 
     def _wide(self, trials: Trials, ranges: Ranges) -> Trials:
         """Trials on more samples where few are held out: those that ranges have seen, too, as far as work allows."""

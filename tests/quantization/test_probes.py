@@ -16,6 +16,7 @@ from onnx import helper
 
 from convertkit.artifact import Array
 from convertkit.onnx.load import load_model
+from convertkit.quantization.histogram import merge_samples
 from convertkit.quantization.observe import observe
 from convertkit.quantization.probes import instrumented
 from convertkit.quantization.replay import open_session, run_all
@@ -117,6 +118,9 @@ def test_moved_numbers_are_measured_once(tmp_path: Path) -> None:
     check(found, "conv", "moved", "y")
     statistics = observe(found, ["conv", "y"], FEEDS, {})
     assert statistics["y"].samples == len(FEEDS)
+    total = statistics["y"].histogram.total
+    merge_samples(statistics, observe(found, ["conv", "y"], FEEDS, {}))
+    assert statistics["conv"].histogram.total == statistics["y"].histogram.total == 2 * total
 
 
 def test_every_tensor_is_measured_before_the_next_ones_are_made(tmp_path: Path) -> None:
