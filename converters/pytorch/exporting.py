@@ -13,6 +13,7 @@ from convertkit.artifact import Array
 from convertkit.converters.pytorch.flat import Flat, is_constant
 from convertkit.converters.pytorch.lacking import substitutes
 from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.converters.pytorch.masks import keep_zeros
 from convertkit.converters.pytorch.operators import decompositions, refusal, untranslated
 from convertkit.converters.pytorch.state import Slot
 from convertkit.converters.pytorch.subject import Subject, to_tensor, value_for
@@ -92,6 +93,7 @@ def _translations(program: Any) -> dict[Any, Any] | None:
 
 def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:
     """Translate an exported program to ONNX under the given names."""
+    keep_zeros(program)
     if table := {**substitutes(program), **decompositions()}:
         program = program.run_decompositions(table)
     try:

@@ -14,7 +14,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -65,13 +65,18 @@ class Fixed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A decision that may turn out otherwise: what was known before it, and what else there is to try."""
+    """A decision that may turn out otherwise: what was known before it, and what else there is to try.
+
+    ``blame`` holds what the failures so far depend on: once nothing else is left to try here, a decision among those
+    may be why.
+    """
 
     place: int
     node: Any
     env: Mapping[Any, Any]
     chosen: Mapping[Any, Axes]
     others: tuple[Axes, ...]
+    blame: frozenset[Any] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +138,24 @@ class _Search:
         chosen: dict[Any, Axes] = {}
         waiting: list[_Open] = []
         again: tuple[Axes, ...] = ()
+        blame: frozenset[Any] = frozenset()
         place, trials = 0, 0
         with _shapes_only():
             while place < len(self._nodes):
                 node = self._nodes[place]
                 axes, *others = again or self._options(node, env)
-                if others:
-                    waiting.append(_Open(place, node, dict(env), dict(chosen), tuple(others)))
+                if others or blame:
+                    waiting.append(_Open(place, node, dict(env), dict(chosen), tuple(others), blame))
                 try:
                     env[node], chosen[node] = self._passed(node, axes, env), axes
-                    place, again = place + 1, ()
+                    place, again, blame = place + 1, (), frozenset()
                 except _FAILURES as error:
                     trials += 1
                     undone = _undone(waiting, node) if trials < _MOST_TRIALS else None
                     if undone is None:
                         raise Fixed(_told(node, error)) from error
-                    place, env, chosen, again = undone.place, dict(undone.env), dict(undone.chosen), undone.others
+                    place, env, chosen = undone.place, dict(undone.env), dict(undone.chosen)
+                    again, blame = undone.others, undone.blame
         return chosen
 
     def _passed(self, node: Any, axes: Axes, env: Mapping[Any, Any]) -> Any:
@@ -272,18 +279,26 @@ _CHECKS: Mapping[Any, Callable[..., None]] = MappingProxyType(
 
 
 def _undone(waiting: list[_Open], failed: Any) -> _Open | None:
-    """The last decision that the failed node depends on; later ones go, as they are made again."""
-    ancestors, queue = set(), [failed]
-    while queue:
-        node = queue.pop()
-        if node not in ancestors:
-            ancestors.add(node)
-            queue += node.all_input_nodes
+    """The last decision that the failure depends on; later ones go, as they are made again."""
+    blame = _ancestors(failed)
     while waiting:
         last = waiting.pop()
-        if last.node in ancestors:
-            return last
+        if last.node in blame:
+            blame |= last.blame
+            if last.others:
+                return replace(last, blame=blame)
     return None
+
+
+def _ancestors(node: Any) -> frozenset[Any]:
+    """The node and all that it is computed from."""
+    found, queue = set(), [node]
+    while queue:
+        node = queue.pop()
+        if node not in found:
+            found.add(node)
+            queue += node.all_input_nodes
+    return frozenset(found)
 
 
 def _made(value: torch.Tensor, axes: Axes) -> torch.Tensor:

@@ -241,6 +241,22 @@ class Bare(nn.Module):
         return F.scaled_dot_product_attention(x, x * 2, x + 1)
 
 
+class Queries(nn.Module):
+    """Queries that it holds ask a sequence of which some is hidden; as many heads as samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.queries = nn.Parameter(torch.randn(5, 1, 16))
+        self.layers = nn.Transformer(16, 2, 1, 1, 32, 0.0)
+
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+        queries = self.queries.repeat(1, x.shape[0], 1)
+        mixed = self.layers(x.permute(1, 0, 2), queries, src_key_padding_mask=hidden, memory_key_padding_mask=hidden)
+        return mixed.transpose(0, 1)
+
+
+_HIDDEN = torch.tensor([[False, False, True], [True, True, True]])
 _IDS = torch.arange(16).reshape(4, 4) % 9
 
 
@@ -251,8 +267,9 @@ _IDS = torch.arange(16).reshape(4, 4) % 9
         (Bags, (torch.rand(2, 1), torch.arange(10).reshape(2, 5)), ["ids::int64[0,50)"], "N1 N5"),
         (Bags, (torch.rand(1, 1), torch.arange(5).reshape(1, 5)), ["ids::int64[0,50)"], "N1 N5"),
         (Bare, (torch.rand(3, 3, 4),), [], "N34"),
+        (Queries, (torch.rand(2, 3, 16), _HIDDEN), [], "N316 N3"),
     ],
-    ids=["places", "bags", "one bag", "bare"],
+    ids=["places", "bags", "one bag", "bare", "queries"],
 )
 def test_a_batch_that_is_a_length_elsewhere_is_free(
     tmp_path: Path, module: type[nn.Module], example: tuple[Tensor, ...], flags: list[str], shapes: str
