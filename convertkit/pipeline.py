@@ -200,14 +200,8 @@ class Pipeline:
             begun = time.perf_counter()
             if source is None or previous is None:
                 source, previous = recordings()
-            if index + 1 < len(self._tasks):
-                self.begin(artifact, source.feeds, index + 1)
-            elif then is not None:
-                then.begin(artifact, source.feeds)
-            if ready is not None and ready.recording.feeds is source.feeds:
-                current = ready.recording
-            else:
-                current = _recorded(stage, artifact, source.feeds)
+            self._begin_next(index + 1, then, artifact, source.feeds)
+            current = _current(ready, stage, artifact, source.feeds)
             bound = bound.after(stage.tolerance)
             proof = self._proven(stage, bound, source, previous, current)
             source = proof.source
@@ -221,6 +215,12 @@ class Pipeline:
                 return Road(artifact, tuple(steps), proof.current, _failure(step), bound)
             previous = proof.current
         return Road(artifact, tuple(steps), previous or recordings()[1], bound=bound)
+
+    def _begin_next(self, index: int, then: Pipeline | None, artifact: Artifact, feeds: Sequence[Feed]) -> None:
+        if index < len(self._tasks):
+            self.begin(artifact, feeds, index)
+        elif then is not None:
+            then.begin(artifact, feeds)
 
     def begin(self, artifact: Artifact, feeds: Sequence[Feed], index: int = 0) -> None:
         """Begin the stage that takes ``artifact`` before that is proven, where it is short and small."""
@@ -298,6 +298,13 @@ def _executed(task: Task, source: Artifact, feeds: Sequence[Feed]) -> Executed:
     begun = time.perf_counter()
     recording = _recorded(task.stage, made.artifact, feeds)
     return Executed(made, recording, time.perf_counter() - begun)
+
+
+def _current(ready: Executed | None, stage: Stage, artifact: Artifact, feeds: Sequence[Feed]) -> Recording:
+    """What the artifact gives for the feeds; run ahead already, unless calmer feeds have taken the place of those."""
+    if ready is not None and ready.recording.feeds is feeds:
+        return ready.recording
+    return _recorded(stage, artifact, feeds)
 
 
 def _recorded(stage: Stage, artifact: Artifact, feeds: Sequence[Feed]) -> Recording:

@@ -49,18 +49,22 @@ def describe(
         "held_out": _score(outcome.score.snr_db, outcome.score.worst_db, outcome.score.drop),
         "tensors": tensors,
         "worst": [name for _, name in ranked[:_WORST]],
-        "curve": [
-            {
-                "float_nodes": point.float_units,
-                "cost_ns": point.cost_ns,
-                **_score(point.score.snr_db, point.score.worst_db, point.score.drop),
-            }
-            for point in outcome.curve
-        ],
+        "curve": _curve(outcome),
         "float": {**islands, **outcome.kept},
         "layers": layers(tuned),
         "bias_corrected": sorted(outcome.plan.shifts),
     }
+
+
+def _curve(outcome: Outcome) -> list[dict[str, object]]:
+    return [
+        {
+            "float_nodes": point.float_units,
+            "cost_ns": point.cost_ns,
+            **_score(point.score.snr_db, point.score.worst_db, point.score.drop),
+        }
+        for point in outcome.curve
+    ]
 
 
 def layers(tuned: Mapping[str, Tuned]) -> list[dict[str, object]]:

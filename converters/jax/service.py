@@ -60,32 +60,16 @@ class JaxService:
         if kind != "jax-callable":
             # Artifacts keep their 64-bit types; a callable is exported under its module's own setting.
             jax.config.update("jax_enable_x64", True)
-        names: Sequence[str] = ()
         notes: list[str] = []
         if kind == "stablehlo":
-            data = _read(source)
-            self._module = data if data.startswith(b"ML\xefR") else _text(data)
-            self._parsed = _parsed(self._module)
-            self._interface = self._parsed.interface()
-            self._is_quantized = self._parsed.is_quantized()
-            if self._is_quantized:
-                self._module = self._parsed.expanded()
-                notes.append(_EXPANDED)
+            self._take_module(_read(source))
+            notes += [_EXPANDED] if self._is_quantized else []
         elif kind == "jax-export":
-            self._program = _deserialized(source)
+            self._take_program(_deserialized(source))
         else:
             wanted = [(name, shape, dtype) for name, shape, dtype in params["inputs"]]
-            self._program, names = exported_callable(source, wanted)
+            self._take_program(*exported_callable(source, wanted))
             notes.append(f"code of {source} was imported and run")
-        if kind != "stablehlo":
-            _check(self._program)
-            # Whatever platform it was lowered for, StableHLO says the same; custom calls are refused.
-            self._program = dataclasses.replace(self._program, platforms=("cpu",))
-            self._module = self._program.mlir_module_serialized
-            self._parsed = _parsed(self._module)
-            found = self._parsed.interface(names)
-            _agree(found, self._program)
-            self._interface = _with_symbols(found, self._program)
         assert self._interface is not None
         assert self._parsed is not None
         for side, specs in (("takes", self._interface.inputs), ("gives", self._interface.outputs)):
@@ -99,6 +83,26 @@ class JaxService:
             "quantized": self._is_quantized,
         }
         return Reply(described)
+
+    def _take_module(self, data: bytes) -> None:
+        """StableHLO as it is; what holds quantized types is run in its expanded form."""
+        self._module = data if data.startswith(b"ML\xefR") else _text(data)
+        self._parsed = _parsed(self._module)
+        self._interface = self._parsed.interface()
+        self._is_quantized = self._parsed.is_quantized()
+        if self._is_quantized:
+            self._module = self._parsed.expanded()
+
+    def _take_program(self, program: export.Exported, names: Sequence[str] = ()) -> None:
+        """What ``jax.export`` made; a callable's inputs have names."""
+        _check(program)
+        # Whatever platform it was lowered for, StableHLO says the same; custom calls are refused.
+        self._program = dataclasses.replace(program, platforms=("cpu",))
+        self._module = self._program.mlir_module_serialized
+        self._parsed = _parsed(self._module)
+        found = self._parsed.interface(names)
+        _agree(found, self._program)
+        self._interface = _with_symbols(found, self._program)
 
     def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Write the canonical ONNX model to ``path``, with the free dimensions named in ``sizes`` fixed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from convertkit.targets.tflite.integers_only import refuse_floats
 from convertkit.targets.tflite.lowering import Lowering
 from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.metadata import BUFFER, Metadata, append_labels, packed
-from convertkit.targets.tflite.passes import Options, prepare
+from convertkit.targets.tflite.passes import InterfaceChange, Options, prepare
 from convertkit.targets.tflite.passes.constants import fix_inputs, fold_constants
 from convertkit.targets.tflite.passes.functions import expand_functions
 from convertkit.targets.tflite.passes.image_norms import recognise_group_norms
@@ -101,16 +101,20 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
         {spec.name: tensor for spec, tensor in zip(specs_in, inputs, strict=True)},
         {spec.name: tensor for spec, tensor in zip(specs_out, outputs, strict=True)},
     )
-    perms = interface_change.perms
     return Compiled(
         program,
         signature,
-        tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_in, inputs, strict=True)),
-        tuple(_spec(spec, tensor, perms.get(spec.name, ())) for spec, tensor in zip(specs_out, outputs, strict=True)),
+        _specs(specs_in, inputs, interface_change),
+        _specs(specs_out, outputs, interface_change),
         tuple(remaining(program, why)),
         from_halves,
         from_integers,
     )
+
+
+def _specs(before: Sequence[TensorSpec], tensors: Sequence[Tensor], change: InterfaceChange) -> tuple[TensorSpec, ...]:
+    pairs = zip(before, tensors, strict=True)
+    return tuple(_spec(spec, tensor, change.perms.get(spec.name, ())) for spec, tensor in pairs)
 
 
 def _is_handled(opset: int) -> Callable[[ir.Node], bool]:

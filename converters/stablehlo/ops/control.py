@@ -39,14 +39,10 @@ def while_loop(b: Builder, op: hlo.WhileOp, *operands: Operand) -> tuple[Operand
         seen[count.place] = count.number(inner, turn)
     results = b.regions.inline(inner, body, [seen.get(place, each) for place, each in enumerate(operands)])
     outputs = parts([results[place] for place in varying])
-    # Targets may need to know the size of rows, so those of a free size are collected for what may become LSTM or GRU.
-    names = {each.operation.name for each in body.operations}
-    gated = "stablehlo.tanh" in names and not names.isdisjoint(("stablehlo.exponential", "stablehlo.logistic"))
-    known = None not in [size for each in state for size in each.shape]
-    collects = count is not None and (known or (gated and b.regions.free_rows))
-    rows = [
-        None if count is None or not collects else _row(inner, *pair, turn, count)
-        for pair in zip(state, outputs, strict=True)
+    collects = count if _collects(body, state, free_rows=b.regions.free_rows) else None
+    values = [
+        Carried(start, seen_, output, None if collects is None else _row(inner, seen_, output, turn, collects))
+        for start, seen_, output in zip(starts, state, outputs, strict=True)
     ]
     if count is None:
         first = _single(b.regions.inline(b, condition, operands))
@@ -54,19 +50,54 @@ def while_loop(b: Builder, op: hlo.WhileOp, *operands: Operand) -> tuple[Operand
         again, trips = _single(b.regions.inline(inner, condition, after)), None
     else:
         first, again, trips = constant(np.array(True)), going, constant(np.array(count.trips, np.int64))
-    carried = [place for place, row in enumerate(rows) if row is None]
-    stacked = [row for row in rows if row is not None]
-    results_ = [again, *(outputs[place] for place in carried), *stacked]
-    graph = inner.graph("body", [turn, going, *(state[place] for place in carried)], results_)
-    outs = [Out(outputs[place].shape, outputs[place].dtype) for place in carried]
-    outs += [Out((trips_of(count), *row.shape), row.dtype) for row in stacked]
-    values = iter(b.raw("Loop", [trips, b.full(first), *(starts[place] for place in carried)], outs, {"body": graph}))
-    by_place = {place: next(values) for place in carried}
-    by_place |= {place: next(values) for place, row in enumerate(rows) if row is not None}
-    finals = dict(zip(varying, assembled(template, [by_place[place] for place in range(len(rows))]), strict=True))
+    made = _emitted(b, inner, [trips, b.full(first)], [turn, going], again, values)
+    finals = dict(zip(varying, assembled(template, made), strict=True))
     if count is not None:
         finals[count.place] = count.final()
     return tuple(finals.get(place, each) for place, each in enumerate(operands))
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A value that passes change: where it starts, what a pass reads and gives; ``row`` where it only collects rows."""
+
+    start: Tensor
+    state: Tensor
+    output: Tensor
+    row: Tensor | None
+
+
+def _collects(body: Any, state: Sequence[Tensor], *, free_rows: bool) -> bool:
+    """Whether rows may become a scan output.
+
+    Targets may need to know the size of rows, so those of a free size are collected for what may become LSTM or GRU.
+    """
+    names = {each.operation.name for each in body.operations}
+    gated = "stablehlo.tanh" in names and not names.isdisjoint(("stablehlo.exponential", "stablehlo.logistic"))
+    known = None not in [size for each in state for size in each.shape]
+    return known or (gated and free_rows)
+
+
+def _emitted(
+    b: Builder,
+    inner: Builder,
+    bounds: Sequence[Tensor | None],
+    counters: Sequence[Tensor],
+    again: Tensor,
+    values: Sequence[Carried],
+) -> list[Tensor]:
+    """The ``Loop`` and what the values are after it; ``bounds`` are the number of passes and the first condition."""
+    carried = [each for each in values if each.row is None]
+    rows = [each.row for each in values if each.row is not None]
+    graph = inner.graph(
+        "body", [*counters, *(each.state for each in carried)], [again, *(each.output for each in carried), *rows]
+    )
+    outs = [Out(each.output.shape, each.output.dtype) for each in carried]
+    outs += [Out((each.state.shape[0], *each.row.shape), each.row.dtype) for each in values if each.row is not None]
+    made = iter(b.raw("Loop", [*bounds, *(each.start for each in carried)], outs, {"body": graph}))
+    order = sorted(range(len(values)), key=lambda place: values[place].row is not None)
+    by_place = {place: next(made) for place in order}
+    return [by_place[place] for place in range(len(values))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +166,6 @@ def _yielded(block: Any) -> list[Any]:
 
 def _place(count: Count | None) -> int | None:
     return None if count is None else count.place
-
-
-def trips_of(count: Count | None) -> int | None:
-    """How often a loop runs, None where only the running model knows."""
-    return None if count is None else count.trips
 
 
 def _row(b: Builder, state: Tensor, output: Tensor, turn: Tensor, count: Count) -> Tensor | None:
