@@ -189,6 +189,19 @@ def free_second(leaves: Sequence[Leaf]) -> tuple[Leaf, ...] | None:
     )
 
 
+def counted(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
+    """Arrays of integers of which nobody said how far they go."""
+    return tuple(
+        leaf for leaf in leaves if leaf.dtype in ("int32", "int64") and leaf.value_range is None and not leaf.scalar
+    )
+
+
+def flags_only(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
+    """The leaves with 0 and 1 for all such integers, which every table of types and every mask has."""
+    names = {leaf.name for leaf in counted(leaves)}
+    return tuple(dataclasses.replace(leaf, value_range=(0.0, 2.0)) if leaf.name in names else leaf for leaf in leaves)
+
+
 def example_sizes(leaves: Sequence[Leaf], original: Sequence[Leaf]) -> dict[str, int]:
     """Sizes of the named dimensions at which the model is known to work; 2 where nothing is known."""
     sizes: dict[str, int] = {}

@@ -14,7 +14,7 @@ import numpy as np
 from convertkit.artifact import Array, Artifact
 from convertkit.converters.pytorch.acceptance import check_feeds
 from convertkit.converters.pytorch.attempts import Attempt, defeat
-from convertkit.converters.pytorch.chaos import beyond_chaos
+from convertkit.converters.pytorch.chaos import beyond_chaos, by_roundings
 from convertkit.converters.pytorch.halves import tolerance_of, widen
 from convertkit.converters.pytorch.indices import widen_indices
 from convertkit.converters.pytorch.integers import judged
@@ -28,6 +28,7 @@ from convertkit.errors import ConvertKitError, ParityError, WorkerError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.plain_constants import fold_plain_constants
+from convertkit.onnx.resampling import float32_tolerance
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
@@ -308,7 +309,12 @@ class Ladder:
         after = _by_feed(
             self._worker.call(moved.method, moved.params, moved.arrays, isolated=True).arrays, len(computed)
         )
-        steady = [place for place, outputs in enumerate(computed) if not is_chaotic(outputs, after[place])]
+        steady = [
+            place
+            for place, outputs in enumerate(computed)
+            if not is_chaotic(outputs, after[place])
+            and not by_roundings(outputs, after[place], made.outputs[place], tolerance)
+        ]
         if not _every_size(made.feeds, steady):
             return departure
         others = [place for place in range(len(computed)) if place not in steady]
@@ -392,6 +398,8 @@ class Ladder:
             model = canonicalize(model)
             if exact_transforms(model):
                 model = canonicalize(model)
+            if tolerance is FLOAT32:
+                tolerance = float32_tolerance(model)
             return save_model(model, place / "canonical.onnx", MADE_BY, self._initial_state), tolerance
         except ConvertKitError as error:
             return str(error)

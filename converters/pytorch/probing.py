@@ -17,7 +17,15 @@ from convertkit.converters.pytorch.batch import SECOND, THIRD, Stays, check_samp
 from convertkit.converters.pytorch.capture import refuse_training
 from convertkit.converters.pytorch.constants import compared_integers
 from convertkit.converters.pytorch.examples import Example, traced_examples
-from convertkit.converters.pytorch.inputs import BATCH, example_sizes, free_batch, free_following, leaves_of
+from convertkit.converters.pytorch.inputs import (
+    BATCH,
+    counted,
+    example_sizes,
+    flags_only,
+    free_batch,
+    free_following,
+    leaves_of,
+)
 from convertkit.converters.pytorch.leaves import Leaf, to_json
 from convertkit.converters.pytorch.prober import Prober
 from convertkit.converters.pytorch.programs import program_examples
@@ -69,6 +77,7 @@ def describe(
     prober = Prober(subject, seed)
     examples = _examples(subject, path)
     asked = leaves_of(subject, examples, options)
+    asked = prober.with_offsets(asked, example_sizes(asked, asked))
     own = leaves_of(subject, examples, ()) if subject.exported_batch else ()
     _check_exported(own, asked, subject.exported_batch)
     found, base, notes = _at_some_size(prober, asked)
@@ -134,11 +143,48 @@ def _at_some_size(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf,
 
     State of a fixed size may allow one size only, which is then among its own.
     """
+    try:
+        return _sized(prober, leaves)
+    except SourceError as error:
+        narrow = flags_only(leaves)
+        if narrow == leaves:
+            raise
+        try:
+            found, sizes, notes = _sized(prober, narrow)
+        except SourceError:
+            ways = (
+                f"  try   --input {each.name}::{each.dtype}[LOW,HIGH) with what it may be" for each in counted(leaves)
+            )
+            raise SourceError("\n".join((str(error), *ways))) from error
+    found, told = _widest(prober, found, leaves, sizes)
+    return found, sizes, [*notes, *told]
+
+
+def _widest(
+    prober: Prober, narrow: tuple[Leaf, ...], leaves: tuple[Leaf, ...], sizes: Mapping[str, int]
+) -> tuple[tuple[Leaf, ...], list[str]]:
+    """``narrow`` with the ranges of ``leaves`` where the model takes those too, and what to tell of the others."""
+    notes: list[str] = []
+    for leaf in counted(leaves):
+        wider = tuple(leaf if each.name == leaf.name else each for each in narrow)
+        try:
+            for turn, size in turns((sizes,)):
+                prober.run(wider, size, turn)
+        except SourceError:
+            way = f"--input {leaf.name}::{leaf.dtype}[0,M) tells the range"
+            notes.append(f"{leaf.name} is tried with 0 and 1, as the model fails on numbers beyond; {way}")
+        else:
+            narrow = wider
+    return narrow, notes
+
+
+def _sized(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], dict[str, int], list[str]]:
     failure: SourceError | None = None
     for sizes in _candidates(prober, leaves):
         try:
             found, notes = _with_scalars(prober, leaves, sizes)
-            prober.run(found, sizes, 0)
+            for turn in (0, 1) if counted(found) else (0,):  # the first has small numbers only
+                prober.run(found, sizes, turn)
         except SourceError as error:
             failure = failure or error
             continue

@@ -58,15 +58,17 @@ class CompileTflite:
                 raise MissingFramework("ai-edge-litert", "tflite") from error
             raise
         from convertkit.onnx.load import load_own
+        from convertkit.onnx.resampling import float32_tolerance
         from convertkit.targets.tflite.metadata import metadata_of
         from convertkit.targets.tflite.passes import Options
 
         metadata = metadata_of(self._options, source.inputs, source.outputs)
         model = load_own(source.path)
+        float32 = float32_tolerance(model)
         chosen = self._options
         passes = Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype)
         compiled = compile_model(model, passes, dict(_only_values(source.inputs, chosen.inputs)))
-        by_kind = {"float": FLOAT32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
+        by_kind = {"float": float32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
         if compiled.from_halves:
             by_kind["float"] = _FROM_HALVES
         if compiled.from_integers:

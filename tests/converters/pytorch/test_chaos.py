@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import convertkit
-from convertkit.converters.pytorch.chaos import beyond_chaos
+from convertkit.converters.pytorch.chaos import beyond_chaos, by_roundings
 from convertkit.errors import ParityError
 from convertkit.stage import FLOAT32
 
@@ -38,3 +38,11 @@ def test_an_output_that_stays_steady_is_held_to_the_tolerance():
     both, chaotic = WANTED | STEADY, moved(WANTED, 0.1) | STEADY
     assert beyond_chaos(both, chaotic, moved(WANTED, 0.2) | moved(STEADY, 1e-6), FLOAT32) == ""
     assert beyond_chaos(both, chaotic, WANTED | moved(STEADY, 1e-3), FLOAT32).startswith("z ")
+
+
+@pytest.mark.parametrize(("times", "explained"), [(0.01, False), (40, True), (400, False)])
+def test_what_roundings_explain(times, explained):
+    """Within the tolerance there is nothing to explain; beyond some dozens of roundings it is a fault."""
+    nudged, got = moved(WANTED, 1e-4), moved(WANTED, times * 1e-4)
+    assert by_roundings(WANTED, nudged, got, FLOAT32) is explained
+    assert not by_roundings(WANTED, nudged, got | {"chosen": np.arange(3) + 1}, FLOAT32)
