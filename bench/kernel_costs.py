@@ -11,8 +11,10 @@ import sys
 import tempfile
 import time
 import tomllib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,8 +26,6 @@ from convertkit.errors import ConvertKitError
 
 COSTS = Path(__file__).resolve().parents[1] / "targets" / "tflite" / "costs.toml"
 ROUNDS, LONG_S = 15, 0.002
-NEAR = (1, 16, 8, 8), (1, 64, 16, 16)
-"""Maps that the caches hold: from one to the other, the time grows by what an element costs there."""
 MAP = (1, 64, 56, 56)
 PRODUCTS = ((64, 512, 128), (64, 128, 128), (64, 128, 512), (197, 768, 192), (197, 192, 192), (197, 192, 768))
 """Rows, columns and columns of the result of the products that ``DynamicQuantizeLinear`` is fitted to."""
@@ -117,17 +117,6 @@ def milliseconds(paths: tuple[Path, ...]) -> list[float]:
     return best
 
 
-def near(row: Row) -> dict[str, float]:
-    """What an element costs in a tensor that the caches hold."""
-    sizes, times = [float(np.prod(shape)) for shape in NEAR], []
-    for shape, size in zip(NEAR, sizes, strict=True):
-        with tempfile.TemporaryDirectory() as name:
-            small = replace(row, shapes=(shape,) * len(row.shapes), work=size)
-            times.append(milliseconds(artifacts(small, Path(name))))
-    slopes = [(large - small) * 1e6 / (sizes[1] - sizes[0]) for small, large in zip(*times, strict=True)]
-    return dict(zip(("float32_near", "int8_near"), slopes, strict=True))
-
-
 def on_the_fly() -> dict[str, float]:
     """What ``--w8`` adds to an integer product, by least squares over several sizes: see ``QuantProfile.dynamic``."""
     terms, added = [], []
@@ -145,6 +134,16 @@ def on_the_fly() -> dict[str, float]:
     return {"float32": read, "int8": 0.0, "float32_call": call, "float32_element": written}
 
 
+def rendered(table: Mapping[str, Any]) -> str:
+    """The cost table as the text of its file, with the comments and scalars of the committed one."""
+    rows = {
+        kind: f'"{kind}" = {{ {", ".join(f"{name} = {value:.6g}" for name, value in each.items())} }}'
+        for kind, each in table["ns_per_unit"].items()
+    }
+    committed = COSTS.read_text().splitlines()
+    return "\n".join(rows[line.split('"')[1]] if line.startswith('"') else line for line in committed)
+
+
 def main() -> None:
     """Print the table; progress and refusals go to stderr."""
     committed = tomllib.loads(COSTS.read_text())
@@ -156,15 +155,12 @@ def main() -> None:
             except ConvertKitError as error:
                 print(f"{row.kind}: kept, {str(error).splitlines()[0]}", file=sys.stderr)
                 continue
-        table[row.kind] |= {"float32": real * 1e6 / row.work, "int8": whole * 1e6 / row.work}
-        table[row.kind] |= near(row) if row.shapes[0] == MAP and not row.constants else {}
+        for name, each in (("float32", real), ("int8", whole)):
+            beside = 2 * float(np.prod(MAP)) * table[row.kind].get(f"{name}_element", 0.0)
+            table[row.kind][name] = (each * 1e6 - beside) / row.work
         print(f"{row.kind}: {real:.3f} ms float32, {whole:.3f} ms int8", file=sys.stderr)
     table["DynamicQuantizeLinear"] = on_the_fly()
-    header = [line for line in COSTS.read_text().splitlines() if line.startswith("#")]
-    scalars = [f"{name} = {committed[name]}" for name in ("call_ns", "near_elements")]
-    print("\n".join([*header, *scalars, "[ns_per_unit]"]))
-    for kind, each in table.items():
-        print(f'"{kind}" = {{ {", ".join(f"{name} = {value:.6g}" for name, value in each.items())} }}')
+    print(rendered(committed))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Measure the tiles of LiteRT's convolutions on this machine: ``python bench/tile_costs.py [--no-amx]``.
 
-Prints a table for each kind of kernel, for ``targets/tflite/tiles.toml``, which holds those of several
-machines.  Convolutions of different width, plain and transposed, are timed; the tile is the one of a few likely ones
-with which ``pixels * rounded filters * (output + taps * rounded channels * product)`` fits best.  Between floats the
-int8 kernel takes longer by what it reads and writes.  ``--no-amx`` denies the process the processor's matrix tiles,
-as if it had none.
+Prints a table for each kind of kernel, for ``targets/tflite/tiles.toml``, which holds those of several machines.
+Convolutions of different width, plain, of one element and transposed, and dense layers are timed; the tile is the one
+of a few likely ones with which
+``call + rounded pixels * rounded filters * (output + taps * rounded channels * product)`` fits best.
+All but the transposed ones are timed within a model: as the difference of a long and a short chain of them.  Between
+floats the int8 kernel takes longer by what it reads and writes.  ``--no-amx`` denies the process the processor's matrix
+tiles, as if it had none.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,19 +31,26 @@ from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
 from convertkit.tiles import ConvShape, DenseShape, Shape, Tile, TransposedShape
 
-SHAPES = tuple(
-    ConvShape(size * size, size, (window, window), 1, channels, filters)
-    for size, window, channels, filters in (
-        (64, 3, 3, 16), (64, 3, 3, 32), (64, 3, 16, 16), (64, 3, 16, 32), (64, 3, 32, 64), (56, 3, 64, 64),
-        (64, 1, 16, 4), (64, 1, 16, 96), (64, 1, 32, 16), (56, 1, 24, 144), (56, 1, 96, 24), (28, 5, 1, 8),
-        (28, 5, 8, 16), (28, 3, 128, 128), (14, 1, 112, 672), (14, 1, 672, 112), (14, 3, 256, 256),
-    )
+WINDOWS = (
+    *((side, 3, width, width) for side in (4, 7, 14) for width in (8, 16, 24, 32, 48, 64, 128)),
+    (28, 3, 8, 8), (28, 3, 16, 16), (28, 3, 24, 24),
+    (12, 3, 12, 12), (28, 5, 1, 8), (28, 5, 8, 16), (64, 3, 3, 16), (64, 3, 3, 32), (64, 3, 16, 32), (56, 3, 64, 64),
+    (28, 3, 128, 128), (14, 3, 256, 256),
 )  # fmt: skip
+POINTS = (
+    *((side, 1, width, width) for side in (4, 7, 14, 28) for width in (8, 16, 24, 32, 48, 64, 128)),
+    (7, 1, 16, 64), (14, 1, 24, 96), (28, 1, 8, 32), (4, 1, 128, 256), (7, 1, 96, 128), (7, 1, 40, 40), (9, 1, 80, 80),
+    (20, 1, 20, 20), (14, 1, 112, 672), (56, 1, 24, 144), (56, 1, 16, 96), (28, 1, 32, 192), (7, 1, 192, 192),
+    (7, 1, 96, 576),
+)  # fmt: skip
+"""Elements of a side, of the window's, channels and filters."""
 TRANSPOSED = ((16, 2, 128, 64), (32, 3, 64, 32), (14, 2, 256, 128), (8, 4, 32, 16), (56, 2, 64, 32), (28, 3, 16, 8),
               (64, 2, 32, 16), (28, 4, 128, 64), (12, 5, 48, 48))  # fmt: skip
 """Elements of a side, of the window's, channels and filters; the stride is 2."""
 LIKELY = tuple(itertools.product((1, 4, 8, 16, 32, 64), (8, 16, 32, 64)))
-ROUNDS, LONG_S = 12, 0.004
+ROUNDS, LONG_S = 20, 0.001
+SWEEPS, SWEEP_ROUNDS, WARM = 12, 3, 5
+"""A machine that others use, too, has slow moments: what counts is the least of several rounds, some time apart."""
 _INPUT = QuantParams.per_tensor(0.05, -3)
 
 
@@ -68,18 +77,23 @@ def deny_matrix_tiles() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A convolution of a square image."""
+    """A convolution of a square image, or a dense layer."""
 
     shape: Shape
-    side: int
-    window: int
+    side: int = 0
+    window: int = 0
 
     @property
     def read(self) -> int:
         return self.side * self.side * self.shape.channels
 
 
-PLAIN = tuple(Timed(shape, shape.width, shape.window[0]) for shape in SHAPES)
+def _plain(side: int, window: int, channels: int, filters: int) -> Timed:
+    return Timed(ConvShape(side * side, side, (window, window), 1, channels, filters), side, window)
+
+
+STEPS = tuple(_plain(*sizes) for sizes in WINDOWS)
+POINTWISE = tuple(_plain(*sizes) for sizes in POINTS)
 STRIDED = tuple(
     Timed(TransposedShape((2 * side - 2 + window) ** 2, window * window / 4, channels, filters), side, window)
     for side, window, channels, filters in TRANSPOSED
@@ -87,68 +101,105 @@ STRIDED = tuple(
 
 
 DENSE = tuple(
-    DenseShape(rows, deep, wide)
+    Timed(DenseShape(rows, deep, wide))
     for rows, deep, wide in (
         (1, 16, 16), (1, 32, 32), (1, 64, 64), (1, 64, 128), (1, 128, 128), (4, 32, 32), (8, 64, 16), (16, 32, 32),
         (16, 64, 64), (34, 16, 16), (34, 34, 16), (34, 64, 64), (64, 32, 64), (64, 128, 128), (128, 64, 32),
     )
 )  # fmt: skip
-ROWS = (1, 4, 8, 16)
-"""That a dense kernel may round up to."""
-SHORT, LONG = 2, 10
-"""Layers of two chains: their difference is free of what a call of the whole model costs."""
+ROWS = (1, 4, 7, 8, 16)
+"""That a kernel may round up to."""
+SAMPLES = 5
+"""For each cost that is fitted."""
+SHORT, LONG = 1, 5
+"""Layers of two chains, there and back: their difference is free of what a call of the whole model costs."""
 
 
-def chain(shape: DenseShape, layers: int, dtype: DType, folder: Path) -> Path:
-    """A model of dense layers, to ``filters`` and back to ``channels``, ``layers`` times."""
+def chain(layer: Timed, layers: int, dtype: DType, folder: Path) -> Path:
+    """A model of convolutions or dense layers, to ``filters`` and back to ``channels``, ``layers`` times."""
     rng = np.random.default_rng(0)
     program = Program()
     subgraph = program.subgraphs[program.new_subgraph("main")]
     builder, whole = Builder(program, subgraph), dtype == "int8"
     builder.results = (_INPUT,)
-    x = y = Tensor("x", (shape.pixels, shape.channels), dtype, None, _INPUT if whole else None)
+    shape = layer.shape
+    dense = isinstance(shape, DenseShape)
+    given = (shape.pixels, shape.channels) if dense else (1, layer.side, layer.side, shape.channels)
+    window = () if dense else (layer.window, layer.window)
+    x = y = Tensor("x", given, dtype, None, _INPUT if whole else None)
     subgraph.inputs = [x]
-    for size in ((shape.filters, shape.channels), (shape.channels, shape.filters)) * layers:
-        scales, points = (0.01,) * size[0], (0,) * size[0]
+    for wide, deep in ((shape.filters, shape.channels), (shape.channels, shape.filters)) * layers:
+        size = (wide, *window, deep)
+        scales, points = (0.01,) * wide, (0,) * wide
         if whole:
             weight = builder.constant(rng.integers(-127, 128, size).astype(np.int8), QuantParams(scales, points, 0))
-            params = QuantParams((0.0005,) * size[0], points, 0)
-            bias = builder.constant(rng.integers(0, 9, size[0]).astype(np.int32), params)
+            params = QuantParams((0.0005,) * wide, points, 0)
+            bias = builder.constant(rng.integers(0, 9, wide).astype(np.int32), params)
         else:
             weight = builder.constant(rng.normal(0, 0.1, size).astype(np.float32))
-            bias = builder.constant(rng.normal(0, 0.1, size[0]).astype(np.float32))
-        y = builder.fully_connected(y, weight, bias)
+            bias = builder.constant(rng.normal(0, 0.1, wide).astype(np.float32))
+        y = builder.fully_connected(y, weight, bias) if dense else builder.conv_2d(y, weight, bias, padding="SAME")
     subgraph.outputs = [y]
-    path = folder / "dense.tflite"
+    path = folder / "chain.tflite"
     write_model(program, Signature({"x": x}, {"y": y}), path, metadata={}, description="")
     return path
 
 
-def layer(shape: DenseShape, dtype: DType) -> float:
-    """Nanoseconds of one dense layer within a model, the mean of there and back."""
+def within(layers: Sequence[Timed], dtype: DType) -> list[float]:
+    """Nanoseconds of one layer each within a model, the mean of there and back."""
+    least = np.full((len(layers), 2), np.inf)
     with tempfile.TemporaryDirectory() as folder:
-        short, long = (nanoseconds(chain(shape, layers, dtype, Path(folder))) for layers in (SHORT, LONG))
-    return (long - short) / (2 * (LONG - SHORT))
+        pairs = [[opened(chain(each, many, dtype, Path(folder))) for many in (SHORT, LONG)] for each in layers]
+    for _ in range(SWEEPS):
+        times = np.array([[nanoseconds(runner, SWEEP_ROUNDS) for runner in pair] for pair in pairs])
+        least = np.minimum(least, times)
+    return [float(long - short) / (2 * (LONG - SHORT)) for short, long in least]
 
 
-def dense_table(kind: str, times: Sequence[float]) -> None:
-    """Print the best tile of dense layers, with what a call costs."""
-    found = []
-    both = [(shape, DenseShape(shape.pixels, shape.filters, shape.channels)) for shape in DENSE]
-    for rows, (channels, filters) in itertools.product(ROWS, LIKELY):
-        units = Tile(channels, filters, 1.0, 0.0, rows), Tile(channels, filters, 0.0, 1.0, rows)
-        parts = [[1.0, *(float(np.mean([unit.nanoseconds(each) for each in pair])) for unit in units)] for pair in both]
-        scaled = np.array(parts) / np.array(times)[:, None]
-        call, product, output = np.linalg.lstsq(scaled, np.ones(len(times)), rcond=None)[0]
-        if min(call, product, output) > 0:
-            error = float(np.abs(scaled @ (call, product, output) - 1).mean())
-            found.append((error, Tile(channels, filters, float(product), float(output), rows, float(call))))
+def both_ways(layer: Timed) -> tuple[Shape, Shape]:
+    """The two shapes of a chain."""
+    there = layer.shape
+    return there, replace(there, channels=there.filters, filters=there.channels)
+
+
+def table_within(kind: str, layers: Sequence[Timed], dtype: DType) -> None:
+    """Print the best tile of what is timed within a model, with what a call costs."""
+    times = within(layers, dtype)
+    both = [both_ways(layer) for layer in layers]
+    found = [each for sizes in itertools.product(LIKELY, ROWS) for each in fitted_within(*sizes, both, times)]
     error, tile = min(found, key=lambda each: each[0])
-    for shape, each in zip(DENSE, times, strict=True):
-        print(f"{kind} {shape}: {each:.0f} ns, by the tile {tile.nanoseconds(shape):.0f}", file=sys.stderr)
+    for pair, each in zip(both, times, strict=True):
+        print(f"{kind} {pair[0]}: {each:.0f} ns, by the tile {_mean(tile, pair):.0f}", file=sys.stderr)
     print(f"{kind}: mean error {100 * error:.0f} %", file=sys.stderr)
     print(f"[[{kind}]]\nchannels = {tile.channels}\nfilters = {tile.filters}\npixels = {tile.pixels}")
-    print(f"product = {tile.product:.3g}\noutput = {tile.output:.3g}\ncall = {tile.call:.3g}\n")
+    print(f"product = {tile.product:.3g}" + (f"\npaired = {tile.paired:.3g}" if tile.paired else ""))
+    print(f"output = {tile.output:.3g}\ncall = {tile.call:.3g}\n")
+
+
+def fitted_within(
+    sizes: tuple[int, int], rows: int, both: Sequence[tuple[Shape, Shape]], times: Sequence[float]
+) -> list[tuple[float, Tile]]:
+    """Tiles of these sizes that explain the times best, each with its mean relative error: plain, and with pairs.
+
+    A form that makes no sense is left out, or that few samples would fit anyhow; one with pairs counts as worse than it
+    is, as it has more to choose.
+    """
+    tiny = 1e-30  # to be counted as pairs, and cost nothing
+    call, output = Tile(*sizes, 0.0, 0.0, rows, call=1.0), Tile(*sizes, 0.0, 1.0, rows)
+    single, pairs = Tile(*sizes, 1.0, 0.0, rows, paired=tiny), Tile(*sizes, 0.0, 0.0, rows, paired=1.0)
+    found = []
+    for units, handicap in (((call, output, Tile(*sizes, 1.0, 0.0, rows)), 1.0), ((call, output, single, pairs), 1.2)):
+        scaled = np.array([[_mean(unit, pair) for unit in units] for pair in both]) / np.array(times)[:, None]
+        costs = np.linalg.lstsq(scaled, np.ones(len(times)), rcond=None)[0]
+        error = handicap * float(np.abs(scaled @ costs - 1).mean())
+        fixed, each, product, *paired = (float(cost) for cost in costs)
+        if min(costs) > 0 and SAMPLES * len(costs) <= len(times) and all(cost < product for cost in paired):
+            found.append((error, Tile(*sizes, product, each, rows, fixed, *paired)))
+    return found
+
+
+def _mean(tile: Tile, pair: tuple[Shape, Shape]) -> float:
+    return float(np.mean([tile.nanoseconds(shape) for shape in pair]))
 
 
 def artifact(timed: Timed, given: DType, stored: DType, folder: Path) -> Path:
@@ -186,16 +237,22 @@ def artifact(timed: Timed, given: DType, stored: DType, folder: Path) -> Path:
     return path
 
 
-def nanoseconds(path: Path) -> float:
-    """Best time of one call, one thread."""
-    runner = Interpreter(str(path), num_threads=1)
+def opened(path: Path) -> Interpreter:
+    """Ready, with one thread."""
+    runner = Interpreter(model_content=path.read_bytes(), num_threads=1)
     runner.allocate_tensors()
     runner.invoke()
+    return runner
+
+
+def nanoseconds(runner: Interpreter, rounds: int = ROUNDS) -> float:
+    """Best time of one call, with everything in the caches."""
     start = time.thread_time()
-    runner.invoke()
-    calls = max(1, round(LONG_S / max(time.thread_time() - start, 1e-6)))
+    for _ in range(WARM):
+        runner.invoke()
+    calls = max(1, round(LONG_S * WARM / max(time.thread_time() - start, 1e-6)))
     best = float("inf")
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         start = time.thread_time()
         for _ in range(calls):
             runner.invoke()
@@ -225,7 +282,7 @@ def _units(channels: int, filters: int) -> tuple[Tile, Tile]:
 def timings(all_timed: Sequence[Timed], given: DType, stored: DType) -> list[float]:
     """Nanoseconds of each."""
     with tempfile.TemporaryDirectory() as folder:
-        return [nanoseconds(artifact(timed, given, stored, Path(folder))) for timed in all_timed]
+        return [nanoseconds(opened(artifact(timed, given, stored, Path(folder)))) for timed in all_timed]
 
 
 def table(kind: str, all_timed: Sequence[Timed], times: Sequence[float]) -> None:
@@ -252,13 +309,17 @@ def main() -> None:
     parser.add_argument("--no-amx", action="store_true")
     if parser.parse_args().no_amx:
         deny_matrix_tiles()
-    for suffix, all_timed in (("", PLAIN), ("_transposed", STRIDED)):
-        table(f"float32{suffix}", all_timed, timings(all_timed, "float32", "float32"))
-        table(f"int8{suffix}", all_timed, timings(all_timed, "int8", "int8"))
-    dense_table("float32_dense", [layer(shape, "float32") for shape in DENSE])
-    dense_table("int8_dense", [layer(shape, "int8") for shape in DENSE])
-    windows = [timed for timed in PLAIN if timed.window > 1]
-    between_floats(windows, timings(windows, "int8", "int8"), timings(windows, "float32", "int8"))
+    kinds: tuple[tuple[str, Sequence[Timed]], ...] = (
+        ("", STEPS),
+        ("_pointwise", POINTWISE),
+        ("_dense", DENSE),
+    )
+    for suffix, layers in kinds:
+        table_within(f"float32{suffix}", layers, "float32")
+        table_within(f"int8{suffix}", layers, "int8")
+    table("float32_transposed", STRIDED, timings(STRIDED, "float32", "float32"))
+    table("int8_transposed", STRIDED, timings(STRIDED, "int8", "int8"))
+    between_floats(STEPS, timings(STEPS, "int8", "int8"), timings(STEPS, "float32", "int8"))
 
 
 if __name__ == "__main__":

@@ -229,7 +229,7 @@ def _precision(given: Mapping[str, Any]) -> Precision:
 
 def _check_kind(name: str, value: Any) -> None:
     """Raise ``UsageError`` where a recipe or a caller gives a value of another kind than the flag takes."""
-    if value == "":
+    if isinstance(value, str) and not value:
         raise UsageError(f"{flag(name)} is empty; give it a value, or leave it out")
     kind, types = _KINDS.get(name, ("", ()))
     if types and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):

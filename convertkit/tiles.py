@@ -21,7 +21,8 @@ _LEAST_GAIN_OF_IMAGES = 0.8
 """Of the time of a convolution between floats: what rounds an image in its kernel makes most of such a file's noise."""
 _MAY_LOSE = 1.33
 """No machine of the table gets slower by more than this factor, whatever the others gain."""
-KINDS = ("float32", "int8", "float32_transposed", "int8_transposed", "float32_dense", "int8_dense")
+KINDS = ("float32", "int8", "float32_pointwise", "int8_pointwise",
+         "float32_transposed", "int8_transposed", "float32_dense", "int8_dense")  # fmt: skip
 """Of kernels, as a table of tiles names them: float and integer in turns."""
 SMALL_MATRIX = 16384
 """Weights of a dense layer up to which its kernels go by tiles: beyond, memory decides as much as they do."""
@@ -52,6 +53,11 @@ class ConvShape:
     def weights(self) -> int:
         """How many there are."""
         return self.taps * self.channels * self.filters
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether it is a product of matrices: nothing has to be looked for in the image."""
+        return self.taps == 1 and self.stride == 1
 
     def together(self, outputs: int) -> ConvShape:
         """The same, with ``outputs`` neighbours of a row computed as filters of one pixel."""
@@ -99,7 +105,8 @@ class Tile:
     """A kernel: it rounds ``channels``, ``filters`` and the ``pixels`` up.
 
     ``product`` is nanoseconds per multiply-add of what was rounded up, ``output`` per rounded output element,
-    ``call`` is what a call costs whatever its size.
+    ``call`` is what a call costs whatever its size.  ``paired`` is ``product`` where the filters fill pairs of tiles
+    without a rest, which some processors have kernels for; 0 where that is no faster.
     """
 
     channels: int
@@ -108,20 +115,23 @@ class Tile:
     output: float
     pixels: int = 1
     call: float = 0.0
+    paired: float = 0.0
 
     def nanoseconds(self, shape: Shape) -> float:
         """Of one call."""
         filters = -(-shape.filters // self.filters) * self.filters
         channels = -(-shape.channels // self.channels) * self.channels
         pixels = -(-shape.pixels // self.pixels) * self.pixels
-        return self.call + pixels * filters * (self.output + shape.taps * channels * self.product)
+        product = self.product if shape.filters % (2 * self.filters) or not self.paired else self.paired
+        return self.call + pixels * filters * (self.output + shape.taps * channels * product)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """The kernels of several machines, for float32 and for int8; a model may run on any of them.
 
-    Integer kernels of each kind come in the same order of machines.
+    Integer kernels of each kind come in the same order of machines.  ``pointwise`` ones are of convolutions with a
+    window of one element, ``dense`` ones of few weights.
 
     ``read_ns`` is what an element costs an int8 kernel more where it is given floats, ``row_ns`` a row of a dense one,
     ``start_ns`` what the first integer product of a model costs beside itself.
@@ -129,6 +139,8 @@ class Tiles:
 
     float32: tuple[Tile, ...]
     integer: tuple[Tile, ...]
+    float32_pointwise: tuple[Tile, ...] = ()
+    integer_pointwise: tuple[Tile, ...] = ()
     float32_transposed: tuple[Tile, ...] = ()
     integer_transposed: tuple[Tile, ...] = ()
     float32_dense: tuple[Tile, ...] = ()
@@ -139,10 +151,9 @@ class Tiles:
 
     def times(self, shape: Shape) -> tuple[float, float]:
         """Nanoseconds of one call in integers and in float, the mean over the machines."""
-        whole, real = self._kernels(shape)
-        outputs = together(shape, whole) if isinstance(shape, ConvShape) else 0
+        outputs = self.together(shape) if isinstance(shape, ConvShape) else 0
         written = shape.together(outputs) if isinstance(shape, ConvShape) and outputs else shape
-        return _mean(whole, written), _mean(real, shape)
+        return _mean(self._integer_times(written)), _mean(self._float_times(shape))
 
     def gain_between_floats(self, shape: Shape, read: int) -> float:
         """Nanoseconds that the int8 kernel saves although it quantizes the ``read`` elements that it is given.
@@ -151,10 +162,9 @@ class Tiles:
         would be much slower; of transposed ones, whose kernels tiles describe less well, where one would be slower at
         all.
         """
-        whole, real = self._kernels(shape)
-        rounding, float_ns = self.rounding_ns(shape, read), _mean(real, shape)
-        slowest = max(tile.nanoseconds(shape) for tile in whole) + rounding
-        taken = _mean(whole, shape) + rounding
+        each = self._integer_times(shape)
+        rounding, float_ns = self.rounding_ns(shape, read), _mean(self._float_times(shape))
+        slowest, taken = max(each) + rounding, _mean(each) + rounding
         limit = float_ns if isinstance(shape, TransposedShape) else _MAY_LOSE * float_ns
         most = (_LEAST_GAIN if isinstance(shape, DenseShape) else _LEAST_GAIN_OF_IMAGES) * float_ns
         return float_ns - taken if taken <= most and slowest <= limit else 0.0
@@ -165,45 +175,57 @@ class Tiles:
 
     def machines(self) -> tuple[Tiles, ...]:
         """Those of one machine each, by the order of its integer kernels."""
-        kinds = zip(self.integer, self.integer_transposed, self.integer_dense, strict=True)
+        kinds = zip(self.integer, self.integer_pointwise, self.integer_transposed, self.integer_dense, strict=True)
         return tuple(
-            replace(self, integer=(plain,), integer_transposed=(transposed,), integer_dense=(dense,))
-            for plain, transposed, dense in kinds
+            replace(
+                self,
+                integer=(plain,),
+                integer_pointwise=(pointwise,),
+                integer_transposed=(transposed,),
+                integer_dense=(dense,),
+            )
+            for plain, pointwise, transposed, dense in kinds
         )
 
-    def _kernels(self, shape: Shape) -> tuple[tuple[Tile, ...], tuple[Tile, ...]]:
-        """Those of integers and those of floats."""
+    def together(self, shape: ConvShape) -> int:
+        """How many outputs of a row are best computed as one on the mean of machines; with 1 a stride may still go.
+
+        Where nothing is won that way the answer is 0.
+        """
+        before = self._integer_times(shape)
+        found, least = 0, _LEAST_GAIN * _mean(before)
+        for outputs in _TOGETHER:
+            folded = shape.together(outputs)
+            if outputs * shape.stride == 1 or shape.width % outputs:
+                continue
+            each = self._integer_times(folded)
+            price = _mean(each) + _LEAST_NS_PER_BYTE * (folded.weights - shape.weights)
+            if price < least and all(own <= _MAY_LOSE * most for own, most in zip(each, before, strict=True)):
+                found, least = outputs, price
+        return found
+
+    def _integer_times(self, shape: Shape) -> tuple[float, ...]:
         if isinstance(shape, TransposedShape):
-            return self.integer_transposed, self.float32_transposed
+            return _times(self.integer_transposed, shape)
         if isinstance(shape, DenseShape):
-            return self.integer_dense, self.float32_dense
-        return self.integer, self.float32
+            return _times(self.integer_dense, shape)
+        return _times(self.integer_pointwise if shape.is_pointwise else self.integer, shape)
 
-
-def together(shape: ConvShape, tiles: Sequence[Tile]) -> int:
-    """How many outputs of a row are best computed as one, on the mean of all machines; with 1 a stride may still go.
-
-    Where nothing is won that way the answer is 0.
-    """
-    limit = [_MAY_LOSE * tile.nanoseconds(shape) for tile in tiles]
-    found, least = 0, _LEAST_GAIN * _mean(tiles, shape)
-    for outputs in _TOGETHER:
-        folded = shape.together(outputs)
-        if outputs * shape.stride == 1 or shape.width % outputs:
-            continue
-        each = [tile.nanoseconds(folded) for tile in tiles]
-        price = sum(each) / len(each) + _LEAST_NS_PER_BYTE * (folded.weights - shape.weights)
-        if price < least and all(own <= most for own, most in zip(each, limit, strict=True)):
-            found, least = outputs, price
-    return found
+    def _float_times(self, shape: Shape) -> tuple[float, ...]:
+        if isinstance(shape, TransposedShape):
+            return _times(self.float32_transposed, shape)
+        if isinstance(shape, DenseShape):
+            return _times(self.float32_dense, shape)
+        return _times(self.float32_pointwise if shape.is_pointwise else self.float32, shape)
 
 
 def read_tiles(path: Path) -> Tiles:
     """From a TOML file with an array of tables for each kind of kernel, and ``between_floats``."""
     table: Mapping[str, Any] = tomllib.loads(path.read_text())
-    plain, plain_8, transposed, transposed_8, dense, dense_8 = (tuple(map(_tile, table[kind])) for kind in KINDS)
+    kinds = (tuple(map(_tile, table[kind])) for kind in KINDS)
+    plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8 = kinds
     ends = [float(table["between_floats"][name]) for name in ("read", "row", "start")]
-    return Tiles(plain, plain_8, transposed, transposed_8, dense, dense_8, *ends)
+    return Tiles(plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8, *ends)
 
 
 def _tile(row: Mapping[str, Any]) -> Tile:
@@ -214,8 +236,13 @@ def _tile(row: Mapping[str, Any]) -> Tile:
         float(row["output"]),
         int(row.get("pixels", 1)),
         float(row.get("call", 0.0)),
+        float(row.get("paired", 0.0)),
     )
 
 
-def _mean(tiles: Sequence[Tile], shape: Shape) -> float:
-    return sum(tile.nanoseconds(shape) for tile in tiles) / len(tiles)
+def _times(tiles: Sequence[Tile], shape: Shape) -> tuple[float, ...]:
+    return tuple(tile.nanoseconds(shape) for tile in tiles)
+
+
+def _mean(times: Sequence[float]) -> float:
+    return sum(times) / len(times)

@@ -61,25 +61,26 @@ def choose_integer(
             if _always_converts(end, neighbour, profile):
                 cut.arc(_INTEGER, place.get(end, end), cost)
             if not _always_converts(neighbour, end, profile):
-                cut.arc(place.get(end, end), place.get(neighbour, neighbour), cost)
+                # A table is read between integers only: a neighbour in float leaves the computation in float, too.
+                cut.arc(place.get(end, end), place.get(neighbour, neighbour), _NEVER if end in place else cost)
     chosen = frozenset(unit for unit in cut.near(_INTEGER) if isinstance(unit, Unit)) & allowed
     return chosen if _gains_enough(units, profile, chosen) else frozenset()
 
 
 def _gains_enough(units: tuple[Unit, ...], profile: QuantProfile, chosen: frozenset[Unit]) -> bool:
-    """Whether integers save ``profile.least_gain`` of the time, and something on each machine that the table knows.
+    """Whether integers save ``profile.least_gain`` of the time, on each machine that the table knows.
 
     A table knows times to some percent only, and float is more exact.
     """
     if not profile.least_gain:
         return True
-    real, mixed = (total_cost(units, profile, each) for each in (frozenset[Unit](), chosen))
-    if profile.tiles is None:
-        return mixed <= real * (1 - profile.least_gain)
-    start = profile.tiles.start_ns
-    each = [replace(profile, tiles=tiles) for tiles in profile.tiles.machines()]
-    slower = any(total_cost(units, one, chosen) > total_cost(units, one, frozenset()) for one in each)
-    return mixed + start <= real * (1 - profile.least_gain) and not slower
+    tiles = profile.tiles
+    machines = [profile] if tiles is None else [replace(profile, tiles=each) for each in tiles.machines()]
+    start = 0.0 if tiles is None else tiles.start_ns
+    limit = 1 - profile.least_gain
+    return all(
+        total_cost(units, one, chosen) + start <= limit * total_cost(units, one, frozenset()) for one in machines
+    )
 
 
 def exact_choices(
@@ -97,7 +98,12 @@ def exact_choices(
 
 
 def total_cost(units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit]) -> float:
-    """Nanoseconds of the whole graph by the cost table, conversions at the boundaries included."""
+    """Nanoseconds of the whole graph by the cost table, conversions at the boundaries included.
+
+    Without any integers there are none: see ``_always_converts``.
+    """
+    if not integer:
+        return sum(unit_cost(unit, profile)[1] for unit in units)
     boundaries = _boundaries(units, profile)
     whole = integer | looked_up(units, profile, integer, boundaries)
     total = sum(unit_cost(unit, profile)[0 if unit in whole else 1] for unit in units)
@@ -124,7 +130,7 @@ def _lookups(units: tuple[Unit, ...], profile: QuantProfile) -> Mapping[object, 
 def looked_up(
     units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit], boundaries: list[_Boundary] | None = None
 ) -> frozenset[Unit]:
-    """Those that integers surround so far that looking up is cheaper than computing."""
+    """Those that integers surround on every side, where looking up is cheaper than computing."""
     place = _lookups(units, profile)
     gains = dict.fromkeys(place.values(), 0.0)
     for unit in units:
@@ -134,7 +140,7 @@ def looked_up(
     for one, other, cost in boundaries or _boundaries(units, profile):
         for part, neighbour in ((one, other), (other, one)):
             if part in place and place.get(neighbour) is not place[part]:
-                gains[place[part]] += cost if neighbour in integer else -cost
+                gains[place[part]] += cost if neighbour in integer else -_NEVER
     return frozenset(unit for unit in units if unit in place and gains[place[unit]] > 0)
 
 

@@ -20,6 +20,8 @@ from convertkit.quantization.gelus import gelu_nodes
 _OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
 _FAST_TAPS = 25
 """Depthwise kernels up to 5 × 5 are what mobile runtimes have fast code for."""
+_SHUFFLES = frozenset({(0, 2, 1, 3, 4), (0, 1, 2, 4, 3)})
+"""Orders of axes, of images as ONNX has them and channels-last."""
 _ABSORBS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "AveragePool", "MaxPool"})
 """Operators behind which a Relu or Clip disappears: into the range, or into the kernel's fused activation."""
 
@@ -145,6 +147,8 @@ def _variant(node: ir.Node) -> str:
     if node.op_type == "Resize":
         mode = node.attributes.get_string("mode", "nearest")
         return "" if mode == "nearest" else ".interpolated"
+    if node.op_type == "Transpose":
+        return ".shuffle" if _is_shuffle(node) else ""
     if node.op_type not in ("Conv", "ConvTranspose"):
         return ""
     weight = inputs[1]
@@ -158,6 +162,11 @@ def _variant(node: ir.Node) -> str:
         large = math.prod(shape[2:]) > _FAST_TAPS
         return ".grouped" if shape[1] != 1 else ".depthwise_large" if large else ".depthwise"
     return ".pointwise" if all(size == 1 for size in shape[2:]) else ""
+
+
+def _is_shuffle(node: ir.Node) -> bool:
+    """Whether groups of channels are put in turns: within each pixel, where channels come last in memory."""
+    return tuple(node.attributes.get_ints("perm", ())) in _SHUFFLES
 
 
 def _is_gated(node: ir.Node) -> bool:

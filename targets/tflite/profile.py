@@ -146,7 +146,8 @@ def _costs() -> Mapping[str, OpCost]:
             row.get("float32_call", call),
             row.get("int8_call", call),
             row.get("float32_element", 0.0),
-            near=near if "float32_near" in row else 0.0,
+            row.get("int8_element", 0.0),
+            near=row.get("near_elements", near) if "float32_near" in row else 0.0,
             float32_near=row.get("float32_near", 0.0),
             integer_near=row.get("int8_near", 0.0),
         )

@@ -80,8 +80,10 @@ def test_float_kernels_between_integers_pay_for_both_conversions() -> None:
 
 
 def test_neighbours_in_float_convert_on_their_own() -> None:
-    """Two float convolutions in a row have integers between them, unlike other float operators."""
+    """Two float convolutions in a row have integers between them, unlike others; in a float model nothing has."""
     units = units_of(chain())
     rules = priced(OpCost(1.0, 9.0))
-    alone, joined = (total_cost(units, each, frozenset()) for each in (rules, replace(rules, keeps_float=False)))
-    assert alone - joined == pytest.approx((1 + 2 + 2) * 256)
+    for names, conversions in (({"last"}, 1 + 2), (set[str](), 0)):
+        integer = frozenset(unit for unit in units if unit.name in names)
+        alone, joined = (total_cost(units, each, integer) for each in (rules, replace(rules, keeps_float=False)))
+        assert alone - joined == pytest.approx(conversions * 256)

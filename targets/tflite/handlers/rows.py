@@ -15,7 +15,7 @@ from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 from convertkit.targets.tflite.handlers.window import Window
 from convertkit.targets.tflite.tensor import DYNAMIC, QuantParams, Tensor
-from convertkit.tiles import ConvShape, together
+from convertkit.tiles import ConvShape
 
 
 def outputs_together(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, win: Window) -> int:
@@ -26,7 +26,7 @@ def outputs_together(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, win:
     height, width = (_outputs(win, x.shape, axis) for axis in (0, 1))
     window = win.kernel[0], win.kernel[1]
     shape = ConvShape(height * width, width, window, win.strides[1], x.shape[3], w.shape[0])
-    return together(shape, convolution_tiles().integer)
+    return convolution_tiles().together(shape)
 
 
 def conv_rows(b: Builder, x: Tensor, w: Tensor, bias: Tensor, win: Window, outputs: int) -> Tensor:
