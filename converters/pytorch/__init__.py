@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convertkit.converters.pytorch.sniff import examine
-from convertkit.recipe import ExportOptions
 from convertkit.references import imports_of
 
 if TYPE_CHECKING:
+    from convertkit.recipe import ExportOptions
     from convertkit.stage import Source
 
 

@@ -57,13 +57,17 @@ def guess(subject: Subject, path: Path, options: Sequence[Mapping[str, Any]]) ->
 
 
 def _of_script(module: Any) -> tuple[str, ...]:
-    graph = module.forward.graph.copy()
-    torch._C._jit_pass_inline(graph)
-    if graph.findNode("prim::SetAttr") is not None:
+    if any(_sets_attributes(each) for each in module.modules()):
         raise Unsupported("the model may keep state")
-    if [value.type().kind() for value in graph.outputs()] != ["TensorType"]:
+    if [value.type().kind() for value in module.forward.graph.outputs()] != ["TensorType"]:
         raise Unsupported("what the model returns has names that a run tells")
     return ("output",)
+
+
+def _sets_attributes(module: Any) -> bool:
+    """Whether any method does; to inline all that ``forward`` calls takes as long as to load the model."""
+    methods = (module._c._get_method(name) for name in module._c._method_names())
+    return any(method.graph.findNode("prim::SetAttr") is not None for method in methods)
 
 
 def _of_program(program: Any) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.nn.utils.parametrize
 
-from convertkit.converters.pytorch import operators, rebatching
+from convertkit.converters.pytorch import operators
 from convertkit.converters.pytorch.provenance import python_trace, user_line
 from convertkit.converters.pytorch.subject import Parameter, Subject
 from convertkit.converters.pytorch.weights import brief, fill, stored_weights
@@ -164,6 +164,8 @@ def _exported(path: str) -> Subject:
 
 def _of_any_batch(program: Any) -> tuple[Any, int, tuple[bool, ...], str]:
     """The program's module; where it takes other batches, its own and which inputs follow; why it takes none."""
+    from convertkit.converters.pytorch import rebatching  # which imports sympy, and archives do without
+
     if not rebatching.is_static(program):
         return program.module(), 0, (), ""
     try:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
-from convertkit.onnx.load import load_model
+from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
@@ -63,7 +63,7 @@ class DeliverOnnx:
         return {"precision": self._precision, **({"opset": self._opset} if self._opset else {})}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        model = load_model(source.path)
+        model = load_own(source.path)
         if self._precision in ("int8", "w8"):
             make_dynamic(model, costs())
         if self._precision in ("int8", "w8", "w4"):
