@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -30,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Without ``arguments`` it is the process's own command, and ends the process where that succeeds.
     """
+    if arguments is None:
+        signal.signal(signal.SIGTERM, _terminate)
     try:
         cli.main(args=arguments, prog_name="convertkit", standalone_mode=False)
         if arguments is None:
@@ -38,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stop.__cause__, EOFError):  # click takes the early end of any file for Ctrl-D
             _internal(stop.__cause__, arguments)
         click.echo("stopped; nothing was written", err=True)
-        sys.exit(130)
+        sys.exit(128 + (signal.SIGTERM if isinstance(stop.__cause__, _Terminated) else signal.SIGINT))
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -50,6 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - the border of the tool: everything is told
         _internal(error, arguments)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: ends a run as Ctrl-C does, which clears what lies beside the output folder."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise _Terminated
 
 
 def _internal(error: BaseException, arguments: Sequence[str] | None) -> NoReturn:

@@ -313,13 +313,13 @@ def _npy_header(stream: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, n
 
 def _folder(path: Path, inputs: tuple[TensorSpec, ...], images: ImageOptions) -> Raw:
     spec = _single(inputs, path)
-    arrays = tuple(sorted(path.glob("*.npy")))
+    arrays = _regular(path.glob("*.npy"))
     if arrays:
         first = _load_npy(arrays[0])
         return Columns.matched(
             str(path), {spec.name: Folder(arrays, _load_npy, (len(arrays), *first.shape))}, inputs, None
         )
-    files = tuple(sorted(file for file in path.rglob("*") if file.suffix.lower() in _IMAGE_SUFFIXES))
+    files = _regular(file for file in path.rglob("*") if file.suffix.lower() in _IMAGE_SUFFIXES)
     if not files:
         raise FeedError(f"{path} holds no .npy and no image")
     classes = sorted({file.relative_to(path).parts[0] for file in files if file.parent != path})
@@ -328,6 +328,15 @@ def _folder(path: Path, inputs: tuple[TensorSpec, ...], images: ImageOptions) ->
         labels = np.array([classes.index(file.relative_to(path).parts[0]) for file in files], np.int64)
     reader = _ImageReader(spec, images)
     return Columns.matched(str(path), {spec.name: Folder(files, reader, (len(files), *reader.shape))}, inputs, labels)
+
+
+def _regular(files: Iterable[Path]) -> tuple[Path, ...]:
+    """In order; ``FeedError`` for what only has such a name: a pipe would be waited for."""
+    found = tuple(sorted(files))
+    for file in found:
+        if not file.is_file():
+            raise FeedError(f"{file} is no file that can be read")
+    return found
 
 
 def _load_npy(file: Path) -> Array:

@@ -90,6 +90,14 @@ def test_data_cut_off(place, tmp_path, mlp):
     refused(place, 1, ["data.npz"], mlp, "--calib", tmp_path / "data.npz")
 
 
+@pytest.mark.parametrize("flag", ["--calib", "--eval"])
+@pytest.mark.parametrize("name", ["1.npy", "1.png"])
+def test_a_pipe_among_the_data_is_not_waited_for(place, tmp_path, mlp, flag, name):
+    (tmp_path / "data").mkdir()
+    os.mkfifo(tmp_path / "data" / name)
+    refused(place, 1, [name, "no file"], mlp, flag, tmp_path / "data")
+
+
 def test_pickled_data_is_never_executed(place, tmp_path, mlp):
     sprung = tmp_path / "sprung"
     np.savez(tmp_path / "data.npz", x=np.array([Trap(sprung)], dtype=object))

@@ -108,6 +108,23 @@ def test_killed_with_a_framework_in_a_worker(tmp_path, digits):
             check_whole(place / "out")
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopped_in_the_middle(tmp_path, mlp, number, code):
+    """What is asked to stop clears what it has begun and says so."""
+    (tmp_path / "slow.py").write_text(
+        "import time\n\n\ndef feeds():\n    print('here', flush=True)\n    time.sleep(100)\n"
+    )
+    (tmp_path / "place").mkdir()
+    arguments = command("export", mlp, "--calib", "slow:feeds", "-o", tmp_path / "place" / "out")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True) as run:
+        assert run.stdout.readline() == "here\n"
+        run.send_signal(number)
+        said = run.stderr.read()
+    assert (run.returncode, said.strip().splitlines()[-1]) == (code, "stopped; nothing was written")
+    assert not everything_below(tmp_path / "place")
+
+
 def test_leftovers_of_killed_runs_go_with_the_next(tmp_path, mlp):
     place = tmp_path / "place"
     place.mkdir()
