@@ -27,9 +27,10 @@ class Substitute:
 def substitutes(program: Any) -> dict[Any, Callable[..., Any]]:
     """What ``run_decompositions`` has to take apart in this program, by overload."""
     return {
-        node.target: SUBSTITUTES[node.target].function
+        node.target: table[node.target].function
+        for table in (SUBSTITUTES, WIDER)  # what a node of another kind needs does for all
         for node in program.graph.nodes
-        if node.op == "call_function" and node.target in SUBSTITUTES and SUBSTITUTES[node.target].needed(node)
+        if node.op == "call_function" and node.target in table and table[node.target].needed(node)
     }
 
 
@@ -50,6 +51,13 @@ def select(z: Tensor, dim: int, index: Any) -> Any:
     if not z.is_complex():
         return NotImplemented
     return torch.view_as_complex(torch.view_as_real(z).select(dim if dim >= 0 else dim - 1, index))
+
+
+def index(z: Tensor, indices: Sequence[Any]) -> Any:
+    """Of complex numbers."""
+    return (
+        torch.view_as_complex(_ATEN.index.Tensor(torch.view_as_real(z), indices)) if z.is_complex() else NotImplemented
+    )
 
 
 def exp(z: Tensor) -> Any:
@@ -80,6 +88,40 @@ def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 
 def embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor, *rest: Any) -> Any:
+    """Bags that begin at ``offsets``: rows looked up and put together; ``rest`` as ``aten::embedding_bag`` has it."""
+    _, mode, _, sample_weights = (*rest, *(False, 0, False, None)[len(rest) :])[:4]
+    rows = torch.embedding(weight, ids)
+    if sample_weights is not None:
+        rows = rows * sample_weights.unsqueeze(1)
+    unread = torch.zeros_like(offsets)
+    return _BAGS[mode](rows, _members(offsets, ids)), unread, unread, unread
+
+
+def _members(offsets: Tensor, ids: Tensor) -> Tensor:
+    """Which ids lie in which bag, as bags × ids: those behind its beginning and not behind the next one's."""
+    places = torch.arange(ids.shape[0], dtype=offsets.dtype, device=offsets.device)
+    begun = offsets.unsqueeze(1) <= places
+    return begun & ~torch.cat([begun[1:], begun[:1] & False])
+
+
+def _summed(rows: Tensor, members: Tensor) -> Tensor:
+    return members.to(rows.dtype) @ rows
+
+
+def _mean(rows: Tensor, members: Tensor) -> Tensor:
+    return _summed(rows, members) / members.to(rows.dtype).sum(1, keepdim=True).clamp(min=1)
+
+
+def _largest(rows: Tensor, members: Tensor) -> Tensor:
+    """Of an empty bag, 0."""
+    most = rows.unsqueeze(0).masked_fill(~members.unsqueeze(2), float("-inf")).amax(1)
+    return most.masked_fill(~members.any(1, keepdim=True), 0.0)
+
+
+_BAGS = (_summed, _mean, _largest)
+
+
+def even_bags(weight: Tensor, ids: Tensor, offsets: Tensor, *rest: Any) -> Any:
     """Bags of one size: as many rows each, looked up and put together; ``rest`` as ``aten::embedding_bag`` has it."""
     _, mode, _, sample_weights = (*rest, *(False, 0, False, None)[len(rest) :])[:4]
     bags = offsets.shape[0]
@@ -149,8 +191,16 @@ def _even_bags(node: Any) -> bool:
     """Whether the bags begin at every so many ids, and only what they come to is read."""
     offsets = node.args[2]
     even = offsets.op == "call_function" and offsets.target in (_ATEN.arange.start_step, _ATEN.arange.default)
+    return even and _plain_bags(node)
+
+
+def _uneven_bags(node: Any) -> bool:
+    return _plain_bags(node) and not _even_bags(node)
+
+
+def _plain_bags(node: Any) -> bool:
     options = (*node.args[3:], *_BAG_DEFAULTS[len(node.args) - 3 :])
-    return even and not options[4] and options[5] in (None, -1) and _without_indices(node)
+    return not options[4] and options[5] in (None, -1) and _without_indices(node)
 
 
 _BAG_DEFAULTS = (False, 0, False, None, False, None)
@@ -165,6 +215,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.unsqueeze.default: Substitute(unsqueeze, _is_complex),
         _ATEN.expand.default: Substitute(expand, _is_complex),
         _ATEN.select.int: Substitute(select, _is_complex),
+        _ATEN.index.Tensor: Substitute(index, _is_complex),
         _ATEN.exp.default: Substitute(exp, _is_complex),
         _ATEN.polar.default: Substitute(polar, _always),
         _ATEN.amax.default: Substitute(amax, _over_all),
@@ -172,9 +223,17 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.adaptive_max_pool1d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.adaptive_max_pool2d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.adaptive_max_pool3d.default: Substitute(adaptive_max_pool, _without_indices),
-        _ATEN.embedding_bag.padding_idx: Substitute(embedding_bag, _even_bags),
-        _ATEN.embedding_bag.default: Substitute(embedding_bag, _even_bags),
+        _ATEN.embedding_bag.padding_idx: Substitute(even_bags, _even_bags),
+        _ATEN.embedding_bag.default: Substitute(even_bags, _even_bags),
         _ATEN.scaled_dot_product_attention.default: Substitute(attention, _without_heads),
         _ATEN.lstm.input: Substitute(recurrent.projected_lstm, _projects),
     }
 )
+
+WIDER: Mapping[Any, Substitute] = MappingProxyType(
+    {
+        _ATEN.embedding_bag.padding_idx: Substitute(embedding_bag, _uneven_bags),
+        _ATEN.embedding_bag.default: Substitute(embedding_bag, _uneven_bags),
+    }
+)
+"""For operators that are among the others, in forms that those do not cover."""

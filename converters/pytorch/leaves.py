@@ -25,7 +25,7 @@ class Leaf:
 
     ``parameter`` is the parameter of ``forward`` that takes it, ``path`` the way to it where that parameter is
     a tuple, list or dict, and ``kinds`` says which at each step.  ``scalar`` marks a Python number.
-    ``given`` says that the user fixed the shape.
+    ``given`` says that the user fixed the shape, ``rising`` that the values begin at 0 and do not fall.
     """
 
     name: str
@@ -37,11 +37,12 @@ class Leaf:
     value_range: tuple[float, float] | None = None
     scalar: bool = False
     given: bool = False
+    rising: bool = False
 
     def spec(self) -> TensorSpec:
         """The same as an artifact's input; bfloat16, which no runtime takes from numpy, is float32 there."""
         dtype = "float32" if self.dtype == "bfloat16" else self.dtype
-        return TensorSpec(self.name, self.shape, dtype, value_range=self.value_range)
+        return TensorSpec(self.name, self.shape, dtype, value_range=self.value_range, rising=self.rising)
 
     def with_dims(self, sizes: Mapping[str, int]) -> Leaf:
         """The leaf with the named dimensions in ``sizes`` fixed."""

@@ -11,6 +11,7 @@ import torch
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.acceptance import check_feed
+from convertkit.converters.pytorch.bags import has_bags, offsets_of
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.state import Path, Session, Slot, find_slots, lifted, read, restore, snapshot, write
 from convertkit.converters.pytorch.subject import Subject
@@ -42,6 +43,15 @@ class Prober:
         finally:
             if not keep:
                 restore(self.subject, self.fresh)
+
+    def with_offsets(self, leaves: tuple[Leaf, ...], sizes: Mapping[str, int]) -> tuple[Leaf, ...]:
+        """The inputs, those that say where bags begin drawn as such."""
+        if not has_bags(self.subject):
+            return leaves
+        try:
+            return offsets_of(self.subject, leaves, check_feed(leaves, sizes, self._seed, 0))
+        finally:
+            restore(self.subject, self.fresh)
 
     def known(self, leaves: Sequence[Leaf], sizes: Mapping[str, int], turn: int) -> dict[str, Array] | None:
         """What a model without state is known to compute for a check feed, None where it has not run on it."""
@@ -89,7 +99,9 @@ _Call = tuple[int, tuple[object, ...]]
 
 
 def _call(leaves: Sequence[Leaf], sizes: Mapping[str, int], turn: int) -> _Call:
-    return turn, tuple((leaf.name, leaf.with_dims(sizes).shape, leaf.dtype, leaf.value_range) for leaf in leaves)
+    return turn, tuple(
+        (leaf.name, leaf.with_dims(sizes).shape, leaf.dtype, leaf.value_range, leaf.rising) for leaf in leaves
+    )
 
 
 def _generated(leaves: Sequence[Leaf], sizes: Mapping[str, int], turn: int) -> Feed:

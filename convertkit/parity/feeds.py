@@ -74,6 +74,8 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
         return np.array([f"text {rng.integers(1000)}" for _ in range(int(np.prod(shape)))], dtype).reshape(shape)
     if dtype.kind == "b":
         return rng.random(shape) < 0.5
+    if spec.rising:
+        return _rising(rng, shape, int(spec.value_range[1]) if spec.value_range else 2).astype(dtype)
     if spec.value_range is not None:
         low, high = spec.value_range
         if dtype.kind in "iu" and dtype.itemsize <= 2 and high - low >= 256 and kind % 3:
@@ -85,6 +87,12 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
     if dtype.kind == "c":
         return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
     return _FLOATS[kind % len(_FLOATS)](rng, shape).astype(dtype)
+
+
+def _rising(rng: np.random.Generator, shape: tuple[int, ...], high: int) -> Array:
+    values = np.sort(rng.integers(0, high, shape), axis=-1)
+    values[..., :1] = 0
+    return values
 
 
 def _pixels(rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int, kind: int) -> Array:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from convertkit.converters.pytorch.indices import widen_indices
-from convertkit.converters.pytorch.lacking import embedding_bag, substitutes
+from convertkit.converters.pytorch.lacking import embedding_bag, even_bags, substitutes
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -19,17 +19,43 @@ def test_bags_of_one_size_are_rows_put_together(mode: str) -> None:
     ids = torch.arange(15).reshape(3, 5) % 9
     program = torch.export.export(layer, (ids,), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=False)
     table = substitutes(program)
-    assert list(table.values()) == [embedding_bag]
+    assert list(table.values()) == [even_bags]
     taken = program.run_decompositions(table)
     assert not any("embedding_bag" in str(node.target) for node in taken.graph.nodes)
     for batch in (ids, ids[:2], ids.repeat(2, 1)):
         torch.testing.assert_close(taken.module()(batch), layer(batch))
 
 
-def test_bags_of_other_sizes_are_left_alone() -> None:
-    layer = nn.EmbeddingBag(9, 4).eval().requires_grad_(False)
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_any_size_are_told_apart_by_where_they_begin(mode: str) -> None:
+    layer = nn.EmbeddingBag(9, 4, mode=mode).eval().requires_grad_(False)
+    example = (torch.arange(7) % 9, torch.tensor([0, 2, 2, 6]))
+    program = torch.export.export(layer, example, strict=False)
+    table = substitutes(program)
+    assert list(table.values()) == [embedding_bag]
+    taken = program.run_decompositions(table).module()
+    for offsets in ([0, 2, 2, 6], [0, 0, 0, 0], [0, 1, 6, 7]):
+        places = torch.tensor(offsets)
+        torch.testing.assert_close(taken(example[0], places), layer(example[0], places))
+
+
+def test_bags_that_leave_out_an_id_are_left_alone() -> None:
+    layer = nn.EmbeddingBag(9, 4, padding_idx=3).eval().requires_grad_(False)
     program = torch.export.export(layer, (torch.arange(6), torch.tensor([0, 2])), strict=False)
     assert substitutes(program) == {}
+
+
+def test_complex_numbers_are_chosen_by_an_index() -> None:
+    class Chosen(nn.Module):
+        def forward(self, x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+            return torch.view_as_real(torch.view_as_complex(x)[places])
+
+    example = (torch.rand(5, 3, 2), torch.tensor([[0, 4], [2, 2]]))
+    program = torch.export.export(Chosen(), example, strict=False)
+    taken = program.run_decompositions(substitutes(program))
+    indexed = [node for node in taken.graph.nodes if "index.Tensor" in str(node.target)]
+    assert [node.args[0].meta["val"].dtype for node in indexed] == [torch.float32]
+    torch.testing.assert_close(taken.module()(*example), Chosen()(*example))
 
 
 def test_int32_indices_are_widened_where_only_int64_is_taken() -> None:
