@@ -8,8 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from convertkit.artifact import STATE_PREFIX, Array, Artifact, Dim
+from convertkit.artifact import STATE_PREFIX, Array, Artifact, Dim, TensorSpec
+from convertkit.errors import SourceError
 from convertkit.stage import Feed
+
+STATE_FILE = "initial_state.npz"
+"""What lies beside a delivered model that has state."""
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -18,6 +22,35 @@ def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as stream:
                 np.lib.format.write_array(stream, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+
+
+def state_beside(model: Path, inputs: Sequence[TensorSpec]) -> Path | None:
+    """The start values that lie beside a model which was delivered with them, None for a model without state.
+
+    Raises ``SourceError`` where they are missing: a sequence that starts with other values computes something else.
+    """
+    wanted = {spec.name for spec in inputs if spec.name.startswith(STATE_PREFIX)}
+    if not wanted:
+        return None
+    beside = model.with_name(STATE_FILE)
+    if zipfile.is_zipfile(beside):
+        with zipfile.ZipFile(beside) as archive:
+            if {name.removesuffix(".npy") for name in archive.namelist()} == wanted:
+                return beside
+    raise SourceError(
+        f"{model.name} has state ({', '.join(sorted(wanted))}), and no {STATE_FILE} with its start values lies beside it\n"
+        "  try   the folder that it was delivered in, or np.savez with an array for each"
+    )
+
+
+def carried(source: Artifact, sizes: Mapping[str, int], folder: Path) -> Path | None:
+    """The start values of ``source`` at these sizes, in a file of ``folder``; None where it has no state."""
+    values = initial_state(source)
+    if not values:
+        return None
+    shapes = {spec.name: spec.source_shape for spec in source.inputs}
+    save_arrays(folder / STATE_FILE, started(values, shapes, sizes))
+    return folder / STATE_FILE
 
 
 def initial_state(artifact: Artifact) -> Mapping[str, Array]:

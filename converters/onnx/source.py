@@ -19,6 +19,7 @@ from convertkit.onnx.save import save_model
 from convertkit.onnx.specs import interface
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, Runner, Stage, Tolerance
+from convertkit.state import carried, state_beside
 
 _INTEGERS = Tolerance(
     "QLinear operators and the same computation in QDQ round on their own; depth amplifies single roundings",
@@ -40,7 +41,8 @@ class OnnxSource:
         inputs, outputs = interface(self._opened)
         specs = with_input_options(inputs, options.inputs)
         self._sizes = fixed_sizes(inputs, specs)
-        self.artifact = Artifact(path, "onnx", specs, outputs, sha256_of(path))
+        state = state_beside(path, specs)
+        self.artifact = Artifact(path, "onnx", specs, outputs, sha256_of(path), initial_state=state)
 
     def __enter__(self) -> Self:
         return self
@@ -82,4 +84,5 @@ class CanonicalStage:
             freeze_dims(model, self._sizes)
         model = canonicalize(model)
         self.tolerance = _INTEGERS if to_qdq(model) else FLOAT32
-        return save_model(model, workdir / "canonical.onnx", f"{self.name} {self.version}")
+        state = carried(source, self._sizes, workdir)
+        return save_model(model, workdir / "canonical.onnx", f"{self.name} {self.version}", state)

@@ -22,6 +22,7 @@ from convertkit.onnx.inputs import fixed_sizes, with_input_options
 from convertkit.onnx.save import save_model
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, Runner, Stage, Tolerance
+from convertkit.state import carried, state_beside
 
 INTEGER = Tolerance(
     "integer kernels round products in fixed point, QDQ in floating point: single steps that depth and softmax widen",
@@ -46,7 +47,8 @@ class TFLiteSource:
         outputs = tuple(spec_of(graph.tensors[index], name) for name, index in self._signature.outputs)
         specs = with_input_options(inputs, options.inputs)
         self._sizes = fixed_sizes(inputs, specs)
-        self.artifact = Artifact(path, "tflite", specs, outputs, sha256_of(path))
+        state = state_beside(path, specs)
+        self.artifact = Artifact(path, "tflite", specs, outputs, sha256_of(path), initial_state=state)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -110,7 +112,8 @@ class TFLiteStage:
         for value, spec in zip(canonical.graph.outputs, source.outputs, strict=True):
             if value.shape is None:  # inference does not see through every loop; the file says it
                 value.shape = ir.Shape(spec.shape)
-        return save_model(canonical, workdir / "model.onnx", f"{self.name} {self.version}")
+        state = carried(source, self._sizes, workdir)
+        return save_model(canonical, workdir / "model.onnx", f"{self.name} {self.version}", state)
 
 
 def chosen(model: TFLiteModel, wanted: str | None) -> Signature:
