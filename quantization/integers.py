@@ -6,7 +6,8 @@ weights, corrected biases, nodes that stay float) is chosen on the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,6 @@ from convertkit.quantization.ends import quantize_ends
 from convertkit.quantization.equalized import equalized
 from convertkit.quantization.exact_float import exact_in_float
 from convertkit.quantization.flat import flat_values
-from convertkit.quantization.folds import Folds, Found, folds, joined, parts_of
 from convertkit.quantization.histogram import Statistics, merge_samples
 from convertkit.quantization.islands import choose_integer, exact_choices
 from convertkit.quantization.loop import Loop
@@ -41,7 +41,7 @@ from convertkit.quantization.recurrent import quantize_recurrent
 from convertkit.quantization.report import describe
 from convertkit.quantization.resume import EVERY, checkpoint
 from convertkit.quantization.sizes import measure_sizes
-from convertkit.quantization.split import Part, split
+from convertkit.quantization.split import split
 from convertkit.quantization.tables import quantize_tables
 from convertkit.quantization.trial import Trials
 from convertkit.quantization.tune import Tuned, affordable, bias_shift, tune_all, worth_tuning
@@ -53,6 +53,8 @@ from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed, FeedSource
 
 _SINGLE_TENSOR_TRIALS = 12
+_WIDE = 32
+"""Samples that one method for all tensors is chosen on."""
 PASSES = ("equalize", "ranges", "rounding", "bias", "loop")
 """What is tried, each kept only where it gains; leaving one out shows what it is worth."""
 
@@ -77,7 +79,6 @@ class Integers:
         self._measured, self._held_out = split(feeds)
         self._held_out_is_all = len(self._held_out) == len(feeds)
         self._state, self._progress = state, progress
-        self._apart: Found | None = None
         self._diagnosis: Mapping[str, object] = {}
 
     def quantized(self) -> ir.Model:
@@ -99,8 +100,7 @@ class Integers:
             self._progress.status("equalizing channels")
             self._model, moved = equalized(self._model, plan, self._profile, self._held_out, self._state)
             units = find_units(self._model.graph, self._profile)
-        parts = [(part, self._observed(units, part)) for part in self._parts()]
-        statistics = joined([found for _, found in parts])
+        statistics = self._observed(units, self._measured)
         plan = replace(plan, integer=self._integer(units, marking_units(units, statistics)))
         flats = flat_values(self._model.graph)
         ranges = Ranges(statistics, self._profile, flats)
@@ -108,13 +108,13 @@ class Integers:
         marking = marking_units(units, statistics)
         plan = self._in_float(units, self._most_exact(units, plan, trials, marking), marking)
         if method == "auto" and "ranges" in self._passes:
-            plan = self._with_ranges(units, plan, trials, ranges, parts)
+            plan = self._with_ranges(units, plan, trials, ranges)
         plan, tuned = self._tuned(units, plan, trials, ranges)
         loop = Loop(units, ranges, self._options, trials, self._progress)
         outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
         outcome = loop.with_stored_weights(outcome, self._able(units, outcome.plan, marking_units(units, statistics)))
         # What was chosen stays; the ranges may now take all of the data into account.
-        merge_samples(statistics, self._seen_apart(units))
+        merge_samples(statistics, self._observed(units, self._held_out))
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
         self._finish(statistics)
         self._diagnosis = {**describe(units, placement, statistics, outcome, tuned, flats), "equalized": dict(moved)}
@@ -134,42 +134,20 @@ class Integers:
         """What the report shows; see ``report.describe``."""
         return self._diagnosis
 
-    def _with_ranges(
-        self,
-        units: tuple[Unit, ...],
-        plan: Plan,
-        trials: Trials,
-        ranges: Ranges,
-        parts: Sequence[tuple[Part, Found]],
-    ) -> Plan:
+    def _with_ranges(self, units: tuple[Unit, ...], plan: Plan, trials: Trials, ranges: Ranges) -> Plan:
         """The plan with the method that suits each range best."""
         self._progress.status("choosing ranges")
         groups = placed(units, plan, ranges).groups
         single = min(_SINGLE_TENSOR_TRIALS, trials.affordable // 3)
-        return choose_methods(plan, trials, self._folds(units, trials, ranges, parts), groups, ranges, single)
+        return choose_methods(plan, trials, self._wide(trials, ranges), groups, ranges, single)
 
-    def _parts(self) -> tuple[Part, ...]:
-        """What is measured; in several parts where ranges are to be cross-validated."""
-        # States go on from sample to sample, and too few samples are all measured and held out.
-        whole = self._held_out_is_all or bool(self._state) or self._options.calib_method != "auto"
-        return (self._measured,) if whole else parts_of(self._measured, len(self._held_out))
-
-    def _folds(
-        self, units: tuple[Unit, ...], trials: Trials, ranges: Ranges, parts: Sequence[tuple[Part, Found]]
-    ) -> Folds:
-        """Trials on all parts of the data, as far as work allows."""
-
-        def trials_of(found: Found | None, feeds: Sequence[Feed]) -> Trials:
-            own = ranges if found is None else Ranges(found, self._profile, ranges.flats)
-            return Trials(self._model, own, feeds, self._state)
-
-        return folds(trials, (self._held_out, lambda: self._seen_apart(units)), parts, trials_of)
-
-    def _seen_apart(self, units: tuple[Unit, ...]) -> Found:
-        """Statistics of the held-out samples alone."""
-        if self._apart is None:
-            self._apart = self._observed(units, self._held_out)
-        return self._apart
+    def _wide(self, trials: Trials, ranges: Ranges) -> Trials:
+        """Trials on more samples where few are held out: those that ranges have seen, too, as far as work allows."""
+        more = min(_WIDE, trials.affordable_feeds) - len(self._held_out)
+        if more <= 0 or self._held_out_is_all:
+            return trials
+        feeds = (*self._held_out, *itertools.islice(self._measured, more))
+        return Trials(self._model, ranges, feeds, self._state)
 
     def _integer(self, units: tuple[Unit, ...], marking: frozenset[str]) -> frozenset[str]:
         """Names of the units that compute in integers; ``Unsupported`` where all of them should and one cannot."""
