@@ -33,7 +33,7 @@ class Service:
         time.sleep(600)
 
     def collector(self, params, arrays):
-        return Reply([gc.isenabled(), gc.get_freeze_count() > 0])
+        return Reply([gc.isenabled(), gc.get_freeze_count() > 0, gc.get_threshold()[0] >= 20_000])
 
     def wait(self, params, arrays):
         time.sleep(params["seconds"])

@@ -70,7 +70,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("name", ["plain.pt", "program.pt2"])
 def test_a_right_guess_is_the_only_attempt(name: str, models: Path, asked: list[str], tmp_path: Path) -> None:
     result = convertkit.export(models / name, "onnxruntime", output=tmp_path / "out")
-    assert asked == ["open", "guess", "attempt_guess", "describe"], "all that the proof needs was computed beside the attempt"
+    assert asked == ["open", "guess", "attempt_guess", "describe"], (
+        "all that the proof needs was computed beside the attempt"
+    )
     attempts = result.report["steps"][0]["options"]["attempts"]
     assert [each["outcome"] for each in attempts] == ["accepted"]
 
@@ -86,6 +88,16 @@ def test_an_interface_that_a_run_settles_is_tried_again(
     given = {spec.name: spec.shape for spec in result.artifact.inputs}
     assert (given["x"][0] == 1) == (name == "fixed.pt") or name == "counting.pt"
     assert ("state.seen" in given) == (name == "counting.pt")
+
+
+def test_an_archive_is_read_without_sympy(models: Path) -> None:
+    """It takes a quarter of a second, and only programs need it."""
+    opened = (
+        "import sys; from convertkit.converters.pytorch.service import TorchService\n"
+        f"TorchService().open({{'kind': 'torchscript', 'path': {str(models / 'plain.pt')!r}, 'model': None}}, {{}})\n"
+        "assert 'torch' in sys.modules and 'sympy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", opened], check=True)
 
 
 def test_feeds_of_a_check_have_both_signs_and_every_size() -> None:
