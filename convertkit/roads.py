@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from convertkit import manifest, plugins
 from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import GateError, ParityError, SourceError, ToolError, Unsupported, WorkerError
-from convertkit.evaluation import Evaluation, find_metric, predictions
+from convertkit.evaluation import Evaluation, Metric, find_metric, predictions
 from convertkit.feeds import load_feeds
 from convertkit.latency import Latency, compare_latency
 from convertkit.onnx.freeze import FreezeStage
@@ -100,7 +100,7 @@ class Run:
         self._begun_recording: Callable[[], Recording] | None = None
         self._is_conditioned = options.lossy
         """Whether ill-conditioned feeds have been looked for: before lossy steps, after a lossless one that departs."""
-        self._predictions: tuple[Any, Any] | None = None
+        self._judged: tuple[Metric, float] | None = None
         self._hub: Road | None = None
 
     def warn_of_calibration(self) -> None:
@@ -135,6 +135,7 @@ class Run:
         report_build.environment()
         steps, road = list(hub.steps), hub
         if hub.failure is None:
+            self._judged_source()
             road = pipeline.run(
                 hub.artifact,
                 lambda: (self._recorded_source(), self._recorded(hub)),
@@ -256,20 +257,26 @@ class Run:
         return report
 
     def _evaluated(self, artifact: Artifact) -> Evaluation | None:
-        if self._evaluation is None:
+        judged = self._judged_source()
+        if judged is None or self._evaluation is None:
             return None
-        count = len(self._evaluation)
-        if self._predictions is None:
-            with self._source.runner() as runner:
-                feeds = self._progress.track(self._evaluation, count, "evaluating the source")
-                self._predictions = predictions(runner, feeds)
-        labels, before = self._predictions
         with plugins.runner(artifact) as runner:
-            feeds = self._progress.track(self._evaluation, count, f"evaluating {artifact.path.name}")
-            _, after = predictions(runner, feeds)
-        metric = find_metric(self._options.metric, labels, before)
-        values = metric.value(labels, before), metric.value(labels, after)
-        return Evaluation(metric.name, count, *values, metric.drop(*values), self._options.max_drop)
+            labels, after = predictions(runner, self._tracked(self._evaluation, f"evaluating {artifact.path.name}"))
+        metric, before = judged
+        values = before, metric.value(labels, after)
+        return Evaluation(metric.name, len(self._evaluation), *values, metric.drop(*values), self._options.max_drop)
+
+    def _judged_source(self) -> tuple[Metric, float] | None:
+        """The metric, and the source's own value; asked before a target's steps, as labels may not fit its outputs."""
+        if self._judged is None and self._evaluation is not None:
+            with self._source.runner() as runner:
+                labels, before = predictions(runner, self._tracked(self._evaluation, "evaluating the source"))
+            metric = find_metric(self._options.metric, labels, before)
+            self._judged = metric, metric.value(labels, before)
+        return self._judged
+
+    def _tracked(self, feeds: FeedSource, title: str) -> Iterable[Feed]:
+        return self._progress.track(feeds, len(feeds), title)
 
     def _finish(
         self,
@@ -336,9 +343,9 @@ def _hinted(failure: ParityError | None) -> ParityError | None:
 
 
 def _gate_error(evaluation: Evaluation) -> GateError:
-    unit = "%" if evaluation.metric == "mse" else "points"
+    unit, moved = ("%", "rose") if evaluation.metric == "mse" else ("points", "fell")
     return GateError(
-        f"{evaluation.metric} fell from {evaluation.before:.4g} to {evaluation.after:.4g}: "
+        f"{evaluation.metric} {moved} from {evaluation.before:.4g} to {evaluation.after:.4g}: "
         f"{evaluation.drop:.3g} {unit}, --max-drop allows {evaluation.max_drop:g}"
     )
 

@@ -38,7 +38,7 @@ def state_beside(model: Path, inputs: Sequence[TensorSpec]) -> Path | None:
             if {name.removesuffix(".npy") for name in archive.namelist()} == wanted:
                 return beside
     raise SourceError(
-        f"{model.name} has state ({', '.join(sorted(wanted))}), and no {STATE_FILE} with its start values lies beside it\n"
+        f"{model.name} has state ({', '.join(sorted(wanted))}), and no {STATE_FILE} with its start values beside it\n"
         "  try   the folder that it was delivered in, or np.savez with an array for each"
     )
 

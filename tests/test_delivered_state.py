@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from tests.onnx_models import model, write
 
 import convertkit
 from convertkit.errors import SourceError
+from tests.onnx_models import model, write
 
 START = np.array([[0.5, -1.0, 2.0]], np.float32)
 FRAMES = np.random.default_rng(4).standard_normal((4, 2, 3)).astype(np.float32)

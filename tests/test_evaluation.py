@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from convertkit.errors import FeedError, UsageError
-from convertkit.evaluation import find_metric
+from convertkit.evaluation import Evaluation, find_metric
+from convertkit.roads import _gate_error
 from tests import onnx_models
 from tests.command_line import apart, here
 
@@ -92,3 +94,20 @@ def test_an_unknown_metric_is_refused_before_any_step(tmp_path: Path) -> None:
     assert said.code == 2
     assert said.err.startswith("convertkit: --metric topp1: unknown; use top1, auc, mse or pkg.mod:func")
     assert not (tmp_path / "out").exists()
+
+
+def test_labels_that_do_not_fit_end_an_export_before_the_target_s_steps(tmp_path: Path) -> None:
+    model = onnx_models.write(tmp_path, onnx_models.mlp(), "mlp.onnx")
+    rows = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+    np.savez(tmp_path / "eval.npz", x=rows, label=np.zeros((4, 2), np.int64))
+    said = here("export", model, "--eval", tmp_path / "eval.npz", "--metric", "top1", "-o", tmp_path / "out")
+    assert said.code == 1
+    assert "labels of the shape 4×2; expected one class for each sample" in said.err
+    assert "canonical-onnx" in said.err
+    assert "onnxruntime " not in said.err
+
+
+def test_an_error_that_grows_is_said_to_rise() -> None:
+    evaluation = Evaluation("mse", 4, 0.5, 1.0, 100.0, 1.0)
+    assert str(_gate_error(evaluation)) == "mse rose from 0.5 to 1: 100 %, --max-drop allows 1"
+    assert str(_gate_error(replace(evaluation, metric="top1"))).startswith("top1 fell from")
