@@ -20,6 +20,7 @@ A message names the thing, what was found, what was expected and the next move; 
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 
@@ -149,6 +150,19 @@ _EXTRAS = {
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
 }
+
+
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file size limit is reached",
+}
+
+
+def full_disk(error: Exception) -> DeliveryError | None:
+    """The refusal for an error of a disk that takes no more, None for any other error."""
+    reason = _FULL.get(error.errno or 0) if isinstance(error, OSError) else None
+    return None if reason is None else DeliveryError(f"the folder beside the output cannot be written: {reason}")
 
 
 def missing_framework(module: str | None) -> MissingFramework | None:

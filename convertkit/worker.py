@@ -342,6 +342,7 @@ def _answer(service: object, call: _Numbered, out: IO[bytes]) -> None:
 def _described(error: Exception) -> dict[str, Any]:
     if isinstance(error, ModuleNotFoundError):
         error = errors.missing_framework(error.name) or error
+    error = errors.full_disk(error) or error
     return {"class": type(error).__name__, "message": str(error), "fields": _fields(error)}
 
 

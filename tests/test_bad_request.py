@@ -253,6 +253,13 @@ def test_disk_full(place, mlp, limit):
     refused(place, 1, ["cannot be written"], mlp, run=run)
 
 
+def test_disk_full_in_a_worker(place, digits):
+    def run(*arguments):
+        return apart(*arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)))
+
+    refused(place, 1, ["cannot be written: the file size limit is reached"], digits.model, run=run)
+
+
 # --- what is not installed -----------------------------------------------------------------------
 
 

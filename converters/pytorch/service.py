@@ -28,7 +28,7 @@ from convertkit.converters.pytorch.operators import refusal
 from convertkit.converters.pytorch.state import Session, slots_from_json
 from convertkit.converters.pytorch.subject import Subject
 from convertkit.converters.pytorch.weights import brief
-from convertkit.errors import ConvertKitError, SourceError, Unsupported
+from convertkit.errors import ConvertKitError, SourceError, Unsupported, full_disk
 from convertkit.parity.conditioning import foreseen
 from convertkit.stage import Feed
 from convertkit.worker import Reply
@@ -117,7 +117,9 @@ class TorchService:
             return Reply({"failed": str(error), "location": error.location, **told})
         except ConvertKitError as error:
             return Reply({"failed": str(error)})
-        except Exception as error:  # noqa: BLE001 - exporters fail in every way there is; the next road may work
+        except Exception as error:  # exporters fail in every way there is; the next road may work
+            if (full := full_disk(error)) is not None:
+                raise full from error
             unknown = refusal(error)
             if unknown is not None:
                 return Reply({"failed": str(unknown), "unknown": _fields(unknown)})
