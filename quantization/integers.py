@@ -27,7 +27,7 @@ from convertkit.quantization.exact_float import exact_in_float
 from convertkit.quantization.flat import flat_values
 from convertkit.quantization.histogram import Statistics, merge_samples
 from convertkit.quantization.islands import choose_integer, exact_choices
-from convertkit.quantization.loop import Loop
+from convertkit.quantization.loop import Loop, Outcome
 from convertkit.quantization.masks import marking_units, measurable
 from convertkit.quantization.norms import norms_as_convolutions
 from convertkit.quantization.observe import observe
@@ -117,8 +117,21 @@ class Integers:
         merge_samples(statistics, self._observed(units, self._held_out))
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
         self._finish(statistics)
-        self._diagnosis = {**describe(units, placement, statistics, outcome, tuned, flats), "equalized": dict(moved)}
+        told = describe(units, placement, statistics, outcome, tuned, flats)
+        self._diagnosis = {**told, "equalized": dict(moved), "notes": self._notes(units, placement, outcome)}
         return self._model
+
+    def _notes(self, units: tuple[Unit, ...], placement: Placement, outcome: Outcome) -> list[str]:
+        """What the result says where there are no integers to compute with."""
+        if placement.integer:
+            return []
+        stored = any(node.op_type == "DequantizeLinear" for node in self._model.graph)
+        made = "weights are int8, all else is float" if stored else "the artifact is the float model"
+        if not any(unit.rule for unit in units):
+            return [f"{made}: {self._profile.name} has integer kernels for none of its operators"]
+        slow = f"would save less than {100 * self._profile.least_gain:.0f} % of the time by the cost table"
+        why = "lose too much on the calibration data" if outcome.kept else slow
+        return [f"{made}: integers {why}; --full-integer insists on them"]
 
     def _finish(self, statistics: Mapping[str, Statistics]) -> None:
         """What is written beside the pairs of the plan."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -59,10 +59,16 @@ def build(
         "evaluation": None if evaluation is None else {**jsonable(evaluation), "passed": evaluation.passed},
         "latency": None if latency is None else {**jsonable(latency), "slower": latency.slower},
         "environment": environment(),
-        "notes": list(notes),
+        "notes": [*notes, *(str(note) for step in steps for note in _told(step))],
         "failure": failure,
         "passed": not failure,
     }
+
+
+def _told(step: StepRecord) -> Iterable[object]:
+    """What a step's diagnosis says that the result should, too."""
+    notes = (step.diagnosis or {}).get("notes", ())
+    return notes if isinstance(notes, list) else ()
 
 
 def describe(artifact: Artifact, size_bytes: int) -> dict[str, Json]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,6 +11,7 @@ import onnx_ir as ir
 from models import model_of
 from onnx import helper
 
+import convertkit
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.units import Unit, find_units
@@ -77,5 +79,18 @@ def test_a_model_too_small_for_integers_stays_float_with_integer_weights(quantiz
     result = quantized(chain(8), data)
     assert not result.pairs()
     assert result.snr_db(data) > 30
+    (note,) = result.stage.diagnosis["notes"]
+    assert note.startswith("the artifact is the float model: integers would save less than 10 % of the time")
+    assert "--full-integer" in note
     insisted = quantized(chain(8), data, full_integer=True)
     assert len(insisted.pairs()) > 16
+    assert insisted.stage.diagnosis["notes"] == []
+
+
+def test_the_result_says_that_nothing_computes_in_integers(tmp_path: Path) -> None:
+    """The weights are int8 all the same, where they are large enough to be worth it."""
+    onnx.save(chain(8), tmp_path / "m.onnx")
+    data = np.random.default_rng(1).normal(0, 1, (16, 4, 4, 4)).astype(np.float32)
+    result = convertkit.export(tmp_path / "m.onnx", "tflite", int8=True, calib=data, output=tmp_path / "out")
+    assert any("integers would save less" in note for note in result.report["notes"])
+    assert "--full-integer insists" in (tmp_path / "out" / "report.html").read_text()
