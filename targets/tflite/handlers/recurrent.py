@@ -250,9 +250,8 @@ def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep)
     if source.x.rank != 3:
         raise Unsupported(f"an input of {source.x.rank} axes where ONNX has three: no input of these sizes fits here")
     x = b.transpose(source.x, (1, 0, 2)) if source.layout else source.x
-    _, batch, features = x.shape
-    if features == DYNAMIC:
-        raise Unsupported("a recurrent operator over a number of features that is only known at run time")
+    x = _with_features(b, x, cells[0].w.shape[1])
+    batch = x.shape[1]
     names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     if source.direction not in names:
         raise Unsupported(f"direction {source.direction}")
@@ -272,6 +271,16 @@ def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep)
     if source.layout:
         y, lasts = b.transpose(y, (2, 0, 1, 3)), [b.transpose(last, (1, 0, 2)) for last in lasts]
     return (y, *lasts)
+
+
+def _with_features(b: Builder, x: Tensor, features: int) -> Tensor:
+    """``x`` (time, batch, features) with the number of features that the weights have, where it says none itself."""
+    steps, batch, known = x.shape
+    if known != DYNAMIC:
+        return x
+    if DYNAMIC in (steps, batch) and steps == batch:
+        raise Unsupported("a recurrent operator over steps, samples and features that are only known at run time")
+    return b.reshape(x, (steps, batch, features))
 
 
 def _with_way(b: Builder, x: Tensor) -> Tensor:

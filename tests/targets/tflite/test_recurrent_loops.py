@@ -79,3 +79,33 @@ def test_integers_where_their_products_are_worth_quantizing_the_state(hidden: in
     program = compile_model(load_model(tmp_path / "m.onnx"), Options()).program
     dense = [each for each in program.subgraphs[-1].operations if each.code == "FULLY_CONNECTED"]
     assert {str(each.inputs[1].dtype) for each in dense if each.inputs[1]} == {"float32" if real else "int8"}
+
+
+def test_features_that_only_the_weights_tell(tmp_path: Path) -> None:
+    """A decoder's first step is fed zeros of the encoder's sizes, which are read at run time."""
+    import onnxruntime
+    from ai_edge_litert.interpreter import Interpreter
+
+    rng = np.random.default_rng(5)
+    shapes = {"w": (1, 24, 8), "r": (1, 24, 6)}
+    stored = [numpy_helper.from_array((rng.standard_normal(s) / 2).astype(np.float32), n) for n, s in shapes.items()]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["fed"]),
+        helper.make_node("Shape", ["fed"], ["sizes"]),
+        helper.make_node("ConstantOfShape", ["sizes"], ["zeros"]),
+        helper.make_node("Concat", ["x", "zeros"], ["both"], axis=1),
+        helper.make_node("Unsqueeze", ["both", "axes"], ["step"]),
+        helper.make_node("LSTM", ["step", "w", "r"], ["", "last"], hidden_size=6),
+    ]
+    stored.append(numpy_helper.from_array(np.array([0]), "axes"))
+    values = {"x": ["N", 4], "last": [1, "N", 6]}
+    infos = [helper.make_tensor_value_info(name, 1, shape) for name, shape in values.items()]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    compile_model(load_model(tmp_path / "m.onnx"), Options()).write(tmp_path / "m.tflite")
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    runner = Interpreter(str(tmp_path / "m.tflite")).get_signature_runner()
+    for batch in (1, 3):
+        x = rng.standard_normal((batch, 4)).astype(np.float32)
+        assert np.abs(runner(x=x)["last"] - session.run(None, {"x": x})[0]).max() <= 1e-5
