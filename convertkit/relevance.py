@@ -19,7 +19,7 @@ from convertkit.references import found_at
 from convertkit.stage import Converter, FlagReader, Target
 
 _IMAGE_RANK = 3
-"""Least rank of an input that has a layout: channels, and one axis in space beside the batch."""
+"""Least rank of an input or output that has a layout: channels, and one axis in space beside the batch."""
 
 _OF_TARGETS: Mapping[str, Callable[[ExportOptions], bool]] = {
     "--opset": lambda options: options.opset is not None,
@@ -81,8 +81,9 @@ def check_interface(options: ExportOptions, source: Artifact) -> None:
     free = (str(dim) for spec in source.inputs for dim in spec.shape if not isinstance(dim, int))
     check_dims((name for name, _ in options.static), free)
     check_normalization(options.normalization, source.inputs)
-    if options.input_layout != "auto" and all(len(spec.shape) < _IMAGE_RANK for spec in source.inputs):
-        raise UsageError(f"--input-layout {options.input_layout}: no input of the model has channels and a size")
+    ends = (*source.inputs, *source.outputs)
+    if options.input_layout != "auto" and all(len(spec.shape) < _IMAGE_RANK for spec in ends):
+        raise UsageError(f"--input-layout {options.input_layout}: no input or output of the model is an image")
     lasts = [spec.shape[-1] if spec.shape else None for spec in source.outputs]
     if options.label_file is not None and all(isinstance(size, int) for size in lasts):
         labelled(options.label_file, labels(Path(options.label_file)), source.outputs)

@@ -1,15 +1,21 @@
 """Every flag of ``export`` works or is refused early, with a sentence that names it: none is ignored."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from convertkit import plugins
+from convertkit.artifact import Artifact, TensorSpec
 from convertkit.cli import cli
 from convertkit.flags import merged
+from convertkit.recipe import ExportOptions
+from convertkit.relevance import check_interface
 from tests import onnx_models
 from tests.command_line import refused
 from tests.installed import needs
 
+IMAGE = TensorSpec("image", (1, 3, 4, 5), "float32")
 RNG = np.random.default_rng(0)
 
 IDLE = {
@@ -59,7 +65,7 @@ IDLE = {
     "--model": [("--model pkg.mod:make", "--model does nothing for")],
     "--input-layout": [
         ("--input-layout nhwc", "--input-layout does nothing for onnxruntime; it is for --target tflite"),
-        ("--target tflite --input-layout nhwc", "--input-layout nhwc: no input of the model"),
+        ("--target tflite --input-layout nhwc", "--input-layout nhwc: no input or output"),
     ],
     "--static": [
         ("--static M=4", "--static M: the model has no free dimension of that name; it has: N"),
@@ -152,6 +158,11 @@ def test_a_factory_beside_a_model_that_needs_none(place):
     (place / "served.py").write_text("import torch\n\n\ndef make():\n    return torch.nn.Linear(3, 2)\n")
     given = ["served:make", "--input", "x:1,3", "--model", "served:make"]
     refused(place, 2, ["--model does nothing for served:make, which makes the module itself"], *given)
+
+
+def test_a_layout_is_for_images_that_come_out_too():
+    decoder = Artifact(Path("m.onnx"), "onnx", (TensorSpec("z", (1, 8), "float32"),), (IMAGE,), "")
+    check_interface(ExportOptions("m.onnx", input_layout="nchw"), decoder)
 
 
 def test_two_inputs_that_disagree_about_a_size(place, tmp_path):
