@@ -10,8 +10,10 @@ import torch
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch import exporting, legacy
+from convertkit.converters.pytorch.bags import has_bags
 from convertkit.converters.pytorch.flat import is_constant
 from convertkit.converters.pytorch.leaves import Leaf, from_json
+from convertkit.converters.pytorch.packing import refuse_packing
 from convertkit.converters.pytorch.state import Slot, lifted, slots_from_json
 from convertkit.converters.pytorch.subject import Parameter, Subject, value_for
 from convertkit.errors import Unsupported
@@ -48,11 +50,14 @@ def _torchscript(job: Job) -> None:
         raise Unsupported("this road does not see state")
     if any(leaf.scalar and not is_constant(leaf) for leaf in job.leaves):
         raise Unsupported("this road takes no Python numbers as inputs")
+    if has_bags(job.subject):
+        raise Unsupported("this road writes bags as a loop in which an empty one is no number")
     legacy.export(job.subject, job.leaves, job.outputs, job.feed, job.target)
 
 
 def _export(job: Job) -> None:
     """torch.export of the module, or of a replay of its TorchScript."""
+    refuse_packing(job.subject)
     exporting.export(job.subject, job.leaves, job.outputs, job.slots, job.feed, job.target)
 
 

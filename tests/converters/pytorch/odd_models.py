@@ -222,6 +222,19 @@ class Packed(Seeded):
         return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=5)[0], h
 
 
+class Bagged(Seeded):
+    """Bags of ids, where they begin beside them; some may be empty."""
+
+    example_inputs = (torch.zeros(3, 4), torch.zeros(7, dtype=torch.int64), torch.tensor([0, 2, 5]))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bags = nn.EmbeddingBag(9, 4, mode="mean")
+
+    def forward(self, x: Tensor, ids: Tensor, offsets: Tensor) -> Tensor:
+        return x * self.bags(ids, offsets)
+
+
 class LogMel(Seeded):
     """The front of a speech model: a short-time Fourier transform of 20 samples, a filter bank, a logarithm."""
 

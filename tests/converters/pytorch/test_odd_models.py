@@ -250,6 +250,37 @@ def test_packed_sequences_of_a_trace(tmp_path: Path, target: str) -> None:
         np.testing.assert_allclose(got, value.numpy(), rtol=1e-4, atol=1e-6)
 
 
+def test_packed_sequences_of_a_script_are_refused_with_their_line(tmp_path: Path) -> None:
+    import torch
+
+    torch.jit.script(odd_models.Packed()).save(tmp_path / "model.pt")
+    given = ["x:3,5,4", "lengths:3:int64[1,6)"]
+    with pytest.raises(Unsupported, match="packed sequences") as refusal:
+        convertkit.export(tmp_path / "model.pt", "onnxruntime", input=given, output=tmp_path / "out")
+    assert refusal.value.location.startswith("odd_models.py:")
+    assert "torch.jit.trace" in refusal.value.ways_out[0]
+
+
+@pytest.mark.parametrize("form", ["traced", pytest.param("factory", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("target", ["onnxruntime", pytest.param("tflite", marks=pytest.mark.nightly)])
+def test_offsets_of_bags_are_drawn_as_such(tmp_path: Path, form: str, target: str) -> None:
+    import torch
+
+    module, source = odd_models.Bagged().eval(), "odd_models:Bagged"
+    if form == "traced":
+        source = str(tmp_path / "model.pt")
+        torch.jit.trace(module, module.example_inputs, check_trace=False).save(source)
+    result = convertkit.export(source, target, input=["ids::int64[0,9)"], output=tmp_path / "out")
+    assert _shapes(result.artifact.inputs) == {"x": ("N", 4), "ids": (7,), "offsets": ("N",)}
+    x, ids = _floats(4, 4), np.array([1, 8, 3, 3, 0, 2, 5])
+    for offsets in ([0, 2, 2, 6], [0, 0, 0, 7]):
+        places = np.array(offsets)
+        with torch.no_grad():
+            expected = module(*(torch.from_numpy(each) for each in (x, ids, places)))
+        got = result.run({"x": x, "ids": ids, "offsets": places})["output"]
+        np.testing.assert_allclose(got, expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_an_archive_without_its_weights_says_why(tmp_path: Path) -> None:
     import torch
 
