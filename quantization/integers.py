@@ -55,6 +55,8 @@ from convertkit.stage import Feed, FeedSource
 _SINGLE_TENSOR_TRIALS = 12
 _WIDE = 32
 """Samples that one method for all tensors is chosen on."""
+_UNNOTICED = 0.01
+"""Of the time: what small tables of integers may cost."""
 PASSES = ("equalize", "ranges", "rounding", "bias", "loop")
 """What is tried, each kept only where it gains; leaving one out shows what it is worth."""
 
@@ -115,8 +117,9 @@ class Integers:
         outcome = loop.with_stored_weights(outcome, self._able(units, outcome.plan, marking_units(units, statistics)))
         # What was chosen stays; the ranges may now take all of the data into account.
         merge_samples(statistics, self._observed(units, self._held_out))
+        allowed_ns = _UNNOTICED * loop.cost_ns(outcome.plan)
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
-        self._finish(statistics)
+        self._finish(statistics, allowed_ns)
         told = describe(units, placement, statistics, outcome, tuned, flats)
         self._diagnosis = {**told, "equalized": dict(moved), "notes": self._notes(units, placement, outcome)}
         return self._model
@@ -133,12 +136,13 @@ class Integers:
         why = "lose too much on the calibration data" if outcome.kept else slow
         return [f"{made}: integers {why}; --full-integer insists on them"]
 
-    def _finish(self, statistics: Mapping[str, Statistics]) -> None:
-        """What is written beside the pairs of the plan."""
+    def _finish(self, statistics: Mapping[str, Statistics], allowed_ns: float) -> None:
+        """What is written beside the pairs of the plan; ``allowed_ns`` is what look-ups in tables may add."""
         if self._options.io_dtype != "float32":
             quantize_ends(self._model.graph, self._profile, statistics)
         if self._profile.tables:
-            quantize_tables(self._model.graph)
+            row = self._profile.costs.get("Gather.row")
+            quantize_tables(self._model.graph, 0.0 if row is None else row.integer_call, allowed_ns)
         if self._profile.recurrent:
             quantize_recurrent(self._model)
         drop_unused(self._model.graph)

@@ -68,7 +68,7 @@ class Loop:
     def as_is(self, plan: Plan) -> Outcome:
         """The plan itself, measured."""
         score = self._trials.score(plan)
-        return Outcome(plan, score, {}, (Point(0, self._cost(plan), score),))
+        return Outcome(plan, score, {}, (Point(0, self.cost_ns(plan), score),))
 
     def run(self, plan: Plan) -> Outcome:
         """The plan itself where it is good enough already."""
@@ -82,7 +82,7 @@ class Loop:
         current, reached = plan, score
         for name, gain in gains:
             changed = replace(current, integer=current.integer - {name})
-            cost = self._cost(changed)
+            cost = self.cost_ns(changed)
             if self._options.max_drop is None and _is_dear(cost, start):
                 continue
             better = self._trials.score(changed)
@@ -146,14 +146,14 @@ class Loop:
 
     def _gains(self, plan: Plan, score: Score) -> list[tuple[str, float]]:
         """Suspects and what each wins in dB when it alone is float, by gain per added time."""
-        base = self._cost(plan)
+        base = self.cost_ns(plan)
         found = []
         suspects = self._suspects(plan)
         if not self._trials.score(replace(plan, integer=plan.integer - {*suspects})).beats(score):
             return []
         for name in self._progress.track(suspects, len(suspects), "finding sensitive nodes"):
             changed = replace(plan, integer=plan.integer - {name})
-            cost = self._cost(changed)
+            cost = self.cost_ns(changed)
             if self._options.max_drop is None and _is_dear(cost, base):
                 continue
             gain = self._trials.score(changed).snr_db - score.snr_db
@@ -185,7 +185,8 @@ class Loop:
     def _level(self, name: str, parameters: Affine) -> float:
         return shown_db(self._ranges.statistics[name].histogram, parameters, self._ranges.flats.get(name))
 
-    def _cost(self, plan: Plan) -> float:
+    def cost_ns(self, plan: Plan) -> float:
+        """The whole model's time by the cost table."""
         kernels = plan.integer - plan.in_float
         integer = frozenset(unit for unit in self._units if unit.name in kernels)
         profile = self._ranges.profile

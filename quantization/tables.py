@@ -15,18 +15,26 @@ from convertkit.quantization.weights import best_scales, quantize_weight
 
 LEAST_ENTRIES = 1024
 """A smaller table costs more in scales and operators than it saves."""
+_LARGE_BYTES = 1 << 20
+"""From here on a table is most of a file, and a quarter of it is worth a slower look-up."""
 _LIMITS = (-127, 127)
 
 
-def quantize_tables(graph: ir.Graph) -> tuple[str, ...]:
-    """``Gather(table)`` as ``DequantizeLinear(Gather(int8 table)) * Gather(scales)``, in place; the nodes' names."""
-    done = []
+def quantize_tables(graph: ir.Graph, each_ns: float = 0.0, allowed_ns: float = 0.0) -> tuple[str, ...]:
+    """``Gather(table)`` as ``DequantizeLinear(Gather(int8 table)) * Gather(scales)``, in place; the nodes' names.
+
+    Where a look-up costs ``each_ns`` more, and all of them together more than ``allowed_ns``, small tables stay float.
+    """
+    found = []
     for table in tuple(graph.initializers.values()):
         readers = [use.node for use in table.uses()]
         if readers and all(_looks_up(node, table, graph) for node in readers):
-            _quantize(graph, table, readers)
-            done += [str(node.name) for node in readers]
-    return tuple(done)
+            found.append((table, readers))
+    if each_ns * sum(len(readers) for _, readers in found) > allowed_ns:
+        found = [(table, readers) for table, readers in found if constant(table).nbytes >= _LARGE_BYTES]
+    for table, readers in found:
+        _quantize(graph, table, readers)
+    return tuple(str(node.name) for _, readers in found for node in readers)
 
 
 def _looks_up(node: ir.Node, table: ir.Value, graph: ir.Graph) -> bool:

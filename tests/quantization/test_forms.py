@@ -8,12 +8,13 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from models import artifact_of, images, model_of, small_cnn
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import convertkit
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
+from convertkit.quantization.tables import quantize_tables
 
 DATA = images(24)
 
@@ -113,9 +114,30 @@ def test_tables_are_looked_up_as_integers(tmp_path, target: str, precision: str)
     expected = ort.InferenceSession(path).run(None, {"ids": ids})[0]
     got = result.run({"ids": ids})["y"]
     # Every row has its own scale: the small ones are as exact as the large ones, until activations share one.
-    noise = np.square(got - expected).sum(-1) / np.square(expected).sum(-1)
+    noise = np.maximum(np.square(got - expected).sum(-1) / np.square(expected).sum(-1), 1e-15)
     assert (-10 * np.log10(noise) > 33)[:, -1 if precision == "int8" else 0 :].all()
-    assert result.artifact.size_bytes < 9_000 < 200 * 16 * 4
+    # In so small a model a look-up more would be most of the time, and --int8 is not slower than float there.
+    stays = (target, precision) == ("tflite", "int8")
+    assert (result.artifact.size_bytes < 9_000 < 200 * 16 * 4) is not stays
+
+
+@pytest.mark.parametrize(
+    ("rows", "each_ns", "allowed_ns", "done"),
+    [
+        pytest.param(200, 100.0, 99.0, False, id="dear"),
+        pytest.param(200, 100.0, 101.0, True, id="unnoticed"),
+        pytest.param(20_000, 100.0, 99.0, True, id="dear and large"),
+        pytest.param(200, 0.0, 0.0, True, id="a runtime that nobody measured"),
+    ],
+)
+def test_small_tables_stay_float_where_look_ups_are_dear(
+    rows: int, each_ns: float, allowed_ns: float, done: bool
+) -> None:
+    proto = embedding()
+    table = np.random.default_rng(0).normal(0, 1, (rows, 16)).astype("f4")
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(table, "table"))
+    graph = ir.from_proto(proto).graph
+    assert bool(quantize_tables(graph, each_ns, allowed_ns)) is done
 
 
 def test_float16_leaves_what_would_overflow(quantized) -> None:
