@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from convertkit.artifact import Array
+from convertkit.converters.pytorch import cells
 from convertkit.converters.pytorch.leaves import Leaf
 from convertkit.converters.pytorch.subject import Subject, value_for
 
@@ -20,6 +21,7 @@ def export(
     values = {leaf.name: value_for(leaf, feed[leaf.name]) for leaf in leaves}
     args, kwargs = subject.arguments(leaves, values)
     free = {leaf.name: _free(leaf) for leaf in leaves if _free(leaf)}
+    cells.define()
     with torch.no_grad():
         torch.onnx.export(
             subject.module,
