@@ -120,3 +120,18 @@ def test_narrow_first_layers_are_no_faster_in_integers() -> None:
     assert integer > 0.8 * real
     integer, real = convolution_tiles().times(ConvShape(49, 7, (1, 1), 1, 960, 160))
     assert 3 * integer < real
+
+
+def test_full_pairs_of_tiles_have_kernels_of_their_own() -> None:
+    """A float kernel of 32 filters takes less than two of 16; 48 filters are three of 16."""
+    tile = Tile(1, 16, 4.0, 0.0, pixels=7, call=10.0, paired=3.0)
+    for filters, product in ((16, 4.0), (24, 4.0), (32, 3.0), (48, 4.0), (64, 3.0)):
+        shape = ConvShape(8, 8, (1, 1), 1, 5, filters)
+        assert tile.nanoseconds(shape) == 10 + 14 * -(-filters // 16) * 16 * 5 * product
+
+
+def test_a_window_of_one_element_is_a_product_of_matrices() -> None:
+    tiles = Tiles((WIDE,), (WIDE,), float32_pointwise=(NARROW,), integer_pointwise=(NARROW,))
+    for window, stride, kernel in (((1, 1), 1, NARROW), ((1, 1), 2, WIDE), ((1, 3), 1, WIDE)):
+        shape = ConvShape(65, 5, window, stride, 64, 64)
+        assert tiles.times(shape) == (kernel.nanoseconds(shape), kernel.nanoseconds(shape))
