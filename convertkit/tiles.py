@@ -159,14 +159,13 @@ class Tiles:
         """Nanoseconds that the int8 kernel saves although it quantizes the ``read`` elements that it is given.
 
         0 where that is less than a tenth, of a convolution a fifth, because float is more exact, or where a machine
-        would be slower; of a plain convolution, much slower.
+        would be slower.
         """
         each = self._integer_times(shape)
         rounding, float_ns = self.rounding_ns(shape, read), _mean(self._float_times(shape))
         slowest, taken = max(each) + rounding, _mean(each) + rounding
-        limit = _MAY_LOSE * float_ns if isinstance(shape, ConvShape) else float_ns
         most = (_LEAST_GAIN if isinstance(shape, DenseShape) else _LEAST_GAIN_OF_IMAGES) * float_ns
-        return float_ns - taken if taken <= most and slowest <= limit else 0.0
+        return float_ns - taken if taken <= most and slowest <= float_ns else 0.0
 
     def rounding_ns(self, shape: Shape, read: int) -> float:
         """Nanoseconds more of an int8 kernel that is given ``read`` floats."""
