@@ -71,7 +71,7 @@ with torch.no_grad():
 _TRACED = """
 import json, sys, time
 begun = time.perf_counter()
-from convertkit import worker
+from convertkit.workers import process as worker
 from convertkit.__main__ import main
 spent = {"before the worker": 0.0}
 plain = worker.Worker._reply

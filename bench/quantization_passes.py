@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from convertkit.artifact import Array, Artifact
-from convertkit.feeds import Feeds, load_feeds
+from convertkit.data.feeds import Feeds, load_feeds
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner

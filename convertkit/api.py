@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 
 from convertkit.errors import UsageError
-from convertkit.flags import options_from
 from convertkit.job import Result, export_all
+from convertkit.options.flags import options_from
 from convertkit.recipe import ImageOptions, InputSpec, Normalization
 
 

@@ -157,7 +157,7 @@ def export(recipe: str | None, as_json: bool, **flags: Any) -> None:
     pkg.mod:callable.  The output folder holds the artifact, report.html, report.json and
     manifest.json; it is complete or absent.
     """
-    from convertkit.flags import merged, options_from, read_recipe
+    from convertkit.options.flags import merged, options_from, read_recipe
     from convertkit.story import Story
 
     given = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}

@@ -1,6 +1,7 @@
 """What flags say of a model by the names of its inputs, sizes and classes, held against its interface.
 
 Checked once before any work is done, and again by the stage that uses it: an interface may tell less than the model.
+What flags lack is told from here, too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from convertkit.artifact import TensorSpec
 from convertkit.errors import UsageError
-from convertkit.recipe import Normalization
+from convertkit.recipe import ExportOptions, Normalization
 
 
 def check_dims(wanted: Iterable[str], free: Iterable[str]) -> None:
@@ -56,3 +57,11 @@ def labelled(path: str, content: bytes, outputs: Sequence[TensorSpec]) -> str:
         found = "no output has" if not fitting else "several outputs have"
         raise UsageError(f"--label-file {path}: {count} labels, and {found} {count} classes; outputs: {shapes}")
     return fitting[0]
+
+
+def data_lacks(options: ExportOptions) -> UsageError:
+    """The refusal of a precision that needs data and has none."""
+    return UsageError(
+        f"--{options.precision} measures activation ranges and needs data: --calib PATH; "
+        f"a model that is quantized already keeps its integers without --{options.precision}"
+    )

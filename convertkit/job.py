@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from convertkit import delivery, plugins, relevance
+from convertkit import delivery, plugins
 from convertkit.artifact import Artifact
 from convertkit.errors import UsageError
+from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions

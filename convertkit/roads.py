@@ -16,12 +16,13 @@ from typing import Any
 from convertkit import manifest, plugins
 from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact, TensorSpec
+from convertkit.data.evaluation import Evaluation, Metric, find_metric, predictions
+from convertkit.data.feeds import load_feeds
 from convertkit.errors import GateError, ParityError, SourceError, ToolError, Unsupported, WorkerError
-from convertkit.evaluation import Evaluation, Metric, find_metric, predictions
-from convertkit.feeds import load_feeds
 from convertkit.latency import Latency, compare_latency
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.onnx.index_bounds import with_index_bounds
+from convertkit.options.relevance import check_interface, check_passes
 from convertkit.parity import Recording, record
 from convertkit.parity.conditioning import calmed, settled, well_conditioned
 from convertkit.parity.feeds import proof_feeds
@@ -30,7 +31,6 @@ from convertkit.pipeline import Pipeline, Road, StepRecord, is_small, recorded_a
 from convertkit.progress import Progress
 from convertkit.quiet import heard
 from convertkit.recipe import ExportOptions
-from convertkit.relevance import check_interface, check_passes
 from convertkit.report import build as report_build
 from convertkit.report.html import page, render
 from convertkit.report.jsonable import dumps

@@ -33,7 +33,7 @@ class PrunePass:
         """The stage, or None where nothing is to be pruned."""
         if context.options.prune is None and context.options.prune_channels is None:
             return None
-        from convertkit.quantization.pruning import build
+        from convertkit.quantization.pruning.zeros import build
 
         return build(context)
 

@@ -18,37 +18,37 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
-from convertkit.quantization.blas import one_thread
-from convertkit.quantization.blocks import BlockedWeight
-from convertkit.quantization.choose_ranges import choose_methods
-from convertkit.quantization.ends import quantize_ends
-from convertkit.quantization.equalized import equalized
-from convertkit.quantization.exact_float import exact_in_float
-from convertkit.quantization.flat import flat_values
-from convertkit.quantization.histogram import Statistics, merge_samples
-from convertkit.quantization.islands import choose_integer, exact_choices
-from convertkit.quantization.loop import Loop, Outcome
-from convertkit.quantization.masks import marking_units, measurable
-from convertkit.quantization.norms import norms_as_convolutions
-from convertkit.quantization.observe import observe
-from convertkit.quantization.opset import INT16_OPSET, at_least
-from convertkit.quantization.patches import Moments, has_rows, moments
-from convertkit.quantization.place import Placement
-from convertkit.quantization.plan import Plan, Ranges, apply, placed
-from convertkit.quantization.prepare import drop_unused, prepare
-from convertkit.quantization.ranges import noise
-from convertkit.quantization.recurrent import quantize_recurrent
+from convertkit.quantization.calibration.choose_ranges import choose_methods
+from convertkit.quantization.calibration.flat import flat_values
+from convertkit.quantization.calibration.histogram import Statistics, merge_samples
+from convertkit.quantization.calibration.observe import observe
+from convertkit.quantization.calibration.ranges import noise
+from convertkit.quantization.calibration.resume import EVERY, checkpoint
+from convertkit.quantization.calibration.split import split
+from convertkit.quantization.placement.ends import quantize_ends
+from convertkit.quantization.placement.exact_float import exact_in_float
+from convertkit.quantization.placement.islands import choose_integer, exact_choices
+from convertkit.quantization.placement.masks import marking_units, measurable
+from convertkit.quantization.placement.place import Placement
+from convertkit.quantization.placement.sizes import measure_sizes
+from convertkit.quantization.placement.units import Unit, find_units
+from convertkit.quantization.placement.write import default_weight, input_scale
+from convertkit.quantization.placement.written import is_float_faster
+from convertkit.quantization.preparation.norms import norms_as_convolutions
+from convertkit.quantization.preparation.opset import INT16_OPSET, at_least
+from convertkit.quantization.preparation.prepare import drop_unused, prepare
 from convertkit.quantization.report import describe
-from convertkit.quantization.resume import EVERY, checkpoint
-from convertkit.quantization.sizes import measure_sizes
-from convertkit.quantization.split import split
-from convertkit.quantization.tables import quantize_tables
-from convertkit.quantization.trial import Trials
-from convertkit.quantization.tune import Tuned, affordable, bias_shift, tune_all, worth_tuning
-from convertkit.quantization.units import Unit, find_units
-from convertkit.quantization.weights import QuantizedWeight
-from convertkit.quantization.write import default_weight, input_scale
-from convertkit.quantization.written import is_float_faster
+from convertkit.quantization.search.loop import Loop, Outcome
+from convertkit.quantization.search.plan import Plan, Ranges, apply, placed
+from convertkit.quantization.search.trial import Trials
+from convertkit.quantization.weights.blas import one_thread
+from convertkit.quantization.weights.blocks import BlockedWeight
+from convertkit.quantization.weights.equalized import equalized
+from convertkit.quantization.weights.integers import QuantizedWeight
+from convertkit.quantization.weights.patches import Moments, has_rows, moments
+from convertkit.quantization.weights.recurrent import quantize_recurrent
+from convertkit.quantization.weights.tables import quantize_tables
+from convertkit.quantization.weights.tune import Tuned, affordable, bias_shift, tune_all, worth_tuning
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed, FeedSource
 

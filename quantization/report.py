@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from convertkit.onnx.origin import location
-from convertkit.quantization.flat import Flat, shown_db
-from convertkit.quantization.histogram import Statistics
-from convertkit.quantization.loop import Outcome
-from convertkit.quantization.place import Placement
-from convertkit.quantization.ranges import Affine
-from convertkit.quantization.tune import Tuned
-from convertkit.quantization.units import Unit
+from convertkit.quantization.calibration.flat import Flat, shown_db
+from convertkit.quantization.calibration.histogram import Statistics
+from convertkit.quantization.calibration.ranges import Affine
+from convertkit.quantization.placement.place import Placement
+from convertkit.quantization.placement.units import Unit
+from convertkit.quantization.search.loop import Outcome
+from convertkit.quantization.weights.tune import Tuned
 
 _BARS = 64
 _WORST = 10

@@ -10,25 +10,25 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact
+from convertkit.described import data_lacks
 from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.parity.feeds import proof_feeds
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress, Silent
-from convertkit.quantization.half import compute_half, store_half
+from convertkit.quantization.calibration.observe import observe
+from convertkit.quantization.calibration.split import split
 from convertkit.quantization.integers import Integers
-from convertkit.quantization.observe import observe
-from convertkit.quantization.opset import INT4_OPSET, at_least
-from convertkit.quantization.patches import has_rows, moments
-from convertkit.quantization.prepare import prepare
+from convertkit.quantization.placement.units import Unit, find_units, is_float
+from convertkit.quantization.preparation.opset import INT4_OPSET, at_least
+from convertkit.quantization.preparation.prepare import prepare
 from convertkit.quantization.report import layers
-from convertkit.quantization.split import split
-from convertkit.quantization.tune import Tuned, affordable, tune_all
-from convertkit.quantization.units import Unit, find_units, is_float
-from convertkit.quantization.weight_only import is_candidate, nearest, nearest_wide, quantize_weights, widened
+from convertkit.quantization.weights.half import compute_half, store_half
+from convertkit.quantization.weights.patches import has_rows, moments
+from convertkit.quantization.weights.tune import Tuned, affordable, tune_all
+from convertkit.quantization.weights.weight_only import is_candidate, nearest, nearest_wide, quantize_weights, widened
 from convertkit.recipe import ExportOptions
-from convertkit.relevance import data_lacks
 from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Stage, Tolerance
 from convertkit.state import initial_state
 

@@ -11,9 +11,9 @@ import pytest
 import convertkit
 from convertkit import plugins
 from convertkit.artifact import sha256_of
-from convertkit.feeds import load_feeds
-from convertkit.flags import options_from
+from convertkit.data.feeds import load_feeds
 from convertkit.onnx.runner import OnnxRunner
+from convertkit.options.flags import options_from
 from convertkit.stage import BuildContext
 
 

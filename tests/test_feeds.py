@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from convertkit.artifact import TensorSpec
+from convertkit.data.feeds import load_feeds
 from convertkit.errors import FeedError
-from convertkit.feeds import load_feeds
 from convertkit.parity.replay import batched
 
 IMAGE = TensorSpec("x", ("N", 3, 4, 5), "float32")

@@ -3,7 +3,7 @@
 import pytest
 
 from convertkit.errors import RecipeError, UsageError
-from convertkit.flags import options_from, parse_input, read_recipe
+from convertkit.options.flags import options_from, parse_input, read_recipe
 from convertkit.recipe import ExportOptions, InputSpec, Normalization
 
 

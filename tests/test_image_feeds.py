@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from convertkit.artifact import TensorSpec
+from convertkit.data.feeds import load_feeds
 from convertkit.errors import FeedError, UsageError
-from convertkit.feeds import load_feeds
-from convertkit.flags import parse_images
+from convertkit.options.flags import parse_images
 from convertkit.recipe import ImageOptions
 from tests.command_line import here
 

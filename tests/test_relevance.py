@@ -8,9 +8,9 @@ import pytest
 from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.cli import cli
-from convertkit.flags import merged
+from convertkit.options.flags import merged
+from convertkit.options.relevance import check_interface
 from convertkit.recipe import ExportOptions
-from convertkit.relevance import check_interface
 from tests import onnx_models
 from tests.command_line import refused
 from tests.installed import needs

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from convertkit.errors import Unsupported, Untrusted, WorkerError
-from convertkit.messages import is_complete, send
-from convertkit.worker import Call, Worker
+from convertkit.workers.messages import is_complete, send
+from convertkit.workers.process import Call, Worker
 
 HERE = Path(__file__).parent
 
@@ -130,10 +130,10 @@ def test_a_started_worker_imports_its_service_before_it_is_called(monkeypatch, t
 
 def test_a_framework_is_imported_before_anything_of_ours(monkeypatch, tmp_path):
     (tmp_path / "slow_framework.py").write_text(
-        "import sys\nprint('noise')\nFIRST = not {'numpy', 'convertkit.worker'} & set(sys.modules)\n"
+        "import sys\nprint('noise')\nFIRST = not {'numpy', 'convertkit.workers.process'} & set(sys.modules)\n"
     )
     (tmp_path / "framed_service.py").write_text(
-        "import slow_framework\nfrom convertkit.worker import Reply\n"
+        "import slow_framework\nfrom convertkit.workers.process import Reply\n"
         "class Service:\n    def first(self, params, arrays):\n        return Reply(slow_framework.FIRST)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -165,7 +165,7 @@ def test_an_unknown_service_is_a_sentence():
 def test_the_worker_dies_with_its_parent(tmp_path):
     script = (
         f"import sys, time; sys.path.insert(0, {str(HERE)!r})\n"
-        "from convertkit.worker import Call, Worker\n"
+        "from convertkit.workers.process import Call, Worker\n"
         "worker = Worker('worker_service:Service')\n"
         "print(worker.call('pid').value, flush=True)\n"
         "time.sleep(600)\n"

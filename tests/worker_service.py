@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from convertkit.errors import Unsupported, Untrusted
-from convertkit.worker import Reply
+from convertkit.workers.process import Reply
 
 
 class Service:

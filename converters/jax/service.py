@@ -24,7 +24,7 @@ from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.errors import SourceError, ToolError, Unsupported
 from convertkit.onnx.canonical import canonicalize, freeze_dims
 from convertkit.onnx.save import save_model
-from convertkit.worker import Reply
+from convertkit.workers.process import Reply
 
 _BRIEF = 300
 _EXPANDED = "quantized types: compared with XLA on the arithmetic into which StableHLO's own passes expand them"

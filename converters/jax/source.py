@@ -18,7 +18,7 @@ from convertkit.onnx.inputs import fixed_sizes, with_input_options
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
 from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
-from convertkit.worker import Worker
+from convertkit.workers.process import Worker
 
 _READER: Mapping[int, str] = {
     signal.SIGPROF: "MLIR's reader does not come to an end",

@@ -9,7 +9,7 @@ from convertkit.artifact import sha256_of
 from convertkit.converters.tensorflow.source import TensorFlowSource, open_saved_model
 from convertkit.errors import ConvertKitError
 from convertkit.recipe import ExportOptions
-from convertkit.worker import Worker
+from convertkit.workers.process import Worker
 
 _ENVIRONMENT = {"KERAS_BACKEND": "tensorflow", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3",
                 "CUDA_VISIBLE_DEVICES": "-1"}  # fmt: skip

@@ -29,7 +29,7 @@ from convertkit.converters.stablehlo.importer import to_onnx
 from convertkit.errors import SourceError, Unsupported, UsageError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.save import save_model
-from convertkit.worker import Reply
+from convertkit.workers.process import Reply
 
 _LOAD_ERRORS = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OSError, ImportError, RuntimeError,

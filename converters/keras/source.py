@@ -17,7 +17,7 @@ from convertkit.onnx.load import load_model
 from convertkit.onnx.specs import interface
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Stage, Tolerance
-from convertkit.worker import Worker
+from convertkit.workers.process import Worker
 
 _ENVIRONMENT = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
 _NEEDS = ("keras", "jax", "h5py")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convertkit.converters.pytorch.sniff import examine
+from convertkit.converters.pytorch.files.sniff import examine
 from convertkit.references import imports_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class TorchConverter:
         return "torch-factory" if imports_of(source) & _FRAMEWORKS else None
 
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
-        from convertkit.converters.pytorch import opening
+        from convertkit.converters.pytorch.files import opening
 
         begun = opening.begin(source, options)  # torch is imported there while we import here
         from convertkit.preparation import prepare

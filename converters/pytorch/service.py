@@ -19,19 +19,20 @@ import numpy as np
 import torch
 
 from convertkit.artifact import Array
-from convertkit.converters.pytorch import exporting, guessing, probing, routes
-from convertkit.converters.pytorch.acceptance import check_feed, check_feeds
-from convertkit.converters.pytorch.capture import drawn
-from convertkit.converters.pytorch.leaves import Leaf, from_json, to_json
-from convertkit.converters.pytorch.loading import load
-from convertkit.converters.pytorch.operators import refusal
-from convertkit.converters.pytorch.state import Session, slots_from_json
-from convertkit.converters.pytorch.subject import Subject
-from convertkit.converters.pytorch.weights import brief
+from convertkit.converters.pytorch.interface import guessing, probing
+from convertkit.converters.pytorch.interface.capture import drawn
+from convertkit.converters.pytorch.interface.leaves import Leaf, from_json, to_json
+from convertkit.converters.pytorch.loading.load import load
+from convertkit.converters.pytorch.loading.operators import refusal
+from convertkit.converters.pytorch.loading.state import Session, slots_from_json
+from convertkit.converters.pytorch.loading.subject import Subject
+from convertkit.converters.pytorch.loading.weights import brief
+from convertkit.converters.pytorch.roads import exporting, routes
+from convertkit.converters.pytorch.roads.acceptance import check_feed, check_feeds
 from convertkit.errors import ConvertKitError, SourceError, Unsupported, full_disk
 from convertkit.parity.conditioning import foreseen
 from convertkit.stage import Feed
-from convertkit.worker import Reply
+from convertkit.workers.process import Reply
 
 _NOTHING: Mapping[int, Mapping[str, Array]] = MappingProxyType({})
 

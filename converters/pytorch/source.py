@@ -13,14 +13,14 @@ from typing import Self
 import numpy as np
 
 from convertkit.artifact import Artifact, sha256_of
-from convertkit.converters.pytorch.ladder import MADE_BY, Accepted, Ladder
-from convertkit.converters.pytorch.leaves import to_json
-from convertkit.converters.pytorch.opening import Model, Opening
+from convertkit.converters.pytorch.files.opening import Model, Opening
+from convertkit.converters.pytorch.interface.leaves import to_json
+from convertkit.converters.pytorch.roads.ladder import MADE_BY, Accepted, Ladder
 from convertkit.errors import SourceError
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
 from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
-from convertkit.worker import Worker
+from convertkit.workers.process import Worker
 
 
 class TorchSource:

@@ -15,7 +15,7 @@ from convertkit.artifact import Array
 from convertkit.converters.tensorflow import routes
 from convertkit.converters.tensorflow.loading import Loaded, load_graph_def, load_saved_model
 from convertkit.errors import ConvertKitError, SourceError, Unsupported
-from convertkit.worker import Reply
+from convertkit.workers.process import Reply
 
 _RUN_ERRORS = (tf.errors.OpError, ValueError, TypeError, RuntimeError, KeyError)
 

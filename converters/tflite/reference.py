@@ -13,7 +13,7 @@ import numpy as np
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import MissingFramework, ToolError
 from convertkit.stage import Feed, Outputs
-from convertkit.worker import Reply, Worker
+from convertkit.workers.process import Reply, Worker
 
 
 class LiteRTService:

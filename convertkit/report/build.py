@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from convertkit.artifact import Artifact
-from convertkit.evaluation import Evaluation
+from convertkit.data.evaluation import Evaluation
 from convertkit.latency import Latency
 from convertkit.parity import ParityReport
 from convertkit.pipeline import StepRecord

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convertkit.errors import ConvertKitError
-from convertkit.worker import Worker
+from convertkit.workers.process import Worker
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))

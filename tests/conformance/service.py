@@ -19,7 +19,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.passes import Options
-from convertkit.worker import Reply
+from convertkit.workers.process import Reply
 
 warnings.simplefilter("ignore")
 ort.set_default_logger_severity(4)

@@ -10,7 +10,7 @@ import pytest
 
 from convertkit.cli import cli
 from convertkit.errors import UsageError
-from convertkit.flags import options_from
+from convertkit.options.flags import options_from
 from convertkit.recipe import ExportOptions
 
 ROOT = Path(__file__).resolve().parents[2]

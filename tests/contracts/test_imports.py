@@ -14,7 +14,7 @@ FRAMEWORKS |= {"tensorrt_rtx", "ai_edge_litert", "safetensors", "h5py"}
 HEAVY = FRAMEWORKS | {"onnx", "onnx_ir", "onnxscript", "onnxruntime"}
 
 VALUES = {"errors", "artifact", "recipe", "profile", "progress", "stage", "tiles"}
-TOP = {"cli", "__main__", "api", "job", "flags", "show", "manifest", "delivery", "pipeline", "report"}
+TOP = {"cli", "__main__", "api", "job", "options", "show", "manifest", "delivery", "pipeline", "report"}
 
 
 def _load_source_tree():
@@ -69,11 +69,9 @@ def test_layers_of_the_core():
     """cli → job → pipeline → {plugins, parity} → values: nothing imports upwards."""
     below = {"pipeline": TOP - {"pipeline"}, "plugins": TOP, "parity": TOP | {"plugins"}, "onnx": TOP | {"parity"}}
     below |= {
-        "worker": TOP | {"parity", "onnx"},
-        "messages": TOP | {"parity", "onnx", "worker", "plugins"},
-        "feeds": TOP,
-        "evaluation": TOP,
-        "job": {"cli", "api", "show", "flags"},
+        "workers": TOP | {"parity", "onnx"},
+        "data": TOP,
+        "job": {"cli", "api", "show"},
     }
     upwards = [
         f"{name} imports {each.module}"
@@ -142,8 +140,8 @@ def test_plugins_load_without_frameworks_and_runtimes():
 def test_a_framework_begins_to_be_imported_before_numpy():
     """All that a command does before it starts a source's worker is on top of what the framework takes."""
     code = (
-        "from convertkit import cli, flags, job, plugins, story\n"
+        "from convertkit import cli, job, plugins, story\nfrom convertkit.options import flags\n"
         "plugins.target('tflite'), plugins.passes(), plugins.converter_for('fixtures/digits/model.pt')\n"
-        "from convertkit.converters.pytorch import opening"
+        "from convertkit.converters.pytorch.files import opening"
     )
     assert not loaded_by(code, HEAVY | {"numpy"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,10 +10,8 @@ import numpy as np
 import onnx
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from convertkit.artifact import Array, Artifact
-from convertkit.feeds import load_feeds
+from convertkit.data.feeds import load_feeds
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
@@ -25,8 +22,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
 from convertkit.targets.onnxruntime.profile import profile as onnxruntime_profile
 from convertkit.targets.tflite.profile import profile as tflite_profile
-
-from models import artifact_of  # isort: skip
+from tests.quantization.models import artifact_of
 
 
 @dataclass

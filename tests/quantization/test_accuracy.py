@@ -6,18 +6,18 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from models import artifact_of, detector, images, model_of, small_cnn
 from onnx import helper
 
 from convertkit.onnx.canonical import canonicalize
-from convertkit.quantization.patches import Moments, has_rows, moments, weight_rows
-from convertkit.quantization.prepare import prepare
-from convertkit.quantization.rounding import compensated, descended, layer_snr_db
-from convertkit.quantization.tune import bias_shift
-from convertkit.quantization.units import find_units
-from convertkit.quantization.weights import quantize_weight
+from convertkit.quantization.placement.units import find_units
+from convertkit.quantization.preparation.prepare import prepare
+from convertkit.quantization.weights.integers import quantize_weight
+from convertkit.quantization.weights.patches import Moments, has_rows, moments, weight_rows
+from convertkit.quantization.weights.rounding import compensated, descended, layer_snr_db
+from convertkit.quantization.weights.tune import bias_shift
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
+from tests.quantization.models import artifact_of, detector, images, model_of, small_cnn
 
 DATA = images(48)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from models import images, small_cnn
 
 import convertkit
 from convertkit.artifact import Array
@@ -15,6 +14,7 @@ from convertkit.errors import ConvertKitError
 from convertkit.job import export_all
 from convertkit.progress import Silent
 from convertkit.recipe import ExportOptions
+from tests.quantization.models import images, small_cnn
 
 DATA = images(12)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from models import images, small_cnn
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from convertkit.quantization import tune
-from convertkit.quantization.blas import one_thread
+from convertkit.quantization.weights import tune
+from convertkit.quantization.weights.blas import one_thread
+from tests.quantization.models import images, small_cnn
 
 
 def threads() -> set[int]:

@@ -8,16 +8,16 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from models import model_of
 from onnx import helper
 
 from convertkit.onnx.canonical import canonicalize
-from convertkit.quantization.dense import dense_shape
-from convertkit.quantization.islands import choose_integer
-from convertkit.quantization.units import Unit, find_units
+from convertkit.quantization.placement.dense import dense_shape
+from convertkit.quantization.placement.islands import choose_integer
+from convertkit.quantization.placement.units import Unit, find_units
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
 from convertkit.tiles import SMALL_MATRIX, DenseShape
+from tests.quantization.models import model_of
 
 INT8 = profile(ExportOptions(source="x", precision="int8"))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from models import images, small_cnn
 from onnx import StringStringEntryProto
+
+from tests.quantization.models import images, small_cnn
 
 TRACE = (
     '  File "model.py", line 41, in forward\n    y = self.conv(x)\n'

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
-from conftest import Quantized
-from models import model_of
 from onnx import helper
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
 from convertkit.targets.tflite.compile import Compiled, compile_model
 from convertkit.targets.tflite.passes import Options
+from tests.quantization.conftest import Quantized
+from tests.quantization.models import model_of
 
 DATA = np.random.default_rng(3).normal(0, 2, (24, 64, 64)).astype(np.float32)
 Quantize = Callable[..., Quantized]

@@ -8,14 +8,14 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from models import artifact_of, images, model_of
 from onnx import helper
 
 from convertkit.artifact import Array
 from convertkit.onnx.load import load_model
-from convertkit.quantization.equalize import equalize, find_sites, measure
-from convertkit.quantization.prepare import prepare
-from convertkit.quantization.replay import open_session, run_all
+from convertkit.quantization.calibration.replay import open_session, run_all
+from convertkit.quantization.preparation.prepare import prepare
+from convertkit.quantization.weights.equalize import equalize, find_sites, measure
+from tests.quantization.models import artifact_of, images, model_of
 
 DATA = images(24)
 FEEDS = [{"x": image[None]} for image in DATA]

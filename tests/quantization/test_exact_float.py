@@ -8,16 +8,16 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from models import model_of
 from onnx import helper
 
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
-from convertkit.quantization.exact_float import exact_in_float
-from convertkit.quantization.islands import choose_integer, total_cost
-from convertkit.quantization.units import Unit, find_units
+from convertkit.quantization.placement.exact_float import exact_in_float
+from convertkit.quantization.placement.islands import choose_integer, total_cost
+from convertkit.quantization.placement.units import Unit, find_units
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
+from tests.quantization.models import model_of
 
 OPTIONS = ExportOptions(source="x", precision="int8")
 INT8 = profile(OPTIONS)

@@ -12,7 +12,6 @@ import onnx
 import onnxruntime as ort
 import pytest
 from ai_edge_litert.interpreter import Interpreter
-from models import images, model_of, small_cnn
 from onnx import helper
 from onnxruntime.quantization import (
     CalibrationDataReader,
@@ -28,6 +27,7 @@ from convertkit.onnx.load import load_model
 from convertkit.onnx.qoperators import to_qdq
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
+from tests.quantization.models import images, model_of, small_cnn
 
 DATA = images(12)
 TYPES = {"u8": QuantType.QUInt8, "s8": QuantType.QInt8, "u16": QuantType.QUInt16, "s16": QuantType.QInt16}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 import pytest
-from models import images, model_of
 from onnx import helper
 
-from convertkit.quantization.flat import flat_values, narrowed, shown_db
-from convertkit.quantization.histogram import Histogram
-from convertkit.quantization.ranges import affine, snr_db
+from convertkit.quantization.calibration.flat import flat_values, narrowed, shown_db
+from convertkit.quantization.calibration.histogram import Histogram
+from convertkit.quantization.calibration.ranges import affine, snr_db
+from tests.quantization.models import images, model_of
 
 SIDES = {
     "Sigmoid": (True, True),

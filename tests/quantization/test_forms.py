@@ -7,14 +7,14 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from models import artifact_of, images, model_of, small_cnn
 from onnx import helper, numpy_helper
 
 import convertkit
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
-from convertkit.quantization.tables import quantize_tables
+from convertkit.quantization.weights.tables import quantize_tables
+from tests.quantization.models import artifact_of, images, model_of, small_cnn
 
 DATA = images(24)
 
@@ -178,7 +178,7 @@ def test_qdq_passes_through_untouched(quantized) -> None:
 
 
 def test_batch_norm_and_odd_gemms_are_folded(tmp_path) -> None:
-    from convertkit.quantization.prepare import prepare
+    from convertkit.quantization.preparation.prepare import prepare
 
     rng = np.random.default_rng(0)
     constants = {

@@ -8,17 +8,17 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from models import model_of
 from onnx import helper
 
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
-from convertkit.quantization.gelus import gelu_nodes
-from convertkit.quantization.islands import choose_integer, exact_choices, total_cost
-from convertkit.quantization.plan import Plan, Ranges, apply
-from convertkit.quantization.units import Unit, find_units
+from convertkit.quantization.placement.gelus import gelu_nodes
+from convertkit.quantization.placement.islands import choose_integer, exact_choices, total_cost
+from convertkit.quantization.placement.units import Unit, find_units
+from convertkit.quantization.search.plan import Plan, Ranges, apply
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
+from tests.quantization.models import model_of
 
 INT8 = replace(profile(ExportOptions(source="x", precision="int8")), least_gain=0.0)
 """What is asked here is which mix is the cheapest, not whether it is worth it."""

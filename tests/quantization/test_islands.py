@@ -8,15 +8,15 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from models import model_of
 from onnx import helper
 
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
-from convertkit.quantization.islands import choose_integer, unit_work
-from convertkit.quantization.units import Unit, find_units, node_kinds
+from convertkit.quantization.placement.islands import choose_integer, unit_work
+from convertkit.quantization.placement.units import Unit, find_units, node_kinds
 from convertkit.recipe import ExportOptions
 from convertkit.targets.onnxruntime.profile import profile
+from tests.quantization.models import model_of
 
 INT8 = profile(ExportOptions(source="x", precision="int8"))
 FREE = {"QuantizeLinear": OpCost(0, 0)}

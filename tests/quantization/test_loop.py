@@ -8,20 +8,20 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from models import model_of
 from onnx import helper
 
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import QuantProfile
 from convertkit.progress import Silent
-from convertkit.quantization.loop import Loop, Outcome
-from convertkit.quantization.plan import Plan, Ranges
-from convertkit.quantization.trial import Score
-from convertkit.quantization.units import find_units
+from convertkit.quantization.placement.units import find_units
+from convertkit.quantization.search.loop import Loop, Outcome
+from convertkit.quantization.search.plan import Plan, Ranges
+from convertkit.quantization.search.trial import Score
 from convertkit.recipe import ExportOptions
 from convertkit.targets.onnxruntime.profile import profile as onnxruntime
 from convertkit.targets.tensorrt.profile import profile as tensorrt
 from convertkit.targets.tflite.profile import profile as tflite
+from tests.quantization.models import model_of
 
 INT8 = ExportOptions(source="x", precision="int8")
 

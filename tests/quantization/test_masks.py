@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from models import model_of
 from onnx import helper
 
 from convertkit.artifact import Array
+from tests.quantization.models import model_of
 
 RNG = np.random.default_rng(0)
 

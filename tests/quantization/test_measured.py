@@ -5,11 +5,11 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 import pytest
-from models import images, model_of, small_cnn
 from onnx import TensorProto, helper
 
 from convertkit.errors import Unsupported
-from convertkit.quantization.measured import readings
+from convertkit.quantization.search.measured import readings
+from tests.quantization.models import images, model_of, small_cnn
 
 
 def labels():

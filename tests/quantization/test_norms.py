@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from models import images, model_of
 from onnx import helper
 
-from convertkit.quantization.norms import norms_as_convolutions
+from convertkit.quantization.preparation.norms import norms_as_convolutions
+from tests.quantization.models import images, model_of
 
 
 def pre_activation(rank: int = 4):

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from models import artifact_of, images, model_of
 from onnx import helper
 
 from convertkit.onnx.load import load_model
-from convertkit.quantization.observe import observe
-from convertkit.quantization.ranges import affine, noise
-from convertkit.quantization.replay import open_session, run_all
+from convertkit.quantization.calibration.observe import observe
+from convertkit.quantization.calibration.ranges import affine, noise
+from convertkit.quantization.calibration.replay import open_session, run_all
+from tests.quantization.models import artifact_of, images, model_of
 
 FEEDS = [{"x": image[None].repeat(6, 2).repeat(6, 3)} for image in images(5)]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from models import detector, images, model_of, small_cnn
 from onnx import helper
 
 from convertkit.errors import Unsupported
 from convertkit.profile import KEEP_FLOAT
+from tests.quantization.models import detector, images, model_of, small_cnn
 
 DATA = images(24)
 

@@ -11,15 +11,15 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from models import artifact_of, images, model_of
 from onnx import helper
 
 from convertkit.artifact import Array
 from convertkit.onnx.load import load_model
-from convertkit.quantization.histogram import merge_samples
-from convertkit.quantization.observe import observe
-from convertkit.quantization.probes import instrumented
-from convertkit.quantization.replay import open_session, run_all
+from convertkit.quantization.calibration.histogram import merge_samples
+from convertkit.quantization.calibration.observe import observe
+from convertkit.quantization.calibration.probes import instrumented
+from convertkit.quantization.calibration.replay import open_session, run_all
+from tests.quantization.models import artifact_of, images, model_of
 
 CONSTANTS: Mapping[str, Array] = {
     "w": np.random.default_rng(0).normal(0, 0.5, (16, 3, 3, 3)).astype("f4"),

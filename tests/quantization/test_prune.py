@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from models import artifact_of, images, small_cnn
 
+from convertkit.data.feeds import load_feeds
 from convertkit.errors import UsageError
-from convertkit.feeds import load_feeds
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.quantization import prune
-from convertkit.quantization.patches import Moments
-from convertkit.quantization.pruning import pattern, sparse
+from convertkit.quantization.pruning.zeros import pattern, sparse
+from convertkit.quantization.weights.patches import Moments
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
+from tests.quantization.models import artifact_of, images, small_cnn
 
 ROWS = np.random.default_rng(0).normal(0, 1, (1, 6, 32))
 

@@ -7,21 +7,21 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from models import artifact_of, images, model_of, small_cnn
 from onnx import helper
 
 import convertkit
+from convertkit.data.feeds import load_feeds
 from convertkit.errors import Unsupported
-from convertkit.feeds import load_feeds
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.quantization import prune
-from convertkit.quantization.channel_rules import follow
-from convertkit.quantization.prepare import add_constant, drop_unused
-from convertkit.quantization.units import constant
+from convertkit.quantization.placement.units import constant
+from convertkit.quantization.preparation.prepare import add_constant, drop_unused
+from convertkit.quantization.pruning.rules import follow
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
+from tests.quantization.models import artifact_of, images, model_of, small_cnn
 
 RNG = np.random.default_rng(0)
 

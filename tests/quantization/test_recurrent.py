@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from models import model_of
 from onnx import helper
 
 import convertkit
+from tests.quantization.models import model_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 STEPS, FEATURES, HIDDEN = 6, 24, 48

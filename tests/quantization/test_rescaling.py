@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from models import model_of
 from onnx import helper
 
-from convertkit.quantization.rescaling import averaged
+from convertkit.quantization.placement.rescaling import averaged
+from tests.quantization.models import model_of
 
 SHAPE: list[int | str] = [1, 3, 6, 8]
 SCALES = np.float32([1, 1, 2, 4])

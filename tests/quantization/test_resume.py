@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 import pytest
-from models import artifact_of, images, small_cnn
 
 from convertkit.artifact import Array
 from convertkit.onnx.load import load_model
-from convertkit.quantization.histogram import Statistics
-from convertkit.quantization.observe import observe
-from convertkit.quantization.resume import EVERY, Checkpoint, checkpoint
+from convertkit.quantization.calibration.histogram import Statistics
+from convertkit.quantization.calibration.observe import observe
+from convertkit.quantization.calibration.resume import EVERY, Checkpoint, checkpoint
+from tests.quantization.models import artifact_of, images, small_cnn
 
 NAMES = ["x", "r1", "s", "y"]
 COUNT = 2 * EVERY + 40

@@ -6,15 +6,15 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from models import model_of
 from onnx import helper
 
-from convertkit.quantization import sizes as module
-from convertkit.quantization.islands import unit_cost
-from convertkit.quantization.sizes import elements, measure_sizes, sizes
-from convertkit.quantization.units import Unit, find_units
+from convertkit.quantization.placement import sizes as module
+from convertkit.quantization.placement.islands import unit_cost
+from convertkit.quantization.placement.sizes import elements, measure_sizes, sizes
+from convertkit.quantization.placement.units import Unit, find_units
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
+from tests.quantization.models import model_of
 
 INT8 = profile(ExportOptions(source="x", precision="int8"))
 FEED = {"x": np.ones((1, 8, 6, 6), np.float32)}

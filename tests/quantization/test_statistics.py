@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from convertkit.quantization.histogram import Histogram, Statistics
-from convertkit.quantization.ranges import METHODS, affine, divergence, noise, snr_db, span
-from convertkit.quantization.weights import best_scales, quantize_bias, quantize_weight
+from convertkit.quantization.calibration.histogram import Histogram, Statistics
+from convertkit.quantization.calibration.ranges import METHODS, affine, divergence, noise, snr_db, span
+from convertkit.quantization.weights.integers import best_scales, quantize_bias, quantize_weight
 
 
 def seen(*arrays: np.ndarray) -> Statistics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from convertkit.quantization.trial import Output, Score, compare, expected_drop
+from convertkit.quantization.search.trial import Output, Score, compare, expected_drop
 
 LOGITS = np.random.default_rng(0).normal(0, 2, (1, 5, 4, 4))
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
-from models import model_of
 from onnx import helper
 
 import convertkit
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
-from convertkit.quantization.units import Unit, find_units
-from convertkit.quantization.written import is_float_faster, written_cost
+from convertkit.quantization.placement.units import Unit, find_units
+from convertkit.quantization.placement.written import is_float_faster, written_cost
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
+from tests.quantization.models import model_of
 
 INT8 = profile(ExportOptions(source="x", precision="int8"))
 SIZES: list[int | str] = ["N", 4, 4, 4]

@@ -12,8 +12,8 @@ import numpy as np
 
 from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError
-from convertkit.flags import options_from
 from convertkit.job import export_all
+from convertkit.options.flags import options_from
 
 HERE = Path(__file__).resolve().parent
 DOCUMENT = HERE.parents[2] / "docs" / "pytorch-grid.md"

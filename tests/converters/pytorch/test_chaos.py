@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import convertkit
-from convertkit.converters.pytorch.chaos import beyond_chaos, by_roundings
+from convertkit.converters.pytorch.interface.chaos import beyond_chaos, by_roundings
 from convertkit.errors import ParityError
 from convertkit.stage import FLOAT32
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import convertkit
-from convertkit.converters.pytorch.loading import load
-from convertkit.converters.pytorch.safety import check
-from convertkit.converters.pytorch.sniff import Found, examine
-from convertkit.converters.pytorch.weights import stored_weights
+from convertkit.converters.pytorch.files.safety import check
+from convertkit.converters.pytorch.files.sniff import Found, examine
+from convertkit.converters.pytorch.loading.load import load
+from convertkit.converters.pytorch.loading.weights import stored_weights
 from convertkit.errors import SourceError, Unsupported, Untrusted, UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import convertkit
-from convertkit.converters.pytorch.acceptance import check_feed, check_feeds
-from convertkit.converters.pytorch.leaves import Leaf
-from convertkit.worker import Worker
+from convertkit.converters.pytorch.interface.leaves import Leaf
+from convertkit.converters.pytorch.roads.acceptance import check_feed, check_feeds
+from convertkit.workers.process import Worker
 
 _MODELS = """
 import sys, torch

@@ -313,8 +313,8 @@ def test_a_trusted_pickle_runs_and_says_so(tmp_path: Path) -> None:
 
 
 def test_honest_sizes_are_no_code(tmp_path: Path) -> None:
-    from convertkit.converters.pytorch.safety import check
-    from convertkit.converters.pytorch.sniff import examine
+    from convertkit.converters.pytorch.files.safety import check
+    from convertkit.converters.pytorch.files.sniff import examine
 
     class Sized(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

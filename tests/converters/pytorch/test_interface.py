@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from convertkit.converters.pytorch.interface import settle_interface
-from convertkit.converters.pytorch.leaves import Leaf
+from convertkit.converters.pytorch.interface.leaves import Leaf
+from convertkit.converters.pytorch.roads.restoring import settle_interface
 
 
 def test_free_dimensions_of_outputs_have_names_that_can_be_read() -> None:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from convertkit.converters.pytorch.indices import widen_indices
-from convertkit.converters.pytorch.lacking import embedding_bag, even_bags, substitutes
+from convertkit.converters.pytorch.operators.indices import widen_indices
+from convertkit.converters.pytorch.operators.lacking import embedding_bag, even_bags, substitutes
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from convertkit.converters.pytorch import converter
-from convertkit.converters.pytorch.sniff import examine
+from convertkit.converters.pytorch.files.sniff import examine
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -110,7 +110,7 @@ def mutants(data: bytes, count: int, seed: int) -> Iterator[bytes]:
 
 
 class _Forked:
-    """What ``convertkit.worker`` needs of a ``Popen``, for a worker that is a fork of this process."""
+    """What ``convertkit.workers.process`` needs of a ``Popen``, for a worker that is a fork of this process."""
 
     def __init__(self, service: str, log: IO[bytes], environment: dict[str, str]) -> None:
         calls, our_calls = os.pipe()
@@ -134,7 +134,7 @@ class _Forked:
 
 
 def _serve(service: str) -> None:
-    from convertkit import serving
+    from convertkit.workers import serving
 
     code = 1
     try:
@@ -146,7 +146,8 @@ def _serve(service: str) -> None:
 
 def _export(source: str, workdir: Path, said: int) -> None:
     """In a fork: the command, its worker forked likewise."""
-    from convertkit import cli, worker
+    from convertkit import cli
+    from convertkit.workers import process as worker
 
     def started(self: worker.Worker) -> object:
         if self._process is None:

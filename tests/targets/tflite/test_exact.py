@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from convertkit.artifact import TensorSpec
-from convertkit.feeds import load_feeds
+from convertkit.data.feeds import load_feeds
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.profile import OpCost, QuantProfile

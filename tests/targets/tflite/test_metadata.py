@@ -11,7 +11,7 @@ from convertkit.artifact import Artifact
 from convertkit.converters.tflite.metadata import BUFFER, described
 from convertkit.converters.tflite.model import read_model
 from convertkit.errors import UsageError
-from convertkit.flags import options_from
+from convertkit.options.flags import options_from
 from convertkit.targets.tflite import writer
 from convertkit.targets.tflite.metadata import metadata_of
 from convertkit.targets.tflite.runner import TfliteRunner

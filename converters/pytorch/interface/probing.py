@@ -1,0 +1,299 @@
+"""Running a model on generated inputs to learn its interface (in a fork of the worker)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
+from convertkit.converters.pytorch.files.examples import Example, traced_examples
+from convertkit.converters.pytorch.interface.batch import SECOND, THIRD, Stays, check_samples, followed
+from convertkit.converters.pytorch.interface.capture import refuse_training
+from convertkit.converters.pytorch.interface.inputs import (
+    BATCH,
+    counted,
+    example_sizes,
+    flags_only,
+    free_batch,
+    free_following,
+    leaves_of,
+)
+from convertkit.converters.pytorch.interface.leaves import Leaf, to_json
+from convertkit.converters.pytorch.interface.prober import Prober
+from convertkit.converters.pytorch.loading.programs import program_examples
+from convertkit.converters.pytorch.loading.state import Slot, initial, lifted
+from convertkit.converters.pytorch.loading.subject import Subject
+from convertkit.converters.pytorch.roads.acceptance import turns
+from convertkit.converters.pytorch.roads.constants import compared_integers
+from convertkit.errors import SourceError, Unsupported, UsageError
+from convertkit.parity.free_sizes import attempts, named_sizes
+
+_LARGEST_BATCH = 64
+"""Larger sizes of what a module holds are taken for channels and lengths."""
+_NO_SIZES: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A model's interface: with a free batch where it computes at several sizes, and with the sizes it came with."""
+
+    leaves: tuple[Leaf, ...]
+    fixed: tuple[Leaf, ...]
+    outputs: tuple[str, ...]
+    sizes: tuple[Mapping[str, int], ...]
+    slots: tuple[Slot, ...]
+    fixed_slots: tuple[Slot, ...]
+    notes: tuple[str, ...]
+    fixed_notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For the worker's pipe."""
+        return {
+            "leaves": to_json(self.leaves),
+            "fixed": to_json(self.fixed),
+            "outputs": self.outputs,
+            "sizes": self.sizes,
+            "slots": [slot.as_json() for slot in self.slots],
+            "fixed_slots": [slot.as_json() for slot in self.fixed_slots],
+            "notes": self.notes,
+            "fixed_notes": self.fixed_notes,
+        }
+
+
+def describe(
+    subject: Subject, path: Path, options: Sequence[Mapping[str, Any]], seed: int
+) -> tuple[Description, dict[str, Array], Mapping[int, Mapping[str, Array]]]:
+    """The interface, the initial value of every state input by name, and what is known of the check feeds' outputs.
+
+    The last is by the feeds' place, for a model without state: those feeds on which it was run to find this out.
+    """
+    refuse_training(subject)
+    prober = Prober(subject, seed)
+    examples = _examples(subject, path)
+    asked = leaves_of(subject, examples, options)
+    asked = prober.with_offsets(asked, example_sizes(asked, asked))
+    own = leaves_of(subject, examples, ()) if subject.exported_batch else ()
+    _check_exported(own, asked, subject.exported_batch)
+    found, base, notes = _at_some_size(prober, asked)
+    slots = tuple(slot for slot in prober.slots(found, base) if prober.depends(found, base, slot))
+    if lifted(slots):
+        free = followed(prober, found, base, slots)
+        leaves, freed, trials, more = free.leaves, free.slots, free.sizes, list(free.notes)
+        fixed = tuple(leaf.with_dims(base) for leaf in found)
+    else:
+        leaves, fixed, more = _with_free_batch(prober, found, own)
+        freed, trials = slots, ({**example_sizes(leaves, fixed), **base}, *further_sizes(leaves, base))
+    known = {} if slots else _known(prober, leaves, trials)
+    computed = known[0] if 0 in known else prober.run(leaves, trials[0], 0)
+    _check_real(leaves, computed)
+    outputs = tuple(computed)
+    state = {STATE_PREFIX + slot.name: initial(subject.module, slot, {}) for slot in lifted(freed)}
+    following = tuple(NEXT_STATE_PREFIX + slot.name for slot in lifted(slots))
+    description = Description(
+        (*leaves, *(slot.leaf() for slot in lifted(freed))),
+        (*fixed, *(slot.leaf() for slot in lifted(slots))),
+        (*outputs, *following),
+        trials,
+        freed,
+        slots,
+        (*notes, *more, *_state_notes(freed)),
+        (*notes, *_state_notes(slots)),
+    )
+    return description, state, known
+
+
+def _check_exported(own: Sequence[Leaf], asked: Sequence[Leaf], batch: int) -> None:
+    """Raise ``UsageError`` where ``--input`` asks for other sizes than the batch of a program that has only numbers."""
+    for leaf, fixed in zip(asked, own, strict=False):
+        changed = [(axis, size) for axis, size in enumerate(fixed.shape) if leaf.shape[axis] != size]
+        if wrong := [f"{size} at axis {axis}" for axis, size in changed if size != batch]:
+            raise UsageError(
+                f"--input {leaf.name}: the program was exported with {wrong[0]}; only its batch can be another one\n"
+                "  try   torch.export.export(model, inputs, dynamic_shapes=…) for other free sizes"
+            )
+
+
+def _check_real(leaves: Sequence[Leaf], outputs: Mapping[str, Array]) -> None:
+    """Raise ``Unsupported`` where a complex tensor goes in or comes out."""
+    given = [leaf.name for leaf in leaves if leaf.dtype.startswith("complex")]
+    made = [name for name, value in outputs.items() if value.dtype.kind == "c"]
+    if names := [*given, *made]:
+        word, way = ("input", "view_as_complex") if given else ("output", "view_as_real")
+        raise Unsupported(
+            f"the {word} {names[0]!r} is complex, and runtimes take and return real tensors only",
+            ways_out=(f"torch.{way} in forward: real and imaginary parts along a last axis",),
+        )
+
+
+def _known(
+    prober: Prober, leaves: Sequence[Leaf], sizes: Sequence[Mapping[str, int]]
+) -> dict[int, Mapping[str, Array]]:
+    found = [(turn, prober.known(leaves, size, turn)) for turn, size in turns(sizes)]
+    return {turn: outputs for turn, outputs in found if outputs is not None}
+
+
+def _at_some_size(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], dict[str, int], list[str]]:
+    """The inputs, sizes of their named dimensions at which the model computes, and what to tell.
+
+    State of a fixed size may allow one size only, which is then among its own.
+    """
+    try:
+        return _sized(prober, leaves)
+    except SourceError as error:
+        narrow = flags_only(leaves)
+        if narrow == leaves:
+            raise
+        try:
+            found, sizes, notes = _sized(prober, narrow)
+        except SourceError:
+            ways = (
+                f"  try   --input {each.name}::{each.dtype}[LOW,HIGH) with what it may be" for each in counted(leaves)
+            )
+            raise SourceError("\n".join((str(error), *ways))) from error
+    found, told = _widest(prober, found, leaves, sizes)
+    return found, sizes, [*notes, *told]
+
+
+def _widest(
+    prober: Prober, narrow: tuple[Leaf, ...], leaves: tuple[Leaf, ...], sizes: Mapping[str, int]
+) -> tuple[tuple[Leaf, ...], list[str]]:
+    """``narrow`` with the ranges of ``leaves`` where the model takes those too, and what to tell of the others."""
+    notes: list[str] = []
+    for leaf in counted(leaves):
+        wider = tuple(leaf if each.name == leaf.name else each for each in narrow)
+        try:
+            for turn, size in turns((sizes,)):
+                prober.run(wider, size, turn)
+        except SourceError:
+            way = f"--input {leaf.name}::{leaf.dtype}[0,M) tells the range"
+            notes.append(f"{leaf.name} is tried with 0 and 1, as the model fails on numbers beyond; {way}")
+        else:
+            narrow = wider
+    return narrow, notes
+
+
+def _sized(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], dict[str, int], list[str]]:
+    failure: SourceError | None = None
+    for sizes in _candidates(prober, leaves):
+        try:
+            found, notes = _with_scalars(prober, leaves, sizes)
+            for turn in (0, 1) if counted(found) else (0,):  # the first has small numbers only
+                prober.run(found, sizes, turn)
+        except SourceError as error:
+            failure = failure or error
+            continue
+        return found, sizes, notes
+    assert failure is not None
+    raise failure
+
+
+def _candidates(prober: Prober, leaves: tuple[Leaf, ...]) -> Iterator[dict[str, int]]:
+    """Sizes of named dimensions, small ones first; those of images and of recordings where there are inner ones."""
+    preferred = example_sizes(leaves, leaves)
+    yield preferred
+    held = (value.shape[:2] for value in prober.fresh.values() if isinstance(value, torch.Tensor))
+    own = sorted({size for shape in held for size in shape if 0 < size <= _LARGEST_BATCH})
+    yield from (dict.fromkeys(preferred, size) for size in (1, *own) if preferred)
+    specs = [leaf.spec() for leaf in leaves]
+    count = attempts(specs)
+    yield from (dict(named_sizes(specs, attempt, 0)) for attempt in range(count) if count > 1)
+
+
+def _examples(subject: Subject, path: Path) -> Sequence[Example] | Mapping[str, Example] | None:
+    if subject.kind == "torchscript":
+        return traced_examples(path)
+    return program_examples(subject)
+
+
+def _state_notes(slots: Sequence[Slot]) -> list[str]:
+    notes = []
+    if carried := [slot.name for slot in lifted(slots)]:
+        notes.append(f"state became inputs and outputs: {', '.join(carried)}")
+    if settled := [f"{slot.name} = {slot.constant}" for slot in slots if isinstance(slot.constant, bool | int | float)]:
+        notes.append(f"settled by the first call and fixed: {', '.join(settled)}")
+    if batches := [f"{slot.name} = {slot.constant}" for slot in slots if isinstance(slot.constant, str)]:
+        notes.append(f"computed from the inputs' sizes: {', '.join(batches)}")
+    return notes
+
+
+def further_sizes(leaves: Sequence[Leaf], base: Mapping[str, int] = _NO_SIZES) -> tuple[dict[str, int], ...]:
+    """Sizes of the free dimensions, other ones than the example's, at which every road is judged too.
+
+    Of lengths that are known to be longer than a batch (``base``), multiples.
+    """
+    names = sorted({dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)})
+    if not names:
+        return ()
+    return tuple(
+        {name: base[name] * times if base.get(name, 0) > THIRD else size for name in names}
+        for times, size in enumerate((SECOND, THIRD), 2)
+    )
+
+
+def _check_given(prober: Prober, given: tuple[Leaf, ...], own: tuple[Leaf, ...]) -> None:
+    try:
+        check_samples(prober, given, own)
+    except Stays as reason:
+        own_batch = prober.subject.exported_batch
+        raise SourceError(f"the program, exported with the batch {own_batch}, takes no other: {reason}") from reason
+
+
+def _with_free_batch(
+    prober: Prober, fixed: tuple[Leaf, ...], own: tuple[Leaf, ...]
+) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...], list[str]]:
+    """The leaves with a free batch where the model computes with it, as they came, and what to tell.
+
+    ``own`` are the inputs of an exported program whose batch is a number; another one has to be proven.
+    """
+    reason = prober.subject.fixed
+    guesses = (free_following(fixed, prober.subject.follows), free_batch(fixed), free_batch(fixed, only_first=True))
+    variants = list(dict.fromkeys(freed for freed in guesses if freed is not None))
+    if not variants:
+        _check_given(prober, fixed, own)
+        return fixed, fixed, []
+    for freed in () if prober.subject.fixed else variants:
+        try:
+            for turn, size in turns((example_sizes(freed, fixed), *further_sizes(freed)))[-2:]:
+                prober.run(freed, size, turn)
+            check_samples(prober, freed, own)
+        except (SourceError, Stays) as error:
+            reason = reason or str(error)
+            continue
+        return freed, fixed, [f"the batch is free, as dimension {BATCH}; --static {BATCH}=1 fixes it"]
+    batch = next(leaf.shape[0] for leaf in fixed if leaf.shape)
+    return fixed, fixed, [f"the batch is fixed at {batch}, as in the example that the model came with: {reason}"]
+
+
+def _with_scalars(
+    prober: Prober, leaves: tuple[Leaf, ...], sizes: Mapping[str, int]
+) -> tuple[tuple[Leaf, ...], list[str]]:
+    """Python numbers that only some values suit get the one that works, where there is one."""
+    notes: list[str] = []
+    for scalar in [leaf for leaf in leaves if leaf.scalar and leaf.value_range is None and leaf.dtype == "int64"]:
+        working = [value for value in compared_integers(prober.subject) if _works(prober, leaves, sizes, scalar, value)]
+        if len(working) > 1:
+            choice = " or ".join(f"--input {scalar.name}::int64[{value},{value + 1})" for value in working)
+            raise UsageError(f"{scalar.name} decides what the model does; choose its value\n  try   {choice}")
+        if working:
+            leaves = _with_value(leaves, scalar, working[0])
+            notes.append(f"{scalar.name} is {working[0]}, the only value that the model takes with these shapes")
+    return leaves, notes
+
+
+def _works(prober: Prober, leaves: tuple[Leaf, ...], sizes: Mapping[str, int], scalar: Leaf, value: int) -> bool:
+    try:
+        prober.run(_with_value(leaves, scalar, value), sizes, 0)
+    except SourceError:
+        return False
+    return True
+
+
+def _with_value(leaves: tuple[Leaf, ...], scalar: Leaf, value: int) -> tuple[Leaf, ...]:
+    chosen = dataclasses.replace(scalar, value_range=(float(value), float(value + 1)))
+    return tuple(chosen if leaf.name == scalar.name else leaf for leaf in leaves)

@@ -1,0 +1,267 @@
+"""From a file or a factory to a :class:`Subject` (runs in the worker)."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.utils.parametrize
+
+from convertkit.converters.pytorch.loading import operators
+from convertkit.converters.pytorch.loading.subject import Parameter, Subject
+from convertkit.converters.pytorch.loading.weights import brief, fill, stored_weights
+from convertkit.converters.pytorch.provenance import python_trace, user_line
+from convertkit.errors import ConvertKitError, SourceError, Unsupported, UsageError
+
+
+def load(path: str, kind: str, factory: str | None) -> Subject:
+    """The model in ``path``, or made by ``factory``, in evaluation mode.
+
+    Raises ``SourceError`` where the file cannot be read, ``UsageError`` where the factory does not fit it.
+    """
+    warnings.simplefilter("ignore")
+    if kind != "pickled-module":
+        # torch.export.load falls back to pickles that run code (torch/_export/serde/serialize.py); this forbids it
+        os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    if kind in ("torchscript", "pt2"):
+        if factory is not None:
+            _imported(factory)  # which may register operators that the file needs
+        operators.registered()
+    if kind == "torchscript":
+        return _scripted(_torchscript(path))
+    if kind == "torchscript-twin":
+        return _eager(_twin(path, str(factory)))
+    if kind == "pt2":
+        return _exported(path)
+    if kind == "torch-factory":
+        return _eager(_made(path))
+    if kind == "pickled-module":
+        return _eager(_pickled(path))
+    if factory is None:
+        raise UsageError(
+            f"{Path(path).name} holds weights only; the module that they belong to is missing\n"
+            "  try   --model pkg.mod:factory, a function or class that returns the module"
+        )
+    module = _made(factory)
+    fill(module, stored_weights(path, kind), Path(path).name, factory)
+    return _eager(module)
+
+
+def _torchscript(path: str) -> Any:
+    try:
+        module = torch.jit.load(path, map_location="cpu").eval()
+        if _calls(path, b"ops.quantized."):
+            raise _quantized(module)
+        return module
+    except (RuntimeError, ValueError, NotImplementedError) as error:
+        if "torchvision::" in str(error) and _define_torchvision():
+            return _torchscript(path)
+        if (refusal := operators.refusal(error)) is not None:
+            raise refusal from error
+        if _lost_weights(path):
+            raise SourceError(
+                f"{Path(path).name} holds no weights: torch.jit.optimize_for_inference has moved them into a layout of"
+                " oneDNN that torch does not save\n"
+                "  try   saving the module as it was before: torch.jit.freeze(scripted).save(…)"
+            ) from error
+        raise SourceError(f"{Path(path).name}: torch cannot read this TorchScript archive: {brief(error)}") from error
+
+
+def _lost_weights(path: str) -> bool:
+    """Whether the archive's code names tensors of oneDNN, which torch writes without their values."""
+    return _calls(path, b"prim.ConstantMKLDNNTensor()")
+
+
+def _calls(path: str, text: bytes) -> bool:
+    """Whether the archive's code has this in it."""
+    with zipfile.ZipFile(path) as archive:
+        return any(text in archive.read(name) for name in archive.namelist() if name.endswith(".py"))
+
+
+def _quantized(module: Any) -> Unsupported:
+    """The refusal of torch's own integer kernels, whose packed weights and roundings are no other runtime's."""
+    graph = module.forward.graph.copy()
+    torch._C._jit_pass_inline(graph)
+    found = next((node for node in _nodes(graph) if node.kind().startswith("quantized::")), None)
+    return Unsupported(
+        "torch's own integer kernels, with weights packed for them, have no counterpart in ONNX",
+        subject="quantized" if found is None else found.kind(),
+        location="" if found is None else user_line(python_trace(str(found.sourceRange()))),
+        ways_out=(
+            "the float module, and --int8 with --calib: scales are chosen here",
+            "torch.export.export of a module that torchao's pt2e has quantized: its scales are kept",
+        ),
+    )
+
+
+def _nodes(block: Any) -> Iterator[Any]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _nodes(inner)
+
+
+def _define_known() -> bool:
+    """Make operators known that an exported program may call; False where they were."""
+    from convertkit.converters.pytorch.operators import quantized  # as below
+
+    before = hasattr(torch.ops.quantized_decomposed, "quantize_per_tensor")
+    quantized.define()
+    return _define_torchvision() or not before
+
+
+def _define_torchvision() -> bool:
+    """Make torchvision's operators known; False where they were."""
+    if hasattr(torch.ops.torchvision, "nms"):
+        return False
+    from convertkit.converters.pytorch.loading import detection  # it imports onnxscript, which few models need here
+
+    detection.define()
+    return True
+
+
+def _twin(path: str, factory: str) -> torch.nn.Module:
+    """The module that an archive was made from, with the archive's weights."""
+    module = _made(factory)
+    fill(module, dict(_torchscript(path).state_dict()), Path(path).name, factory)
+    return module
+
+
+def _scripted(module: Any) -> Subject:
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    parameters = tuple(
+        Parameter(argument.name, str(argument.type), not argument.has_default_value())
+        for argument in module.forward.schema.arguments[1:]
+    )
+    return Subject(module, parameters, "torchscript")
+
+
+def _exported(path: str) -> Subject:
+    try:
+        program = torch.export.load(path)
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, AssertionError, OSError) as error:
+        if _define_known():  # torch does not say which operator it lacks
+            return _exported(path)
+        raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
+    module, batch, follows, fixed = _of_any_batch(program)
+    names = list(program.module_call_graph[0].signature.forward_arg_names or ())
+    spec = program.call_spec.in_spec
+    positional, keywords = torch.utils._pytree.tree_unflatten([None] * spec.num_leaves, spec)
+    if not names:
+        names = [f"input_{place}" for place in range(len(positional))] + list(keywords)
+    parameters = tuple(Parameter(name, "", True, name in keywords) for name in names)
+    return Subject(module, parameters, "pt2", program, batch, follows, fixed)
+
+
+def _of_any_batch(program: Any) -> tuple[Any, int, tuple[bool, ...], str]:
+    """The program's module; where it takes other batches, its own and which inputs follow; why it takes none."""
+    from convertkit.converters.pytorch.roads import rebatching  # which imports sympy, and archives do without
+
+    if not rebatching.is_static(program):
+        return program.module(), 0, (), ""
+    try:
+        made = rebatching.rebatched(program)
+    except rebatching.Fixed as reason:
+        return program.module(), 0, (), str(reason)
+    return made.module, made.batch, made.follows, ""
+
+
+def _eager(module: torch.nn.Module) -> Subject:
+    module.eval()
+    _bake_parametrizations(module)
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    found = []
+    for parameter in inspect.signature(module.forward).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        required, keyword = parameter.default is parameter.empty, parameter.kind is parameter.KEYWORD_ONLY
+        found.append(Parameter(parameter.name, _annotation(parameter.annotation), required, keyword))
+    return Subject(module, tuple(found), "eager")
+
+
+def _bake_parametrizations(module: torch.nn.Module) -> None:
+    """Compute parametrized weights (weight_norm, orthogonal, …) once: in evaluation they do not change any more."""
+    for each in module.modules():
+        if torch.nn.utils.parametrize.is_parametrized(each):
+            for name in list(each.parametrizations):
+                torch.nn.utils.parametrize.remove_parametrizations(each, name, leave_parametrized=True)
+
+
+def _annotation(annotation: object) -> str:
+    if annotation is inspect.Parameter.empty:
+        return ""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return text.removeprefix("torch.")
+
+
+def _made(reference: str) -> torch.nn.Module:
+    """Call ``pkg.mod:factory``; the current folder is importable, as it is for ``python -m``."""
+    try:
+        made: Any = _imported(reference)
+        for part in reference.partition(":")[2].split("."):
+            made = getattr(made, part)
+        torch.manual_seed(0)  # weights that a factory draws at random are the same in every fork
+        module = made if isinstance(made, torch.nn.Module) else _called(made, reference)
+    except ConvertKitError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{reference} failed with {type(error).__name__}: {brief(error)}") from error
+    if not isinstance(module, torch.nn.Module):
+        raise UsageError(f"{reference} returned a {type(module).__name__}; expected a torch.nn.Module")
+    return module
+
+
+def _called(factory: Any, reference: str) -> Any:
+    """What the factory returns; one that needs arguments is refused with what to write."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except ValueError:  # of a builtin
+        return factory()
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [each.name for each in parameters if each.default is each.empty and each.kind not in variadic]
+    if needed:
+        name = reference.partition(":")[2]
+        call = f"{name}({', '.join(f'{each}=…' for each in needed)})"
+        raise UsageError(
+            f"{reference} needs {', '.join(needed)}, and a factory is called without arguments\n"
+            f"  try   a function beside it: def made(): return {call}"
+        )
+    return factory()
+
+
+def _imported(reference: str) -> Any:
+    """The module of ``pkg.mod:factory``."""
+    name, _, attribute = reference.partition(":")
+    if not name or not attribute:
+        raise UsageError(f"{reference}: expected pkg.mod:factory")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise UsageError(f"{name} cannot be imported: {type(error).__name__}: {brief(error)}") from error
+
+
+def _pickled(path: str) -> torch.nn.Module:
+    sys.path.insert(0, os.getcwd())
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=False)
+    except Exception as error:
+        raise SourceError(
+            f"{Path(path).name}: unpickling failed with {type(error).__name__}: {brief(error)}"
+        ) from error
+    if isinstance(loaded, Mapping):
+        loaded = next((value for value in loaded.values() if isinstance(value, torch.nn.Module)), loaded)
+    if not isinstance(loaded, torch.nn.Module):
+        raise SourceError(f"{Path(path).name} holds a {type(loaded).__name__}, no module")
+    return loaded

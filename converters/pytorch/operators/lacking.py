@@ -1,0 +1,239 @@
+"""Operators that torch's ONNX exporter lacks, by operators that it has; each only where a program needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from convertkit.converters.pytorch.operators import recurrent
+from convertkit.errors import Unsupported
+
+_ATEN = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """A function for an operator, and whether a node of it needs that; the function stands aside for other nodes."""
+
+    function: Callable[..., Any]
+    needed: Callable[[Any], bool]
+
+
+def substitutes(program: Any) -> dict[Any, Callable[..., Any]]:
+    """What ``run_decompositions`` has to take apart in this program, by overload."""
+    return {
+        node.target: table[node.target].function
+        for table in (SUBSTITUTES, WIDER)  # what a node of another kind needs does for all
+        for node in program.graph.nodes
+        if node.op == "call_function" and node.target in table and table[node.target].needed(node)
+    }
+
+
+def unsqueeze(z: Tensor, dim: int) -> Any:
+    """Of complex numbers, whose parts lie along one more axis in ONNX."""
+    if not z.is_complex():
+        return NotImplemented
+    return torch.view_as_complex(torch.view_as_real(z).unsqueeze(dim if dim >= 0 else dim - 1))
+
+
+def expand(z: Tensor, size: Sequence[Any], implicit: bool = False) -> Any:
+    """Of complex numbers."""
+    return torch.view_as_complex(torch.view_as_real(z).expand([*size, 2])) if z.is_complex() else NotImplemented
+
+
+def select(z: Tensor, dim: int, index: Any) -> Any:
+    """Of complex numbers."""
+    if not z.is_complex():
+        return NotImplemented
+    return torch.view_as_complex(torch.view_as_real(z).select(dim if dim >= 0 else dim - 1, index))
+
+
+def index(z: Tensor, indices: Sequence[Any]) -> Any:
+    """Of complex numbers."""
+    return (
+        torch.view_as_complex(_ATEN.index.Tensor(torch.view_as_real(z), indices)) if z.is_complex() else NotImplemented
+    )
+
+
+def exp(z: Tensor) -> Any:
+    """Of complex numbers: the real part gives the length, the imaginary one the angle."""
+    if not z.is_complex():
+        return NotImplemented
+    real, imaginary = torch.view_as_real(z).unbind(-1)
+    return polar(torch.exp(real), imaginary)
+
+
+def polar(length: Tensor, angle: Tensor) -> Tensor:
+    """Complex numbers from lengths and angles."""
+    return torch.view_as_complex(torch.stack([length * torch.cos(angle), length * torch.sin(angle)], -1))
+
+
+def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """``aten::adaptive_max_pool1d``, ``2d`` and ``3d`` without indices: axis after axis, cell after cell.
+
+    Cell k of n covers floor(k·length/n) to ceil((k+1)·length/n), as in AdaptiveMaxPooling2d.cpp.
+    """
+    for axis, cells in zip(range(-len(size), 0), size, strict=True):
+        length = x.shape[axis]
+        if not isinstance(length, int):
+            raise Unsupported("an adaptive maximum pool over a free size; expected a fixed one")
+        bounds = [(k * length // cells, -(-(k + 1) * length // cells)) for k in range(cells)]
+        x = torch.cat([x.narrow(axis, low, high - low).amax(axis, keepdim=True) for low, high in bounds], axis)
+    return x, torch.zeros_like(x, dtype=torch.int64)  # which nothing reads
+
+
+def embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor, *rest: Any) -> Any:
+    """Bags that begin at ``offsets``: rows looked up and put together; ``rest`` as ``aten::embedding_bag`` has it."""
+    _, mode, _, sample_weights = (*rest, *(False, 0, False, None)[len(rest) :])[:4]
+    rows = torch.embedding(weight, ids)
+    if sample_weights is not None:
+        rows = rows * sample_weights.unsqueeze(1)
+    unread = torch.zeros_like(offsets)
+    return _BAGS[mode](rows, _members(offsets, ids)), unread, unread, unread
+
+
+def _members(offsets: Tensor, ids: Tensor) -> Tensor:
+    """Which ids lie in which bag, as bags × ids: those behind its beginning and not behind the next one's."""
+    places = torch.arange(ids.shape[0], dtype=offsets.dtype, device=offsets.device)
+    begun = offsets.unsqueeze(1) <= places
+    return begun & ~torch.cat([begun[1:], begun[:1] & False])
+
+
+def _summed(rows: Tensor, members: Tensor) -> Tensor:
+    return members.to(rows.dtype) @ rows
+
+
+def _mean(rows: Tensor, members: Tensor) -> Tensor:
+    return _summed(rows, members) / members.to(rows.dtype).sum(1, keepdim=True).clamp(min=1)
+
+
+def _largest(rows: Tensor, members: Tensor) -> Tensor:
+    """Of an empty bag, 0."""
+    most = rows.unsqueeze(0).masked_fill(~members.unsqueeze(2), float("-inf")).amax(1)
+    return most.masked_fill(~members.any(1, keepdim=True), 0.0)
+
+
+_BAGS = (_summed, _mean, _largest)
+
+
+def even_bags(weight: Tensor, ids: Tensor, offsets: Tensor, *rest: Any) -> Any:
+    """Bags of one size: as many rows each, looked up and put together; ``rest`` as ``aten::embedding_bag`` has it."""
+    _, mode, _, sample_weights = (*rest, *(False, 0, False, None)[len(rest) :])[:4]
+    bags = offsets.shape[0]
+    rows = torch.embedding(weight, ids).reshape(bags, ids.shape[0] // bags, weight.shape[1])
+    if sample_weights is not None:
+        rows = rows * sample_weights.reshape(bags, -1, 1)
+    result = (rows.sum(1), rows.mean(1), rows.amax(1))[mode]
+    unread = torch.zeros_like(offsets)
+    return result, unread, unread, unread
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """``aten::scaled_dot_product_attention`` without heads, or with more axes than torch's exporter takes."""
+    if query.dim() == 4 or enable_gqa:
+        return NotImplemented
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    elif mask is not None:
+        scores = scores + mask
+    return torch.softmax(scores, -1) @ value
+
+
+def amax(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    """Over all axes, where none is named."""
+    return NotImplemented if dim else torch.amax(x, list(range(x.dim())), keepdim)
+
+
+def amin(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    """Over all axes, where none is named."""
+    return NotImplemented if dim else torch.amin(x, list(range(x.dim())), keepdim)
+
+
+def _over_all(node: Any) -> bool:
+    return len(node.args) < 2 or not node.args[1]
+
+
+def _without_heads(node: Any) -> bool:
+    return int(node.args[0].meta["val"].dim()) != 4
+
+
+def _is_complex(node: Any) -> bool:
+    return bool(node.args[0].meta["val"].is_complex())
+
+
+def _always(node: Any) -> bool:
+    return True
+
+
+def _without_indices(node: Any) -> bool:
+    return all(user.args[1] == 0 or not user.users for user in node.users)
+
+
+def _even_bags(node: Any) -> bool:
+    """Whether the bags begin at every so many ids, and only what they come to is read."""
+    offsets = node.args[2]
+    even = offsets.op == "call_function" and offsets.target in (_ATEN.arange.start_step, _ATEN.arange.default)
+    return even and _plain_bags(node)
+
+
+def _uneven_bags(node: Any) -> bool:
+    return _plain_bags(node) and not _even_bags(node)
+
+
+def _plain_bags(node: Any) -> bool:
+    options = (*node.args[3:], *_BAG_DEFAULTS[len(node.args) - 3 :])
+    return not options[4] and options[5] in (None, -1) and _without_indices(node)
+
+
+_BAG_DEFAULTS = (False, 0, False, None, False, None)
+
+
+def _projects(node: Any) -> bool:
+    return recurrent.differ([state.meta["val"] for state in node.args[1]])
+
+
+SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
+    {
+        _ATEN.unsqueeze.default: Substitute(unsqueeze, _is_complex),
+        _ATEN.expand.default: Substitute(expand, _is_complex),
+        _ATEN.select.int: Substitute(select, _is_complex),
+        _ATEN.index.Tensor: Substitute(index, _is_complex),
+        _ATEN.exp.default: Substitute(exp, _is_complex),
+        _ATEN.polar.default: Substitute(polar, _always),
+        _ATEN.amax.default: Substitute(amax, _over_all),
+        _ATEN.amin.default: Substitute(amin, _over_all),
+        _ATEN.adaptive_max_pool1d.default: Substitute(adaptive_max_pool, _without_indices),
+        _ATEN.adaptive_max_pool2d.default: Substitute(adaptive_max_pool, _without_indices),
+        _ATEN.adaptive_max_pool3d.default: Substitute(adaptive_max_pool, _without_indices),
+        _ATEN.embedding_bag.padding_idx: Substitute(even_bags, _even_bags),
+        _ATEN.embedding_bag.default: Substitute(even_bags, _even_bags),
+        _ATEN.scaled_dot_product_attention.default: Substitute(attention, _without_heads),
+        _ATEN.lstm.input: Substitute(recurrent.projected_lstm, _projects),
+    }
+)
+
+WIDER: Mapping[Any, Substitute] = MappingProxyType(
+    {
+        _ATEN.embedding_bag.padding_idx: Substitute(embedding_bag, _uneven_bags),
+        _ATEN.embedding_bag.default: Substitute(embedding_bag, _uneven_bags),
+    }
+)
+"""For operators that are among the others, in forms that those do not cover."""

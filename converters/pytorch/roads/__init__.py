@@ -1,0 +1,1 @@
+"""The roads from a loaded model to ONNX, tried in order and accepted by numbers alone."""

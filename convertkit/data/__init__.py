@@ -1,0 +1,1 @@
+"""The user's data and functions: feeds from files and folders, labelled samples."""

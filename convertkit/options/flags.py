@@ -1,0 +1,280 @@
+"""From flags, keywords or recipe keys to :class:`~convertkit.recipe.ExportOptions`: one table for all three."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from convertkit.errors import RecipeError, UsageError
+from convertkit.options import consistency
+from convertkit.recipe import (
+    CalibMethod,
+    ExportOptions,
+    ImageOptions,
+    InputSpec,
+    Layout,
+    Normalization,
+    Precision,
+)
+
+PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4")
+_RENAMED = {"timeout": "timeout_s"}
+_KEYS = (
+    "source",
+    "target",
+    "output",
+    *PRECISION_FLAGS,
+    "full_integer",
+    "io_dtype",
+    "calib",
+    "calib_samples",
+    "images",
+    "calib_method",
+    "eval",
+    "metric",
+    "max_drop",
+    "prune",
+    "prune_channels",
+    "input",
+    "model",
+    "input_layout",
+    "static",
+    "signature",
+    "description",
+    "label_file",
+    "normalization",
+    "opset",
+    "trust",
+    "timeout",
+    "keep_failed",
+    "force",
+    "passes",
+    "verbose",
+    "seed",
+)
+_PATHS = ("source", "calib", "eval", "output", "label_file")
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "io_dtype": ("float32", "int8", "uint8", "int16"),
+    "calib_method": get_args(CalibMethod),
+    "input_layout": get_args(Layout),
+}
+_FLAG, _TEXT, _WHOLE, _NUMBER = "true or false", "text", "a whole number", "a number"
+_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    **dict.fromkeys((*PRECISION_FLAGS, "full_integer", "keep_failed", "force", "verbose"), (_FLAG, (bool,))),
+    **dict.fromkeys(("source", "output", "metric", "model", "signature", "description", "label_file"), (_TEXT, (str,))),
+    **dict.fromkeys(("calib_samples", "opset", "seed"), (_WHOLE, (int,))),
+    **dict.fromkeys(("max_drop", "prune_channels", "timeout"), (_NUMBER, (int, float))),
+    "prune": ("a share or N:M", (int, float, str)),
+}
+_IMAGE_WORDS: Mapping[str, tuple[str, ...]] = {
+    "fit": ("stretch", "crop", "pad"),
+    "filter": ("bilinear", "bicubic", "nearest", "lanczos"),
+    "order": ("rgb", "bgr"),
+    "layout": ("nchw", "nhwc"),
+}
+_IMAGE_NUMBERS: Mapping[str, tuple[str, type[int] | type[float], tuple[float, float]]] = {
+    "crop": ("share", float, (0.1, 1.0)),
+    "pad": ("fill", int, (0, 255)),
+}
+_INPUT = re.compile(
+    r"(?P<name>.+?):(?P<shape>[\w,\s]*)"
+    r"(?::(?P<dtype>[a-z]\w*)?(?:\[(?P<low>[^,\]]+),(?P<high>[^)\]]+)\))?)?$"
+)
+
+
+def options_from(values: Mapping[str, Any]) -> ExportOptions:
+    """Options from flag names with underscores; absent, None and False values mean the default.
+
+    Raises ``UsageError`` where values contradict each other or cannot be read.
+    """
+    given = {name: value for name, value in values.items() if value is not None and value is not False}
+    for name, value in given.items():
+        if name not in _KEYS:
+            raise UsageError(f"unknown option {name!r}{_closest(name)}")
+        _check_kind(name, value)
+    precision = _precision(given)
+    fields: dict[str, Any] = {_RENAMED.get(name, name): value for name, value in given.items()}
+    for name in (*PRECISION_FLAGS, "target", "input"):
+        fields.pop(name, None)
+    for name, choices in _CHOICES.items():
+        if name in fields and fields[name] not in choices:
+            raise UsageError(f"{flag(name)} {fields[name]}: not one of {', '.join(choices)}")
+    if "prune" in fields:
+        fields["prune"] = str(fields["prune"])
+    fields["targets"] = _strings("target", given.get("target", ("onnxruntime",)))
+    fields["inputs"] = tuple(parse_input(text) for text in _strings("input", given.get("input", ())))
+    fields["normalization"] = tuple(
+        parse_normalization(text) for text in _strings("normalization", given.get("normalization", ()))
+    )
+    fields["static"] = tuple(_static(text) for text in _pairs(given.get("static", ())))
+    fields["trust"] = frozenset(_strings("trust", given.get("trust", ())))
+    fields["passes"] = _strings("passes", given.get("passes", ()))
+    if "images" in fields:
+        fields["images"] = parse_images(fields["images"])
+    options = ExportOptions(**{**fields, "precision": precision})
+    consistency.check(options)
+    return options
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The keys of a TOML recipe, dashes as underscores; relative paths are relative to the recipe.
+
+    Raises ``RecipeError`` with line and closest key for an unknown one.
+    """
+    if path.exists() and not path.is_file():
+        raise RecipeError(f"{path} is no file")
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise RecipeError(f"{path} does not exist") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RecipeError(f"{path}: {error}") from error
+    result = {}
+    for key, value in values.items():
+        name = key.replace("-", "_")
+        if name not in _KEYS:
+            raise RecipeError(f'{path}:{_line(text, key)}: unknown key "{key}"{_closest(name)}')
+        result[name] = _beside(path, value) if name in _PATHS else value
+    return result
+
+
+def merged(recipe: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a recipe says and what the command line says instead: another precision replaces the recipe's."""
+    chooses = any(name in given for name in PRECISION_FLAGS)
+    kept = {name: value for name, value in recipe.items() if not (chooses and name in PRECISION_FLAGS)}
+    return {**kept, **given}
+
+
+def parse_input(text: str | InputSpec) -> InputSpec:
+    """``name:1,3,224,224[:float32]``; names stand for free dimensions, ``ids:1,64:int64[0,1000)`` bounds values."""
+    if isinstance(text, InputSpec):
+        return text
+    match = _INPUT.match(text)
+    if match is None:
+        raise UsageError(f"--input {text}: expected NAME:SHAPE[:DTYPE], for example image:N,3,224,224:float32")
+    dims = [part.strip() for part in match["shape"].split(",") if part.strip()]
+    shape = tuple(int(dim) if dim.isdecimal() else dim for dim in dims)
+    value_range = None
+    if match["low"] is not None:
+        try:
+            value_range = (float(match["low"]), float(match["high"]))
+        except ValueError as error:
+            raise UsageError(f"--input {text}: the value range is not [LOW,HIGH)") from error
+    return InputSpec(match["name"], shape, match["dtype"], value_range)
+
+
+def parse_images(text: str | ImageOptions) -> ImageOptions:
+    """Words in any order: ``crop:0.875,bicubic,bgr,nhwc``; ``pad:114`` names the fill."""
+    if isinstance(text, ImageOptions):
+        return text
+    chosen: dict[str, Any] = {}
+    for word in str(text).lower().replace(" ", "").split(","):
+        name, colon, number = word.partition(":")
+        field = next((field for field, words in _IMAGE_WORDS.items() if name in words), None)
+        if field is None or field in chosen or (colon and name not in _IMAGE_NUMBERS):
+            raise UsageError(f"--images {text}: {word!r}; expected one word each of {_image_words()}")
+        chosen[field] = name
+        if colon:
+            field, kind, (least, most) = _IMAGE_NUMBERS[name]
+            chosen[field] = _within(f"--images {text}", number, kind, least, most)
+    return ImageOptions(**chosen)
+
+
+def _image_words() -> str:
+    return ", ".join("|".join(words) for words in _IMAGE_WORDS.values())
+
+
+def _within(title: str, text: str, kind: type[int] | type[float], least: float, most: float) -> float:
+    """The number, where it is one between the bounds."""
+    try:
+        number = kind(text)
+    except ValueError as error:
+        raise UsageError(f"{title}: {text!r} is no number") from error
+    if not least <= number <= most:
+        raise UsageError(f"{title}: {text} is not from {least} to {most}")
+    return number
+
+
+def parse_normalization(text: str | Normalization) -> Normalization:
+    """``image:127.5/127.5``, or with a number for each channel ``image:123.7,116.3,103.5/58.4,57.1,57.4``."""
+    if isinstance(text, Normalization):
+        return text
+    name, _, numbers = text.rpartition(":")
+    try:
+        mean, std = (tuple(float(part) for part in half.split(",")) for half in numbers.split("/"))
+    except ValueError as error:
+        raise UsageError(f"--normalization {text}: expected INPUT:MEAN/STD, for example image:127.5/127.5") from error
+    if not name or len(mean) != len(std) or not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0:
+        raise UsageError(f"--normalization {text}: as many means as deviations, all finite, deviations positive")
+    return Normalization(name, mean, std)
+
+
+def flag(name: str) -> str:
+    """The command-line spelling of an option."""
+    return "--" + name.replace("_", "-")
+
+
+def _precision(given: Mapping[str, Any]) -> Precision:
+    chosen = [name for name in PRECISION_FLAGS if given.get(name)]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(map(flag, chosen))} exclude each other")
+    return chosen[0] if chosen else "float32"
+
+
+def _check_kind(name: str, value: Any) -> None:
+    """Raise ``UsageError`` where a recipe or a caller gives a value of another kind than the flag takes."""
+    if isinstance(value, str) and not value:
+        raise UsageError(f"{flag(name)} is empty; give it a value, or leave it out")
+    kind, types = _KINDS.get(name, ("", ()))
+    if types and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):
+        raise UsageError(f"{name}: expected {kind}, found {value!r}")
+
+
+def _static(text: tuple[str, Any]) -> tuple[str, int]:
+    name, size = text
+    if not name or not str(size).isdecimal() or int(size) < 1:
+        raise UsageError(f"--static {name}={size}: expected NAME=SIZE with a size of at least 1")
+    return name, int(size)
+
+
+def _pairs(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    return [_pair(text) for text in _strings("static", value)]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, size = text.partition("=")
+    return name, size
+
+
+def _strings(name: str, value: Any) -> tuple[Any, ...]:
+    values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
+    for each in values:
+        if not isinstance(each, str | InputSpec | Normalization):
+            raise UsageError(f"{name}: expected text or a list of texts, found {each!r}")
+    return values
+
+
+def _closest(name: str) -> str:
+    close = difflib.get_close_matches(name, _KEYS, 1)
+    return f'. Did you mean "{close[0]}"?' if close else ""
+
+
+def _line(text: str, key: str) -> int:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip().strip('"').startswith((key, f"[{key}")):
+            return number
+    return 1
+
+
+def _beside(recipe: Path, value: Any) -> Any:
+    if isinstance(value, str) and value and ":" not in value and not Path(value).is_absolute():
+        return str(recipe.parent / value)
+    return value

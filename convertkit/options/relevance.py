@@ -1,0 +1,105 @@
+"""Whether every flag means something to this source, these targets and this model: what would be ignored is refused.
+
+``--timeout``, ``--seed``, ``--force``, ``--keep-failed`` and ``--verbose`` are bounds and permissions, which need not
+come to be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from convertkit import plugins
+from convertkit.artifact import Artifact
+from convertkit.data.own_functions import data_function, metric_function
+from convertkit.described import check_dims, check_normalization, data_lacks, labelled, labels
+from convertkit.errors import FeedError, UsageError
+from convertkit.recipe import METRICS, ExportOptions, ImageOptions
+from convertkit.references import found_at
+from convertkit.stage import Converter, FlagReader, Target
+
+_IMAGE_RANK = 3
+"""Least rank of an input or output that has a layout: channels, and one axis in space beside the batch."""
+
+_OF_TARGETS: Mapping[str, Callable[[ExportOptions], bool]] = {
+    "--opset": lambda options: options.opset is not None,
+    "--io-dtype": lambda options: options.io_dtype != "float32",
+    "--input-layout": lambda options: options.input_layout != "auto",
+    "--description": lambda options: bool(options.description),
+    "--label-file": lambda options: options.label_file is not None,
+    "--normalization": lambda options: bool(options.normalization) and not _folders_of_images(options),
+}
+"""Flags that only some targets have a use for, and whether they are given."""
+
+
+def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
+    """Raise a ``ConvertKitError`` for what cannot work or would do nothing, before the source is opened."""
+    if options.quantized and options.calib is None:
+        raise data_lacks(options)
+    for data in (options.calib, options.eval):
+        if isinstance(data, str) and found_at(data, FeedError) is None:
+            data_function(data)
+    for flag, is_given in _OF_TARGETS.items():
+        if is_given(options) and not any(_reads(each, flag) for each in targets):
+            others = [name for name in plugins.target_names() if _reads(plugins.target(name), flag)]
+            raise UsageError(
+                f"{flag} does nothing for {_listed(each.name for each in targets)}; "
+                f"it is for --target {_listed(others)}{_AND_IMAGES.get(flag, '')}"
+            )
+    if options.images != ImageOptions() and not _folders_of_images(options):
+        raise UsageError("--images is about folders of images, and neither --calib nor --eval is one")
+    if options.label_file is not None:
+        labels(Path(options.label_file))
+    if options.metric is not None and options.metric not in METRICS:
+        metric_function(options.metric)
+
+
+_AND_IMAGES = {"--normalization": ", or for a folder of images"}
+
+
+def check_source(options: ExportOptions, converter: Converter) -> None:
+    """Raise ``UsageError`` for a flag of other kinds of sources."""
+    given = [flag for flag, value in (("--model", options.model), ("--signature", options.signature)) if value]
+    for flag in (*given, *(f"--trust {kind}" for kind in sorted(options.trust))):
+        if not _reads(converter, flag):
+            others = [each.name for each in plugins.converters() if _reads(each, flag)]
+            raise UsageError(
+                f"{flag} does nothing for {options.source}, which {converter.name} reads; it is for {_listed(others)}"
+            )
+
+
+def check_interface(options: ExportOptions, source: Artifact) -> None:
+    """Raise ``UsageError`` for names and sizes that the opened model does not have."""
+    free = (str(dim) for spec in source.inputs for dim in spec.shape if not isinstance(dim, int))
+    check_dims((name for name, _ in options.static), free)
+    check_normalization(options.normalization, source.inputs)
+    ends = (*source.inputs, *source.outputs)
+    if options.input_layout != "auto" and all(len(spec.shape) < _IMAGE_RANK for spec in ends):
+        raise UsageError(f"--input-layout {options.input_layout}: no input or output of the model is an image")
+    lasts = [spec.shape[-1] if spec.shape else None for spec in source.outputs]
+    if options.label_file is not None and all(isinstance(size, int) for size in lasts):
+        labelled(options.label_file, labels(Path(options.label_file)), source.outputs)
+
+
+def check_passes(options: ExportOptions, running: Iterable[str]) -> None:
+    """Raise ``UsageError`` for a ``--pass`` that runs nothing."""
+    if idle := sorted(set(options.passes) - set(running)):
+        raise UsageError(
+            f"--pass {idle[0]}: the other flags leave it nothing to do; give those that ask for it instead"
+        )
+
+
+def _reads(plugin: Target | Converter, flag: str) -> bool:
+    return not isinstance(plugin, FlagReader) or flag in plugin.reads
+
+
+def _folders_of_images(options: ExportOptions) -> bool:
+    return any(isinstance(data, str) and _holds_images(Path(data)) for data in (options.calib, options.eval))
+
+
+def _holds_images(folder: Path) -> bool:
+    return folder.is_dir() and next(folder.glob("*.npy"), None) is None
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " or ".join(names)

@@ -1,0 +1,1 @@
+"""Worker processes, in which frameworks and untrusted files live."""

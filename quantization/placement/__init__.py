@@ -1,0 +1,1 @@
+"""Which values become integers, with which scales, and how that is written into the graph."""

@@ -1,0 +1,31 @@
+"""Outputs of the graph that a kernel writes in float: integers there would be rounded for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+from convertkit.quantization.placement.units import Unit
+from convertkit.quantization.preparation.prepare import bypass
+
+
+def keep_ends_real(graph: ir.Graph, integer: Iterable[Unit]) -> None:
+    """Drop the pair between a unit whose rule says ``float_output`` and the graph's output, in place."""
+    for unit in integer:
+        if unit.rule is None or not unit.rule.float_output or unit.clamp is not None:
+            continue
+        for value in unit.outputs:
+            quantize = _only_reader(value)
+            dequantize = None if quantize is None else _only_reader(quantize.outputs[0])
+            if quantize is None or dequantize is None or quantize.op_type != "QuantizeLinear":
+                continue
+            real = dequantize.outputs[0]
+            if real.is_graph_output() and not real.uses():
+                bypass(dequantize, value)
+                graph.remove(quantize, safe=True)
+
+
+def _only_reader(value: ir.Value) -> ir.Node | None:
+    readers = [use.node for use in value.uses()]
+    return readers[0] if len(readers) == 1 and not value.is_graph_output() else None

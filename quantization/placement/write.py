@@ -1,0 +1,271 @@
+"""Writing a placement into the graph as QuantizeLinear and DequantizeLinear."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.profile import KEEP_FLOAT, QuantProfile
+from convertkit.quantization.calibration.ranges import Affine, affine
+from convertkit.quantization.placement.place import Placement
+from convertkit.quantization.placement.ties import tie_free_term, tie_free_weights
+from convertkit.quantization.placement.units import Unit, constant
+from convertkit.quantization.preparation.prepare import add_constant, bypass
+from convertkit.quantization.weights.blocks import BlockedWeight
+from convertkit.quantization.weights.integers import (
+    QuantizedWeight,
+    least_weight_scales,
+    quantize_bias,
+    quantize_weight,
+    weight_scales,
+)
+
+_MOST_INT4 = 8
+Tuned = Mapping[str, QuantizedWeight]
+"""Integers that a pass chose for a unit's weight, by the unit's name."""
+
+
+def write(
+    model: ir.Model, units: tuple[Unit, ...], placement: Placement, profile: QuantProfile, tuned: Tuned | None = None
+) -> None:
+    """Insert the pairs in place.  Inputs and outputs keep their names and stay float32."""
+    writer = Writer(model.graph, profile)
+    for unit in units:
+        if unit in placement.integer:
+            writer.integer_unit(unit, placement, (tuned or {}).get(unit.name))
+        elif unit.rule is not None and _looks_integer(unit, placement):
+            unit.node.metadata_props[KEEP_FLOAT] = "integers would be slower or less exact here"
+    integer_nodes = {node for unit in placement.integer for node in unit.nodes}
+    made_by_integer = {value for unit in placement.integer for value in unit.outputs}
+    for value, parameters in placement.values.items():
+        writer.activation(value, parameters, integer_nodes, everywhere=value in made_by_integer)
+    for unit in units:
+        if unit in placement.integer:
+            drop_clamp(unit, placement)
+
+
+def drop_clamp(unit: Unit, placement: Placement) -> None:
+    """Remove the unit's Relu or Clip where the output's integers saturate at its limits anyway."""
+    if unit.clamp is None:
+        return
+    parameters = placement.values[unit.outputs[0]]
+    kind, (low, high) = np.iinfo(parameters.dtype), unit.output_limits()
+    below = np.rint(low / parameters.scale) + parameters.zero_point <= kind.min
+    above = np.rint(high / parameters.scale) + parameters.zero_point >= kind.max
+    source = unit.clamp.inputs[0]
+    if below and above and source is not None:
+        bypass(unit.clamp, source)
+
+
+def _looks_integer(unit: Unit, placement: Placement) -> bool:
+    values = (*unit.data.values(), *unit.outputs)
+    return bool(unit.data) and all(value in placement.values for value in values)
+
+
+class Writer:
+    """Inserts quantization nodes into one graph."""
+
+    def __init__(self, graph: ir.Graph, profile: QuantProfile) -> None:
+        self._graph = graph
+        self._profile = profile
+        self._names = {str(node.name) for node in graph} | {str(value.name) for node in graph for value in node.outputs}
+
+    def integer_unit(self, unit: Unit, placement: Placement, tuned: QuantizedWeight | None) -> None:
+        """Quantize the unit's constants and the inputs that it alone wants at other parameters."""
+        for index in unit.data:
+            if (unit, index) in placement.edges:
+                value = _value(unit.node, index)
+                pair = self.pair(value, placement.edges[unit, index], before=unit.node)
+                unit.node.replace_input_with(index, pair)
+        if unit.weight is not None and unit.rule is not None:
+            self._weight_and_bias(unit, placement, tuned)
+        for index, value in unit.constants.items():
+            self._constant(unit, index, value, placement)
+
+    def activation(
+        self, value: ir.Value, parameters: Affine, integer_nodes: Collection[ir.Node], *, everywhere: bool
+    ) -> None:
+        """Quantize a value where it is made.
+
+        ``everywhere``: all readers and the graph's output see the integers; else, where a float
+        operator or an input made it, only the integer units do.
+        """
+        uses = [use for use in value.uses() if everywhere or use.node in integer_nodes]
+        is_output = everywhere and value.is_graph_output()
+        name = str(value.name)
+        if is_output:
+            value.name = f"{name}_float"
+        pair = self.pair(value, parameters, before=None)
+        for use in uses:
+            use.node.replace_input_with(use.idx, pair)
+        if is_output:
+            for place, output in enumerate(self._graph.outputs):
+                if output is value:
+                    self._graph.outputs[place] = pair
+            pair.name = name
+
+    def pair(self, value: ir.Value, parameters: Affine, before: ir.Node | None) -> ir.Value:
+        """``value → QuantizeLinear → DequantizeLinear``; behind its producer, or before a node."""
+        name = str(value.name)
+        scale = add_constant(self._graph, f"{name}_scale", np.array(parameters.scale, np.float32))
+        zero = add_constant(self._graph, f"{name}_zero_point", np.array(parameters.zero_point, parameters.dtype))
+        quantize = ir.Node(
+            "", "QuantizeLinear", [value, scale, zero], num_outputs=1, name=self._unique(f"{name}_quantize")
+        )
+        quantized = quantize.outputs[0]
+        quantized.name, quantized.shape = self._unique(f"{name}_quantized"), value.shape
+        quantized.dtype = ir.DataType.from_numpy(np.dtype(parameters.dtype))
+        dequantize = ir.Node(
+            "", "DequantizeLinear", [quantized, scale, zero], num_outputs=1, name=self._unique(f"{name}_dequantize")
+        )
+        real = dequantize.outputs[0]
+        real.name, real.shape, real.dtype = self._unique(f"{name}_dequantized"), value.shape, ir.DataType.FLOAT
+        self._insert((quantize, dequantize), value.producer(), before)
+        return real
+
+    def weight(self, source: ir.Value, weight: QuantizedWeight | BlockedWeight, before: ir.Node) -> ir.Value:
+        """``integer initializer → DequantizeLinear`` in front of a node."""
+        name = str(source.name)
+        integers = weight.integers
+        # Where others are int4, some weights are int8: see ``weight_only.widened``.
+        if self._profile.weight == "int4" and np.abs(integers).max(initial=0) <= _MOST_INT4:
+            import ml_dtypes
+
+            integers = integers.astype(ml_dtypes.int4)
+        block = weight.block if isinstance(weight, BlockedWeight) else 0
+        return self._dequantized(name, integers, weight.scales, weight.axis, before, block=block)
+
+    def _weight_and_bias(self, unit: Unit, placement: Placement, tuned: QuantizedWeight | None) -> None:
+        assert unit.weight is not None
+        assert unit.rule is not None
+        index, source = unit.weight
+        scale = input_scale(unit, placement)
+        bias = None if unit.bias is None else constant(_value(*unit.bias))
+        weight = tuned or default_weight(unit, self._profile, scale)
+        if self._profile.tie_free:
+            output = placement.values[unit.outputs[0]].scale
+            weight = replace(weight, scales=tie_free_weights(weight.scales, scale, output))
+        unit.node.replace_input_with(index, self.weight(source, weight, unit.node))
+        if unit.bias is None or bias is None or self._profile.bias == "float32":
+            return
+        node, place = unit.bias
+        # The scale of an int64 bias is float32 too; ONNX has no int64 DequantizeLinear, int32 holds any sane bias.
+        integers, scales = quantize_bias(bias, scale, weight.scales, "int32")
+        axis = 0 if scales.size > 1 else None
+        name = str(_value(node, place).name)
+        node.replace_input_with(place, self._dequantized(name, integers, scales, axis, node, zero=False))
+
+    def _constant(self, unit: Unit, index: int, value: ir.Value, placement: Placement) -> None:
+        array = constant(value)
+        if unit.rule is not None and unit.rule.same_scale:
+            parameters = placement.values[unit.outputs[0]]
+        else:
+            span = float(array.min(initial=0.0)), float(array.max(initial=0.0))
+            parameters = affine(span, self._profile.activation, self._profile.symmetric)
+            if self._profile.tie_free:
+                parameters = replace(parameters, scale=_operand_scale(unit, parameters.scale, placement))
+        kind = np.iinfo(parameters.dtype)
+        steps = np.clip(np.rint(array / parameters.scale) + parameters.zero_point, kind.min, kind.max)
+        real = self._dequantized(
+            str(value.name),
+            steps.astype(parameters.dtype),
+            np.array(parameters.scale, np.float32),
+            None,
+            unit.node,
+            zero_point=parameters.zero_point,
+        )
+        unit.node.replace_input_with(index, real)
+
+    def _dequantized(
+        self,
+        name: str,
+        integers: Array,
+        scales: Array,
+        axis: int | None,
+        before: ir.Node,
+        *,
+        zero: bool = True,
+        zero_point: int = 0,
+        block: int = 0,
+    ) -> ir.Value:
+        scales = scales if axis is not None else scales.reshape(())
+        inputs = [
+            add_constant(self._graph, f"{name}_quantized", integers),
+            add_constant(self._graph, f"{name}_scale", scales),
+        ]
+        if zero:
+            zeros = np.full(scales.shape, zero_point).astype(integers.dtype)
+            inputs.append(add_constant(self._graph, f"{name}_zero_point", zeros))
+        attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
+        attributes += [ir.AttrInt64("block_size", block)] if block else []
+        node = ir.Node(
+            "", "DequantizeLinear", inputs, attributes, num_outputs=1, name=self._unique(f"{name}_dequantize")
+        )
+        real = node.outputs[0]
+        real.name, real.shape, real.dtype = (
+            self._unique(f"{name}_dequantized"),
+            ir.Shape(integers.shape),
+            ir.DataType.FLOAT,
+        )
+        self._graph.insert_before(before, node)
+        return real
+
+    def _insert(self, nodes: tuple[ir.Node, ...], producer: ir.Node | None, before: ir.Node | None) -> None:
+        if before is not None:
+            self._graph.insert_before(before, nodes)
+        elif producer is not None:
+            self._graph.insert_after(producer, nodes)
+        else:
+            self._graph.insert_before(next(iter(self._graph)), nodes)
+
+    def _unique(self, name: str) -> str:
+        number, unique = 0, name
+        while unique in self._names:
+            number += 1
+            unique = f"{name}_{number}"
+        self._names.add(unique)
+        return unique
+
+
+def default_weight(unit: Unit, profile: QuantProfile, input_scale: float) -> QuantizedWeight:
+    """The unit's weight rounded to nearest, with scales that leave room for its bias."""
+    assert unit.weight is not None
+    assert unit.rule is not None
+    index, source = unit.weight
+    array = constant(source)
+    axis = None if unit.rule.per_tensor else unit.rule.weight_axis[index] % array.ndim
+    least = None
+    if unit.bias is not None and profile.bias == "int32" and not profile.weight_only:
+        bias = constant(_value(*unit.bias))
+        wanted = least_weight_scales(bias, input_scale)
+        count = 1 if axis is None else array.shape[axis]
+        least = wanted.reshape(-1, count).max(axis=0) if wanted.size % count == 0 else wanted.max().reshape(1)
+    scales = weight_scales(array, axis, profile.weight_range[1], least)
+    return quantize_weight(array, axis, profile.weight_range, scales)
+
+
+def input_scale(unit: Unit, placement: Placement) -> float:
+    """The scale at which the unit reads its first activation."""
+    index = min(unit.data)
+    parameters = placement.edges.get((unit, index)) or placement.values[unit.data[index]]
+    return parameters.scale
+
+
+def _operand_scale(unit: Unit, scale: float, placement: Placement) -> float:
+    """The scale of a constant operand, moved to where kernels agree; see ``ties``."""
+    other, result = input_scale(unit, placement), placement.values[unit.outputs[0]].scale
+    if unit.node.op_type == "Mul":
+        return float(tie_free_weights(np.array([scale]), other, result)[0])
+    if unit.node.op_type in ("Add", "Sub"):
+        return float(np.float32(tie_free_term(scale, other, result)))
+    return scale
+
+
+def _value(node: ir.Node, index: int) -> ir.Value:
+    value = node.inputs[index]
+    assert value is not None
+    return value

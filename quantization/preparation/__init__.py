@@ -1,0 +1,1 @@
+"""Float graphs rewritten into the forms that quantize well, without changing what they compute."""

@@ -1,0 +1,204 @@
+"""Rewriting a float graph into the forms that quantize well, without changing what it computes.
+
+Batch normalisation disappears into the convolution before it, a bias that stands behind a
+convolution moves into it, and Gemm gets one form: ``x @ W.T + b``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.quantization.placement.units import constant, is_constant, is_float
+
+
+def prepare(model: ir.Model) -> None:
+    """Apply every rewriting in place."""
+    for node in tuple(model.graph):
+        if node.domain:
+            continue
+        if node.op_type in ("Relu", "Clip"):
+            _clamp_before_pooling(node)
+        elif node.op_type == "BatchNormalization":
+            _fold_batch_norm(model.graph, node)
+        elif node.op_type == "Add":
+            _fold_bias(model.graph, node)
+        elif node.op_type in ("Conv", "MaxPool", "AveragePool"):
+            _explicit_pads(node)
+        elif node.op_type == "Gemm":
+            _plain_gemm(model.graph, node)
+
+
+def drop_unused(graph: ir.Graph) -> None:
+    """Remove initializers that nothing reads any more."""
+    for name, value in tuple(graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output():
+            del graph.initializers[name]
+
+
+def add_constant(graph: ir.Graph, name: str, array: Array) -> ir.Value:
+    """A new initializer; ``name`` gets a number where it is taken."""
+    taken, number = graph.initializers, 0
+    unique = name
+    while unique in taken:
+        number += 1
+        unique = f"{name}_{number}"
+    # Not ir.tensor(): it asks every protocol it knows, and a trial adds hundreds of constants.
+    value = ir.Value(name=unique, const_value=ir.Tensor(array, name=unique))
+    value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
+    graph.register_initializer(value)
+    return value
+
+
+def bypass(node: ir.Node, value: ir.Value) -> None:
+    """Let everything that read the node's only output read ``value``, which keeps an output's name."""
+    graph = node.graph
+    assert graph is not None
+    ir.convenience.replace_all_uses_with(node.outputs[0], value, replace_graph_outputs=True)
+    if node.outputs[0].name and value.is_graph_output() and value.producer() is not None:
+        name, node.outputs[0].name = node.outputs[0].name, None
+        value.name = name
+    graph.remove(node, safe=True)
+
+
+def _clamp_before_pooling(node: ir.Node) -> None:
+    """``MaxPool → Relu`` as ``Relu → MaxPool``, the same numbers: so the clamp reaches the convolution's range."""
+    between = node.inputs[0]
+    pool = None if between is None else between.producer()
+    if pool is None or between is None or pool.op_type != "MaxPool" or len(pool.outputs) != 1:
+        return
+    source = pool.inputs[0]
+    if source is None or between.is_graph_output() or len(tuple(between.uses())) != 1 or pool.graph is not node.graph:
+        return
+    after, graph = node.outputs[0], node.graph
+    assert graph is not None
+    if after.is_graph_output():
+        return
+    ir.convenience.replace_all_uses_with(after, between)
+    pool.replace_input_with(0, after)
+    node.replace_input_with(0, source)
+    after.shape = source.shape
+    graph.remove(node)
+    graph.insert_before(pool, node)
+
+
+def _absorber(value: ir.Value | None) -> ir.Node | None:
+    """The Conv or Gemm whose only reader gets ``value``, and whose weight and bias are constant."""
+    if value is None or value.is_graph_output() or len(tuple(value.uses())) != 1:
+        return None
+    node = value.producer()
+    if node is None or node.domain or node.op_type not in ("Conv", "ConvTranspose"):
+        return None
+    fixed = [item for item in node.inputs[1:] if item is not None]
+    return node if all(is_constant(item) and is_float(item) for item in fixed) else None
+
+
+def _fold_batch_norm(graph: ir.Graph, node: ir.Node) -> None:
+    conv = _absorber(node.inputs[0])
+    parameters = node.inputs[1:5]
+    if conv is None or len(node.outputs) != 1 or node.attributes.get_int("training_mode") == 1:
+        return
+    if not all(value is not None and is_constant(value) for value in parameters):
+        return
+    scale, shift, mean, variance = (constant(value).astype(np.float64) for value in parameters if value is not None)
+    epsilon = node.attributes.get_float("epsilon", 1e-5)
+    factor = scale / np.sqrt(variance + epsilon)
+    _scale_and_shift(graph, conv, factor, shift - mean * factor)
+    bypass(node, conv.outputs[0])
+
+
+def _fold_bias(graph: ir.Graph, node: ir.Node) -> None:
+    for index in (0, 1):
+        conv, other = _absorber(node.inputs[index]), node.inputs[1 - index]
+        if conv is None or other is None or not is_constant(other) or not is_float(other):
+            continue
+        weight = conv.inputs[1]
+        assert weight is not None
+        channels = _channels(conv, constant(weight))
+        shift, spatial = constant(other), constant(weight).ndim - 2
+        # One value per channel, or one value: a leading 1 is the batch.
+        flat = shift.reshape(shift.shape[1:] if shift.ndim == spatial + 2 and shift.shape[0] == 1 else shift.shape)
+        if flat.size != 1 and flat.shape != (channels, *(1,) * spatial):
+            continue
+        _scale_and_shift(graph, conv, np.ones(channels), np.broadcast_to(flat.ravel(), channels).astype(np.float64))
+        bypass(node, conv.outputs[0])
+        return
+
+
+def _channels(conv: ir.Node, weight: Array) -> int:
+    if conv.op_type == "Conv":
+        return int(weight.shape[0])
+    return int(weight.shape[1]) * conv.attributes.get_int("group", 1)
+
+
+def _scale_and_shift(graph: ir.Graph, conv: ir.Node, factor: Array, shift: Array) -> None:
+    """Let ``conv`` compute ``conv(x) * factor + shift`` per output channel."""
+    source = conv.inputs[1]
+    assert source is not None
+    weight = constant(source)
+    channels = _channels(conv, weight)
+    if conv.op_type == "Conv":
+        scaled = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
+    else:
+        groups = conv.attributes.get_int("group", 1)
+        per_group = weight.reshape(groups, -1, *weight.shape[1:])
+        scaled = (per_group * factor.reshape(groups, 1, -1, *(1,) * (weight.ndim - 2))).reshape(weight.shape)
+    old = conv.inputs[2] if len(conv.inputs) > 2 else None
+    bias = np.zeros(channels) if old is None else constant(old).astype(np.float64)
+    name = str(source.name)
+    conv.replace_input_with(1, add_constant(graph, f"{name}_folded", scaled.astype(np.float32)))
+    folded = add_constant(graph, f"{name}_bias", (bias * factor + shift).astype(np.float32))
+    conv.resize_inputs(3)
+    conv.replace_input_with(2, folded)
+
+
+def _explicit_pads(node: ir.Node) -> None:
+    """``auto_pad`` as numbers, where the sizes are known; source: ONNX operators, Conv-11, ``auto_pad``."""
+    way = node.attributes.get_string("auto_pad", "NOTSET")
+    value, output = node.inputs[0], node.outputs[0]
+    if way not in ("SAME_UPPER", "SAME_LOWER") or value is None or value.shape is None or output.shape is None:
+        return
+    sizes, made = tuple(value.shape)[2:], tuple(output.shape)[2:]
+    weight = node.inputs[1] if node.op_type == "Conv" else None
+    kernel = node.attributes.get_ints("kernel_shape") or (constant(weight).shape[2:] if weight is not None else ())
+    ones = (1,) * len(kernel)
+    strides, dilations = node.attributes.get_ints("strides", ones), node.attributes.get_ints("dilations", ones)
+    before, after = [], []
+    for size, out, width, stride, dilation in zip(sizes, made, kernel, strides, dilations, strict=True):
+        if not isinstance(size, int) or not isinstance(out, int):
+            return
+        total = max((out - 1) * stride + (width - 1) * dilation + 1 - size, 0)
+        small, large = total // 2, total - total // 2
+        before.append(small if way == "SAME_UPPER" else large)
+        after.append(large if way == "SAME_UPPER" else small)
+    node.attributes.pop("auto_pad")
+    node.attributes["pads"] = ir.AttrInt64s("pads", [*before, *after])
+
+
+def _plain_gemm(graph: ir.Graph, node: ir.Node) -> None:
+    """Constant weight as ``(out, in)``, ``alpha`` and ``beta`` multiplied into the constants."""
+    weight, bias = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else None
+    if (
+        weight is None
+        or not is_constant(weight)
+        or not is_float(weight)
+        or (bias is not None and not is_constant(bias))
+    ):
+        return
+    alpha, beta = node.attributes.get_float("alpha", 1.0), node.attributes.get_float("beta", 1.0)
+    transposed = node.attributes.get_int("transB", 0)
+    if alpha != 1.0 or not transposed:
+        array = constant(weight) if transposed else constant(weight).T
+        scaled = np.ascontiguousarray(array) * np.float32(alpha)
+        node.replace_input_with(1, add_constant(graph, f"{weight.name}_plain", scaled))
+    rows = constant(weight).shape[0 if transposed else 1]
+    if bias is not None and (beta != 1.0 or constant(bias).shape != (rows,)) and constant(bias).size in (1, rows):
+        flat = np.broadcast_to(constant(bias).ravel(), rows) * np.float32(beta)
+        node.replace_input_with(2, add_constant(graph, f"{bias.name}_plain", np.ascontiguousarray(flat)))
+        beta = 1.0
+    for name in ("alpha", "transB"):
+        node.attributes.pop(name, None)
+    node.attributes["transB"] = ir.AttrInt64("transB", 1)
+    if beta == 1.0:
+        node.attributes.pop("beta", None)

@@ -1,0 +1,1 @@
+"""The closed loop: plans are tried on samples that calibration has not seen, and repaired where they lose."""

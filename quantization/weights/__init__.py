@@ -1,0 +1,1 @@
+"""Weights as integers: rounding, blocks, tables, and scales moved between layers."""

@@ -1,0 +1,275 @@
+"""Scales moved between layers, so that channels which share one range fill it: the numbers stay the same.
+
+Where a layer's output reaches only matrix products, through operators that commute with positive
+factors, channel ``c`` may be divided by ``d[c]`` where it is made and multiplied back in the weights that
+read it.  Between two layers this is cross-layer equalization (arXiv:1906.04721), behind a
+normalization SmoothQuant (arXiv:2211.10438).  A Clip with an upper limit does not commute and is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.quantization.calibration.replay import open_session, run_all
+from convertkit.quantization.placement.units import constant, is_constant
+from convertkit.quantization.preparation.prepare import add_constant, drop_unused
+from convertkit.quantization.weights.integers import along
+from convertkit.stage import Feed
+
+NORMS = frozenset({"LayerNormalization", "RMSNormalization"})
+_POINTWISE = frozenset({"Relu", "LeakyRelu", "Identity"})
+_POOLS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
+_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""How much of the spread of the activations moves into the weights: the alpha of SmoothQuant."""
+_STEPS = 255.0
+_WEIGHT_STEPS = 127.0
+_LEAST_GAIN = 0.5
+"""A site is worth it where the expected noise falls below this share: smaller gains are lost to clipped ranges."""
+_WIDEST = 2.0**12
+"""Largest factor between two channels, and least share of the loudest channel that counts as used."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """One place where scales can move: constants that are divided where the channels are made, and readers.
+
+    ``makers`` are (node, input index, axis) of constants with one slice per channel; ``readers`` are nodes
+    with a constant weight, all of which read the channels as input 0.
+    """
+
+    producer: ir.Node
+    makers: tuple[tuple[ir.Node, int, int], ...]
+    readers: tuple[ir.Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """What calibration saw of each channel: least and greatest value, mean square."""
+
+    low: Array
+    high: Array
+    square: Array
+
+
+def find_sites(graph: ir.Graph) -> tuple[Site, ...]:
+    """Every place of the main graph where scales can move, in graph order."""
+    found = (_site(node) for node in graph if not node.domain)
+    return tuple(site for site in found if site is not None)
+
+
+def measure(
+    model: ir.Model, sites: Sequence[Site], feeds: Iterable[Feed], state: Mapping[str, Array]
+) -> list[Channels]:
+    """Channels of each site, by running the float model.  ``model`` is not changed."""
+    copy = model.clone()
+    made = {str(value.name): value for node in copy.graph for value in node.outputs}
+    wanted = [(dict.fromkeys(_input(node, 0) for node in site.readers), _axis(site.producer)) for site in sites]
+    names = list(dict.fromkeys(str(value.name) for values, _ in wanted for value in values))
+    copy.graph.outputs.extend(made[name] for name in names if not made[name].is_graph_output())
+    seen: list[list[Channels]] = [[] for _ in sites]
+    for answer in run_all(open_session(copy), names, feeds, state):
+        for place, (values, axis) in enumerate(wanted):
+            seen[place] += [_of(answer[str(value.name)], axis) for value in values]
+    return [_joined(each) for each in seen]
+
+
+def equalize(
+    graph: ir.Graph, sites: Sequence[Site], channels: Sequence[Channels], integer: frozenset[ir.Node], symmetric: bool
+) -> tuple[str, ...]:
+    """Move scales in place where that lowers the expected noise of ``integer`` readers; names of the producers."""
+    done = []
+    for site, seen in zip(sites, channels, strict=True):
+        weights = [_blocks(node) for node in site.readers if node in integer]
+        divisors = _best(weights, seen, symmetric)
+        if divisors is not None:
+            _move(graph, site, divisors)
+            done.append(str(site.producer.name))
+    drop_unused(graph)
+    return tuple(done)
+
+
+def expected_noise(weights: Sequence[Array], seen: Channels, divisors: Array, symmetric: bool) -> float:
+    """Noise over signal of the readers' outputs, summed over readers, when channels are divided by ``divisors``.
+
+    ``weights`` have the shape (groups, rows, channels of the group, taps).  Both operands are rounded to 8 bits:
+    activations at one scale, weights at one per row.
+    """
+    low, high = min(float((seen.low / divisors).min()), 0.0), max(float((seen.high / divisors).max()), 0.0)
+    step = (2 * max(-low, high) if symmetric else high - low) / _STEPS
+    total = 0.0
+    for weight in weights:
+        factor, square = _per_group(divisors, weight), _per_group(seen.square, weight)
+        scaled = weight * factor
+        rows = np.abs(scaled).max(axis=(2, 3), keepdims=True) / _WEIGHT_STEPS
+        rounded = weight.shape[3] * np.sum(rows**2 * square / factor**2)
+        signal = np.sum(weight**2 * square)
+        total += float(step**2 * np.sum(scaled**2) + rounded) / 12 / max(float(signal), 1e-30)
+    return total
+
+
+def _best(weights: Sequence[Array], seen: Channels, symmetric: bool) -> Array | None:
+    reach = np.maximum(-seen.low, seen.high)
+    used = reach > reach.max() / _WIDEST
+    if not weights or not used.any():
+        return None
+    # The product is at least as wide as the noisiest reader needs it.
+    needs = np.max([np.abs(weight).max(axis=(1, 3)).ravel() for weight in weights], axis=0)
+    used &= needs > needs.max() / _WIDEST
+    if not used.any():  # what is loud is what no reader looks at
+        return None
+    neutral = np.ones_like(reach)
+    best, least = None, _LEAST_GAIN * expected_noise(weights, seen, neutral, symmetric)
+    for share in _SHARES:
+        divisors = neutral.copy()
+        divisors[used] = reach[used] ** share / needs[used] ** (1 - share)
+        divisors[used] /= np.exp(np.log(divisors[used]).mean())
+        divisors[used] = np.clip(divisors[used], _WIDEST**-0.5, _WIDEST**0.5)
+        noise = expected_noise(weights, seen, divisors, symmetric)
+        if noise < least:
+            best, least = divisors, noise
+    return best
+
+
+def _site(node: ir.Node) -> Site | None:
+    makers = _makers(node)
+    if not makers or len(node.outputs) != 1:
+        return None
+    readers: list[ir.Node] = []
+    if not _follow(node.outputs[0], node, _axis(node), makers, readers) or not readers:
+        return None
+    return Site(node, tuple(makers), tuple(readers))
+
+
+def _makers(node: ir.Node) -> list[tuple[ir.Node, int, int]]:
+    """The constants that scale the node's output channels; none where it cannot be scaled."""
+    if node.op_type in NORMS:
+        # Scale, and shift, over the last axis alone.
+        wanted = [(1, -1), (2, -1)]
+        if node.attributes.get_int("axis", -1) != -1 and not _is_last(node):
+            return []
+    elif node.op_type == "Conv" or (node.op_type == "Gemm" and node.attributes.get_int("transB", 0) == 1):
+        wanted = [(1, 0), (2, 0)]
+    elif node.op_type == "MatMul":
+        wanted = [(1, -1)]
+    else:
+        return []
+    present = [(index, axis) for index, axis in wanted if index < len(node.inputs) and node.inputs[index] is not None]
+    values = [_input(node, index) for index, _ in present]
+    if len(present) == 0 or not all(is_constant(value) and constant(value).ndim > 0 for value in values):
+        return []
+    if node.op_type in NORMS and any(constant(value).ndim != 1 for value in values):
+        return []
+    if node.op_type == "MatMul" and constant(values[0]).ndim != 2:
+        return []
+    return [(node, index, axis) for index, axis in present]
+
+
+def _is_last(node: ir.Node) -> bool:
+    shape = _input(node, 0).shape
+    return shape is not None and node.attributes.get_int("axis", -1) == len(shape) - 1
+
+
+def _axis(producer: ir.Node) -> int:
+    """Where the channels are: 1 behind a convolution, else the last axis."""
+    return 1 if producer.op_type == "Conv" else -1
+
+
+def _follow(
+    value: ir.Value, producer: ir.Node, axis: int, makers: list[tuple[ir.Node, int, int]], readers: list[ir.Node]
+) -> bool:
+    """Collect the readers of ``value`` and of what it becomes; False where one of them wants the true numbers."""
+    uses = tuple(value.uses())
+    if value.is_graph_output() or not uses:
+        return False
+    for use in uses:
+        node = use.node
+        if node.domain or node.graph is not producer.graph or (use.idx != 0 and node.op_type != "Add"):
+            return False
+        if _absorbs(node, axis):
+            readers.append(node)
+            continue
+        commutes = node.op_type in _POINTWISE or (node.op_type in _POOLS and axis == 1)
+        shift = _shift(node, value, makers, axis)
+        if shift is not None:
+            makers.append((node, shift, -1))
+        elif not commutes:
+            return False
+        if len(node.outputs) != 1 or not _follow(node.outputs[0], producer, axis, makers, readers):
+            return False
+    return True
+
+
+def _shift(node: ir.Node, value: ir.Value, makers: Sequence[tuple[ir.Node, int, int]], axis: int) -> int | None:
+    """The input index of a constant that is added per channel, where the node is such an Add."""
+    if node.op_type != "Add" or axis != -1:
+        return None
+    index = 1 if node.inputs[0] is value else 0
+    other = _input(node, index)
+    first, place, first_axis = makers[0]
+    channels = constant(_input(first, place)).shape[first_axis]
+    if not is_constant(other) or constant(other).size != channels or constant(other).shape[-1:] != (channels,):
+        return None
+    return index
+
+
+def _absorbs(node: ir.Node, axis: int) -> bool:
+    """Whether the node multiplies input 0 with a constant weight along ``axis``."""
+    if node.op_type not in ("Conv", "Gemm", "MatMul") or not is_constant(_input(node, 1)):
+        return False
+    if node.op_type == "Conv":
+        return axis == 1
+    if node.op_type == "Gemm" and (
+        node.attributes.get_int("transA", 0) == 1 or node.attributes.get_int("transB", 0) != 1
+    ):
+        return False
+    return axis == -1 and constant(_input(node, 1)).ndim == 2
+
+
+def _blocks(node: ir.Node) -> Array:
+    """The node's weight as (groups, rows, channels of the group, taps), float64."""
+    weight = constant(_input(node, 1)).astype(np.float64)
+    if node.op_type == "MatMul":
+        return np.asarray(weight.T[None, :, :, None])
+    groups = node.attributes.get_int("group", 1) if node.op_type == "Conv" else 1
+    return np.asarray(weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], -1))
+
+
+def _per_group(channels: Array, weight: Array) -> Array:
+    return np.asarray(channels.reshape(weight.shape[0], 1, weight.shape[2], 1))
+
+
+def _move(graph: ir.Graph, site: Site, divisors: Array) -> None:
+    for node, index, axis in site.makers:
+        array = constant(_input(node, index)).astype(np.float64)
+        _replace(graph, node, index, array / along(divisors, axis % array.ndim, array.ndim))
+    for node in site.readers:
+        shape = constant(_input(node, 1)).shape
+        blocks = _blocks(node)
+        scaled = blocks * _per_group(divisors, blocks)
+        _replace(graph, node, 1, scaled[0, :, :, 0].T if node.op_type == "MatMul" else scaled.reshape(shape))
+
+
+def _replace(graph: ir.Graph, node: ir.Node, index: int, array: Array) -> None:
+    name = f"{_input(node, index).name}_equalized"
+    node.replace_input_with(index, add_constant(graph, name, np.ascontiguousarray(array, np.float32)))
+
+
+def _of(array: Array, axis: int) -> Channels:
+    rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    return Channels(rows.min(axis=1), rows.max(axis=1), np.square(rows, dtype=np.float64).mean(axis=1))
+
+
+def _joined(parts: Sequence[Channels]) -> Channels:
+    low, high = np.min([each.low for each in parts], axis=0), np.max([each.high for each in parts], axis=0)
+    return Channels(low.astype(np.float64), high.astype(np.float64), np.mean([each.square for each in parts], axis=0))
+
+
+def _input(node: ir.Node, index: int) -> ir.Value:
+    value = node.inputs[index]
+    assert value is not None
+    return value

@@ -1,0 +1,72 @@
+"""Whether scales are moved between layers: only where the quantized model measurably gains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.profile import QuantProfile
+from convertkit.quantization.calibration.flat import flat_values
+from convertkit.quantization.calibration.observe import observe
+from convertkit.quantization.placement.masks import measurable
+from convertkit.quantization.placement.units import find_units
+from convertkit.quantization.search.plan import Plan, Ranges
+from convertkit.quantization.search.trial import Score, Trials
+from convertkit.quantization.weights.equalize import NORMS, equalize, find_sites, measure
+from convertkit.stage import Feed
+
+_MEASURED = 8
+"""Samples that show how wide each channel is."""
+_SCORED = 16
+
+
+def equalized(
+    model: ir.Model, plan: Plan, profile: QuantProfile, feeds: Sequence[Feed], state: Mapping[str, Array]
+) -> tuple[ir.Model, Mapping[str, str]]:
+    """``model``, or a copy with scales moved; with the nodes whose outputs were scaled and the technique.
+
+    Behind normalizations and between layers is tried in turn; each stays if ``plan`` scores better with it.
+    """
+    # 16 bits resolve the quietest channel as it is.
+    if profile.activation == "int16":
+        return model, {}
+    best, score, moved = model, None, dict[str, str]()
+    for technique in ("SmoothQuant", "cross-layer equalization"):
+        copy = best.clone()
+        done = _moved(copy, plan, profile, feeds[:_MEASURED], state, norms=technique == "SmoothQuant")
+        if not done:
+            continue
+        scored = feeds[:_SCORED]
+        base = score or _score(best, plan, profile, scored, state)
+        level = _score(copy, plan, profile, scored, state)
+        best, score = (copy, level) if level.beats(base) else (best, base)
+        moved.update(dict.fromkeys(done, technique) if best is copy else {})
+    return best, moved
+
+
+def _moved(
+    model: ir.Model,
+    plan: Plan,
+    profile: QuantProfile,
+    feeds: Sequence[Feed],
+    state: Mapping[str, Array],
+    *,
+    norms: bool,
+) -> tuple[str, ...]:
+    sites = [site for site in find_sites(model.graph) if (site.producer.op_type in NORMS) == norms]
+    units = find_units(model.graph, profile)
+    integer = frozenset(node for unit in units if unit.name in plan.integer for node in unit.nodes)
+    sites = [site for site in sites if integer.intersection(site.readers)]
+    if not sites:
+        return ()
+    return equalize(model.graph, sites, measure(model, sites, feeds, state), integer, profile.symmetric)
+
+
+def _score(
+    model: ir.Model, plan: Plan, profile: QuantProfile, feeds: Sequence[Feed], state: Mapping[str, Array]
+) -> Score:
+    names = measurable(find_units(model.graph, profile))
+    ranges = Ranges(observe(model, names, feeds, state), profile, flat_values(model.graph))
+    return Trials(model, ranges, feeds, state).score(plan)
