@@ -13,7 +13,9 @@ from convertkit.recipe import InputSpec
 def with_input_options(specs: Sequence[TensorSpec], options: Sequence[InputSpec]) -> tuple[TensorSpec, ...]:
     """``specs`` with the shapes and value ranges of ``--input``.
 
-    Raises ``UsageError`` for an unknown name, another rank or dtype, or a size that the model fixes otherwise.
+    A free dimension that the model's author left without a name, and converters have named ``batch`` or after the
+    input, may be called anything there: it stays free under that name.  Raises ``UsageError`` for an unknown name,
+    another rank or dtype, or a size that the model fixes or names otherwise.
     """
     wanted = {option.name: option for option in options}
     if unknown := [name for name in wanted if name not in {spec.name for spec in specs}]:
@@ -39,8 +41,9 @@ def _merged(spec: TensorSpec, option: InputSpec) -> TensorSpec:
     if option.shape is not None:
         if len(option.shape) != len(shape):
             raise UsageError(f"--input {spec.name}: {len(option.shape)} dimensions, the model takes {list(shape)}")
-        for size, dim in zip(option.shape, shape, strict=True):
-            if (isinstance(dim, int) or isinstance(size, str)) and size != dim:
+        for axis, (size, dim) in enumerate(zip(option.shape, shape, strict=True)):
+            differs = size != dim and not (isinstance(size, str) and dim in ("batch", f"{spec.name}_{axis}"))
+            if differs and (isinstance(dim, int) or isinstance(size, str)):
                 raise UsageError(f"--input {spec.name}: {list(option.shape)}, the model takes {list(shape)}")
         shape = tuple(size if isinstance(size, int) else dim for size, dim in zip(option.shape, shape, strict=True))
     return dataclasses.replace(spec, shape=shape, value_range=option.value_range)
