@@ -27,13 +27,13 @@ from convertkit.quantization.calibration.resume import EVERY, checkpoint
 from convertkit.quantization.calibration.split import split
 from convertkit.quantization.placement.ends import quantize_ends
 from convertkit.quantization.placement.exact_float import exact_in_float
-from convertkit.quantization.placement.islands import choose_integer, exact_choices
+from convertkit.quantization.placement.islands import choose_integer
 from convertkit.quantization.placement.masks import marking_units, measurable
 from convertkit.quantization.placement.place import Placement
 from convertkit.quantization.placement.sizes import measure_sizes
 from convertkit.quantization.placement.units import Unit, find_units
 from convertkit.quantization.placement.write import default_weight, input_scale
-from convertkit.quantization.placement.written import is_float_faster
+from convertkit.quantization.placement.written import exact_choices, is_float_faster
 from convertkit.quantization.preparation.norms import norms_as_convolutions
 from convertkit.quantization.preparation.opset import INT16_OPSET, at_least
 from convertkit.quantization.preparation.prepare import drop_unused, prepare

@@ -24,8 +24,6 @@ _NEVER = 1e18
 _UNKNOWN = OpCost(1.0, 1.0)
 _TIE_NS = 1e-3
 """Where both cost the same, integer wins: it is a quarter of the memory."""
-_ABOUT_AS_FAST = 1.03
-_RELUCTANCE = (0.2, 0.5, 1.0)
 _ON_THE_FLY = "DynamicQuantizeLinear"
 _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
@@ -81,20 +79,6 @@ def _gains_enough(units: tuple[Unit, ...], profile: QuantProfile, chosen: frozen
     return all(
         total_cost(units, one, chosen) + start <= limit * total_cost(units, one, frozenset()) for one in machines
     )
-
-
-def exact_choices(
-    units: tuple[Unit, ...], profile: QuantProfile, chosen: frozenset[Unit], keep_float: frozenset[str]
-) -> tuple[frozenset[Unit], ...]:
-    """Other choices than ``chosen``, more of it float, that the table holds for about as fast."""
-    if not profile.dynamic:
-        return ()
-    limit = total_cost(units, profile, chosen) * _ABOUT_AS_FAST
-    others = [
-        choose_integer(units, profile, insist=False, keep_float=keep_float, reluctance=share) for share in _RELUCTANCE
-    ]
-    distinct = dict.fromkeys(each for each in others if each != chosen)
-    return tuple(each for each in distinct if total_cost(units, profile, each) <= limit)
 
 
 def total_cost(units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit]) -> float:

@@ -12,11 +12,41 @@ from collections.abc import Collection
 import onnx_ir as ir
 
 from convertkit.profile import QuantProfile
-from convertkit.quantization.placement.islands import conversion, looked_up, unit_cost
+from convertkit.quantization.placement.exact_float import exact_in_float
+from convertkit.quantization.placement.islands import choose_integer, conversion, looked_up, total_cost, unit_cost
 from convertkit.quantization.placement.units import Unit
 
 _SLOWER = 1.1
 """The cut has found a gain already; many small conversions turn it into a loss that no inaccuracy of a table makes."""
+_ABOUT_AS_FAST = 1.03
+_RELUCTANCE = (0.2, 0.5, 1.0)
+
+
+def exact_choices(
+    units: tuple[Unit, ...], profile: QuantProfile, chosen: frozenset[Unit], keep_float: frozenset[str]
+) -> tuple[frozenset[Unit], ...]:
+    """Other choices than ``chosen``, more of it float, that the table holds for about as fast, as a cut and as written.
+
+    An activation that joins float convolutions to each other looks cheap to the cut; all of it is written as integers.
+    """
+    if not profile.dynamic:
+        return ()
+
+    able = [unit for unit in units if unit.name not in keep_float]
+
+    def costs(choice: frozenset[Unit]) -> tuple[float, float]:
+        in_float = exact_in_float(able, choice, profile) - choice
+        return total_cost(units, profile, choice), written_cost(units, choice, in_float, profile)
+
+    limits = [_ABOUT_AS_FAST * cost for cost in costs(chosen)]
+    others = [
+        choose_integer(units, profile, insist=False, keep_float=keep_float, reluctance=share) for share in _RELUCTANCE
+    ]
+    return tuple(
+        each
+        for each in dict.fromkeys(others)
+        if each != chosen and all(cost <= limit for cost, limit in zip(costs(each), limits, strict=True))
+    )
 
 
 def is_float_faster(
@@ -35,10 +65,10 @@ def written_cost(
     rounded = {value for unit in whole | in_float for value in (*unit.data.values(), *unit.outputs)}
     makers = {value for unit in whole for value in unit.outputs}
     readers = {node for unit in whole for node in unit.nodes}
+    exact = {value for unit in in_float for value in unit.data.values()}
     kernels = sum(unit_cost(unit, profile)[0 if unit in whole else 1] for unit in units)
-    return kernels + sum(
-        conversion(value, profile) * ((value not in makers) + (not _is_read_by(value, readers))) for value in rounded
-    )
+    back = {value for value in rounded & (makers | exact) if not _is_read_by(value, readers)}
+    return kernels + sum(conversion(value, profile) * ((value not in makers) + (value in back)) for value in rounded)
 
 
 def _is_read_by(value: ir.Value, readers: Collection[ir.Node]) -> bool:

@@ -13,8 +13,9 @@ from onnx import helper
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.placement.gelus import gelu_nodes
-from convertkit.quantization.placement.islands import choose_integer, exact_choices, total_cost
+from convertkit.quantization.placement.islands import choose_integer, total_cost
 from convertkit.quantization.placement.units import Unit, find_units
+from convertkit.quantization.placement.written import exact_choices
 from convertkit.quantization.search.plan import Plan, Ranges, apply
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile

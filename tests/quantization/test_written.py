@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
+import pytest
 from onnx import helper
 
 import convertkit
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
+from convertkit.quantization.placement.islands import total_cost
 from convertkit.quantization.placement.units import Unit, find_units
-from convertkit.quantization.placement.written import is_float_faster, written_cost
+from convertkit.quantization.placement.written import exact_choices, is_float_faster, written_cost
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
 from tests.quantization.models import model_of
@@ -71,6 +73,52 @@ def test_float_where_integers_make_it_slower() -> None:
         units = units_of(chain(), rules)
         chosen = named(units, "conv0", "conv1", "last")
         assert is_float_faster(units, chosen, frozenset(), rules) is slow
+
+
+def gates() -> onnx.ModelProto:
+    """first → Sigmoid → 3 × 3 → Sigmoid → 3 × 3 → Sigmoid → last."""
+    rng = np.random.default_rng(0)
+    constants = {f"w{i}": rng.normal(0, 0.3, (4, 4, *[1 + 2 * (i in (1, 2))] * 2)).astype(np.float32) for i in range(4)}
+    nodes, at = [], "x"
+    for i in range(4):
+        pads = [int(i in (1, 2))] * 4
+        nodes.append(helper.make_node("Conv", [at, f"w{i}"], ["y" if i == 3 else f"c{i}"], f"conv{i}", pads=pads))
+        if i < 3:
+            nodes.append(helper.make_node("Sigmoid", [f"c{i}"], [f"s{i}"], f"gate{i}"))
+        at = f"s{i}"
+    return onnx.shape_inference.infer_shapes(model_of(nodes, constants, {"x": SIZES}, {"y": SIZES}))
+
+
+def test_a_choice_counts_as_fast_as_it_is_written() -> None:
+    """Convolutions that gates in float join to each other compute integers: all that is between them is converted."""
+    kinds = {"Conv.pointwise": (50.0, 10.0), "Conv": (9.9, 10.0), "Sigmoid": (10.0, 10.0)}
+    costs = {kind: OpCost(0, 0, real, whole) for kind, (real, whole) in kinds.items()}
+    for conversion, offered in ((0.3, False), (0.1, True)):
+        costs["QuantizeLinear"] = OpCost(0, 0, conversion, conversion)
+        rules = replace(INT8, tiles=None, costs=costs, least_gain=0.0)
+        units = units_of(gates(), rules)
+        real = named(units, "gate0", "conv1", "gate1", "conv2", "gate2")
+        # As a cut, two conversions of the ends and six of the middle: 2.3 % more than everything in integers, as
+        # written four more: 4 %.
+        assert total_cost(units, rules, frozenset(units) - real) == pytest.approx(69.8 + 8 * conversion)
+        assert written_cost(units, frozenset(units) - real, real, rules) == pytest.approx(69.8 + 12 * conversion)
+        choices = exact_choices(units, rules, frozenset(units), frozenset())
+        assert (frozenset(units) - real in choices) is offered
+
+
+def test_floats_that_float_reads_are_not_converted_back() -> None:
+    """x is read as float by the gate and as integers by the convolution."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        helper.make_node("Sigmoid", ["x"], ["s"], "gate"),
+        helper.make_node("Add", ["c", "s"], ["y"], "sum"),
+    ]
+    weights = {"w": np.ones((4, 4, 1, 1), np.float32)}
+    model = onnx.shape_inference.infer_shapes(model_of(nodes, weights, {"x": SIZES}, {"y": SIZES}))
+    call, one = OpCost(0, 0, 10.0, 10.0), OpCost(0, 0, 1.0, 1.0)
+    rules = replace(INT8, tiles=None, costs={"Conv": call, "Sigmoid": call, "Add": call, "QuantizeLinear": one})
+    units = units_of(model, rules)
+    assert written_cost(units, named(units, "conv"), frozenset(), rules) == 3 * 10 + 2
 
 
 def test_a_model_too_small_for_integers_stays_float_with_integer_weights(quantized) -> None:
