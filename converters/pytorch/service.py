@@ -28,7 +28,7 @@ from convertkit.converters.pytorch.loading.state import Session, slots_from_json
 from convertkit.converters.pytorch.loading.subject import Subject
 from convertkit.converters.pytorch.loading.weights import brief
 from convertkit.converters.pytorch.roads import exporting, routes
-from convertkit.converters.pytorch.roads.acceptance import check_feed, check_feeds
+from convertkit.converters.pytorch.roads.acceptance import check_feed, check_feeds, hiding_feeds
 from convertkit.errors import ConvertKitError, SourceError, Unsupported, full_disk
 from convertkit.parity.conditioning import foreseen
 from convertkit.stage import Feed
@@ -87,8 +87,8 @@ class TorchService:
         if params["foreseen"]:
             specs = [leaf.spec() for leaf in described.leaves]
             feeds += foreseen(specs, params["seed"], lossy=params["lossy"])
-        session = Session(subject, ())
-        return Reply(described.as_json(), _all_computed(session, described.leaves, feeds, known))
+        session, trials = Session(subject, ()), hiding_feeds(described.leaves, described.sizes, params["seed"])
+        return Reply(described.as_json(), _all_computed(session, described.leaves, feeds, known, trials))
 
     def guess(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """The interface that the file tells, before :meth:`describe` has settled it; nothing is computed for it."""
@@ -128,14 +128,18 @@ class TorchService:
         return Reply({"seconds": time.perf_counter() - begun})
 
     def reference(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """What the model computes for ``params["count"]`` feeds, whose arrays are named ``<place>/<input>``."""
+        """What the model computes for ``params["count"]`` feeds, whose arrays are named ``<place>/<input>``.
+
+        The last ``params["trials"]`` of them it may refuse: then there is nothing for them.
+        """
         session, leaves = self._fresh_session(params), from_json(params["leaves"])
         torch.set_num_threads(max(1, self._threads - 1))  # an attempt runs beside this, on one thread
         feeds = [
             {leaf.name: arrays[key] for leaf in leaves if (key := f"{place}/{leaf.name}") in arrays}
             for place in range(int(params["count"]))
         ]
-        return Reply(None, _all_computed(session, leaves, feeds))
+        certain = len(feeds) - int(params["trials"])
+        return Reply(None, _all_computed(session, leaves, feeds[:certain], trials=feeds[certain:]))
 
     def steady(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Raise ``Unsupported`` where one feed gives another result in each call."""
@@ -173,11 +177,21 @@ def _all_computed(
     leaves: Sequence[Leaf],
     feeds: Sequence[Feed],
     known: Mapping[int, Mapping[str, Array]] = _NOTHING,
+    trials: Sequence[Feed] = (),
 ) -> dict[str, Array]:
-    """What the model computes for several feeds, as ``<place>/<output>``; ``known`` has some of it, by place."""
+    """What the model computes for several feeds, as ``<place>/<output>``; ``known`` has some of it, by place.
+
+    Those of ``trials`` come last, and only where the model takes them.
+    """
     results: dict[str, Array] = {}
     for place, feed in enumerate(feeds):
         outputs = known[place] if place in known else _computed(session, leaves, feed)
+        results.update({f"{place}/{name}": value for name, value in outputs.items()})
+    for place, feed in enumerate(trials, len(feeds)):
+        try:
+            outputs = _computed(session, leaves, feed)
+        except SourceError:
+            continue
         results.update({f"{place}/{name}": value for name, value in outputs.items()})
     return results
 

@@ -109,7 +109,7 @@ def _settled(runner: Runner, feed: Feed, first: Outputs, *, nudges: bool) -> tup
 
     ``first`` is what it makes of ``feed``.
     """
-    if not _is_finite(first):
+    if not is_finite(first):
         candidates = [{name: _flags(value) for name, value in feed.items()}, *_gentler(feed)]
     elif nudges and is_chaotic(first, runner.run(nudged(feed))):
         candidates = [*_gentler(feed)]
@@ -117,12 +117,13 @@ def _settled(runner: Runner, feed: Feed, first: Outputs, *, nudges: bool) -> tup
         return feed, first
     for candidate in candidates:
         outputs = runner.run(candidate)
-        if _is_finite(outputs) and not is_chaotic(outputs, runner.run(nudged(candidate))):
+        if is_finite(outputs) and not is_chaotic(outputs, runner.run(nudged(candidate))):
             return candidate, outputs
     return feed, first
 
 
-def _is_finite(outputs: Outputs) -> bool:
+def is_finite(outputs: Outputs) -> bool:
+    """Whether no float is infinite or NaN."""
     return all(bool(np.isfinite(value).all()) for value in outputs.values() if value.dtype.kind == "f")
 
 

@@ -20,7 +20,7 @@ from convertkit.converters.pytorch.operators.indices import widen_indices
 from convertkit.converters.pytorch.operators.integers import judged
 from convertkit.converters.pytorch.operators.kernels import lacking
 from convertkit.converters.pytorch.operators.spectra import exact_transforms
-from convertkit.converters.pytorch.roads.acceptance import check_feeds
+from convertkit.converters.pytorch.roads.acceptance import check_feeds, hiding_feeds
 from convertkit.converters.pytorch.roads.attempts import Attempt, defeat
 from convertkit.converters.pytorch.roads.lengths import forget_steps
 from convertkit.converters.pytorch.roads.restoring import settle_interface
@@ -32,8 +32,8 @@ from convertkit.onnx.resampling import float32_tolerance
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
-from convertkit.parity.conditioning import foreseen, is_chaotic, nudged
-from convertkit.stage import FLOAT32, Feed, Outputs, Tolerance
+from convertkit.parity.conditioning import foreseen, is_chaotic, is_finite, nudged
+from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Tolerance
 from convertkit.state import save_arrays, started, state_sizes
 from convertkit.workers.process import Call, Reply
 
@@ -86,16 +86,23 @@ class _Interface:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """Feeds for one interface: those that judge a road, and those that the proof will run."""
+    """Feeds for one interface: those that judge a road, and those that the proof will run.
+
+    ``hiding`` judge a road, too, where the model takes them and computes finite numbers.
+    """
 
     leaves: tuple[Leaf, ...]
     sizes: tuple[Mapping[str, int], ...]
     check: tuple[Feed, ...]
     later: tuple[Feed, ...]
+    hiding: tuple[Feed, ...]
+
+    def every(self) -> tuple[Feed, ...]:
+        return (*self.check, *self.later, *self.hiding)
 
 
 _Ran = tuple[Recording, Tolerance] | str
-"""What a road's result computes, or why it does not run."""
+"""What a road's result computes, or why it does not run; of feeds that hide it may compute nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +228,15 @@ class Ladder:
             return describing(), None
         tried = self._ended(said["route"], place, reply, leaves, outputs, begun)
         if tried.made is not None:
-            tried = replace(tried, ran=(drawn, self._executed(*tried.made, drawn.check)))
+            tried = replace(tried, ran=(drawn, self._executed(*tried.made, drawn)))
         return describing(), tried
 
     def _draw(self, leaves: tuple[Leaf, ...], sizes: tuple[Mapping[str, int], ...]) -> _Drawn:
         if self._drawn is None or (self._drawn.leaves, self._drawn.sizes) != (leaves, sizes):
             specs = [leaf.spec() for leaf in leaves]
             later = foreseen(specs, self._seed, lossy=self._lossy) if self._foresees else ()
-            self._drawn = _Drawn(leaves, sizes, check_feeds(leaves, sizes, self._seed), later)
+            check, hiding = check_feeds(leaves, sizes, self._seed), hiding_feeds(leaves, sizes, self._seed)
+            self._drawn = _Drawn(leaves, sizes, check, later, hiding)
         return self._drawn
 
     def _first_match(
@@ -237,7 +245,7 @@ class Ladder:
         """``known`` is what the model is known to compute for all feeds, empty where it still is to be asked."""
         drawn = self._draw(wanted.leaves, wanted.sizes)
         feeds, later = drawn.check, drawn.later
-        computed = _by_feed(known, len(feeds) + len(later)) if known else None
+        computed = _by_feed(known, len(drawn.every())) if known else None
         pending: Callable[[], Reply] | None = None
         group = self._model.kind if self._model.kind in _ROUTES else "eager"
         begun = None if ahead is None else ahead.attempt.route
@@ -245,7 +253,7 @@ class Ladder:
             if ahead is not None and ahead.fits(route, wanted):
                 tried = ahead
             else:
-                asked = () if pending or computed else (self._references(wanted.leaves, (*feeds, *later)),)
+                asked = () if pending or computed else (self._asked(drawn),)
                 # The last feed is the example: a free dimension that is 1 there would be taken for a constant.
                 tried, beside = self._tried(route, wanted, feeds[-1], asked)
                 pending = pending or next(iter(beside), None)
@@ -255,18 +263,18 @@ class Ladder:
             if tried.ran is not None and tried.ran[0] is drawn:
                 made = tried.ran[1]
             else:
-                made = self._executed(*tried.made, feeds)  # while the worker may still compute the references
+                made = self._executed(*tried.made, drawn)  # while the worker may still compute the references
             if computed is None:
                 assert pending is not None, "asked for beside the first attempt"
-                computed = _by_feed(pending().arrays, len(feeds) + len(later))
+                computed = _by_feed(pending().arrays, len(drawn.every()))
             if isinstance(made, str):
                 self._attempts.append(_unrunnable(tried, made))
                 continue
-            departure = self._departure(wanted, computed[: len(feeds)], *made)
+            departure = self._departure(wanted, *_judged(drawn, computed, made[0]), made[1])
             self._attempts.append(replace(tried.attempt, failure=departure, mismatch=bool(departure)))
             if not departure:
                 accepted = self._accepted(made[0].artifact, made[1], route, wanted)
-                return replace(accepted, foreseen=tuple(zip(later, computed[len(feeds) :], strict=True)))
+                return replace(accepted, foreseen=tuple(zip(later, computed[len(feeds) :][: len(later)], strict=True)))
         return None
 
     def _tried(
@@ -299,6 +307,8 @@ class Ladder:
 
     def _departure(self, wanted: _Interface, computed: _Computed, made: Recording, tolerance: Tolerance) -> str:
         """How what a road made departs from the model on feeds at which the model's arithmetic can be judged."""
+        if not all(made.outputs):
+            return "it fails on inputs that the model takes: all 0, or all 1, in the first row of a mask"
         departure = _departure(computed, made, tolerance)
         if not departure:
             return ""
@@ -374,11 +384,15 @@ class Ladder:
             self._worker.call("prepare")
             self._prepared = True
 
-    def _references(self, leaves: Sequence[Leaf], feeds: Sequence[Feed], kind: str = "") -> Call:
-        """What makes the worker compute the model for ``feeds``."""
+    def _asked(self, drawn: _Drawn) -> Call:
+        """What makes the worker compute the model for all that was drawn."""
+        return self._references(drawn.leaves, drawn.every(), trials=len(drawn.hiding))
+
+    def _references(self, leaves: Sequence[Leaf], feeds: Sequence[Feed], kind: str = "", trials: int = 0) -> Call:
+        """What makes the worker compute the model for ``feeds``, the last ``trials`` of which it may refuse."""
         arrays = {f"{place}/{name}": value for place, feed in enumerate(feeds) for name, value in feed.items()}
         params = {**self._model.params(), "leaves": to_json(leaves), "slots": self._slots, "count": len(feeds)}
-        params["kind"] = kind or self._model.kind
+        params |= {"kind": kind or self._model.kind, "trials": trials}
         return Call("reference", params, arrays)
 
     def _canonical(
@@ -404,11 +418,14 @@ class Ladder:
         except ConvertKitError as error:
             return str(error)
 
-    def _executed(self, artifact: Artifact, tolerance: Tolerance, feeds: Sequence[Feed]) -> _Ran:
-        """What an artifact computes, or why it does not run."""
+    def _executed(self, artifact: Artifact, tolerance: Tolerance, drawn: _Drawn) -> _Ran:
+        """What an artifact computes for the feeds that judge it, or why it does not run."""
         try:
             with OnnxRunner(artifact) as runner:
-                return record("onnx", artifact, runner, feeds), tolerance
+                made = record("onnx", artifact, runner, drawn.check)
+                hiding = tuple(_answered(runner, feed) for feed in drawn.hiding)
+            feeds, outputs = (*made.feeds, *drawn.hiding), (*made.outputs, *hiding)
+            return replace(made, feeds=feeds, outputs=outputs), tolerance
         except ConvertKitError as error:
             return str(error)
 
@@ -447,6 +464,23 @@ def _by_feed(arrays: Mapping[str, Array], count: int) -> _Computed:
         place, _, name = key.partition("/")
         results[int(place)][name] = value
     return tuple(results)
+
+
+def _answered(runner: Runner, feed: Feed) -> Outputs:
+    """What an artifact makes of a feed, nothing where it refuses it."""
+    try:
+        return runner.run(feed)
+    except ConvertKitError:
+        return {}
+
+
+def _judged(drawn: _Drawn, computed: _Computed, made: Recording) -> tuple[_Computed, Recording]:
+    """What the model computes for the feeds that judge a road, and what the road's artifact makes of the same feeds."""
+    certain = len(drawn.check)
+    references = (*computed[:certain], *computed[certain + len(drawn.later) :])
+    places = [place for place, outputs in enumerate(references) if place < certain or (outputs and is_finite(outputs))]
+    feeds, outputs = (tuple(every[place] for place in places) for every in (made.feeds, made.outputs))
+    return tuple(references[place] for place in places), replace(made, feeds=feeds, outputs=outputs)
 
 
 def _departure(references: _Computed, made: Recording, tolerance: Tolerance) -> str:

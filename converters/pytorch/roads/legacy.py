@@ -9,7 +9,7 @@ import torch
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.interface.leaves import Leaf
 from convertkit.converters.pytorch.loading.subject import Subject, value_for
-from convertkit.converters.pytorch.roads import cells
+from convertkit.converters.pytorch.roads import cells, hidden
 
 OPSET = 18
 
@@ -22,6 +22,7 @@ def export(
     args, kwargs = subject.arguments(leaves, values)
     free = {leaf.name: _free(leaf) for leaf in leaves if _free(leaf)}
     cells.define()
+    hidden.define()
     with torch.no_grad():
         torch.onnx.export(
             subject.module,
