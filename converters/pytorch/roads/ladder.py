@@ -479,7 +479,7 @@ def _judged(drawn: _Drawn, computed: _Computed, made: Recording) -> tuple[_Compu
     certain = len(drawn.check)
     references = (*computed[:certain], *computed[certain + len(drawn.later) :])
     places = [place for place, outputs in enumerate(references) if place < certain or (outputs and is_finite(outputs))]
-    feeds, outputs = (tuple(every[place] for place in places) for every in (made.feeds, made.outputs))
+    feeds, outputs = tuple(made.feeds[place] for place in places), tuple(made.outputs[place] for place in places)
     return tuple(references[place] for place in places), replace(made, feeds=feeds, outputs=outputs)
 
 

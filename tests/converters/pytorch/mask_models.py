@@ -51,7 +51,7 @@ class Integers(Seeded):
 
 
 class Layers(Seeded):
-    """Attention as torch's own layers have it, between two inputs: that of one to itself has a kernel that gives NaN."""
+    """Attention as torch's own layers have it, of one input to another: to itself, a kernel gives NaN."""
 
     example_inputs = (_X, _HIDDEN)
 
