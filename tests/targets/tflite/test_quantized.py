@@ -74,12 +74,13 @@ def within_one_lsb(case: Case, shape, scale, seeds=range(3), share=0.02):
 def test_convolution_with_bias_and_relu(kind, group):
     q = Qdq(kind=kind)
     x = q.quantized("x")
-    w, scales = q.weight(8, 4 // group, 3, 3)
+    channels = 16 if group == 1 else group  # with fewer, several pixels of a row would be taken as one
+    w, scales = q.weight(8, channels // group, 3, 3)
     y = q.node("Conv", x, w, q.bias(scales), pads=[1, 1, 1, 1], group=group, strides=[2, 2])
-    case = q.case(q.quantized(q.node("Relu", y), scale=0.08, zero=-128), (1, 4, 9, 7))
+    case = q.case(q.quantized(q.node("Relu", y), scale=0.08, zero=-128), (1, channels, 9, 7))
     kernel = "CONV_2D" if group == 1 else "DEPTHWISE_CONV_2D"
     assert case.operators == {"QUANTIZE": 1, kernel: 1, "DEQUANTIZE": 1}
-    within_one_lsb(case, (1, 4, 9, 7), 0.08)
+    within_one_lsb(case, (1, channels, 9, 7), 0.08)
 
 
 WIDE = [
