@@ -27,7 +27,7 @@ from convertkit.quantization.calibration.resume import EVERY, checkpoint
 from convertkit.quantization.calibration.split import split
 from convertkit.quantization.placement.ends import quantize_ends
 from convertkit.quantization.placement.exact_float import exact_in_float
-from convertkit.quantization.placement.islands import choose_integer
+from convertkit.quantization.placement.islands import choose_integer, with_float_end
 from convertkit.quantization.placement.masks import marking_units, measurable
 from convertkit.quantization.placement.place import Placement
 from convertkit.quantization.placement.sizes import measure_sizes
@@ -194,7 +194,9 @@ class Integers:
         for other in exact_choices(units, self._profile, chosen, marking):
             changed = replace(plan, integer=frozenset(unit.name for unit in other))
             plan = changed if trials.score(changed).snr_db > trials.score(plan).snr_db else plan
-        return plan
+        best = frozenset(unit for unit in units if unit.name in plan.integer)
+        # Not by its score: held-out samples seldom are the loud ones that this is for.
+        return replace(plan, integer=frozenset(unit.name for unit in with_float_end(units, self._profile, best)))
 
     def _able(self, units: tuple[Unit, ...], plan: Plan, marking: frozenset[str]) -> frozenset[str]:
         """Names of the units that could compute in integers, where the whole may be float for its speed."""

@@ -22,6 +22,9 @@ from convertkit.tiles import ConvShape, TransposedShape
 
 _NEVER = 1e18
 _UNKNOWN = OpCost(1.0, 1.0)
+_UNNOTICED = 1.005
+_LONGEST_END = 12
+"""Units at the end that are looked at; a convolution among them costs more than it may."""
 _TIE_NS = 1e-3
 """Where both cost the same, integer wins: it is a quarter of the memory."""
 _ON_THE_FLY = "DynamicQuantizeLinear"
@@ -79,6 +82,30 @@ def _gains_enough(units: tuple[Unit, ...], profile: QuantProfile, chosen: frozen
     return all(
         total_cost(units, one, chosen) + start <= limit * total_cost(units, one, frozenset()) for one in machines
     )
+
+
+def with_float_end(units: tuple[Unit, ...], profile: QuantProfile, chosen: frozenset[Unit]) -> frozenset[Unit]:
+    """``chosen`` without the units at the graph's end that cost next to nothing in float.
+
+    Nothing there clips or rounds what a sample louder than calibration's makes: a classifier's pooling and dense layer.
+    Only where the target quantizes such a product on the fly: else its weights would be real.
+    """
+    if not (profile.dynamic and profile.costs):
+        return chosen
+    limit = total_cost(units, profile, chosen) * _UNNOTICED
+    at = {node: unit for unit in units for node in unit.nodes}
+    rest = best = chosen
+    for unit in reversed(units):
+        users = [at.get(use.node) for value in unit.outputs for use in value.uses()]
+        if unit not in rest or any(user in rest for user in users):
+            continue
+        rest -= {unit}
+        moves = unit.rule is not None and unit.rule.same_scale
+        if not moves and total_cost(units, profile, rest) <= limit:
+            best = rest
+        if len(chosen) - len(rest) == _LONGEST_END:
+            break
+    return best
 
 
 def total_cost(units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit]) -> float:

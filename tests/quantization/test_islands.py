@@ -12,13 +12,15 @@ from onnx import helper
 
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
-from convertkit.quantization.placement.islands import choose_integer, unit_work
+from convertkit.quantization.placement.islands import choose_integer, unit_work, with_float_end
 from convertkit.quantization.placement.units import Unit, find_units, node_kinds
 from convertkit.recipe import ExportOptions
 from convertkit.targets.onnxruntime.profile import profile
+from convertkit.targets.tflite.profile import profile as tflite_profile
 from tests.quantization.models import model_of
 
 INT8 = profile(ExportOptions(source="x", precision="int8"))
+TFLITE = tflite_profile(ExportOptions(source="x", precision="int8"))
 FREE = {"QuantizeLinear": OpCost(0, 0)}
 
 
@@ -74,3 +76,33 @@ def test_a_value_times_its_own_sigmoid_has_a_cost_of_its_own() -> None:
     assert kinds["mul"] == ("Mul",)
     assert INT8.cost(kinds["silu"]) != INT8.cost(kinds["mul"])
     assert INT8.rule(kinds["silu"]) == INT8.rule(kinds["mul"]) is not None
+
+
+def classifier(size: int) -> tuple[Unit, ...]:
+    """Two convolutions over a square, and a dense layer over the mean of each channel."""
+    rng = np.random.default_rng(0)
+    constants = {f"w{i}": rng.normal(0, 0.3, (32, 32, 3, 3)).astype(np.float32) for i in range(2)}
+    constants |= {"axes": np.array([2, 3]), "shape": np.array([1, 32]), "w": np.ones((10, 32), np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], "conv0", pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["c0", "w1"], ["c1"], "conv1", pads=[1, 1, 1, 1]),
+        helper.make_node("ReduceMean", ["c1", "axes"], ["m"], "mean"),
+        helper.make_node("Reshape", ["m", "shape"], ["r"], "flat"),
+        helper.make_node("Gemm", ["r", "w"], ["y"], "dense", transB=1),
+    ]
+    model = model_of(nodes, constants, {"x": [1, 32, size, size]}, {"y": [1, 10]})
+    return find_units(canonicalize(ir.from_proto(onnx.shape_inference.infer_shapes(model))).graph, TFLITE)
+
+
+def test_an_end_that_costs_nothing_is_float() -> None:
+    """The mean's input would have to be made real, which is too dear; the dense layer reads 32 numbers."""
+    units = classifier(96)
+    whole = frozenset(unit for unit in units if unit.rule is not None)
+    found = with_float_end(units, TFLITE, whole)
+    assert {unit.name for unit in whole - found} == {"dense"}
+    assert with_float_end(units, replace(TFLITE, dynamic=frozenset()), whole) == whole
+
+
+def test_an_end_that_is_much_of_the_model_stays() -> None:
+    units = classifier(96)[:2]
+    assert with_float_end(units, TFLITE, frozenset(units)) == frozenset(units)
