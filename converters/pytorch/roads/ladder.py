@@ -9,8 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from convertkit.artifact import Array, Artifact
 from convertkit.converters.pytorch.files.opening import Opening
 from convertkit.converters.pytorch.interface.chaos import beyond_chaos, by_roundings
@@ -22,6 +20,7 @@ from convertkit.converters.pytorch.operators.kernels import lacking
 from convertkit.converters.pytorch.operators.spectra import exact_transforms
 from convertkit.converters.pytorch.roads.acceptance import check_feeds, hiding_feeds
 from convertkit.converters.pytorch.roads.attempts import Attempt, defeat
+from convertkit.converters.pytorch.roads.free_sizes import at_fixed, every_size, implied, initial_arrays, is_dynamic
 from convertkit.converters.pytorch.roads.lengths import forget_steps
 from convertkit.converters.pytorch.roads.restoring import settle_interface
 from convertkit.errors import ConvertKitError, ParityError, WorkerError
@@ -161,11 +160,11 @@ class Ladder:
         wanted = _Interface(leaves, outputs, tuple(described["sizes"]), notes)
         accepted = self._first_match(wanted, ahead, known)
         if accepted is not None:
-            accepted = replace(accepted, implied_sizes=_implied(leaves, fixed))
+            accepted = replace(accepted, implied_sizes=implied(leaves, fixed))
         elif leaves != fixed:
             why = next((each.failure for each in reversed(self._attempts)), "")
             note = f"the batch is fixed: no road to ONNX keeps it free ({why})"
-            self._keep_state(described["fixed_slots"], _at_fixed(fixed, state), self._workdir / "fixed")
+            self._keep_state(described["fixed_slots"], at_fixed(fixed, state), self._workdir / "fixed")
             accepted = self._first_match(_Interface(fixed, outputs, ({},), (*described["fixed_notes"], note)))
         if accepted is None:
             raise defeat(self._attempts)
@@ -297,7 +296,7 @@ class Ladder:
         outputs: tuple[str, ...],
         begun: float,
     ) -> _Tried:
-        attempt = Attempt(route, _is_dynamic(leaves), time.perf_counter() - begun, reply.get("seconds", 0.0))
+        attempt = Attempt(route, is_dynamic(leaves), time.perf_counter() - begun, reply.get("seconds", 0.0))
         if "failed" in reply:
             return _Tried(_failed(attempt, reply), leaves, outputs)
         made = self._canonical(place, leaves, outputs)
@@ -325,7 +324,7 @@ class Ladder:
             if not is_chaotic(outputs, after[place])
             and not by_roundings(outputs, after[place], made.outputs[place], tolerance)
         ]
-        if not _every_size(made.feeds, steady):
+        if not every_size(made.feeds, steady):
             return departure
         others = [place for place in range(len(computed)) if place not in steady]
         beyond = (beyond_chaos(computed[each], after[each], made.outputs[each], tolerance) for each in others)
@@ -430,10 +429,6 @@ class Ladder:
             return str(error)
 
 
-def _is_dynamic(leaves: Sequence[Leaf]) -> bool:
-    return any(isinstance(dim, str) for leaf in leaves for dim in leaf.shape)
-
-
 def _outcome(attempted: Callable[[], Reply]) -> Mapping[str, Any]:
     """How an attempt ended; one that took its process with it has failed like any other."""
     try:
@@ -441,20 +436,6 @@ def _outcome(attempted: Callable[[], Reply]) -> Mapping[str, Any]:
     except WorkerError as error:
         return {"failed": str(error)}
     return value
-
-
-def _implied(leaves: Sequence[Leaf], fixed: Sequence[Leaf]) -> dict[str, int]:
-    return {
-        dim: size
-        for leaf, before in zip(leaves, fixed, strict=True)
-        for dim, size in zip(leaf.shape, before.shape, strict=True)
-        if isinstance(dim, str) and isinstance(size, int) and not leaf.given
-    }
-
-
-def _at_fixed(fixed: Sequence[Leaf], initial: Mapping[str, Array]) -> dict[str, Array]:
-    shapes = {leaf.name: [dim for dim in leaf.shape if isinstance(dim, int)] for leaf in fixed}
-    return {name: np.array(np.broadcast_to(value, shapes[name])) for name, value in initial.items()}
 
 
 def _by_feed(arrays: Mapping[str, Array], count: int) -> _Computed:
@@ -492,12 +473,6 @@ def _departure(references: _Computed, made: Recording, tolerance: Tolerance) -> 
         return str(error)
 
 
-def _every_size(feeds: Sequence[Feed], chosen: Sequence[int]) -> bool:
-    """Whether the chosen feeds still have every combination of shapes that all feeds have."""
-    shapes = [tuple(value.shape for value in feed.values()) for feed in feeds]
-    return {shapes[place] for place in chosen} == set(shapes)
-
-
 def _unrunnable(tried: _Tried, told: str) -> Attempt:
     """The attempt whose ONNX does not run, with the operator that ONNX Runtime lacks where that is why."""
     assert tried.made is not None, "what was made does not run"
@@ -517,11 +492,3 @@ def _failed(attempt: Attempt, reply: Mapping[str, Any]) -> Attempt:
     unknown = reply.get("unknown")
     told = str(reply["failed"]).splitlines()[0] if unknown else reply["failed"]
     return replace(attempt, failure=told, location=reply.get("location", ""), unknown=unknown)
-
-
-def initial_arrays(path: Path | None) -> dict[str, Array]:
-    """What :func:`save_arrays` wrote."""
-    if path is None:
-        return {}
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}

@@ -92,10 +92,13 @@ def photographs(count: int, seed: int) -> np.ndarray:
 
 
 def as_if_large() -> QuantProfile:
-    """TFLite's rules, at the costs of large tensors: so small a network would be float by its own."""
+    """TFLite's rules, at the costs of large tensors: so small a network would be float by its own.
+
+    Without products that quantize on the fly, as the end of a classifier does: those round in each runtime's own way.
+    """
     rules = profile(OPTIONS)
     costs = {kind: replace(cost, near=0.0) for kind, cost in rules.costs.items()}
-    return replace(rules, costs=costs, tiles=None)
+    return replace(rules, costs=costs, tiles=None, dynamic=frozenset())
 
 
 def quantized(*, tie_free: bool) -> Case:
