@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,6 @@ from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.parity.feeds import proof_feeds
 from convertkit.profile import QuantProfile
-from convertkit.progress import Progress, Silent
 from convertkit.quantization.calibration.observe import observe
 from convertkit.quantization.calibration.split import split
 from convertkit.quantization.integers import Integers
@@ -24,12 +23,13 @@ from convertkit.quantization.placement.units import Unit, find_units, is_float
 from convertkit.quantization.preparation.opset import INT4_OPSET, at_least
 from convertkit.quantization.preparation.prepare import prepare
 from convertkit.quantization.report import layers
+from convertkit.quantization.step import LossyStep
 from convertkit.quantization.weights.half import compute_half, store_half
 from convertkit.quantization.weights.patches import has_rows, moments
 from convertkit.quantization.weights.tune import Tuned, affordable, tune_all
 from convertkit.quantization.weights.weight_only import is_candidate, nearest, nearest_wide, quantize_weights, widened
 from convertkit.recipe import ExportOptions
-from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Stage, Tolerance
+from convertkit.stage import BuildContext, Feed, FeedSource, Stage
 from convertkit.state import initial_state
 
 _FILE = "quantized.onnx"
@@ -37,19 +37,14 @@ _QUANTIZED = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "QGemm", "Con
 
 
 @dataclass(slots=True)
-class QuantizeIntegers:
+class QuantizeIntegers(LossyStep):
     """Static integers for weights and activations, placed and calibrated for one target."""
 
     choices: ExportOptions
     profile: QuantProfile
     calibration: FeedSource
-    progress: Progress = field(default_factory=Silent)
-    diagnosis: Mapping[str, object] | None = None
-    name: str = "quantize"
-    version: str = "1"
-    accepts: frozenset[str] = frozenset({"onnx"})
-    produces: str = "onnx"
-    tolerance: Tolerance = LOSSY
+
+    name = "quantize"
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -72,19 +67,14 @@ class QuantizeIntegers:
 
 
 @dataclass(slots=True)
-class QuantizeWeights:
+class QuantizeWeights(LossyStep):
     """Integer weights, float activations; better ones where there is calibration data."""
 
     profile: QuantProfile
     calibration: FeedSource | None = None
     seed: int = 0
-    progress: Progress = field(default_factory=Silent)
-    diagnosis: Mapping[str, object] | None = None
-    name: str = "quantize-weights"
-    version: str = "1"
-    accepts: frozenset[str] = frozenset({"onnx"})
-    produces: str = "onnx"
-    tolerance: Tolerance = LOSSY
+
+    name = "quantize-weights"
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -119,19 +109,14 @@ class QuantizeWeights:
 
 
 @dataclass(slots=True)
-class HalfPrecision:
+class HalfPrecision(LossyStep):
     """Float16 weights or float16 throughout, as the target wants it."""
 
     profile: QuantProfile
     calibration: FeedSource | None = None
     seed: int = 0
-    progress: Progress = field(default_factory=Silent)
-    diagnosis: Mapping[str, object] | None = None
-    name: str = "half"
-    version: str = "1"
-    accepts: frozenset[str] = frozenset({"onnx"})
-    produces: str = "onnx"
-    tolerance: Tolerance = LOSSY
+
+    name = "half"
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -156,12 +141,12 @@ def build(context: BuildContext) -> Stage:
     """The stage that fits the options; ``UsageError`` where calibration data is missing."""
     options, profile = context.options, context.target.profile(context.options)
     if options.precision == "fp16":
-        return HalfPrecision(profile, context.calibration, options.seed, context.progress)
+        return HalfPrecision(profile, context.calibration, options.seed, progress=context.progress)
     if profile.weight_only:
-        return QuantizeWeights(profile, context.calibration, options.seed, context.progress)
+        return QuantizeWeights(profile, context.calibration, options.seed, progress=context.progress)
     if context.calibration is None:
         raise data_lacks(options)
-    return QuantizeIntegers(options, profile, context.calibration, context.progress)
+    return QuantizeIntegers(options, profile, context.calibration, progress=context.progress)
 
 
 def is_quantized(model: ir.Model) -> bool:

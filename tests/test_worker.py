@@ -12,9 +12,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import Unsupported, Untrusted, WorkerError
 from convertkit.workers.messages import is_complete, send
 from convertkit.workers.process import Call, Worker
+from convertkit.workers.runner import OpenedRunner
 
 HERE = Path(__file__).parent
 
@@ -40,6 +42,18 @@ def test_values_and_arrays_come_back(worker):
         assert reply.arrays[name].dtype == value.dtype
         np.testing.assert_array_equal(reply.arrays[name], value * 2)
     assert "chatter" in worker.log
+
+
+@pytest.mark.parametrize("value", [np.float32(3.0).reshape(()), np.arange(6.0).reshape(2, 3).T])
+def test_an_opened_model_gets_its_inputs_as_they_are(worker, value):
+    inputs = (TensorSpec("x", value.shape, value.dtype.name),)
+    outputs = (TensorSpec("y", value.shape, value.dtype.name), TensorSpec("shape", (value.ndim,), "int64"))
+    artifact = Artifact(Path("model"), "test", inputs, outputs, "")
+    with OpenedRunner(worker, artifact) as runner:
+        found = runner.run({"x": value, "other": value})
+    np.testing.assert_array_equal(found["y"], value + 1)
+    assert tuple(found["shape"]) == value.shape
+    assert list(found) == ["y", "shape"]
 
 
 def test_the_collector_runs_seldom_and_leaves_out_what_the_import_made(worker):

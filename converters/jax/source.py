@@ -10,15 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.errors import MissingFramework, SourceError, WorkerError
 from convertkit.onnx.inputs import fixed_sizes, with_input_options
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
-from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
+from convertkit.stage import Runner, Stage, Tolerance
 from convertkit.workers.process import Worker
+from convertkit.workers.runner import OpenedRunner
 
 _READER: Mapping[int, str] = {
     signal.SIGPROF: "MLIR's reader does not come to an end",
@@ -75,32 +74,10 @@ class JaxSource:
         self._worker.__exit__(kind, error, trace)
 
     def runner(self) -> Runner:
-        return JaxRunner(self._worker, self.artifact)
+        return OpenedRunner(self._worker, self.artifact)
 
     def stage(self) -> Stage:
         return JaxStage(self._worker, self.artifact.format, self._sizes, self._tolerance)
-
-
-class JaxRunner:
-    """The program as XLA executes it; the worker outlives the runner, because the stage uses it too."""
-
-    def __init__(self, worker: Worker, artifact: Artifact) -> None:
-        self._worker = worker
-        self._artifact = artifact
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
-
-    def run(self, feed: Feed) -> Outputs:
-        """All outputs for one feed, in the program's order."""
-        arrays = {spec.name: np.asarray(feed[spec.name], order="C") for spec in self._artifact.inputs}
-        values = self._worker.call("run", {}, arrays).arrays
-        return {spec.name: values[spec.name] for spec in self._artifact.outputs}
 
 
 class JaxStage:

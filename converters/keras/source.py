@@ -8,16 +8,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.errors import MissingFramework, Unsupported
 from convertkit.onnx.inputs import with_input_options
 from convertkit.onnx.load import load_model
 from convertkit.onnx.specs import interface
 from convertkit.recipe import ExportOptions
-from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Stage, Tolerance
+from convertkit.stage import FLOAT32, Runner, Stage, Tolerance
 from convertkit.workers.process import Worker
+from convertkit.workers.runner import OpenedRunner
 
 _ENVIRONMENT = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
 _NEEDS = ("keras", "jax", "h5py")
@@ -57,32 +56,10 @@ class KerasSource:
         self._worker.__exit__(kind, error, trace)
 
     def runner(self) -> Runner:
-        return KerasRunner(self._worker, self.artifact)
+        return OpenedRunner(self._worker, self.artifact)
 
     def stage(self) -> Stage:
         return KerasStage(self._worker)
-
-
-class KerasRunner:
-    """The model itself; the worker outlives the runner, because the stage uses it too."""
-
-    def __init__(self, worker: Worker, artifact: Artifact) -> None:
-        self._worker = worker
-        self._artifact = artifact
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
-
-    def run(self, feed: Feed) -> Outputs:
-        """All outputs for one feed, in the artifact's order."""
-        arrays = {spec.name: np.ascontiguousarray(feed[spec.name]) for spec in self._artifact.inputs}
-        values = self._worker.call("run", {}, arrays).arrays
-        return {spec.name: values[spec.name] for spec in self._artifact.outputs}
 
 
 class KerasStage:

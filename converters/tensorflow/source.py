@@ -18,8 +18,9 @@ from convertkit.onnx.inputs import with_input_options
 from convertkit.onnx.load import load_model
 from convertkit.onnx.specs import interface
 from convertkit.recipe import ExportOptions
-from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Stage, Tolerance
+from convertkit.stage import FLOAT32, Runner, Stage, Tolerance
 from convertkit.workers.process import Worker
+from convertkit.workers.runner import OpenedRunner
 
 _SERVICE = "convertkit.converters.tensorflow.service:TensorFlowService"
 _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -125,32 +126,10 @@ class TensorFlowSource:
         self._worker.__exit__(kind, error, trace)
 
     def runner(self) -> Runner:
-        return TensorFlowRunner(self._worker, self.artifact)
+        return OpenedRunner(self._worker, self.artifact)
 
     def stage(self) -> Stage:
         return TensorFlowStage(self._worker, self.artifact.format, self._notes)
-
-
-class TensorFlowRunner:
-    """The model itself; the worker outlives the runner, because the stage uses it too."""
-
-    def __init__(self, worker: Worker, artifact: Artifact) -> None:
-        self._worker = worker
-        self._artifact = artifact
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
-
-    def run(self, feed: Feed) -> Outputs:
-        """All outputs for one feed, in the artifact's order."""
-        arrays = {spec.name: np.ascontiguousarray(feed[spec.name]) for spec in self._artifact.inputs}
-        values = self._worker.call("run", {}, arrays).arrays
-        return {spec.name: values[spec.name] for spec in self._artifact.outputs}
 
 
 class TensorFlowStage:

@@ -23,6 +23,7 @@ from convertkit.tiles import ConvShape, TransposedShape
 _NEVER = 1e18
 _UNKNOWN = OpCost(1.0, 1.0)
 _UNNOTICED = 1.005
+"""A float end may make the model dearer by this factor: the table is right to some percent, no clock would tell."""
 _LONGEST_END = 12
 """Units at the end that are looked at; a convolution among them costs more than it may."""
 _TIE_NS = 1e-3

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -23,15 +23,15 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.profile import OpRule, QuantProfile
-from convertkit.progress import Progress, Silent
 from convertkit.quantization.placement.units import constant, find_units
 from convertkit.quantization.preparation.prepare import add_constant, drop_unused, prepare
 from convertkit.quantization.pruning.channels import Channels, Cut, Group
 from convertkit.quantization.pruning.rules import follow
 from convertkit.quantization.pruning.scores import Activity, Product, measure_activity, scores, strongest
+from convertkit.quantization.step import LossyStep
 from convertkit.quantization.weights.patches import from_rows, has_rows, moments
 from convertkit.quantization.weights.tune import affordable
-from convertkit.stage import LOSSY, Feed, FeedSource, Stage, Tolerance
+from convertkit.stage import Feed, FeedSource, Stage
 from convertkit.state import initial_state
 
 _DAMPING = 0.01
@@ -48,19 +48,14 @@ _BIASED = ("Conv", "ConvTranspose", "Gemm")
 
 
 @dataclass(slots=True)
-class PruneChannels:
+class PruneChannels(LossyStep):
     """Removes ``share`` of all channels that can go."""
 
     share: float
     calibration: FeedSource | None = None
     seed: int = 0
-    progress: Progress = field(default_factory=Silent)
-    diagnosis: Mapping[str, object] | None = None
-    name: str = "prune-channels"
-    version: str = "1"
-    accepts: frozenset[str] = frozenset({"onnx"})
-    produces: str = "onnx"
-    tolerance: Tolerance = LOSSY
+
+    name = "prune-channels"
 
     @property
     def options(self) -> Mapping[str, object]:

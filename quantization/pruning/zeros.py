@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +20,15 @@ from convertkit.errors import UsageError
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.profile import OpRule, QuantProfile
-from convertkit.progress import Progress, Silent
 from convertkit.quantization.calibration.split import split
 from convertkit.quantization.placement.units import Unit, find_units
 from convertkit.quantization.preparation.prepare import add_constant, drop_unused, prepare
 from convertkit.quantization.pruning.removal import PruneChannels
+from convertkit.quantization.step import LossyStep
 from convertkit.quantization.weights.patches import Moments, from_rows, has_rows, moments, weight_rows
 from convertkit.quantization.weights.rounding import layer_snr_db, ordered_inverse
 from convertkit.quantization.weights.tune import affordable
-from convertkit.stage import LOSSY, BuildContext, FeedSource, Stage, Tolerance
+from convertkit.stage import BuildContext, FeedSource, Stage
 from convertkit.state import initial_state
 
 _LEAST_COLUMNS = 16
@@ -89,20 +89,15 @@ def sparse(rows: Array, wanted: Pattern, found: Moments | None) -> Array:
 
 
 @dataclass(slots=True)
-class PruneWeights:
+class PruneWeights(LossyStep):
     """Sets weights to zero, layer by layer."""
 
     wanted: Pattern
     text: str
     calibration: FeedSource | None = None
     seed: int = 0
-    progress: Progress = field(default_factory=Silent)
-    diagnosis: Mapping[str, object] | None = None
-    name: str = "prune"
-    version: str = "1"
-    accepts: frozenset[str] = frozenset({"onnx"})
-    produces: str = "onnx"
-    tolerance: Tolerance = LOSSY
+
+    name = "prune"
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -147,7 +142,9 @@ def build(context: BuildContext) -> Stage | None:
     if options.prune is not None and options.prune_channels is not None:
         raise UsageError("--prune and --prune-channels exclude each other")
     if options.prune_channels is not None:
-        return PruneChannels(options.prune_channels, context.calibration, options.seed, context.progress)
+        return PruneChannels(options.prune_channels, context.calibration, options.seed, progress=context.progress)
     if options.prune is None:
         return None
-    return PruneWeights(pattern(options.prune), options.prune, context.calibration, options.seed, context.progress)
+    return PruneWeights(
+        pattern(options.prune), options.prune, context.calibration, options.seed, progress=context.progress
+    )

@@ -67,6 +67,17 @@ def test_every_machine_of_the_table_gains(factor: float, integer: bool) -> None:
     assert bool(choose_integer(units, rules, insist=False)) is integer
 
 
+@pytest.mark.parametrize(("factor", "gains"), [(0.9, True), (1.1, False)])
+def test_between_floats_no_machine_of_the_table_loses(factor: float, gains: bool) -> None:
+    """One machine has integer products for nothing: on the mean they pay in either case."""
+    shape, tiles = DenseShape(64, 128, 128), INT8.tiles
+    assert tiles is not None
+    (real,) = tiles.float32_dense
+    machines = [replace(real, product=share * real.product, output=share * real.output) for share in (0.0, factor)]
+    free = replace(tiles, integer_dense=tuple(machines), read_ns=0.0, row_ns=0.0)
+    assert bool(free.gain_between_floats(shape, read=64 * 128)) is gains
+
+
 @pytest.mark.parametrize(
     ("op", "sizes", "attributes", "shape"),
     [
