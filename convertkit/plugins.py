@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, cast
 
 from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError, SourceError, UsageError, missing_framework
-from convertkit.references import found_at
+from convertkit.references import closest, found_at, not_found, python_file
 from convertkit.stage import Converter, PassPlugin, Runner, RunnerFactory, Target
 
 CONVERTERS, PASSES, TARGETS, RUNNERS = (
@@ -68,13 +67,8 @@ def target(name: str) -> Target:
     """The target called ``name``; ``UsageError`` with the closest name where there is none."""
     points = _points(TARGETS)
     if name not in points:
-        raise UsageError(f"unknown target {name!r}{_suggestion(name, points)}; there are: {', '.join(points)}")
+        raise UsageError(f"unknown target {name!r}{closest(name, tuple(points))}; there are: {', '.join(points)}")
     return cast(Target, load(points[name]))
-
-
-def _suggestion(name: str, known: dict[str, EntryPoint]) -> str:
-    close = difflib.get_close_matches(name, known, 1)
-    return f", did you mean {close[0]!r}" if close else ""
 
 
 def runner(artifact: Artifact) -> Runner:
@@ -93,9 +87,11 @@ def converter_for(source: str) -> Converter:
         if each.sniff(source) is not None:
             return each
     if path is None:
-        raise SourceError(f"{source} does not exist")
+        raise SourceError(not_found(source))
     if path.is_file() and path.stat().st_size == 0:
         raise SourceError(f"{source} is empty")
+    if path.suffix == ".py":
+        raise SourceError(python_file(path))
     kind = "folder is no model" if path.is_dir() else "file is no model"
     known = "; ".join(each.summary for each in converters())
     raise SourceError(f"{source}: this {kind} that convertkit recognises; it reads: {known}")

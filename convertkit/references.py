@@ -1,38 +1,101 @@
 """``pkg.mod:callable`` as a source: found on disk and read as text, never imported here.
 
-Which converter a callable belongs to is seen from what its module imports.
+Which converter a callable belongs to is seen from what its module imports, itself or through other modules.
 """
 
 from __future__ import annotations
 
 import ast
+import difflib
+import importlib.util
 import os
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from convertkit.errors import ConvertKitError
 
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_MOST_FILES = 400
+"""Modules that are read before a callable counts as one of no framework."""
+_BY_NAME = frozenset({"import_module", "__import__"})
 
 
-def imports_of(source: str) -> frozenset[str]:
-    """Top-level packages that the module of ``pkg.mod:callable`` imports; empty where it is no such thing."""
+def imports_of(source: str, sought: frozenset[str]) -> frozenset[str]:
+    """Which of the top-level packages ``sought`` the module of ``pkg.mod:callable`` imports.
+
+    Where it imports none itself, those of the nearest modules that it imports; empty where none does.
+    """
     if not _REFERENCE.fullmatch(source):
         return frozenset()
-    file = module_file(source.partition(":")[0])
-    return frozenset() if file is None else _imports(file)
+    waiting: Sequence[str] = [source.partition(":")[0]]
+    seen: dict[str, Path | None] = {}
+    while waiting and len(seen) < _MOST_FILES:
+        fresh = {name: module_file(name) for name in _with_parents(waiting) if name not in seen}
+        seen |= fresh
+        waiting = [each for name, file in fresh.items() if file is not None for each in _imports(name, file)]
+        if found := sought.intersection(name.partition(".")[0] for name in waiting):
+            return found
+        waiting = [name for name in waiting if name.partition(".")[0] not in sys.stdlib_module_names]
+    return frozenset()
 
 
 def module_file(module: str) -> Path | None:
-    """The file of a module in the current folder or on ``sys.path``, None where there is none."""
-    parts = Path(*module.split("."))
-    for folder in (".", *sys.path):
-        for candidate in (parts.with_suffix(".py"), parts / "__init__.py"):
-            file = Path(folder or ".") / candidate
-            if file.is_file():
-                return file
-    return None
+    """The file of a module in the current folder or where Python looks, None where there is none."""
+    return next((file for file in _candidates(module.split(".")) if file.is_file()), None)
+
+
+def _candidates(parts: Sequence[str]) -> Iterator[Path]:
+    yield from _within(Path(), parts)
+    try:
+        spec = importlib.util.find_spec(parts[0])  # a package is not imported to be found, only what encloses it
+    except (ImportError, ValueError):
+        return
+    if spec is None:
+        return
+    if len(parts) == 1 and spec.origin is not None:
+        yield Path(spec.origin)
+    for folder in spec.submodule_search_locations or ():
+        yield from _within(Path(folder), parts[1:])
+
+
+def _within(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    place = folder.joinpath(*parts)
+    if parts:
+        yield place.with_name(f"{place.name}.py")
+    yield place / "__init__.py"
+
+
+def not_found(source: str) -> str:
+    """Why nothing reads ``source``, which is no file: as far as it is a reference, what is wrong with it."""
+    name, _, attribute = source.partition(":")
+    if attribute and (file := Path(name)).suffix == ".py" and file.is_file():
+        return f"{source} does not exist; a function in {name} is called {_dotted(file)}:{attribute}"
+    if not _REFERENCE.fullmatch(source):
+        return f"{source} does not exist"
+    if module_file(name) is None:
+        here = [file.stem for file in Path().glob("*.py")]
+        return f"{source}: there is no module {name} in the current folder or where Python looks{closest(name, here)}"
+    return (
+        f"{source}: neither {name} nor a module that it imports names a framework, so it is not known whose model this"
+        f" is\n  try   an import of the framework in {name}, for instance: import torch"
+    )
+
+
+def closest(name: str, known: Sequence[str]) -> str:
+    """The words that end a sentence on an unknown name where a known one is like it."""
+    close = difflib.get_close_matches(name, known, 1)
+    return f", did you mean {close[0]!r}" if close else ""
+
+
+def python_file(file: Path) -> str:
+    """Why a file of Python is no source, and what to write instead."""
+    return f"{file} is Python; name the function in it that makes the model: {_dotted(file)}:FUNCTION"
+
+
+def _dotted(file: Path) -> str:
+    return ".".join(part for part in file.with_suffix("").parts if part not in ("/", ".", ".."))
 
 
 def found_at(text: str, refusal: type[ConvertKitError]) -> Path | None:
@@ -49,15 +112,38 @@ def found_at(text: str, refusal: type[ConvertKitError]) -> Path | None:
     return path if there else None
 
 
-def _imports(file: Path) -> frozenset[str]:
+def _with_parents(names: Sequence[str]) -> Iterator[str]:
+    """The modules that are executed when those are imported."""
+    for name in names:
+        parts = name.split(".")
+        yield from (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
+def _imports(name: str, file: Path) -> Iterator[str]:
+    """What a module names in its imports, relative ones resolved; names that are no modules among them."""
+    if file.suffix != ".py":
+        return
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError, OSError):
-        return frozenset()
-    names: set[str] = set()
+        return
+    package = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names.update(alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    return frozenset(names)
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names if base)
+        elif isinstance(node, ast.Call) and (named := _imported_by_name(node)):
+            yield named
+
+
+def _imported_by_name(call: ast.Call) -> str:
+    """``torch`` of ``importlib.import_module("torch")``; empty for other calls."""
+    match call:
+        case ast.Call(
+            func=ast.Name(id=function) | ast.Attribute(attr=function), args=[ast.Constant(value=str(name)), *_]
+        ) if function in _BY_NAME:
+            return name
+    return ""

@@ -134,6 +134,7 @@ def test_integers_without_calibration(place, mlp):
         (["--static", "N=-3"], ["--static"]),
         (["--input", "x"], ["--input"]),
         (["--input", "x:1,5:float32[a,b)"], ["--input"]),
+        (["--input", "x:1,5:float33"], ["no dtype is called float33", "did you mean 'float32'"]),
         (["--trust", "everything"], ["--trust"]),
         (["--timeout", "0"], ["--timeout"]),
         (["--timeout", "-1"], ["--timeout"]),

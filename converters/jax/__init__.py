@@ -27,7 +27,7 @@ class JaxConverter:
         """A file with a portable artifact inside a ``jax.export`` flatbuffer, or a JAX callable."""
         if is_jax_export(Path(source)):
             return "jax-export"
-        imported = imports_of(source)
+        imported = imports_of(source, _OURS | _OTHERS)
         return "jax-callable" if imported & _OURS and not imported & _OTHERS else None
 
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _FRAMEWORKS = frozenset(
     {"torch", "torchvision", "torchaudio", "timm", "transformers", "lightning", "pytorch_lightning"}
 )
+_OTHERS = frozenset({"jax", "flax", "keras", "tensorflow"})
 
 
 class TorchConverter:
@@ -29,7 +30,7 @@ class TorchConverter:
         found = examine(Path(source))
         if found is not None:
             return found.kind
-        return "torch-factory" if imports_of(source) & _FRAMEWORKS else None
+        return "torch-factory" if imports_of(source, _FRAMEWORKS | _OTHERS) & _FRAMEWORKS else None
 
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
         from convertkit.converters.pytorch.files import opening

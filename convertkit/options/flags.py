@@ -21,6 +21,7 @@ from convertkit.recipe import (
     Normalization,
     Precision,
 )
+from convertkit.references import closest
 
 PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4")
 _RENAMED = {"timeout": "timeout_s"}
@@ -85,6 +86,12 @@ _INPUT = re.compile(
     r"(?P<name>.+?):(?P<shape>[\w,\s]*)"
     r"(?::(?P<dtype>[a-z]\w*)?(?:\[(?P<low>[^,\]]+),(?P<high>[^)\]]+)\))?)?$"
 )
+_DTYPES = (
+    *("float32", "float16", "bfloat16", "float64", "bool", "string"),
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (64, 32, 16, 8, 4)),
+    *("complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+)
+"""Of inputs, as NumPy and ml_dtypes call them."""
 
 
 def options_from(values: Mapping[str, Any]) -> ExportOptions:
@@ -166,6 +173,11 @@ def parse_input(text: str | InputSpec) -> InputSpec:
             value_range = (float(match["low"]), float(match["high"]))
         except ValueError as error:
             raise UsageError(f"--input {text}: the value range is not [LOW,HIGH)") from error
+    if match["dtype"] not in (None, *_DTYPES):
+        known = ", ".join(_DTYPES[:5])
+        raise UsageError(
+            f"--input {text}: no dtype is called {match['dtype']}{closest(match['dtype'], _DTYPES)}; usual are {known}"
+        )
     return InputSpec(match["name"], shape, match["dtype"], value_range)
 
 

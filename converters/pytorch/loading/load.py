@@ -20,6 +20,7 @@ from convertkit.converters.pytorch.loading.subject import Parameter, Subject
 from convertkit.converters.pytorch.loading.weights import brief, fill, stored_weights
 from convertkit.converters.pytorch.provenance import python_trace, user_line
 from convertkit.errors import ConvertKitError, SourceError, Unsupported, UsageError
+from convertkit.references import closest
 
 
 def load(path: str, kind: str, factory: str | None) -> Subject:
@@ -28,7 +29,7 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
     Raises ``SourceError`` where the file cannot be read, ``UsageError`` where the factory does not fit it.
     """
     warnings.simplefilter("ignore")
-    if kind != "pickled-module":
+    if kind in ("torchscript", "pt2"):
         # torch.export.load falls back to pickles that run code (torch/_export/serde/serialize.py); this forbids it
         os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     if kind in ("torchscript", "pt2"):
@@ -207,9 +208,7 @@ def _annotation(annotation: object) -> str:
 def _made(reference: str) -> torch.nn.Module:
     """Call ``pkg.mod:factory``; the current folder is importable, as it is for ``python -m``."""
     try:
-        made: Any = _imported(reference)
-        for part in reference.partition(":")[2].split("."):
-            made = getattr(made, part)
+        made = _named(_imported(reference), reference)
         torch.manual_seed(0)  # weights that a factory draws at random are the same in every fork
         module = made if isinstance(made, torch.nn.Module) else _called(made, reference)
     except ConvertKitError:
@@ -217,8 +216,19 @@ def _made(reference: str) -> torch.nn.Module:
     except Exception as error:
         raise UsageError(f"{reference} failed with {type(error).__name__}: {brief(error)}") from error
     if not isinstance(module, torch.nn.Module):
-        raise UsageError(f"{reference} returned a {type(module).__name__}; expected a torch.nn.Module")
+        raise UsageError(f"{reference} returned {type(module).__name__}; expected a torch.nn.Module")
     return module
+
+
+def _named(module: Any, reference: str) -> Any:
+    """The function or class of ``pkg.mod:factory``, which may lie in a class."""
+    found, where = module, reference.partition(":")[0]
+    for part in reference.partition(":")[2].split("."):
+        if not hasattr(found, part):
+            own = [name for name in dir(found) if not name.startswith("_")]
+            raise UsageError(f"{where} has no {part!r}{closest(part, own)}")
+        found, where = getattr(found, part), f"{where}.{part}"
+    return found
 
 
 def _called(factory: Any, reference: str) -> Any:
