@@ -1,12 +1,12 @@
 """Every quantized operator of a .tflite alone, fed ONNX Runtime's own integers, and the whole: how many LSB apart?
 
-``tflite_exact.py QDQ.onnx MODEL.tflite FEEDS.npz [--samples N]``.  Tensors of both files carry the same names, so the
-piece of the TFLite graph between quantized tensors that ONNX knows can be cut out, run (with XNNPACK and
+``tflite_exact.py QDQ.onnx MODEL.tflite FEEDS.npz [--samples N] [--alone N]``.  Tensors of both files carry the same
+names, so the piece of the TFLite graph between quantized tensors that ONNX knows can be cut out, run (with XNNPACK and
 with the reference kernels) on the integers that ONNX Runtime has there, and its result compared with the
 integers that ONNX Runtime computes behind it.  Graph optimisations of ONNX Runtime are off: it then computes in
 floats what the QDQ graph says.  The same piece of the QDQ graph runs with its optimisations on, too: those are the
 integer kernels that its users get.  A table by operator tells how many elements each of the three has different, then
-the share of outputs within one LSB end to end.
+how many of the last integers, in front of what is float at the model's end, and the share of outputs within one LSB.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Model:
         self.graph = self.flat.subgraphs[0]
         self.names = [tensor.name.decode() for tensor in self.graph.tensors]
         self.makers = {out: i for i, op in enumerate(self.graph.operators) for out in op.outputs}
-        self.interpreters: dict[tuple[int, str], Interpreter] = {}
+        self.interpreters: dict[tuple[Piece, str], Interpreter] = {}
 
     def code(self, operator: int) -> str:
         code = self.flat.operatorCodes[self.graph.operators[operator].opcodeIndex]
@@ -153,9 +153,34 @@ class Model:
                     return None
         return Piece(tuple(sorted(operators)), tuple(inputs), out)
 
+    def front(self, known: set[str]) -> tuple[tuple[str, ...], Piece, ...]:
+        """What is float at the end, by operator, and for each last tensor of known integers all that makes it."""
+        end: set[int] = set()
+        last: dict[int, None] = {}
+        waiting = list(self.graph.outputs)
+        while waiting:
+            tensor = waiting.pop()
+            if self.names[tensor] in known and self.graph.tensors[tensor].quantization is not None:
+                last[tensor] = None
+            elif tensor in self.makers:
+                end.add(self.makers[tensor])
+                waiting += [each for each in self.graph.operators[self.makers[tensor]].inputs if each >= 0]
+        pieces = [Piece(self._all_behind(tensor), tuple(self.graph.inputs), tensor) for tensor in last]
+        return tuple(self.code(i) for i in sorted(end)), *pieces
+
+    def _all_behind(self, tensor: int) -> tuple[int, ...]:
+        found: set[int] = set()
+        waiting = [tensor]
+        while waiting:
+            maker = self.makers.get(waiting.pop())
+            if maker is not None and maker not in found:
+                found.add(maker)
+                waiting += [each for each in self.graph.operators[maker].inputs if each >= 0]
+        return tuple(sorted(found))
+
     def interpreter(self, piece: Piece, kernel: str) -> Interpreter:
         """The piece alone, ready to run."""
-        key = piece.output, kernel
+        key = piece, kernel
         if key not in self.interpreters:
             resolver = KERNELS[kernel]
             alone = Interpreter(model_content=self.cut(piece), experimental_op_resolver_type=resolver, num_threads=1)
@@ -237,6 +262,36 @@ def whole(qdq: Path, tflite: Path, samples: list[dict[str, np.ndarray]]) -> None
         print(f"end to end, {title}: {share:.2f} % within 1 LSB, max {every.max():.0f}; {same:.0f} % of outputs equal")
 
 
+def in_front(model: Model, qdq: Path, samples: list[dict[str, np.ndarray]]) -> None:
+    """Print how many of the last integers differ from ONNX Runtime's once the model has run from its inputs."""
+    content = with_integers(qdq)
+    sessions = {title: session_of(content, optimised=each) for title, each in zip(ENDS[:2], (False, True), strict=True)}
+    truths = {title: [executed(session, feed) for feed in samples] for title, session in sessions.items()}
+    end, *pieces = model.front(set(truths[ENDS[0]][0]))
+    print(f"the float end: {' '.join(end)}")
+    for piece in pieces:
+        alone = model.interpreter(piece, "xnnpack")
+        for title, found in truths.items():
+            counter: collections.Counter[int] = collections.Counter()
+            for feed, truth in zip(samples, found, strict=True):
+                distance = from_inputs(alone, model, piece, feed, truth[model.names[piece.output]])
+                counter.update(dict(zip(*np.unique(distance, return_counts=True), strict=True)))
+            print(f"in front of it, {model.names[piece.output]}, {title}: {counted(counter)}")
+
+
+def from_inputs(
+    interpreter: Interpreter, model: Model, piece: Piece, feed: dict[str, np.ndarray], wanted: np.ndarray
+) -> np.ndarray:
+    """In LSB; the feed is in the source's layout."""
+    for detail, tensor in zip(interpreter.get_input_details(), piece.inputs, strict=True):
+        given = stored(feed[model.names[tensor]], tuple(detail["shape"]), last=True)
+        interpreter.set_tensor(detail["index"], np.ascontiguousarray(given).astype(detail["dtype"]))
+    interpreter.invoke()
+    made = interpreter.get_tensor(interpreter.get_output_details()[0]["index"]).astype(np.int64)
+    found = [np.abs(made - stored(signed(wanted), made.shape, last=each)) for each in (False, True)]
+    return min(found, key=lambda each: int(each.sum()))
+
+
 def output_scales(model: onnx.ModelProto) -> dict[str, float]:
     """The scale of each output that a DequantizeLinear makes, seen through what only moves data."""
     makers = {output: node for node in model.graph.node for output in node.output}
@@ -257,13 +312,14 @@ def main() -> int:
     parser.add_argument("tflite", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--samples", type=int, default=1)
+    parser.add_argument("--alone", type=int, help="samples on which every piece runs alone; all of them unless told")
     parser.add_argument("--all", action="store_true", help="list also what agrees within 1 LSB")
     args = parser.parse_args()
     samples = feeds(args.data)[: args.samples]
     model, graph = Model(args.tflite), Graph(args.qdq)
     book: dict[str, dict[str, collections.Counter[int]]] = {}
     tapped = session_of(with_integers(args.qdq), optimised=False)
-    for feed in samples:
+    for feed in samples[: args.alone]:
         truth = executed(tapped, feed)
         for piece in model.pieces(set(truth)):
             codes = "+".join(model.code(i) for i in piece.operators)
@@ -277,6 +333,7 @@ def main() -> int:
                 ]
                 print(f"{model.names[piece.output]:40} {codes:40} {'; '.join(text)}", flush=True)
     report(book)
+    in_front(model, args.qdq, samples)
     whole(args.qdq, args.tflite, samples)
     return int(any(distance > 1 for row in book.values() for kernel in KERNELS for distance in row[kernel]))
 
