@@ -14,6 +14,7 @@ import numpy as np
 
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.converters.pytorch.files.opening import Model, Opening
+from convertkit.converters.pytorch.files.safety import few
 from convertkit.converters.pytorch.interface.leaves import to_json
 from convertkit.converters.pytorch.roads.ladder import MADE_BY, Accepted, Ladder
 from convertkit.errors import SourceError
@@ -52,6 +53,9 @@ class TorchSource:
             if model.kind == "pickled-module":
                 trusted = f"--trust pickle: code stored in {Path(model.source).name} was executed"
                 accepted = replace(accepted, notes=(trusted, *accepted.notes))
+            elif model.foreign:
+                unread = f"of {Path(model.source).name} the tensors alone were read; no {few(model.foreign)} was made"
+                accepted = replace(accepted, notes=(unread, *accepted.notes))
             made = accepted.artifact
             inputs = tuple(leaf.spec() for leaf in accepted.leaves)
             artifact = Artifact(path, model.kind, inputs, made.outputs, digest, "", made.initial_state)

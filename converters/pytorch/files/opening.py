@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,6 @@ from convertkit.errors import UsageError
 from convertkit.recipe import ExportOptions, InputSpec
 from convertkit.workers.process import Reply, Worker
 
-_MODULES = frozenset({"torch-factory", "pickled-module"})
-"""Kinds that need no factory; archives may need one, for its module registers operators."""
 SERVICE = "convertkit.converters.pytorch.service:TorchService"
 _ENVIRONMENT = {
     "OMP_WAIT_POLICY": "PASSIVE",  # spinning, threads that wait for each other cost a busy machine five times the time
@@ -36,6 +34,8 @@ class Model:
     kind: str
     factory: str | None
     inputs: tuple[InputSpec, ...]
+    foreign: tuple[str, ...] = ()
+    """Classes and functions that the file names beside its weights."""
 
     def params(self) -> dict[str, Any]:
         """The same as JSON."""
@@ -64,12 +64,13 @@ def begin(source: str, options: ExportOptions) -> Opening:
     worker.start()  # it imports torch, and hears of the file once that is known to be harmless
     try:
         found = examine(Path(source)) or Found("torch-factory")
-        if options.model is not None and found.kind in _MODULES:
-            what = "makes the module itself" if found.kind == "torch-factory" else "holds the module itself"
-            raise UsageError(f"--model does nothing for {source}, which {what}; leave it out")
+        if options.model is not None and found.kind == "torch-factory":
+            raise UsageError(f"--model does nothing for {source}, which makes the module itself; leave it out")
+        if options.model is not None and found.kind == "pickled-module":
+            found = replace(found, kind="state-dict")  # its tensors are all that is asked of it
         if found.kind != "torch-factory":
             check(Path(source), found, trust_pickle="pickle" in options.trust)
-        model = Model(source, found.kind, options.model, options.inputs)
+        model = Model(source, found.kind, options.model, options.inputs, found.foreign)
         return Opening(model, worker, worker.begin("open", model.params()), begun)
     except BaseException:
         worker.__exit__(None, None, None)

@@ -13,6 +13,9 @@ _MAX_OPCODES = 5_000_000
 _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE", "STRING", "SHORT_BINSTRING"})
 _MEMO_PUTS = frozenset({"BINPUT", "LONG_BINPUT", "PUT"})
 _MEMO_GETS = frozenset({"BINGET", "LONG_BINGET", "GET"})
+_BUILTINS = frozenset(
+    {"set", "frozenset", "complex", "bytearray", "list", "dict", "tuple", "int", "float", "bool", "str"}
+)
 _DATA_MODULES = {
     "collections": frozenset({"OrderedDict", "defaultdict", "Counter"}),
     "torch._utils": frozenset(
@@ -36,8 +39,9 @@ _DATA_MODULES = {
     "numpy.core.multiarray": frozenset({"scalar", "_reconstruct"}),
     "numpy._core.multiarray": frozenset({"scalar", "_reconstruct"}),
     "_codecs": frozenset({"encode"}),
-    "builtins": frozenset({"set", "frozenset", "complex", "bytearray"}),
-    "__builtin__": frozenset({"set", "frozenset", "complex", "bytearray"}),
+    "builtins": _BUILTINS,
+    "__builtin__": _BUILTINS,
+    "pathlib": frozenset({"Path", "PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath"}),
     "datetime": frozenset({"datetime", "timedelta", "date"}),
     "argparse": frozenset({"Namespace"}),
 }

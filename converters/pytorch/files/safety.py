@@ -50,13 +50,11 @@ def check(path: Path, found: Found, *, trust_pickle: bool) -> None:
     if found.kind == "pt2":
         _check_program(path)
     if found.kind == "torchscript" and found.foreign:
-        raise Untrusted(
-            f"{path.name}: this TorchScript archive names {_some(found.foreign)}, which no TorchScript needs"
-        )
+        raise Untrusted(f"{path.name}: this TorchScript archive names {few(found.foreign)}, which no TorchScript needs")
     if found.kind == "pickled-module" and not trust_pickle:
         raise Untrusted(
-            f"{path.name} is a pickle that runs code when it is loaded (it needs {_some(found.foreign)})\n"
-            "  try   torch.save(model.state_dict(), …) and --model pkg.mod:factory\n"
+            f"{path.name} is a pickle that runs code when it is loaded (it needs {few(found.foreign)})\n"
+            "  try   --model pkg.mod:factory, which makes the module: the file's tensors alone are read then\n"
             "  try   torch.export.save(torch.export.export(model, inputs), 'model.pt2')\n"
             "  try   --trust pickle, if you know who made the file"
         )
@@ -104,7 +102,8 @@ def _is_code(key: str, text: str) -> bool:
     return not (known and _ARITHMETIC.fullmatch(text))
 
 
-def _some(names: tuple[str, ...]) -> str:
+def few(names: tuple[str, ...]) -> str:
+    """The first three names, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

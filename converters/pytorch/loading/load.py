@@ -273,5 +273,8 @@ def _pickled(path: str) -> torch.nn.Module:
     if isinstance(loaded, Mapping):
         loaded = next((value for value in loaded.values() if isinstance(value, torch.nn.Module)), loaded)
     if not isinstance(loaded, torch.nn.Module):
-        raise SourceError(f"{Path(path).name} holds a {type(loaded).__name__}, no module")
+        raise SourceError(
+            f"{Path(path).name} holds {type(loaded).__name__}, no module\n"
+            "  try   --model pkg.mod:factory, which makes the module: its weights need no trust"
+        )
     return loaded

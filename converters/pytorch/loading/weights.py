@@ -12,12 +12,15 @@ import torch
 
 from convertkit.converters.pytorch.files.shards import shards
 from convertkit.converters.pytorch.files.sniff import examine
-from convertkit.errors import SourceError, Untrusted, UsageError
+from convertkit.converters.pytorch.loading import inert
+from convertkit.errors import SourceError, UsageError
 
 _STATE_KEYS = (
     *("state_dict", "model_state_dict", "model", "net", "module", "weights", "params"),
     *("ema", "ema_state_dict", "state_dict_ema", "model_ema"),  # a moving average only where nothing else is
 )
+_DAMAGED = (*(RuntimeError, ValueError, EOFError, OSError), *(LookupError, TypeError, AttributeError, AssertionError))
+"""What torch raises for weights that are not as it writes them."""
 _NAMED = 5
 _DEEPEST = 8
 
@@ -36,10 +39,8 @@ def _stored(path: str) -> dict[str, torch.Tensor]:
             from safetensors.torch import load_file
 
             return dict(load_file(path))
-        stored = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise Untrusted(f"{Path(path).name} holds more than weights: {brief(error)}") from error
-    except (RuntimeError, ValueError, EOFError, KeyError, OSError) as error:
+        stored = _unpickled(path)
+    except (pickle.UnpicklingError, *_DAMAGED) as error:
         raise SourceError(f"{Path(path).name}: torch cannot read these weights: {brief(error)}") from error
     weights = _state_dict(stored)
     if weights is None:
@@ -47,8 +48,18 @@ def _stored(path: str) -> dict[str, torch.Tensor]:
     return weights
 
 
+def _unpickled(path: str) -> object:
+    """What the file holds; of objects whose classes torch does not know, what they were made of."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        return torch.load(path, map_location="cpu", weights_only=False, pickle_module=inert)
+
+
 def _state_dict(stored: object, depth: int = 0) -> dict[str, torch.Tensor] | None:
     """The mapping of names to tensors, in a checkpoint under one of the usual keys, else the only one that there is."""
+    if isinstance(stored, inert.Inert):
+        stored = stored.mapping()
     if not isinstance(stored, Mapping) or depth > _DEEPEST:
         return None
     tensors = {str(name): value for name, value in stored.items() if isinstance(value, torch.Tensor)}

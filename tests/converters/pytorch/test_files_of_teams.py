@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import collections
 import json
+import sys
 from pathlib import Path
 
+import grid_models
+import numpy as np
 import pytest
 import torch
 
@@ -82,6 +87,76 @@ def test_a_checkpoint_without_weights_says_what_it_has(tmp_path: Path) -> None:
     torch.save({"epoch": 3, "losses": [0.1]}, tmp_path / "log.pth")
     with pytest.raises(SourceError, match="holds no state_dict: its keys are epoch, losses"):
         stored_weights(str(tmp_path / "log.pth"), "state-dict")
+
+
+class Settings:
+    """An object of somebody's class, whose code must not run; in a checkpoint a list and a mapping are of such, too."""
+
+    def __init__(self) -> None:
+        self.rate = 0.1
+
+    def __setstate__(self, state: object) -> None:
+        raise AssertionError("the file's class was used")
+
+
+class Configuration(dict[str, object]):
+    """A mapping of somebody's class."""
+
+
+class Head(torch.nn.Module):
+    """Holds what a state_dict leaves out, too: a buffer that is not kept, and parameters that are None."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(3, 2, bias=False), torch.nn.BatchNorm1d(2)])
+        self.register_buffer("scratch", torch.ones(2), persistent=False)
+        self.register_buffer("scale", torch.full((2,), 3.0))
+
+    def __setstate__(self, state: object) -> None:
+        raise AssertionError("the file's class was used")
+
+
+def _own(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return dict(module.state_dict())
+
+
+CHECKPOINTS = {
+    "settings": lambda head: {"model": _own(head), "args": argparse.Namespace(rate=0.1), "best": np.float64(0.5)},
+    "classes": lambda head: {"state_dict": _own(head), "settings": Settings(), "hyper_parameters": Configuration(a=1)},
+    "mapping of a class": lambda head: Configuration(epoch=3, model=Configuration(_own(head))),
+    "module": lambda head: head,
+    "module in a checkpoint": lambda head: {"epoch": 3, "model": head, "ema": None, "optimizer": {"lr": 0.1}},
+    "paths and lists": lambda head: {"weights": _own(head), "log": collections.defaultdict(list), "out": Path("/x")},
+}
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("form", CHECKPOINTS)
+def test_tensors_are_read_beside_objects_that_nothing_makes(tmp_path: Path, form: str, legacy: bool) -> None:
+    head = Head()
+    torch.save(CHECKPOINTS[form](head), tmp_path / "best.ckpt", _use_new_zipfile_serialization=not legacy)
+    found = stored_weights(str(tmp_path / "best.ckpt"), "state-dict")
+    assert found.keys() == head.state_dict().keys()
+    assert all(torch.equal(found[name], value) for name, value in head.state_dict().items())
+
+
+def test_a_whole_module_gives_its_tensors_to_a_factory(tmp_path: Path) -> None:
+    """Without --trust; a factory makes the module, and the note says what of the file was left alone."""
+    torch.manual_seed(3)
+    module = grid_models.MLP().eval()
+    torch.save(module, tmp_path / "module.pt")
+    result = convertkit.export(tmp_path / "module.pt", "onnxruntime", model="grid_models:MLP", output=tmp_path / "out")
+    assert any("the tensors alone were read" in note for note in result.report["notes"])
+    x = np.random.default_rng(0).standard_normal((3, *result.artifact.inputs[0].shape[1:])).astype(np.float32)
+    (answer,) = result.run({result.artifact.inputs[0].name: x}).values()
+    np.testing.assert_allclose(answer, module(torch.from_numpy(x)).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_trusted_file_without_a_module_names_the_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    torch.save({"weights": WEIGHTS, "settings": Configuration(a=1)}, tmp_path / "best.ckpt")
+    with pytest.raises(SourceError, match=r"holds dict, no module\n.*--model pkg\.mod:factory"):
+        load(str(tmp_path / "best.ckpt"), "pickled-module", None)
 
 
 def needs_width(width: int, *, depth: int = 1) -> torch.nn.Module:
