@@ -88,7 +88,7 @@ class Graph:
             if name in self.makers and name not in inputs and name not in nodes:
                 nodes[name] = self.makers[name]
                 wanted += self.makers[name].input
-        kept = [node for node in self.model.graph.node if node.output[0] in nodes]
+        kept = [node for node in self.model.graph.node if not nodes.keys().isdisjoint(node.output)]
         used = {name for node in kept for name in node.input}
         declared = [
             onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)

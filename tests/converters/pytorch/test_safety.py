@@ -66,8 +66,15 @@ def test_what_runs_code_or_reads_files_is_none(name: str) -> None:
         pytest.param(SYSTEM, id="global"),
         pytest.param(b"\x80\x04\x8c\x02os\x8c\x06system\x93.", id="from strings"),
         pytest.param(b"\x80\x04\x8c\x02os\x94\x8c\x06system\x94h\x00h\x01\x93.", id="from memory"),
-        pytest.param(b"\x80\x04\x8c\x02os\x94\x8c\x06system\x94\x8c\x01a\x8c\x01bh\x00h\x01\x93.", id="from afar"),
-        pytest.param(b"\x80\x02X\x02\x00\x00\x00osq\x00X\x06\x00\x00\x00systemq\x010h\x00h\x01\x93.", id="put and got"),
+        pytest.param(
+            b"\x80\x04\x8c\x02os\x94\x8c\x06system\x94\x8c\x0bcollections\x8c\x0bOrderedDicth\x00h\x01\x93.",
+            id="from memory behind honest names",
+        ),
+        pytest.param(
+            b"\x80\x02X\x02\x00\x00\x00osq\x00X\x06\x00\x00\x00systemq\x01"
+            b"X\x0b\x00\x00\x00collectionsX\x0b\x00\x00\x00OrderedDicth\x00h\x01\x93.",
+            id="put and got",
+        ),
         pytest.param(b"\x80\x02(ios\nsystem\n.", id="instance"),
         pytest.param(b"\x80\x02\x82\x01.", id="registry"),
         pytest.param(b"\x80\x02\x93.", id="nothing"),
