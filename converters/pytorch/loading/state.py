@@ -154,12 +154,13 @@ def _settles_as_tensor(before: Mapping[Path, Any], history: Sequence[Mapping[Pat
 def _slot(path: Path, values: Sequence[Any]) -> Slot:
     name = ".".join(path)
     first = values[0]
-    if isinstance(first, _NUMBERS):
+    if all(isinstance(value, _NUMBERS) for value in values):
         if all(value == first for value in values):
             return Slot(path, (), _number_dtype(first), number=True, constant=first)
         return Slot(path, (), _number_dtype(first), number=True)
     if not all(isinstance(value, torch.Tensor) for value in values):
-        raise Unsupported(f"the state {name!r} is a {type(first).__name__} that changes from call to call")
+        kinds = ", ".join(type(value).__name__ for value in values)
+        raise Unsupported(f"the state {name!r} changes its type from call to call: {kinds}")
     shapes = [tuple(value.shape) for value in values]
     if len(set(shapes)) > 1:
         raise Unsupported(
