@@ -53,6 +53,8 @@ def _flag(name: str, *shape: int | str, dtype: str | None = None) -> Mapping[str
         ("state_models:TimeFirst", {"x": (5, "N", 4), "state.h": (1, "N", 3), "state.c": (1, "N", 3)}, "batch is free"),
         ("state_models:Stream", {"x": ("T", 4), "state.h": (3,)}, "the length is free, as dimension T"),
         ("test_probing:Mixed", {"x": (2, 3, 4), "state.h": (2, 3, 4)}, "the batch is fixed at 2"),
+        ("test_probing:Columns", {"x": (2, 3, 4), "state.h": (2, 3, 4)}, "the batch is fixed at 2"),
+        ("test_probing:Ranked", {"x": (2, 3), "state.h": (2, 1)}, "'h' starts with other values for each sample"),
         ("test_probing:Settling", {"x": ("N", 4)}, "settled by the first call and fixed: ready = True"),
     ],
 )
@@ -74,6 +76,36 @@ class Mixed(state_models.Seeded):
     def forward(self, x: Tensor) -> Tensor:
         self.h = torch.softmax(x, 0) + torch.softmax(x, 1) + self.h * torch.ones(2, 3, 1)
         return self.h * 2
+
+
+class Columns(state_models.Seeded):
+    """Columns have nothing to do with each other, and rows are no time: each depends on all."""
+
+    example_inputs = (torch.zeros(2, 3, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("h", torch.zeros(2, 3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.h = torch.softmax(x, 0) + self.h / 2
+        return self.h * 2
+
+
+class Ranked(state_models.Seeded):
+    """Makes its state anew for every size of batch, for each sample another one."""
+
+    example_inputs = (torch.zeros(2, 3),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.h = torch.arange(2.0)[:, None]
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.h.shape[0] != x.shape[0]:
+            self.h = torch.arange(float(x.shape[0]))[:, None]
+        self.h = self.h + 1
+        return x * self.h
 
 
 class Settling(state_models.Seeded):
