@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from convertkit.artifact import Array
+from convertkit.converters.pytorch.interface.leaves import Leaf
 from convertkit.converters.pytorch.interface.probing import Description, describe
 from convertkit.converters.pytorch.loading.load import load
-from convertkit.converters.pytorch.loading.state import Session
+from convertkit.converters.pytorch.loading.state import Session, Slot
 from convertkit.errors import SourceError, Unsupported, UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -255,3 +256,24 @@ def test_state_that_comes_in_takes_the_place_of_what_is_held() -> None:
     second = session.run(description.leaves, {"x": x, "state.h": first["next_state.h"]})
     assert not np.array_equal(first["output"], second["output"])
     np.testing.assert_array_equal(session.run(description.leaves, {"x": x, **state})["output"], first["output"])
+
+
+def test_the_first_call_of_a_fresh_module_is_its_own() -> None:
+    """Zeros stand for a state that is not there yet; a module that begins with something else has to be seen to."""
+    subject = load("test_probing:Starting", "torch-factory", None)
+    leaves, slots = (Leaf("x", "x", (1, 4), "float32"),), (Slot(("h",), (1, 4), "float32"),)
+    x, session = np.ones((1, 4), np.float32), Session(subject, slots)
+    first = session.run(leaves, {"x": x, "state.h": np.zeros((1, 4), np.float32)})
+    np.testing.assert_array_equal(first["output"], 3 * x)
+    second = session.run(leaves, {"x": x, "state.h": first["next_state.h"]})
+    np.testing.assert_array_equal(second["output"], 2.5 * x)
+
+
+class Starting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.h: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.h = 3 * x if self.h is None else self.h / 2 + x
+        return self.h
