@@ -211,6 +211,12 @@ class Chosen(nn.Module):
         raise ValueError("no such rate")
 
 
+def test_integers_go_as_far_as_the_model_takes_them() -> None:
+    description, _ = _described("loud_models:Typed")
+    assert {leaf.name: leaf.value_range for leaf in description.leaves} == {"ids": None, "types": (0.0, 2.0)}
+    assert [note.split()[0] for note in description.notes if "tried with 0 and 1" in note] == ["types"]
+
+
 def test_a_module_is_evaluated_and_the_same_each_time() -> None:
     first, second = (load("test_probing:Drawn", "torch-factory", None) for _ in range(2))
     assert not first.module.training
