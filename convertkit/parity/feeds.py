@@ -18,6 +18,8 @@ from convertkit.stage import Feed, FeedSource
 
 GENERATED = 6
 FROM_CALIBRATION = 8
+UNTOLD = 4
+"""Integers of which nobody told the range stay below this."""
 
 
 def proof_feeds(
@@ -83,7 +85,7 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
         values = rng.integers(int(low), int(high), shape) if dtype.kind in "iu" else rng.uniform(low, high, shape)
         return np.asarray(values).astype(dtype)
     if dtype.kind in "iu":
-        return rng.integers(0, 2 if kind % 3 == 0 else 4, shape).astype(dtype)
+        return rng.integers(0, 2 if kind % 3 == 0 else UNTOLD, shape).astype(dtype)
     if dtype.kind == "c":
         return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
     return _FLOATS[kind % len(_FLOATS)](rng, shape).astype(dtype)

@@ -27,7 +27,12 @@ _DTYPE_OF_STORAGE = {
     "CharStorage": "int8",
     "ByteStorage": "uint8",
     "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
 }
+
+
+_MOST_VALUES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,9 @@ def flattened(value: object, read: Callable[[object, Way], ExampleArray | None])
     """The arrays in a value of nested tuples, lists and dicts; None where ``read`` cannot read one of them."""
     found: list[Item] = []
     waiting: list[tuple[object, Way, tuple[Kind, ...]]] = [(value, (), ())]
-    while waiting:
+    for _ in range(_MOST_VALUES):
+        if not waiting:
+            return tuple(found)
         each, path, kinds = waiting.pop()
         if isinstance(each, Mapping):
             inner: list[tuple[int | str, object]] = [(str(key), item) for key, item in each.items()]
@@ -70,7 +77,7 @@ def flattened(value: object, read: Callable[[object, Way], ExampleArray | None])
             found.append(Item(array, path, kinds))
             continue
         waiting += [(item, (*path, key), (*kinds, kind)) for key, item in reversed(inner)]
-    return tuple(found)
+    return None  # a pickle of a few bytes may hold one list in another more often than there is time
 
 
 def traced_examples(path: Path) -> tuple[Example, ...] | None:

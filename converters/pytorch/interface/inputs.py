@@ -118,6 +118,7 @@ def _given(parameter: Parameter, option: Mapping[str, Any], known: ExampleArray 
         value_range=value_range,
         scalar=scalar and not shape,
         given=given,
+        told=bool(bounds),
     )
 
 

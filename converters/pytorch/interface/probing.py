@@ -14,6 +14,15 @@ import torch
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
 from convertkit.converters.pytorch.files.examples import Example, traced_examples
 from convertkit.converters.pytorch.interface.batch import SECOND, THIRD, Stays, check_samples, followed
+from convertkit.converters.pytorch.interface.bounds import (
+    at_lowest,
+    counted_as_drawn,
+    exemplary,
+    shortened,
+    takes,
+    takes_highest,
+    widened,
+)
 from convertkit.converters.pytorch.interface.capture import refuse_training
 from convertkit.converters.pytorch.interface.inputs import (
     BATCH,
@@ -144,37 +153,51 @@ def _at_some_size(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf,
     State of a fixed size may allow one size only, which is then among its own.
     """
     try:
-        return _sized(prober, leaves)
+        found, sizes, notes = _sized(prober, leaves)
     except SourceError as error:
-        narrow = flags_only(leaves)
+        narrow = at_lowest(flags_only(leaves), exemplary(leaves))
         if narrow == leaves:
-            raise
+            raise _with_ranges(prober, leaves, error) from error
         try:
             found, sizes, notes = _sized(prober, narrow)
         except SourceError:
-            ways = (
-                f"  try   --input {each.name}::{each.dtype}[LOW,HIGH) with what it may be" for each in counted(leaves)
-            )
-            raise SourceError("\n".join((str(error), *ways))) from error
-    found, told = _widest(prober, found, leaves, sizes)
-    return found, sizes, [*notes, *told]
+            raise _with_ranges(prober, leaves, error) from error
+        found, told = _widest(prober, found, leaves, sizes)
+        return found, sizes, [*notes, *told]
+    lowest = at_lowest(flags_only(found), exemplary(found))
+    if not takes_highest(prober, found, sizes) and takes(prober, lowest, sizes):  # what was drawn missed the bad places
+        found, told = _widest(prober, lowest, found, sizes)
+        notes = [*notes, *told]
+    return found, sizes, notes
+
+
+def _with_ranges(prober: Prober, leaves: tuple[Leaf, ...], error: SourceError) -> SourceError:
+    """The same error with the ranges to give: that which works, where the user gave one that is too large."""
+    ways = [f"--input {each.name}::{each.dtype}[LOW,HIGH) with what it may be" for each in counted(leaves)]
+    told = [leaf for leaf in exemplary(leaves, told=True) if leaf.told]
+    try:
+        found, sizes, _ = _sized(prober, at_lowest(leaves, told))
+    except SourceError:
+        return SourceError("\n  try   ".join((str(error), *ways)))
+    for leaf in shortened(widened(prober, found, told, sizes), leaves):
+        low, high = leaf.value_range or (0, 0)
+        ways.append(f"--input {leaf.name}::{leaf.dtype}[{low:.0f},{high:.0f}), as the model fails on {high:.0f}")
+    return SourceError("\n  try   ".join((str(error), *ways)))
 
 
 def _widest(
     prober: Prober, narrow: tuple[Leaf, ...], leaves: tuple[Leaf, ...], sizes: Mapping[str, int]
 ) -> tuple[tuple[Leaf, ...], list[str]]:
     """``narrow`` with the ranges of ``leaves`` where the model takes those too, and what to tell of the others."""
-    notes: list[str] = []
     for leaf in counted(leaves):
-        wider = tuple(leaf if each.name == leaf.name else each for each in narrow)
-        try:
-            for turn, size in turns((sizes,)):
-                prober.run(wider, size, turn)
-        except SourceError:
-            way = f"--input {leaf.name}::{leaf.dtype}[0,M) tells the range"
-            notes.append(f"{leaf.name} is tried with 0 and 1, as the model fails on numbers beyond; {way}")
-        else:
-            narrow = wider
+        narrow = counted_as_drawn(prober, narrow, leaf, sizes)
+    narrow = widened(prober, narrow, exemplary(leaves), sizes)
+    notes: list[str] = []
+    for leaf in shortened(narrow, leaves):
+        high = f"{leaf.value_range[1]:.0f}" if leaf.value_range else ""
+        drawn = "0 and 1" if high == "2" else f"numbers below {high}"
+        way = f"--input {leaf.name}::{leaf.dtype}[0,M) tells the range"
+        notes.append(f"{leaf.name} is tried with {drawn}, as the model fails on numbers beyond; {way}")
     return narrow, notes
 
 

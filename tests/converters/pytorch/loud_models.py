@@ -31,6 +31,23 @@ class OneWord(Seeded):
         return self.words(ids)
 
 
+class Columns(Seeded):
+    """Numbers and categories of a table, one column for each: ids of seven, of twelve and of three."""
+
+    example_inputs = (torch.zeros(4, 2), torch.tensor([[0, 1, 2], [6, 11, 0], [3, 4, 1], [5, 9, 2]]))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(rows, 4) for rows in (7, 12, 3))
+        self.out = nn.Linear(14, 3)
+
+    def forward(self, numbers: Tensor, categories: Tensor) -> Tensor:
+        found = [numbers]
+        for column, table in enumerate(self.tables):
+            found.append(table(categories[:, column]))
+        return self.out(torch.cat(found, 1))
+
+
 class Enlarged(Seeded):
     """100 pixels to 140: coordinates that float32 does not hold."""
 

@@ -348,3 +348,12 @@ class Spectrum(Seeded):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.fft.rfft(x)
+
+
+class Phases(Seeded):
+    """Takes complex numbers."""
+
+    example_inputs = (torch.ones(2, 8, dtype=torch.complex64),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.angle()

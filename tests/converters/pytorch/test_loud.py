@@ -40,6 +40,32 @@ def test_numbers_beyond_every_table_end_with_the_flag_to_add(tmp_path: Path) -> 
         _exported("loud_models:OneWord", tmp_path, "ids:N,5:int64")
 
 
+@pytest.mark.parametrize("form", ["factory", "trace"])
+def test_columns_that_index_tables_of_several_sizes(tmp_path: Path, form: str) -> None:
+    """An example goes as far as the largest table; where a trace has none, numbers below 4 are too many for one."""
+    import torch
+
+    model = loud_models.Columns().eval()
+    source = "loud_models:Columns"
+    if form == "trace":
+        source = str(tmp_path / "model.pt")
+        torch.jit.trace(model, model.example_inputs).save(source)
+    result = _exported(source, tmp_path)
+    (note,) = [note for note in result.report["notes"] if note.startswith("categories is tried")]
+    assert "with numbers below 3" in note
+    assert "--input categories::int64[0,M)" in note
+    assert result.artifact.inputs[0].shape == ("N", 2)
+    numbers, categories = (each.numpy() for each in model.example_inputs)
+    expected = model(*model.example_inputs).detach().numpy()
+    answer = result.run({"numbers": numbers, "categories": categories})
+    np.testing.assert_allclose(answer["output"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_range_beyond_the_smallest_table_is_refused_with_the_one_that_works(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"index out of range(?s:.*)try   --input categories::int64\[0,3\)"):
+        _exported("loud_models:Columns", tmp_path, "categories::int64[0,12)")
+
+
 @pytest.mark.parametrize(("name", "size"), [("Enlarged", "2,100,100"), ("Clipped", "1,24,24")])
 @pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
 def test_images_resized_by_fractions(tmp_path: Path, name: str, size: str, target: str) -> None:

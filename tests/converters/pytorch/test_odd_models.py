@@ -443,3 +443,14 @@ def test_complex_results_are_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="the output 'output' is complex") as caught:
         _exported("Spectrum", tmp_path)
     assert "torch.view_as_real" in caught.value.ways_out[0]
+
+
+def test_complex_inputs_of_a_trace_are_refused_as_such(tmp_path: Path) -> None:
+    """Asked for a shape instead, the model would have been converted for real ones."""
+    import torch
+
+    module = odd_models.Phases().eval()
+    torch.jit.trace(module, module.example_inputs).save(str(tmp_path / "model.pt"))
+    with pytest.raises(Unsupported, match="the input 'x' is complex") as caught:
+        convertkit.export(tmp_path / "model.pt", "onnxruntime", output=tmp_path / "out")
+    assert "torch.view_as_complex" in caught.value.ways_out[0]
