@@ -7,10 +7,17 @@ code a plain pickle, which holds either data alone or objects of classes.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
+import re
 import struct
+import tarfile
 import zipfile
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,10 +26,22 @@ from convertkit.converters.pytorch.files.pickles import PickleContent, content_o
 from convertkit.converters.pytorch.files.shards import shards
 
 Kind = Literal[
-    "torchscript", "pt2", "state-dict", "pickled-module", "safetensors", "sharded", "torch-factory", "damaged"
+    "torchscript",
+    "pt2",
+    "state-dict",
+    "pickled-module",
+    "safetensors",
+    "sharded",
+    "torch-factory",
+    "damaged",
+    "outdated",
+    "wrapped",
 ]
 
-_LEGACY_MAGIC = bytes.fromhex("80028a0a6cfc9c46f9206aa85019")
+_LEGACY_MAGIC = re.compile(
+    rb"\x80(?:[\x02\x03]|[\x04\x05]\x95.{8})\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", re.DOTALL
+)
+"""torch's magic number as a pickle of any protocol."""
 _LEGACY_PICKLES = 5  # magic number, protocol, system information, the object, storage keys
 _ZIP_MAGIC = b"PK\x03\x04"
 _FIRST_ENTRIES = frozenset(
@@ -39,6 +58,13 @@ _FIRST_ENTRIES = frozenset(
     }
     | {"constants.pkl", "traced_inputs.pkl", "bytecode.pkl", "extra", "constants", "models", "attributes.pkl"}
 )
+_SUFFIXES = (".pt", ".pth", ".pt2", ".ptl", ".ckpt", ".safetensors")
+_COMPRESSED: dict[bytes, Callable[[Path], io.BufferedIOBase]] = {
+    b"\x1f\x8b": gzip.GzipFile,
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ": lzma.LZMAFile,
+}
+_MAX_MEMBERS = 10_000
 _MAX_PICKLE_BYTES = 256 << 20
 _MAX_HEADER_BYTES = 100 << 20
 
@@ -60,12 +86,14 @@ def examine(path: Path) -> Found | None:
             head = stream.read(64)
         if head.startswith(_ZIP_MAGIC):
             return _zip(path, head)
-        if head.startswith(_LEGACY_MAGIC):
+        if _LEGACY_MAGIC.match(head):
             return _legacy(path)
         if _is_safetensors(path, head):
             return Found("safetensors")
-        return _bare_pickle(path) if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" else None
-    except OSError:
+        if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05":
+            return _bare_pickle(path)
+        return _wrapped(path)
+    except (OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError):
         return None
 
 
@@ -85,15 +113,18 @@ def _first_entry_is_torch(head: bytes) -> bool:
 
 def _archive(archive: zipfile.ZipFile) -> Found | None:
     names = archive.namelist()
-    inside = {name.partition("/")[2]: name for name in names if "/" in name}
-    if "archive_format" in inside or "serialized_exported_program.json" in names + list(inside):
+    root = names[0].partition("/")[0] + "/" if names else ""  # torch, too, looks into the first entry's folder alone
+    inside = {name.removeprefix(root): name for name in names if name.startswith(root)}
+    if {"archive_format", "serialized_exported_program.json"} & {*names, *inside}:  # torch 2.6 made no folder
         return Found("pt2")
     has_code = any(name.startswith("code/") for name in inside)
     if has_code and ("constants.pkl" in inside or "data.pkl" in inside):
         return _scripted(archive, inside)
     if "data.pkl" in inside:
         return _from_pickle(_pickle_in(archive, inside["data.pkl"]))
-    return None
+    if has_code and "model.json" in inside:
+        return Found("outdated", ("TorchScript of torch before 1.4",))
+    return _around(names)
 
 
 def _scripted(archive: zipfile.ZipFile, inside: dict[str, str]) -> Found:
@@ -132,6 +163,31 @@ def _bare_pickle(path: Path) -> Found | None:
     if not content.complete and not content.globals:
         return None
     return Found("pickled-module", content.foreign or ("a pickle that torch.save did not write",))
+
+
+def _wrapped(path: Path) -> Found | None:
+    """A model inside a tar or a compressed file, and the tar that torch itself wrote before 0.1.10."""
+    with path.open("rb") as stream:
+        head = stream.read(512)
+    if head[257:262] == b"ustar":
+        with tarfile.open(path) as archive:
+            names = [entry.name for entry, _ in zip(archive, range(_MAX_MEMBERS), strict=False)]
+        if {"sys_info", "pickle", "storages"} <= set(names):
+            return Found("outdated", ("a file of torch before 0.1.10",))
+        return _around(names)
+    opened = next((each for magic, each in _COMPRESSED.items() if head.startswith(magic)), None)
+    if opened is None:
+        return None
+    with opened(path) as unpacked:
+        inner = unpacked.read(64)
+    is_model = inner.startswith(_ZIP_MAGIC) or _LEGACY_MAGIC.match(inner) or inner[8:10] == b'{"'
+    return Found("wrapped", (path.stem,)) if is_model else None
+
+
+def _around(names: list[str]) -> Found | None:
+    """What an archive of these entries is around: files of models, by their suffix."""
+    models = tuple(name for name in names if name.lower().endswith(_SUFFIXES))
+    return Found("wrapped", models) if models else None
 
 
 def _is_safetensors(path: Path, head: bytes) -> bool:

@@ -14,6 +14,10 @@ from typing import IO, Any, Self
 
 import torch
 
+from convertkit.errors import SourceError
+
+_MOST_MODULES = 100_000
+
 
 class Inert:
     """What an object of a class that nobody imports was made of: the mapping that it is, or its attributes."""
@@ -46,19 +50,23 @@ class Inert:
 
     def mapping(self) -> dict[Any, Any]:
         """The mapping that the object is; of a module its state_dict."""
-        return _state_of(self, "") if "_modules" in self.held else self.held
+        return _state_of(self) if "_modules" in self.held else self.held
 
 
-def _state_of(module: Inert, prefix: str) -> dict[str, Any]:
+def _state_of(module: Inert) -> dict[str, Any]:
     """What ``torch.nn.Module.state_dict`` would give: parameters, then buffers that persist, then those of children."""
-    held = module.held
-    unsaved = held.get("_non_persistent_buffers_set") or ()
-    own = {**_dict(held.get("_parameters")), **_dict(held.get("_buffers"))}
-    state = {f"{prefix}{name}": each for name, each in own.items() if each is not None and name not in _names(unsaved)}
-    for name, child in _dict(held.get("_modules")).items():
-        if isinstance(child, Inert):
-            state |= _state_of(child, f"{prefix}{name}.")
-    return state
+    state: dict[str, Any] = {}
+    waiting = [("", module)]
+    for _ in range(_MOST_MODULES):
+        if not waiting:
+            return state
+        prefix, each = waiting.pop()
+        unsaved = _names(each.held.get("_non_persistent_buffers_set") or ())
+        own = {**_dict(each.held.get("_parameters")), **_dict(each.held.get("_buffers"))}
+        state |= {f"{prefix}{name}": own[name] for name in own if own[name] is not None and name not in unsaved}
+        children = _dict(each.held.get("_modules")).items()
+        waiting += [(f"{prefix}{name}.", child) for name, child in children if isinstance(child, Inert)][::-1]
+    raise SourceError("the file holds modules within modules without end; it is damaged or hostile")
 
 
 def _dict(value: Any) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import pickle
 import sys
 import warnings
 import zipfile
@@ -14,12 +15,13 @@ from typing import Any
 
 import torch
 import torch.nn.utils.parametrize
+from torch._export.serde.schema import SCHEMA_VERSION
 
-from convertkit.converters.pytorch.loading import operators
+from convertkit.converters.pytorch.loading import operators, outside
 from convertkit.converters.pytorch.loading.subject import Parameter, Subject
 from convertkit.converters.pytorch.loading.weights import brief, fill, stored_weights
 from convertkit.converters.pytorch.provenance import python_trace, user_line
-from convertkit.errors import ConvertKitError, SourceError, Unsupported, UsageError
+from convertkit.errors import ConvertKitError, SourceError, Unsupported, Untrusted, UsageError
 from convertkit.references import closest
 
 
@@ -57,9 +59,13 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
 
 
 def _torchscript(path: str) -> Any:
+    code = _code(path)
+    outside.check_code(code, Path(path).name)
     try:
         module = torch.jit.load(path, map_location="cpu").eval()
-        if _calls(path, b"ops.quantized."):
+        if outside.is_suspect(code):
+            outside.check_graph(module, Path(path).name)
+        if b"ops.quantized." in code:
             raise _quantized(module)
         return module
     except (RuntimeError, ValueError, NotImplementedError) as error:
@@ -67,7 +73,7 @@ def _torchscript(path: str) -> Any:
             return _torchscript(path)
         if (refusal := operators.refusal(error)) is not None:
             raise refusal from error
-        if _lost_weights(path):
+        if b"prim.ConstantMKLDNNTensor()" in code:  # torch writes tensors of oneDNN without their values
             raise SourceError(
                 f"{Path(path).name} holds no weights: torch.jit.optimize_for_inference has moved them into a layout of"
                 " oneDNN that torch does not save\n"
@@ -76,15 +82,10 @@ def _torchscript(path: str) -> Any:
         raise SourceError(f"{Path(path).name}: torch cannot read this TorchScript archive: {brief(error)}") from error
 
 
-def _lost_weights(path: str) -> bool:
-    """Whether the archive's code names tensors of oneDNN, which torch writes without their values."""
-    return _calls(path, b"prim.ConstantMKLDNNTensor()")
-
-
-def _calls(path: str, text: bytes) -> bool:
-    """Whether the archive's code has this in it."""
+def _code(path: str) -> bytes:
+    """The archive's code, all files of it."""
     with zipfile.ZipFile(path) as archive:
-        return any(text in archive.read(name) for name in archive.namelist() if name.endswith(".py"))
+        return b"\n".join(archive.read(name) for name in archive.namelist() if name.endswith(".py"))
 
 
 def _quantized(module: Any) -> Unsupported:
@@ -149,7 +150,17 @@ def _scripted(module: Any) -> Subject:
 def _exported(path: str) -> Subject:
     try:
         program = torch.export.load(path)
+    except pickle.UnpicklingError as error:
+        raise Untrusted(
+            f"{Path(path).name}: a pickle that runs code lies beside the exported program; it is hostile"
+        ) from error
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, AssertionError, OSError) as error:
+        if (version := _version(path)) not in ("", str(SCHEMA_VERSION[0])):
+            raise SourceError(
+                f"{Path(path).name} is an exported program of version {version}, which an older torch has written;"
+                f" this one reads {SCHEMA_VERSION[0]}\n"
+                f"  try   exporting the model again, with torch {torch.__version__.partition('+')[0]}"
+            ) from error
         if _define_known():  # torch does not say which operator it lacks
             return _exported(path)
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
@@ -161,6 +172,13 @@ def _exported(path: str) -> Subject:
         names = [f"input_{place}" for place in range(len(positional))] + list(keywords)
     parameters = tuple(Parameter(name, "", True, name in keywords) for name in names)
     return Subject(module, parameters, "pt2", program, batch, follows, fixed)
+
+
+def _version(path: str) -> str:
+    """The major version of a program in the layout of torch 2.1 to 2.7, empty for a newer one, which says it inside."""
+    with zipfile.ZipFile(path) as archive:
+        old = {"version", "serialized_exported_program.json"} <= set(archive.namelist())
+        return archive.read("version").decode(errors="replace").partition(".")[0][:9] if old else ""
 
 
 def _of_any_batch(program: Any) -> tuple[Any, int, tuple[bool, ...], str]:

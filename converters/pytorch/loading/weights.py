@@ -56,8 +56,15 @@ def _unpickled(path: str) -> object:
         return torch.load(path, map_location="cpu", weights_only=False, pickle_module=inert)
 
 
-def _state_dict(stored: object, depth: int = 0) -> dict[str, torch.Tensor] | None:
-    """The mapping of names to tensors, in a checkpoint under one of the usual keys, else the only one that there is."""
+def _state_dict(stored: object, depth: int = 0, seen: set[int] | None = None) -> dict[str, torch.Tensor] | None:
+    """The mapping of names to tensors, in a checkpoint under one of the usual keys, else the only one that there is.
+
+    Each object is looked at once: a few bytes of pickle may hold one mapping in another more often than there is time.
+    """
+    seen = set() if seen is None else seen
+    if id(stored) in seen:
+        return None
+    seen.add(id(stored))
     if isinstance(stored, inert.Inert):
         stored = stored.mapping()
     if not isinstance(stored, Mapping) or depth > _DEEPEST:
@@ -66,11 +73,11 @@ def _state_dict(stored: object, depth: int = 0) -> dict[str, torch.Tensor] | Non
     if tensors and len(tensors) == len(stored):
         return tensors
     for key in _STATE_KEYS:
-        if key in stored and (found := _state_dict(stored[key], depth + 1)) is not None:
+        if key in stored and (found := _state_dict(stored[key], depth + 1, seen)) is not None:
             return found
     if tensors:
         return tensors
-    inner = [found for value in stored.values() if (found := _state_dict(value, depth + 1)) is not None]
+    inner = [found for value in stored.values() if (found := _state_dict(value, depth + 1, seen)) is not None]
     named = [found for found in inner if any("." in name for name in found)]
     return named[0] if len(named) == 1 else inner[0] if len(inner) == 1 else None
 

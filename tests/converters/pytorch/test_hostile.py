@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import hostile_archives
 import pytest
 import torch
 
@@ -286,6 +287,7 @@ CORPUS: dict[str, Callable[[Path], bytes]] = {
     "pt2-with-pickle": lambda mark: _with_entry(
         _with_entry(_saved({}), "archive_format", b"pt2"), "data.pkl", pickle.dumps(Payload(mark), 2)
     ),
+    **hostile_archives.CORPUS,
 }
 
 
