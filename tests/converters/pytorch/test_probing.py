@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.interface.leaves import Leaf
-from convertkit.converters.pytorch.interface.probing import Description, describe
+from convertkit.converters.pytorch.interface.probing import Description, describe, further_sizes
 from convertkit.converters.pytorch.loading.load import load
 from convertkit.converters.pytorch.loading.state import Session, Slot
 from convertkit.errors import SourceError, Unsupported, UsageError
@@ -215,6 +215,12 @@ def test_integers_go_as_far_as_the_model_takes_them() -> None:
     description, _ = _described("loud_models:Typed")
     assert {leaf.name: leaf.value_range for leaf in description.leaves} == {"ids": None, "types": (0.0, 2.0)}
     assert [note.split()[0] for note in description.notes if "tried with 0 and 1" in note] == ["types"]
+
+
+def test_roads_are_judged_at_other_batches_and_at_multiples_of_long_lengths() -> None:
+    leaves = (Leaf("x", "x", ("N", "L", 3), "float32"),)
+    assert further_sizes(leaves, {"N": 1, "L": 400}) == ({"N": 2, "L": 800}, {"N": 5, "L": 1200})
+    assert further_sizes((Leaf("x", "x", (1, 3), "float32"),)) == ()
 
 
 def test_a_module_is_evaluated_and_the_same_each_time() -> None:
