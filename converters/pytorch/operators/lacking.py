@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -157,6 +158,19 @@ def attention(
     return torch.softmax(scores, -1) @ value
 
 
+def distances(x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+    """``aten::cdist`` of few rows, by differences as torch takes them: every row of ``x`` to every row of ``y``."""
+    apart = x.unsqueeze(-2) - y.unsqueeze(-3)
+    if p == 2.0:
+        return apart.square().sum(-1).sqrt()
+    apart = apart.abs()
+    if p == math.inf:
+        return apart.amax(-1)
+    if p == 0.0:
+        return (apart != 0).to(x.dtype).sum(-1)
+    return apart.sum(-1) if p == 1.0 else apart.pow(p).sum(-1).pow(1.0 / p)
+
+
 def amax(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
     """Over all axes, where none is named."""
     return NotImplemented if dim else torch.amax(x, list(range(x.dim())), keepdim)
@@ -165,6 +179,18 @@ def amax(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
 def amin(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
     """Over all axes, where none is named."""
     return NotImplemented if dim else torch.amin(x, list(range(x.dim())), keepdim)
+
+
+def _by_differences(node: Any) -> bool:
+    """Whether torch takes differences here; else it multiplies matrices, which its exporter has.
+
+    The rule is ``cdist_impl``'s in aten/src/ATen/native/Distance.cpp: more than 25 rows on a side are multiplied.
+    """
+    p, mode = (*node.args[2:], *(2.0, None)[len(node.args) - 2 :])
+    rows = [each.meta["val"].shape[-2] for each in node.args[:2]]
+    if p != 2.0 or mode == 2:
+        return True
+    return mode != 1 and all(isinstance(size, int) and size <= 25 for size in rows)
 
 
 def _over_all(node: Any) -> bool:
@@ -218,6 +244,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.index.Tensor: Substitute(index, _is_complex),
         _ATEN.exp.default: Substitute(exp, _is_complex),
         _ATEN.polar.default: Substitute(polar, _always),
+        _ATEN.cdist.default: Substitute(distances, _by_differences),
         _ATEN.amax.default: Substitute(amax, _over_all),
         _ATEN.amin.default: Substitute(amin, _over_all),
         _ATEN.adaptive_max_pool1d.default: Substitute(adaptive_max_pool, _without_indices),

@@ -75,3 +75,26 @@ def test_int32_indices_are_widened_where_only_int64_is_taken() -> None:
     assert [node.op_type for node in graph] == ["Unsqueeze", "Cast", "ScatterND", "Gather"]
     cast = scatter.inputs[1].producer()
     assert cast.attributes["to"].as_int() == ir.DataType.INT64
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+def test_distances_of_few_rows_are_differences(p: float) -> None:
+    class Near(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.cdist(x, y, p)
+
+    example = (torch.rand(2, 12, 3), torch.rand(2, 7, 3))
+    dims = ({0: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO})
+    program = torch.export.export(Near(), example, dynamic_shapes=dims, strict=False)
+    taken = program.run_decompositions(substitutes(program))
+    assert not any("cdist" in str(node.target) for node in taken.graph.nodes)
+    for batch in (example, tuple(each.repeat(3, 1, 1) for each in example)):
+        torch.testing.assert_close(taken.module()(*batch), Near()(*batch))
+
+
+def test_distances_of_many_rows_stay_products() -> None:
+    class Near(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cdist(x, x)
+
+    assert substitutes(torch.export.export(Near(), (torch.rand(2, 26, 3),), strict=False)) == {}
