@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import onnx_ir as ir
+import pytest
 
 from convertkit.converters.pytorch.interface.leaves import Leaf
 from convertkit.converters.pytorch.roads.restoring import settle_interface
+from convertkit.errors import ToolError
 
 
 def test_free_dimensions_of_outputs_have_names_that_can_be_read() -> None:
@@ -31,3 +33,48 @@ def test_sizes_computed_from_dimensions_that_are_fixed_are_numbers() -> None:
     graph = ir.Graph([x], node.outputs, nodes=[node], opset_imports={"": 18})
     settle_interface(ir.Model(graph, ir_version=8), (Leaf("x", "x", ("N", 9), "float32"),), ("a",))
     assert [getattr(dim, "value", dim) for dim in graph.outputs[0].shape or ()] == ["N*9", 5]
+
+
+def _relu(*shape: int | str) -> ir.Model:
+    kind = ir.TensorType(ir.DataType.FLOAT)
+    x = ir.Value(name="x", shape=ir.Shape(shape), type=kind)
+    node = ir.node("Relu", [x])
+    node.outputs[0].shape, node.outputs[0].type = ir.Shape(shape), kind
+    return ir.Model(ir.Graph([x], node.outputs, nodes=[node], opset_imports={"": 18}), ir_version=8)
+
+
+def _leaf(name: str, *shape: int | str) -> Leaf:
+    return Leaf(name, name, shape, "float32")
+
+
+@pytest.mark.parametrize(
+    ("shape", "leaves", "outputs", "reason"),
+    [
+        ((2, 4), (_leaf("x", "N", 4),), ("a",), "the exporter fixed N of x at 2"),
+        (("s0", 4), (_leaf("x", "N", 4),), ("a", "b"), "the exporter made 1 outputs, the model has 2"),
+        (("s0", 4), (_leaf("y", "N", 4),), ("a",), "the exporter made the input x, which the model does not have"),
+    ],
+)
+def test_another_interface_than_the_model_s_is_refused(
+    shape: tuple[int | str, ...], leaves: tuple[Leaf, ...], outputs: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(ToolError, match=reason):
+        settle_interface(_relu(*shape), leaves, outputs)
+
+
+def test_inputs_that_nothing_reads_come_back_in_their_places() -> None:
+    model = _relu("s0", 4)
+    settle_interface(model, (_leaf("unread", 3), _leaf("x", "N", 4)), ("a",))
+    assert [(value.name, tuple(value.shape or ())) for value in model.graph.inputs] == [
+        ("unread", (3,)),
+        ("x", ("N", 4)),
+    ]
+
+
+def test_what_is_returned_twice_or_as_it_came_has_a_name_for_each() -> None:
+    model = _relu("s0", 4)
+    model.graph.outputs.extend([model.graph.outputs[0], model.graph.inputs[0]])
+    settle_interface(model, (_leaf("x", "N", 4),), ("a", "b", "c"))
+    assert [value.name for value in model.graph.outputs] == ["a", "b", "c"]
+    assert [value.name for value in model.graph.inputs] == ["x"]
+    assert len({id(value) for value in model.graph.outputs}) == 3
