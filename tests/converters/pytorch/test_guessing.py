@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import convertkit
+from convertkit.artifact import Array
 from convertkit.converters.pytorch.interface.leaves import Leaf
 from convertkit.converters.pytorch.roads.acceptance import check_feed, check_feeds
+from convertkit.parity.feeds import proof_feeds
+from convertkit.stage import Feed
 from convertkit.workers.process import Worker
 
 _MODELS = """
@@ -108,3 +113,15 @@ def test_feeds_of_a_check_have_both_signs_and_every_size() -> None:
     assert min(means) < 0 < max(means)
     alone = check_feed([Leaf("x", "x", (5, 3), "float32")], {}, seed=0, turn=5)
     np.testing.assert_array_equal(alone["x"], feeds[5]["x"], "what a run has computed is not computed again")
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_roads_are_chosen_on_other_feeds_than_they_are_proven_on(seed: int) -> None:
+    leaf = Leaf("x", "x", (3, 4), "float32")
+    chosen, proven = check_feeds([leaf], ({},), seed), proof_feeds([leaf.spec()], None, seed)
+
+    def patterns(feeds: Sequence[Feed]) -> list[Array]:
+        return [each["x"] / np.abs(each["x"]).max() for each in feeds]
+
+    pairs = itertools.product(patterns(chosen), patterns(proven))
+    assert not any(np.allclose(np.abs(one), np.abs(other)) for one, other in pairs)

@@ -94,3 +94,5 @@ def test_feeds_hide_the_first_row_of_what_may_be_a_mask() -> None:
         assert len(np.unique(feed["x"])) == 6
     assert len(feeds) == 2
     assert not hiding_feeds(leaves[:1], ({"N": 2},), seed=0)
+    state = Leaf("state.h", "", (4,), "float32", given=True)
+    assert not hiding_feeds([*leaves, state], ({"N": 2},), seed=0), "what comes from NaN would stay in its state"
