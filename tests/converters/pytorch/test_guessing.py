@@ -105,12 +105,14 @@ def test_an_archive_is_read_without_sympy(models: Path) -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", opened], check=True)
 
 
-def test_feeds_of_a_check_have_both_signs_and_every_size() -> None:
+def test_feeds_of_a_check_have_both_signs_all_magnitudes_and_every_size() -> None:
     sizes = ({"N": 1}, {"N": 2}, {"N": 5})
     feeds = check_feeds([Leaf("x", "x", ("N", 3), "float32")], sizes, seed=0)
     assert [feed["x"].shape[0] for feed in feeds] == [1, 1, 1, 1, 2, 5]
-    means = [float(feed["x"].mean()) for feed in feeds[:4]]
-    assert min(means) < 0 < max(means)
+    lows, highs = ([float(find(feed["x"])) for feed in feeds] for find in (np.min, np.max))
+    assert min(highs) < 0, "values of a distribution that has positive ones alone, with the other sign"
+    assert min(map(abs, lows)) < 0.01
+    assert max(map(abs, lows)) > 4
     alone = check_feed([Leaf("x", "x", (5, 3), "float32")], {}, seed=0, turn=5)
     np.testing.assert_array_equal(alone["x"], feeds[5]["x"], "what a run has computed is not computed again")
 
