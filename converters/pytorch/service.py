@@ -148,7 +148,8 @@ class TorchService:
         if not all(
             np.array_equal(value, second[name], equal_nan=value.dtype.kind in "fc") for name, value in first.items()
         ):
-            raise drawn(self._loaded(params), lambda: _computed(self._fresh_session(params), leaves, arrays))
+            fresh = _load(params)
+            raise drawn(fresh, lambda: _computed(Session(fresh, ()), leaves, arrays))
         return Reply()
 
     def run(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:

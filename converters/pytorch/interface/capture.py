@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from convertkit.converters.pytorch.loading.changes import changed_attributes
 from convertkit.converters.pytorch.loading.subject import Subject
 from convertkit.converters.pytorch.provenance import python_trace, user_line
 from convertkit.errors import Unsupported
@@ -78,7 +79,7 @@ def drawn(subject: Subject, run: Callable[[], object]) -> Unsupported:
     calls = _captured(subject) if subject.kind in ("torchscript", "pt2") else _watched(run)
     call = next((call for call in calls if call.draws), None)
     if call is None:
-        return Unsupported("the model computes something else in every call, so nothing can be proven")
+        return _varying(subject, run)
     if call.is_training:
         captured = "" if call.function else "the model was captured in training mode, or "
         return Unsupported(
@@ -95,6 +96,18 @@ def drawn(subject: Subject, run: Callable[[], object]) -> Unsupported:
         subject=call.name,
         location=call.location,
         ways_out=("the random tensor as an input of forward", "F.dropout(…, training=self.training), where it is that"),
+    )
+
+
+def _varying(subject: Subject, run: Callable[[], object]) -> Unsupported:
+    """The refusal of a model that remembers its calls where nobody can see it, or in what no input can stand for."""
+    told = "the model computes something else in every call, so nothing can be proven"
+    changed = () if subject.kind == "torchscript" else changed_attributes(subject.module, run)
+    if not changed:
+        return Unsupported(told)
+    return Unsupported(
+        f"{told}: it changes {', '.join(changed)}, which cannot become an input",
+        ways_out=("state as attributes that hold tensors and numbers, alone or in lists, tuples and dicts",),
     )
 
 

@@ -16,6 +16,7 @@ from convertkit.converters.pytorch.loading.state import (
     Path,
     Session,
     Slot,
+    check_start,
     find_slots,
     lifted,
     read,
@@ -68,11 +69,26 @@ class Prober:
         return self._results.get(_call(leaves, sizes, turn))
 
     def slots(self, leaves: Sequence[Leaf], sizes: Mapping[str, int]) -> tuple[Slot, ...]:
-        """Attributes that calls at these sizes change."""
+        """Attributes that calls at these sizes change, without what a call makes for itself and keeps."""
         try:
-            return find_slots(self.subject, lambda turn: self.run(leaves, sizes, turn, keep=True))
+            slots = find_slots(self.subject, lambda turn: self.run(leaves, sizes, turn, keep=True))
         finally:
             restore(self.subject, self.fresh)
+        made = [slot for slot in slots if slot.unset or slot.path not in self.fresh]
+        if not made or not self._forgets(leaves, sizes):
+            return slots
+        return tuple(slot for slot in slots if slot not in made)
+
+    def _forgets(self, leaves: Sequence[Leaf], sizes: Mapping[str, int]) -> bool:
+        """Whether calls compute after others what they compute first."""
+        turns = range(1, 3)
+        try:
+            first = [self.run(leaves, sizes, turn) for turn in turns]
+            self.run(leaves, sizes, 0, keep=True)
+            later = [self.run(leaves, sizes, turn, keep=True) for turn in turns]
+        finally:
+            restore(self.subject, self.fresh)
+        return all(map(_same_outputs, first, later))
 
     def sequence(
         self, leaves: Sequence[Leaf], slots: Sequence[Slot], feeds: Sequence[Feed]
@@ -91,7 +107,16 @@ class Prober:
             restore(self.subject, self.fresh)
 
     def depends(self, leaves: Sequence[Leaf], sizes: Mapping[str, int], slot: Slot) -> bool:
-        """Whether a call's results depend on what the slot held before it: else it is no state, only written."""
+        """Whether a call's results depend on what the slot held before it: else it is no state, only written.
+
+        Raises ``Unsupported`` where they do and there was nothing before the first call.
+        """
+        matters = self._matters(leaves, sizes, slot)
+        if matters:
+            check_start(slot, self.fresh)
+        return matters
+
+    def _matters(self, leaves: Sequence[Leaf], sizes: Mapping[str, int], slot: Slot) -> bool:
         if slot.number or slot.dtype[:5] not in ("float", "int32", "int64"):
             return True
         self.run(leaves, sizes, 0, keep=True)

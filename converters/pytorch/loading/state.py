@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ import torch
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Dim
 from convertkit.converters.pytorch.interface.leaves import Leaf
 from convertkit.converters.pytorch.loading.subject import Subject, to_array, to_tensor
-from convertkit.errors import Unsupported
+from convertkit.errors import SourceError, Unsupported
+from convertkit.stage import Outputs
 from convertkit.state import state_sizes
 
 Path = tuple[str, ...]
 _NUMBERS = (bool, int, float)
+_FIXED_SIZE = ("a buffer of fixed size with a position, or the state as an argument and a result of forward",)
 _NOT_STATE = frozenset({"training", "_is_full_backward_hook", "call_super_init", "dump_patches"})
 
 
@@ -26,7 +29,8 @@ class Slot:
 
     A ``constant`` is a number that settles with the first call; it is no input, the artifact holds
     the settled value; the name of a dimension stands for that dimension's size.  A tensor that is ``resized`` has
-    a fixed size in the module, which computes with other ones as soon as that attribute has them.
+    a fixed size in the module, which computes with other ones as soon as that attribute has them.  One that is
+    ``unset`` is None before the first call: zeros stand for that.
     """
 
     path: Path
@@ -35,6 +39,7 @@ class Slot:
     number: bool = False
     constant: bool | int | float | str | None = None
     resized: bool = False
+    unset: bool = False
 
     @property
     def name(self) -> str:
@@ -53,6 +58,7 @@ class Slot:
             "number": self.number,
             "constant": self.constant,
             "resized": self.resized,
+            "unset": self.unset,
         }
 
 
@@ -130,10 +136,10 @@ def differs_along(module: Any, slot: Slot) -> bool:
     return any(not torch.equal(value, value.narrow(axis, 0, 1).expand_as(value)) for axis in axes)
 
 
-def find_slots(subject: Subject, call: Callable[[int], object]) -> tuple[Slot, ...]:
+def find_slots(subject: Subject, call: Callable[[int], Outputs]) -> tuple[Slot, ...]:
     """Attributes that three calls change; ``call`` runs the module on its n-th feed.
 
-    Raises ``Unsupported``, naming the attribute, where its shape changes with every call.
+    Raises ``Unsupported``, naming the attribute, where its shape or length changes with every call.
     """
     attributes = _script_attributes(subject.module) if subject.kind == "torchscript" else ()
     before = snapshot(subject, attributes)
@@ -141,17 +147,58 @@ def find_slots(subject: Subject, call: Callable[[int], object]) -> tuple[Slot, .
     for turn in range(3):
         call(turn)
         history.append(snapshot(subject, attributes))
+    for path in _growing(before, history):
+        _refuse_growth(subject, before, call, path)
     paths = [path for path in history[0] if any(not _same_value(before.get(path), each.get(path)) for each in history)]
+    paths = [path for path in paths if not isinstance(history[0][path], Keys)]
     paths = [path for path in paths if not _settles_as_tensor(before, history, path)]
     restore(subject, before)
-    return tuple(_slot(path, [each.get(path) for each in history]) for path in paths)
+    return tuple(_slot(path, [each.get(path) for each in history], before) for path in paths)
+
+
+def _growing(before: Mapping[Path, Any], history: Sequence[Mapping[Path, Any]]) -> list[Path]:
+    """Lists and dicts that hold more after every call."""
+    lengths = {
+        path: [len(each[path]) for each in (before, *history)]
+        for path, keys in before.items()
+        if isinstance(keys, Keys) and all(isinstance(each.get(path), Keys) for each in history)
+    }
+    return [path for path, counts in lengths.items() if all(a < b for a, b in pairwise(counts))]
+
+
+def _refuse_growth(subject: Subject, before: Mapping[Path, Any], call: Callable[[int], Outputs], path: Path) -> None:
+    """Raise ``Unsupported`` where what a list or dict holds beyond its start decides what is computed: it is no log."""
+    whole: list[Outputs] = []
+    cut: list[Outputs] = []
+    for results, forgets in ((whole, False), (cut, True)):
+        restore(subject, before)
+        for turn in range(2):
+            if forgets:
+                _trim(subject.module, path, before[path])
+            try:
+                results.append(call(turn))
+            except SourceError:
+                results.append({})
+    restore(subject, before)
+    if not all(_equal(a, b) for a, b in zip(whole, cut, strict=True)):
+        raise Unsupported(f"the state {'.'.join(path)!r} holds more after every call", ways_out=_FIXED_SIZE)
+
+
+def check_start(slot: Slot, fresh: Mapping[Path, Any]) -> None:
+    """Raise ``Unsupported`` for state that does not exist before the first call."""
+    if slot.path not in fresh:
+        raise Unsupported(
+            f"the state {slot.name!r} does not exist before the first call, which computes something else than later"
+            " ones",
+            ways_out=("a tensor as its start value in __init__",),
+        )
 
 
 def _settles_as_tensor(before: Mapping[Path, Any], history: Sequence[Mapping[Path, Any]], path: Path) -> bool:
     return path in before and before[path] is None and all(each.get(path) is None for each in history)
 
 
-def _slot(path: Path, values: Sequence[Any]) -> Slot:
+def _slot(path: Path, values: Sequence[Any], before: Mapping[Path, Any]) -> Slot:
     name = ".".join(path)
     first = values[0]
     if all(isinstance(value, _NUMBERS) for value in values):
@@ -165,9 +212,9 @@ def _slot(path: Path, values: Sequence[Any]) -> Slot:
     if len(set(shapes)) > 1:
         raise Unsupported(
             f"the state {name!r} grows from call to call: {', '.join(str(list(shape)) for shape in shapes)}",
-            ways_out=("a buffer of fixed size with a position, or the state as an argument and a result of forward",),
+            ways_out=_FIXED_SIZE,
         )
-    return Slot(path, shapes[0], to_array(first).dtype.name)
+    return Slot(path, shapes[0], to_array(first).dtype.name, unset=path in before and before[path] is None)
 
 
 def _number_dtype(value: bool | int | float) -> str:
@@ -175,13 +222,13 @@ def _number_dtype(value: bool | int | float) -> str:
 
 
 def snapshot(subject: Subject, attributes: Sequence[Path] = ()) -> dict[Path, Any]:
-    """Copies of all tensors and numbers that the module's attributes hold, by path.
+    """Copies of all tensors and numbers that the module's attributes hold, by path, and the keys of lists and dicts.
 
     ``attributes`` are those of a script, where they are known already.
     """
     if subject.kind == "torchscript":
         known = attributes or _script_attributes(subject.module)
-        values = {path: read(subject.module, path) for path in _script_paths(subject.module, known)}
+        values = dict(pair for each in known for pair in _values(read(subject.module, each), each))
     else:
         values = dict(_eager_values(subject.module))
     return {
@@ -193,13 +240,34 @@ def restore(subject: Subject, values: Mapping[Path, Any]) -> None:
     """Write back what :func:`snapshot` took; parameters are left alone."""
     with torch.no_grad():
         for path, value in values.items():
-            if not _same_value(read(subject.module, path), value):
+            if isinstance(value, Keys):
+                _trim(subject.module, path, value)
+            elif not _same_value(read(subject.module, path), value):
                 write(subject.module, path, value.clone() if isinstance(value, torch.Tensor) else value)
 
 
+def _trim(module: Any, path: Path, keys: Keys) -> None:
+    """Let a list or dict have those keys again; a value that was lost is None until it is written."""
+    held = read(module, path)
+    if _keys(held) == keys:
+        return
+    if isinstance(held, dict):
+        kept = {key: held.get(key) for key in keys}
+        held.clear()
+        held.update(kept)
+    else:
+        held[:] = [held[place] if place < len(held) else None for place in range(len(keys))]
+    if isinstance(read(module, path[:-1]), torch.jit.ScriptModule):
+        write(module, path, held)  # of which Python saw a copy
+
+
 def read(module: Any, path: Path) -> Any:
-    """The attribute at ``path``; names lead through modules, lists and dicts."""
-    value = module
+    """The attribute at ``path``; names lead through modules, lists, tuples and dicts."""
+    return inside(module, path)
+
+
+def inside(value: Any, path: Path) -> Any:
+    """The same for any value."""
     for name in path:
         if isinstance(value, list | tuple):
             value = value[int(name)]
@@ -213,6 +281,10 @@ def read(module: Any, path: Path) -> Any:
 def write(module: Any, path: Path, value: Any) -> None:
     """Set the attribute at ``path``; of a ScriptModule's lists and dicts Python sees copies, which go back whole."""
     owner = read(module, path[:-1])
+    if isinstance(owner, tuple):
+        place = int(path[-1])
+        write(module, path[:-1], (*owner[:place], value, *owner[place + 1 :]))
+        return
     if not isinstance(owner, list | dict):
         setattr(owner, path[-1], value)
         return
@@ -235,11 +307,6 @@ def _script_attributes(module: Any) -> tuple[Path, ...]:
     return tuple(path for path in found if path not in parameters)
 
 
-def _script_paths(module: Any, attributes: Sequence[Path]) -> list[Path]:
-    """Those of them that hold tensors or numbers now, with what lists and dicts hold."""
-    return [path for each in attributes for path, _ in _values(read(module, each), each)]
-
-
 def _collect(block: Any, objects: dict[str, Path], found: dict[Path, None]) -> None:
     for node in block.nodes():
         if node.kind() in ("prim::GetAttr", "prim::SetAttr"):
@@ -258,11 +325,23 @@ def _eager_values(module: torch.nn.Module) -> Iterator[tuple[Path, Any]]:
     for name, each in module.named_modules():
         prefix = tuple(name.split(".")) if name else ()
         for attribute, value in {**each.__dict__, **each._buffers}.items():
-            if not attribute.startswith("__") and attribute not in _NOT_STATE and attribute not in _TORCH_OWN:
+            if not attribute.startswith("__") and attribute not in _NOT_STATE and attribute not in TORCH_OWN:
                 yield from _values(value, (*prefix, attribute))
 
 
-_TORCH_OWN = frozenset(torch.nn.Module().__dict__)
+TORCH_OWN = frozenset(torch.nn.Module().__dict__)
+
+
+class Keys(tuple[object, ...]):
+    """Of a dict, and of a list the places."""
+
+
+def _keys(value: Any) -> Keys:
+    return Keys(value if isinstance(value, dict) else range(len(value)))
+
+
+def _equal(a: Outputs, b: Outputs) -> bool:
+    return a.keys() == b.keys() and all(_same(value, b[name]) for name, value in a.items())
 
 
 def _values(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -270,10 +349,13 @@ def _values(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         isinstance(value, torch.Tensor | bool | int | float) and not isinstance(value, torch.nn.Parameter)
     ):
         yield path, value
-    elif type(value) is list:
+    elif type(value) in (list, tuple):
+        if type(value) is list:
+            yield path, _keys(value)
         for place, item in enumerate(value):
             yield from _values(item, (*path, str(place)))
     elif type(value) is dict:
+        yield path, _keys(value)
         for key, item in value.items():
             if isinstance(key, str):
                 yield from _values(item, (*path, key))

@@ -32,10 +32,19 @@ class Attempt:
         }
 
 
-def defeat(attempts: Sequence[Attempt]) -> ConvertKitError:
-    """Why no road was accepted: with the numbers where some led to ONNX, else with what stopped each."""
+def defeat(attempts: Sequence[Attempt], unset: Sequence[str] = ()) -> ConvertKitError:
+    """Why no road was accepted: with the numbers where some led to ONNX, else with what stopped each.
+
+    ``unset`` names the state that is None before the first call: zeros, which stand for that, may be something else.
+    """
     lines = [f"  tried {each.route}{'' if each.dynamic else ' (fixed batch)'}: {each.failure}" for each in attempts]
     told = "\n".join(lines)
+    if unset and any(each.mismatch for each in attempts):
+        return Unsupported(
+            f"the state {', '.join(map(repr, unset))} is None before the first call, which computes something else than"
+            f" a call with zeros\n{told}",
+            ways_out=("a tensor as its start value in __init__",),
+        )
     if any(each.mismatch for each in attempts):
         return ParityError(
             "no road from this model to ONNX computes what the model computes; "

@@ -167,7 +167,7 @@ class Ladder:
             self._keep_state(described["fixed_slots"], at_fixed(fixed, state), self._workdir / "fixed")
             accepted = self._first_match(_Interface(fixed, outputs, ({},), (*described["fixed_notes"], note)))
         if accepted is None:
-            raise defeat(self._attempts)
+            raise defeat(self._attempts, [".".join(slot["path"]) for slot in self._slots if slot["unset"]])
         if self._model.kind == "torchscript" and self._model.factory is not None:
             self._compare_with_twin(accepted, described["sizes"])
         return accepted

@@ -16,6 +16,7 @@ import torch
 from torch.fx import traceback as fx_traceback
 
 from convertkit.converters.pytorch.loading.operators import registered
+from convertkit.converters.pytorch.loading.state import inside
 from convertkit.converters.pytorch.operators.fused import FUSED
 from convertkit.converters.pytorch.provenance import python_trace, user_line
 from convertkit.converters.pytorch.roads.scalars import ALWAYS, DTYPES, MEMORY_FORMATS, NUMERIC
@@ -44,18 +45,16 @@ class Memory:
     values: dict[Path, Any] = field(default_factory=dict)
     constants: Mapping[Path, Any] = field(default_factory=dict)
     containers: dict[Path, Any] = field(default_factory=dict)
-    """Lists and dicts of tensors, as ``forward`` left them."""
+    """Lists, tuples and dicts of tensors, as ``forward`` left them."""
 
     def value(self, path: Path) -> Any:
         """What is at ``path`` now."""
-        container = self.containers.get(path[:-1])
-        if container is None:
-            return self.values[path]
-        return container[int(path[-1]) if isinstance(container, list) else path[-1]]
+        held = next((length for length in range(1, len(path)) if path[:length] in self.containers), None)
+        return self.values[path] if held is None else inside(self.containers[path[:held]], path[held:])
 
     def write(self, path: Path, value: Any) -> None:
         """Remember a write; one that only confirms a constant is none."""
-        if isinstance(value, list | dict):
+        if isinstance(value, list | dict | tuple):
             self.containers[path] = value
         elif path not in self.constants:
             self.values[path] = value
@@ -110,20 +109,18 @@ class Replay(torch.nn.Module):  # type: ignore[misc]
         value = getattr(target.script, name)
         if isinstance(value, torch.Tensor):
             return self.literal(value)
-        if isinstance(value, list | dict) and _holds_tensor(value):
+        if isinstance(value, list | dict | tuple) and _holds_tensor(value):
             return memory.containers.setdefault(path, self._container(path, value, memory))
         return Object(path, value) if isinstance(value, torch.jit.ScriptModule) or _is_object(value) else value
 
     def _container(self, path: Path, value: Any, memory: Memory) -> Any:
-        """A list or dict of tensors, those that came in as state in their places."""
-
-        def item(key: int | str, held: Any) -> Any:
-            own = (*path, str(key))
-            return memory.values.get(own, self.literal(held) if isinstance(held, torch.Tensor) else held)
-
+        """A list, tuple or dict of tensors, those that came in as state in their places."""
         if isinstance(value, dict):
-            return {key: item(key, held) for key, held in value.items()}
-        return [item(place, held) for place, held in enumerate(value)]
+            return {key: self._container((*path, str(key)), held, memory) for key, held in value.items()}
+        if isinstance(value, list | tuple):
+            items = [self._container((*path, str(place)), held, memory) for place, held in enumerate(value)]
+            return items if isinstance(value, list) else tuple(items)
+        return memory.values.get(path, self.literal(value) if isinstance(value, torch.Tensor) else value)
 
     def _hold(self, path: Path, tensor: torch.Tensor) -> None:
         slot = "_".join(path)
