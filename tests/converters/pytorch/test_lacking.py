@@ -39,8 +39,9 @@ def test_bags_of_any_size_are_told_apart_by_where_they_begin(mode: str) -> None:
         torch.testing.assert_close(taken(example[0], places), layer(example[0], places))
 
 
-def test_bags_that_leave_out_an_id_are_left_alone() -> None:
-    layer = nn.EmbeddingBag(9, 4, padding_idx=3).eval().requires_grad_(False)
+@pytest.mark.parametrize("option", [{"padding_idx": 3}, {"include_last_offset": True}])
+def test_bags_that_leave_out_an_id_or_say_where_the_last_ends_are_left_alone(option: dict[str, int]) -> None:
+    layer = nn.EmbeddingBag(9, 4, **option).eval().requires_grad_(False)
     program = torch.export.export(layer, (torch.arange(6), torch.tensor([0, 2])), strict=False)
     assert substitutes(program) == {}
 
