@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.targets.tflite.builder.core import NONE
-from convertkit.targets.tflite.marks import NHWC, OWN, activation_of
+from convertkit.targets.tflite.marks import NHWC, OWN, activation_of, set_activation
 from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, new_constant, only_user
 from convertkit.targets.tflite.passes.part import Part
 
@@ -28,6 +28,7 @@ def fold_factors_behind(part: Part) -> None:
             if value is None or layer is None or factor is None or only_user(value) is not node:
                 continue
             if activation_of(layer) == NONE and can_drop(node, value) and _scaled(part.graph, layer, factor):
+                set_activation(layer, activation_of(node))  # a Relu behind the product had joined it
                 drop(node, value)
                 break
 
