@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from convertkit.converters.pytorch.files import safety
+from convertkit.converters.pytorch.files import exported, safety, sniff
 from convertkit.converters.pytorch.files.pickles import is_data, stored_examples
 from convertkit.converters.pytorch.files.safety import check
 from convertkit.converters.pytorch.files.sniff import Found, examine
@@ -135,6 +135,18 @@ def test_an_archive_has_so_many_entries(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(safety, "_MAX_ENTRIES", 3)
     with pytest.raises(SourceError, match="has 4 entries, more than any model"):
         _checked(_archive(tmp_path, {"m/data.pkl": WEIGHTS, "m/1": b"", "m/2": b"", "m/3": b""}))
+
+
+def test_a_pickle_of_absurd_size_is_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sniff, "_MAX_PICKLE_BYTES", 10)
+    with pytest.raises(Untrusted, match="absurd size"):
+        _checked(_archive(tmp_path, {"m/data.pkl": pickle.dumps({"a": 1, "b": 2}, 2)}))
+
+
+def test_a_program_of_absurd_size_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exported, "_MAX_JSON_BYTES", 10)
+    with pytest.raises(SourceError, match="more than any program"):
+        _checked(_program(tmp_path, {"nodes": [1, 2, 3, 4]}))
 
 
 def _program(folder: Path, content: object) -> Path:
