@@ -25,8 +25,8 @@ class Leaf:
 
     ``parameter`` is the parameter of ``forward`` that takes it, ``path`` the way to it where that parameter is
     a tuple, list or dict, and ``kinds`` says which at each step.  ``scalar`` marks a Python number.
-    ``given`` says that the user fixed the shape, ``told`` that the user told the range, ``rising`` that the values begin
-    at 0 and do not fall.
+    ``given`` says that the user fixed the shape, ``told`` that the user told the range, ``rising`` that the values
+    begin at 0 and do not fall.
     """
 
     name: str

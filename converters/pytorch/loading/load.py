@@ -18,7 +18,8 @@ import torch.nn.utils.parametrize
 from torch._export.serde.schema import SCHEMA_VERSION
 
 from convertkit.converters.pytorch.loading import operators, outside
-from convertkit.converters.pytorch.loading.subject import Parameter, Subject
+from convertkit.converters.pytorch.loading.programs import arguments_of
+from convertkit.converters.pytorch.loading.subject import Constant, Parameter, Subject
 from convertkit.converters.pytorch.loading.weights import brief, fill, stored_weights
 from convertkit.converters.pytorch.provenance import python_trace, user_line
 from convertkit.errors import ConvertKitError, SourceError, Unsupported, Untrusted, UsageError
@@ -166,11 +167,14 @@ def _exported(path: str) -> Subject:
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
     module, batch, follows, fixed = _of_any_batch(program)
     names = list(program.module_call_graph[0].signature.forward_arg_names or ())
-    spec = program.call_spec.in_spec
-    positional, keywords = torch.utils._pytree.tree_unflatten([None] * spec.num_leaves, spec)
+    positional, keywords = arguments_of(program, lambda node: node)
     if not names:
         names = [f"input_{place}" for place in range(len(positional))] + list(keywords)
-    parameters = tuple(Parameter(name, "", True, name in keywords) for name in names)
+    given = {**dict(zip(names, positional, strict=False)), **keywords}
+    constants = {name: value for name, value in given.items() if isinstance(value, Constant)}
+    parameters = tuple(
+        Parameter(name, "", name not in constants, name in keywords, constants.get(name)) for name in names
+    )
     return Subject(module, parameters, "pt2", program, batch, follows, fixed)
 
 

@@ -12,7 +12,7 @@ from convertkit.converters.pytorch.files.examples import Example, ExampleArray, 
 from convertkit.converters.pytorch.interface.inputs import BATCH
 from convertkit.converters.pytorch.interface.leaves import Path as Way
 from convertkit.converters.pytorch.interface.leaves import leaf_name
-from convertkit.converters.pytorch.loading.subject import Subject, to_array
+from convertkit.converters.pytorch.loading.subject import Constant, Subject, to_array
 from convertkit.errors import Unsupported
 
 _CONVENTIONS = ("example_inputs", "example_input_array", "dummy_inputs")
@@ -34,9 +34,12 @@ def program_examples(subject: Subject) -> Mapping[str, Example] | Sequence[Examp
 
 def _of_values(subject: Subject, example: object) -> Mapping[str, Example]:
     if isinstance(example, Mapping) and {p.name for p in subject.parameters} >= set(example):
-        return {str(name): _example(str(name), value) for name, value in example.items()}
-    values = example if isinstance(example, tuple | list) else (example,)
-    return {p.name: _example(p.name, value) for p, value in zip(subject.parameters, values, strict=False)}
+        given = {str(name): value for name, value in example.items()}
+    else:
+        values = example if isinstance(example, tuple | list) else (example,)
+        given = {p.name: value for p, value in zip(subject.parameters, values, strict=False)}
+    left_out = {p.name for p in subject.parameters if not p.required and given.get(p.name) is None}
+    return {name: _example(name, value) for name, value in given.items() if name not in left_out}
 
 
 def _example(name: str, value: object) -> Example:
@@ -59,13 +62,21 @@ def _array(tensor: torch.Tensor) -> ExampleArray:
 
 def _of_program(subject: Subject) -> Mapping[str, Example]:
     """From the placeholders, whose symbolic sizes say what is free; equal symbols get equal names."""
-    program = subject.program
-    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-    found = [placeholders[name].meta["val"] for name in program.graph_signature.user_inputs if name in placeholders]
-    args, kwargs = torch.utils._pytree.tree_unflatten(found, program.call_spec.in_spec)
+    args, kwargs = arguments_of(subject.program, lambda node: node.meta["val"])
     names: dict[str, str] = {}
     values = [*zip((p.name for p in subject.parameters), args, strict=False), *kwargs.items()]
-    return {name: _traced(name, value, names) for name, value in values}
+    return {name: _traced(name, value, names) for name, value in values if not isinstance(value, Constant)}
+
+
+def arguments_of(program: Any, read: Callable[[Any], Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """What the program is called with, positional and by name: what ``read`` makes of placeholders, and constants."""
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    found = [
+        read(placeholders[each]) if isinstance(each, str) and each in placeholders else Constant(each)
+        for each in program.graph_signature.user_inputs
+    ]
+    args, kwargs = torch.utils._pytree.tree_unflatten(found, program.call_spec.in_spec)
+    return args, kwargs
 
 
 def _traced(name: str, value: Any, names: dict[str, str]) -> Example:

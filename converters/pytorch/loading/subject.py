@@ -16,16 +16,24 @@ from convertkit.errors import Unsupported
 
 
 @dataclass(frozen=True, slots=True)
+class Constant:
+    """What an exported program was called with that is no array; it takes nothing else there."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of ``forward``; ``type`` is TorchScript's word for it, empty where nothing is known.
 
-    A ``keyword`` is passed by name.
+    A ``keyword`` is passed by name, a ``constant`` is no input.
     """
 
     name: str
     type: str
     required: bool
     keyword: bool = False
+    constant: Constant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +60,10 @@ class Subject:
         skipped = False
         for parameter in self.parameters:
             own = [leaf for leaf in leaves if leaf.parameter == parameter.name]
-            if not own:
+            if not own and parameter.constant is None:
                 skipped = True
                 continue
-            value = _structured(own, values)
+            value = _structured(own, values) if parameter.constant is None else parameter.constant.value
             if skipped or parameter.keyword:
                 kwargs[parameter.name] = value
             else:

@@ -357,3 +357,17 @@ class Phases(Seeded):
 
     def forward(self, x: Tensor) -> Tensor:
         return x.angle()
+
+
+class LeftOut(Seeded):
+    """Takes arrays that may be missing, and numbers that have defaults."""
+
+    example_inputs = (torch.ones(2, 5, 8), None, torch.ones(2, 5))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor, prefix: Tensor | None = None, weight: Tensor | None = None, top: int = 2) -> Tensor:
+        y = self.layer(x if prefix is None else torch.cat([prefix, x], 1))
+        return (y if weight is None else y * weight[..., None]).topk(top, -1)[0]

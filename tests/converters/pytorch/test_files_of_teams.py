@@ -10,13 +10,16 @@ from pathlib import Path
 
 import grid_models
 import numpy as np
+import odd_models
 import pytest
 import torch
 
 import convertkit
 from convertkit.converters.pytorch.files.safety import check
 from convertkit.converters.pytorch.files.sniff import Found, examine
+from convertkit.converters.pytorch.interface.inputs import leaves_of
 from convertkit.converters.pytorch.loading.load import load
+from convertkit.converters.pytorch.loading.programs import program_examples
 from convertkit.converters.pytorch.loading.weights import stored_weights
 from convertkit.errors import SourceError, Unsupported, Untrusted, UsageError
 
@@ -179,3 +182,24 @@ def test_torch_s_own_integer_kernels_are_refused_by_name(tmp_path: Path) -> None
         convertkit.export(tmp_path / "dynamic.pt", "onnxruntime", input=["input:N,4"], output=tmp_path / "out")
     assert caught.value.subject == "quantized::linear_dynamic"
     assert "--int8" in caught.value.ways_out[0]
+
+
+@pytest.mark.parametrize("form", ["factory", "program"])
+def test_what_was_left_out_of_an_example_is_no_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """A program was exported with None and a number among its arguments, and takes nothing else there."""
+    monkeypatch.chdir(Path(__file__).parent)
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")  # as above
+    module = odd_models.LeftOut().eval()
+    x, _, weight = module.example_inputs
+    if form == "program":
+        torch.export.save(torch.export.export(module, (x, None, weight, 3)), tmp_path / "model.pt2")
+        subject, top = load(str(tmp_path / "model.pt2"), "pt2", None), 3
+    else:
+        subject, top = load("odd_models:LeftOut", "torch-factory", None), 2
+    leaves = leaves_of(subject, program_examples(subject), ())
+    assert [leaf.name for leaf in leaves] == ["x", "weight"]
+    feed = {"x": torch.rand(2, 5, 8), "weight": torch.rand(2, 5)}
+    found = subject.compute(leaves, {name: value.numpy() for name, value in feed.items()})
+    np.testing.assert_allclose(found["output"], module(feed["x"], None, feed["weight"], top).detach(), rtol=1e-6)
