@@ -19,6 +19,19 @@ CHUNK = 1 << 20
 _LENGTH = struct.Struct("<Q")
 
 
+def send_line(stream: IO[bytes], text: str) -> None:
+    """Write what a worker hears first, before it needs NumPy."""
+    data = text.encode()
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def receive_line(read: Callable[[int], bytes | bytearray]) -> str:
+    """What :func:`send_line` wrote, through a function that reads so many bytes."""
+    (length,) = _LENGTH.unpack(read(_LENGTH.size))
+    return bytes(read(length)).decode()
+
+
 def send(stream: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Write one message."""
     import numpy as np

@@ -19,9 +19,9 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -30,7 +30,17 @@ from typing import IO, Any, Protocol, Self, runtime_checkable
 
 from convertkit import errors
 from convertkit.artifact import Array
-from convertkit.workers.messages import CHUNK, deadline_reader, is_complete, reader, receive, send
+from convertkit.workers.launching import Launch, Launched, launched
+from convertkit.workers.messages import (
+    CHUNK,
+    deadline_reader,
+    is_complete,
+    reader,
+    receive,
+    receive_line,
+    send,
+    send_line,
+)
 
 _OBJECTS_PER_COLLECTION = 20_000
 """Python's own 700 make collecting a twentieth of the time of torch's exporter, whose graphs are all alive."""
@@ -89,9 +99,9 @@ class Worker:
         self._service = service
         self._framework = framework
         self._timeout_s = timeout_s
-        self._env = {**os.environ, **(env or {})}
+        self._env = env or {}
+        self._launched: Launched | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] = tempfile.TemporaryFile(prefix="convertkit-worker-")  # noqa: SIM115 - closed in __exit__
         self._calls = 0
         self._expected: dict[int, _Expected] = {}
         self._arrived: dict[int, tuple[dict[str, Any], dict[str, Array]]] = {}
@@ -104,13 +114,16 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
-        self._log.close()
+        if self._launched is not None:
+            self._launched.log.close()
 
     @property
     def log(self) -> str:
-        """What the worker has printed so far."""
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        """What the worker's process has printed so far."""
+        if self._launched is None:
+            return ""
+        self._launched.log.seek(0)
+        return self._launched.log.read().decode(errors="replace")
 
     def start(self) -> None:
         """Start the process now, so that it imports what its service needs while the parent does other things."""
@@ -208,39 +221,20 @@ class Worker:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "convertkit.workers.serving",
-                    self._service,
-                    *filter(None, [self._framework]),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log,
-                env={**self._env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                start_new_session=True,
-            )
+            if self._launched is not None:
+                self._launched.log.close()
+            self._launched = launched(Launch.of(self._framework, self._env))
+            self._process = self._launched.process
             self._expected.clear()
+            assert self._process.stdin is not None
+            with suppress(BrokenPipeError):  # it has ended already, which the first call finds out
+                send_line(self._process.stdin, self._service)
         return self._process
 
     def _stop(self) -> None:
-        if self._process is None:
-            return
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                try:
-                    stream.close()
-                except BrokenPipeError:
-                    pass
-        self._process.wait()
-        self._process = None
+        if self._process is not None and self._launched is not None:
+            self._launched.stop()
+            self._process = None
 
     def _title(self, method: str) -> str:
         return (
@@ -446,21 +440,23 @@ def _answer_beside(service: object, calls: Sequence[_Numbered], own: _Numbered, 
         os._exit(1)  # calls are left that nobody answers, and the parent sees that this process has ended
 
 
-def serve(service_name: str, replies_to: int, begun: float) -> None:
-    """Answer calls from the parent until it closes the pipe.
+def serve(replies_to: int, framework_s: float) -> None:
+    """Hear from the parent which service is wanted, then answer calls to it until the parent closes the pipe.
 
-    Replies go to the file descriptor ``replies_to``; ``begun`` is ``time.perf_counter()`` when importing began.
+    Replies go to the file descriptor ``replies_to``; ``framework_s`` is what importing the framework took.
     """
     _die_with_parent()
     calls = sys.stdin.buffer
     replies = os.fdopen(replies_to, "wb")
     service: object = None
     failure: ImportError | errors.ConvertKitError | None = None
+    read = reader(calls)
     try:
-        service = _made(service_name, begun)  # before there is a call: the parent may have started us early
+        service = _made(receive_line(read), framework_s)  # before there is a call: the parent may have started us early
+    except EOFError:
+        return  # nobody wants this process
     except (ImportError, errors.ConvertKitError) as error:
         failure = error
-    read = reader(calls)
     while True:
         try:
             header, arrays = receive(read)
@@ -478,7 +474,8 @@ def serve(service_name: str, replies_to: int, begun: float) -> None:
             _answer(service, calls_made[0], replies)
 
 
-def _made(service_name: str, begun: float) -> object:
+def _made(service_name: str, framework_s: float) -> object:
+    begun = time.perf_counter()
     module, _, name = service_name.partition(":")
     # What importing a framework makes stays: collecting among it takes a tenth of that time, and makes forks copy it.
     gc.disable()
@@ -489,5 +486,5 @@ def _made(service_name: str, begun: float) -> object:
         gc.set_threshold(_OBJECTS_PER_COLLECTION)
         gc.enable()
     if isinstance(service, TimedService):
-        service.import_seconds = time.perf_counter() - begun
+        service.import_seconds = framework_s + time.perf_counter() - begun
     return service

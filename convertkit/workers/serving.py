@@ -1,4 +1,4 @@
-"""How a worker's process begins: ``python -m convertkit.workers.serving SERVICE [FRAMEWORK]``.
+"""How a worker's process begins: ``python -m convertkit.workers.serving [FRAMEWORK]``.
 
 The framework is imported before anything of ours: it takes a second, and most of what we need it needs, too.
 """
@@ -13,8 +13,8 @@ import time
 from contextlib import suppress
 
 
-def main(service: str, framework: str = "") -> None:
-    """Import ``framework``, then answer calls to ``service`` until the parent closes the pipe."""
+def main(framework: str = "") -> None:
+    """Import ``framework``, then serve whatever the parent asks for until it closes the pipe."""
     begun = time.perf_counter()
     replies = os.dup(1)
     os.dup2(2, 1)  # what a framework prints must not reach the protocol
@@ -22,9 +22,10 @@ def main(service: str, framework: str = "") -> None:
     if framework:
         with suppress(ImportError):  # the service imports it as well, and the parent is told of that
             importlib.import_module(framework)
+    framework_s = time.perf_counter() - begun
     from convertkit.workers.process import serve
 
-    serve(service, replies, begun)
+    serve(replies, framework_s)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ this module imports next to nothing.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,13 +16,10 @@ from convertkit.converters.pytorch.files.safety import check
 from convertkit.converters.pytorch.files.sniff import Found, examine
 from convertkit.errors import UsageError
 from convertkit.recipe import ExportOptions, InputSpec
+from convertkit.workers.launching import TORCH_ENVIRONMENT
 from convertkit.workers.process import Reply, Worker
 
 SERVICE = "convertkit.converters.pytorch.service:TorchService"
-_ENVIRONMENT = {
-    "OMP_WAIT_POLICY": "PASSIVE",  # spinning, threads that wait for each other cost a busy machine five times the time
-    "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ class Opening:
 def begin(source: str, options: ExportOptions) -> Opening:
     """Recognise the file, refuse what is damaged or hostile, and start a worker that loads it."""
     begun = time.perf_counter()
-    worker = Worker(SERVICE, timeout_s=options.timeout_s, env=_ENVIRONMENT, framework="torch")
+    worker = Worker(SERVICE, timeout_s=options.timeout_s, env=TORCH_ENVIRONMENT, framework="torch")
     worker.start()  # it imports torch, and hears of the file once that is known to be harmless
     try:
         found = examine(Path(source)) or Found("torch-factory")
