@@ -60,8 +60,6 @@ def simplify(model: ir.Model) -> None:
 
     _at_equal_ranks(model)
     ask_behind(model)
-    if any(_clips_the_unknown(node) for node in model.graph.all_nodes()):
-        common.ShapeInferencePass()(model)
     optimize_ir(model, should_fold=_should_fold)
     _keep_constants(model.graph)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
@@ -69,14 +67,24 @@ def simplify(model: ir.Model) -> None:
         common.RemoveUnusedNodesPass()(model)
     common.DeduplicateInitializersPass()(model)
     common.RemoveUnusedNodesPass()(model)
-    common.ShapeInferencePass()(model)
+    if not _are_all_known(model.graph):
+        common.ShapeInferencePass()(model)
     restore_sequences(model)
 
 
-def _clips_the_unknown(node: ir.Node) -> bool:
-    """A Clip of a value without a type, as loops give it: the optimizer asks for the type and fails."""
-    value = node.inputs[0] if node.op_type in ("Clip", "Relu") and node.inputs else None
-    return value is not None and value.dtype is None
+def _are_all_known(graph: ir.Graph) -> bool:
+    """Whether the optimizer, which infers shapes node by node, has found all types and sizes.
+
+    A free size counts that an input has, too; any other may be one of which a look at the whole graph tells more.
+    """
+    free = {str(dim.value) for value in graph.inputs for dim in value.shape or () if isinstance(dim, ir.SymbolicDim)}
+    return all(_is_known(value, free) for node in graph.all_nodes() for value in node.outputs if value.name)
+
+
+def _is_known(value: ir.Value, free: set[str]) -> bool:
+    if value.dtype is None or value.shape is None:
+        return False
+    return all(isinstance(dim, int) or str(dim.value) in free for dim in value.shape)
 
 
 def _keep_constants(graph: ir.Graph) -> None:

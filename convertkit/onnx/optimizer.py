@@ -62,10 +62,27 @@ class RootedRule(rewriter.RewriteRule):  # type: ignore[misc] # untyped
 RULES = rewriter.RewriteRuleSet([RootedRule(rule) for rule in rewriter._DEFAULT_REWRITE_RULES])
 
 
+class ClippedTypesPass(ir.passes.InPlacePass):
+    """Types for what is clipped, where inference node by node has found none, as behind loops.
+
+    Rules that join Clips ask for the type and fail without one.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        if any(_clips_the_unknown(node) for node in model.graph.all_nodes()):
+            return common.ShapeInferencePass()(model)
+        return ir.passes.PassResult(model, modified=False)
+
+
+def _clips_the_unknown(node: ir.Node) -> bool:
+    value = node.inputs[0] if node.op_type in ("Clip", "Relu") and node.inputs else None
+    return value is not None and value.dtype is None
+
+
 def optimize_ir(model: ir.Model, should_fold: Callable[[ir.Node], bool | None]) -> None:
     """What ``onnxscript.optimizer.optimize_ir`` does, in place; ``should_fold`` may decide for a node, or return None.
 
-    The passes and their order are those of onnxscript 0.7.
+    The passes and their order are those of onnxscript 0.7, but for :class:`ClippedTypesPass`.
     """
     rounds = ir.passes.PassManager(
         [
@@ -75,6 +92,7 @@ def optimize_ir(model: ir.Model, should_fold: Callable[[ir.Node], bool | None]) 
                 output_size_limit=onnxscript.optimizer.constant_folding.DEFAULT_CONSTANT_FOLD_OUTPUT_SIZE_LIMIT,
                 should_fold=should_fold,
             ),
+            ClippedTypesPass(),
             rewriter.RewritePass(RULES),
             common.RemoveUnusedNodesPass(),
             common.RemoveUnusedFunctionsPass(),  # type: ignore[no-untyped-call]
