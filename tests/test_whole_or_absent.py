@@ -112,7 +112,9 @@ def test_killed_with_a_framework_in_a_worker(tmp_path, digits):
 def test_stopped_in_the_middle(tmp_path, mlp, number, code):
     """What is asked to stop clears what it has begun and says so."""
     (tmp_path / "slow.py").write_text(
-        "import time\n\n\ndef feeds():\n    print('here', flush=True)\n    time.sleep(100)\n"
+        "import signal\nimport time\n\n\ndef feeds():\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it\n"
+        "    print('here', flush=True)\n    time.sleep(100)\n"
     )
     (tmp_path / "place").mkdir()
     arguments = command("export", mlp, "--calib", "slow:feeds", "-o", tmp_path / "place" / "out")
