@@ -24,6 +24,14 @@ def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
                 np.lib.format.write_array(stream, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
 
 
+def saved_arrays(path: Path | None) -> Mapping[str, Array]:
+    """What :func:`save_arrays` wrote, nothing where there is no file."""
+    if path is None:
+        return {}
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
 def state_beside(model: Path, inputs: Sequence[TensorSpec]) -> Path | None:
     """The start values that lie beside a model which was delivered with them, None for a model without state.
 
@@ -58,10 +66,7 @@ def initial_state(artifact: Artifact) -> Mapping[str, Array]:
 
     They are for a batch of one where the batch is free: :func:`started` gives those for any other.
     """
-    if artifact.initial_state is None:
-        return {}
-    with np.load(artifact.initial_state, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
+    return saved_arrays(artifact.initial_state)
 
 
 def state_sizes(shapes: Mapping[str, Sequence[Dim]], feed: Feed) -> dict[str, int]:

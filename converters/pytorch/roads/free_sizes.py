@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -37,11 +36,3 @@ def every_size(feeds: Sequence[Feed], chosen: Sequence[int]) -> bool:
     """Whether the chosen feeds still have every combination of shapes that all feeds have."""
     shapes = [tuple(value.shape for value in feed.values()) for feed in feeds]
     return {shapes[place] for place in chosen} == set(shapes)
-
-
-def initial_arrays(path: Path | None) -> dict[str, Array]:
-    """What :func:`save_arrays` wrote."""
-    if path is None:
-        return {}
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}

@@ -20,7 +20,7 @@ from convertkit.converters.pytorch.operators.kernels import lacking
 from convertkit.converters.pytorch.operators.spectra import exact_transforms
 from convertkit.converters.pytorch.roads.acceptance import check_feeds, hiding_feeds
 from convertkit.converters.pytorch.roads.attempts import Attempt, defeat
-from convertkit.converters.pytorch.roads.free_sizes import at_fixed, every_size, implied, initial_arrays, is_dynamic
+from convertkit.converters.pytorch.roads.free_sizes import at_fixed, every_size, implied, is_dynamic
 from convertkit.converters.pytorch.roads.lengths import forget_steps
 from convertkit.converters.pytorch.roads.restoring import settle_interface
 from convertkit.errors import ConvertKitError, ParityError, WorkerError
@@ -33,7 +33,7 @@ from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
 from convertkit.parity.conditioning import foreseen, is_chaotic, is_finite, nudged
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Tolerance
-from convertkit.state import save_arrays, started, state_sizes
+from convertkit.state import save_arrays, saved_arrays, started, state_sizes
 from convertkit.workers.process import Call, Reply
 
 _ROUTES = {
@@ -375,7 +375,7 @@ class Ladder:
         if route not in _LIGHT:
             self._prepare()
         shapes = {leaf.name: leaf.shape for leaf in wanted.leaves}
-        state = started(initial_arrays(self._initial_state), shapes, state_sizes(shapes, feed))
+        state = started(saved_arrays(self._initial_state), shapes, state_sizes(shapes, feed))
         return self._worker.begin_together((Call("attempt", params, {**feed, **state}), *beside))
 
     def _prepare(self) -> None:
