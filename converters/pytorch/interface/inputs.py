@@ -12,9 +12,18 @@ from convertkit.converters.pytorch.interface.leaves import Kind, Leaf, Path, lea
 from convertkit.converters.pytorch.loading.subject import Parameter, Subject
 from convertkit.errors import UsageError
 
-_SCALARS = {"int": "int64", "float": "float32", "bool": "bool", "number": "float32", "Scalar": "float32"}
+SCALARS = {"int": "int64", "float": "float32", "bool": "bool", "number": "float32", "Scalar": "float32"}
 BATCH, TIME = "N", "T"
 """Names of dimensions that convertkit freed itself."""
+
+
+class ShapesUnsaid(UsageError):
+    """Parameters of which neither the file nor a flag says the shape."""
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self.parameters = tuple(parameters)
+        names = ", ".join(f"{each.name} ({each.type or 'Tensor'})" for each in parameters)
+        super().__init__(f"the file does not say the shape of: {names}")
 
 
 def leaves_of(
@@ -23,7 +32,7 @@ def leaves_of(
     """The model's inputs in the order of ``forward``'s parameters.
 
     ``options`` are ``--input`` flags as mappings.  Raises ``UsageError`` for a name that the model lacks
-    and, with the flag to add, where a shape is known from nowhere.
+    and ``ShapesUnsaid`` where a shape is known from nowhere.
     """
     if isinstance(examples, Mapping):
         known = dict(examples)
@@ -44,7 +53,7 @@ def leaves_of(
         have = ", ".join(parameter.name for parameter in subject.parameters) or "none"
         raise UsageError(f"--input {unknown[0]}: the model has no such input; it has: {have}")
     if missing:
-        raise UsageError(_request(subject, missing))
+        raise ShapesUnsaid(missing)
     if not found:
         raise UsageError("the model's forward takes no input")
     return tuple(found)
@@ -76,7 +85,7 @@ _NOTHING_KNOWN = ExampleArray((), "float32")
 
 def _structure(parameter: Parameter, given: Mapping[str, Mapping[str, Any]]) -> Example:
     """What ``--input`` flags say about a parameter that is a tuple, list or dict: ``x_0``, ``x_key``, ``x_1_0``."""
-    if parameter.type in ("Tensor", "Optional[Tensor]", *_SCALARS):
+    if parameter.type in ("Tensor", "Optional[Tensor]", *SCALARS):
         return ()
     suffixes = [name.removeprefix(f"{parameter.name}_") for name in given if name.startswith(f"{parameter.name}_")]
     items = [Item(_NOTHING_KNOWN, *_way(parameter.type, suffix)) for suffix in suffixes]
@@ -99,11 +108,11 @@ def _way(kind: str, suffix: str) -> tuple[Path, tuple[Kind, ...]]:
 
 def _given(parameter: Parameter, option: Mapping[str, Any], known: ExampleArray | None) -> Leaf:
     shape: tuple[Dim, ...] = tuple(option["shape"] or ())
-    scalar = parameter.type in _SCALARS
+    scalar = parameter.type in SCALARS
     given = bool(shape)
     if not given:  # NAME::DTYPE[LOW,HIGH) adds to what is known
         shape = known.shape if known is not None else ()
-    dtype = option["dtype"] or (known.dtype if known else _SCALARS.get(parameter.type, "float32"))
+    dtype = option["dtype"] or (known.dtype if known else SCALARS.get(parameter.type, "float32"))
     if known is not None and len(shape) != len(known.shape):
         raise UsageError(
             f"--input {option['name']}: {len(shape)} dimensions, the model was traced with {list(known.shape)}"
@@ -120,35 +129,6 @@ def _given(parameter: Parameter, option: Mapping[str, Any], known: ExampleArray 
         given=given,
         told=bool(bounds),
     )
-
-
-def _request(subject: Subject, missing: Sequence[Parameter]) -> str:
-    flags = " ".join(f"--input {_suggestion(subject, parameter)}" for parameter in missing)
-    names = ", ".join(f"{p.name} ({p.type or 'Tensor'})" for p in missing)
-    return f"the file does not say the shape of: {names}\n  try   {flags}"
-
-
-def _suggestion(subject: Subject, parameter: Parameter) -> str:
-    if parameter.type in _SCALARS:
-        return f"{parameter.name}::{_SCALARS[parameter.type]}"
-    return f"{parameter.name}:{_first_layer_shape(subject)}"
-
-
-def _first_layer_shape(subject: Subject) -> str:
-    """A shape that the first weight with an input side allows: N, channels, then sizes to fill in."""
-    for name, weight in subject.module.named_parameters():
-        if name.endswith("weight") and weight.dim() in (3, 4, 5) and "norm" not in name:
-            return ",".join(
-                [
-                    "N",
-                    str(weight.shape[1]),
-                    *("LENGTH", "HEIGHT,WIDTH", "DEPTH,HEIGHT,WIDTH")[weight.dim() - 3 : weight.dim() - 2],
-                ]
-            )
-        if name.endswith("weight") and weight.dim() == 2:
-            embedding = "emb" in name or "wte" in name or "token" in name
-            return f"N,LENGTH:int64[0,{weight.shape[0]})" if embedding else f"N,{weight.shape[1]}"
-    return "N,…"
 
 
 def free_batch(leaves: Sequence[Leaf], only_first: bool = False) -> tuple[Leaf, ...] | None:

@@ -13,6 +13,7 @@ import torch
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
 from convertkit.converters.pytorch.files.examples import Example, traced_examples
+from convertkit.converters.pytorch.interface.asking import request
 from convertkit.converters.pytorch.interface.batch import SECOND, THIRD, Stays, check_samples, followed
 from convertkit.converters.pytorch.interface.bounds import (
     at_lowest,
@@ -26,6 +27,7 @@ from convertkit.converters.pytorch.interface.bounds import (
 from convertkit.converters.pytorch.interface.capture import refuse_training
 from convertkit.converters.pytorch.interface.inputs import (
     BATCH,
+    ShapesUnsaid,
     counted,
     example_sizes,
     flags_only,
@@ -85,7 +87,10 @@ def describe(
     refuse_training(subject)
     prober = Prober(subject, seed)
     examples = _examples(subject, path)
-    asked = leaves_of(subject, examples, options)
+    try:
+        asked = leaves_of(subject, examples, options)
+    except ShapesUnsaid as unsaid:
+        raise request(subject, unsaid, options, lambda flags: _takes(prober, examples, flags)) from unsaid
     asked = prober.with_offsets(asked, example_sizes(asked, asked))
     own = leaves_of(subject, examples, ()) if subject.exported_batch else ()
     _check_exported(own, asked, subject.exported_batch)
@@ -115,6 +120,19 @@ def describe(
         (*notes, *_state_notes(slots)),
     )
     return description, state, known
+
+
+def _takes(
+    prober: Prober, examples: Sequence[Example] | Mapping[str, Example] | None, options: Sequence[Mapping[str, Any]]
+) -> None:
+    """Raise where the model does not compute with these flags, at several sizes of what they leave free.
+
+    Names that only fit while their sizes are the same are told apart by other ones for each.
+    """
+    found, base, _ = _at_some_size(prober, leaves_of(prober.subject, examples, options))
+    apart = {name: size if size > THIRD else size + place for place, (name, size) in enumerate(base.items())}
+    for sizes in (apart, *further_sizes(found, base)):
+        prober.run(found, sizes, 0)
 
 
 def _check_exported(own: Sequence[Leaf], asked: Sequence[Leaf], batch: int) -> None:
@@ -173,7 +191,7 @@ def _at_some_size(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf,
 
 def _with_ranges(prober: Prober, leaves: tuple[Leaf, ...], error: SourceError) -> SourceError:
     """The same error with the ranges to give: that which works, where the user gave one that is too large."""
-    ways = [f"--input {each.name}::{each.dtype}[LOW,HIGH) with what it may be" for each in counted(leaves)]
+    ways = [f"--input '{each.name}::{each.dtype}[LOW,HIGH)' with what it may be" for each in counted(leaves)]
     told = [leaf for leaf in exemplary(leaves, told=True) if leaf.told]
     try:
         found, sizes, _ = _sized(prober, at_lowest(leaves, told))
@@ -181,7 +199,7 @@ def _with_ranges(prober: Prober, leaves: tuple[Leaf, ...], error: SourceError) -
         return SourceError("\n  try   ".join((str(error), *ways)))
     for leaf in shortened(widened(prober, found, told, sizes), leaves):
         low, high = leaf.value_range or (0, 0)
-        ways.append(f"--input {leaf.name}::{leaf.dtype}[{low:.0f},{high:.0f}), as the model fails on {high:.0f}")
+        ways.append(f"--input '{leaf.name}::{leaf.dtype}[{low:.0f},{high:.0f})', as the model fails on {high:.0f}")
     return SourceError("\n  try   ".join((str(error), *ways)))
 
 
@@ -196,7 +214,7 @@ def _widest(
     for leaf in shortened(narrow, leaves):
         high = f"{leaf.value_range[1]:.0f}" if leaf.value_range else ""
         drawn = "0 and 1" if high == "2" else f"numbers below {high}"
-        way = f"--input {leaf.name}::{leaf.dtype}[0,M) tells the range"
+        way = f"--input '{leaf.name}::{leaf.dtype}[0,M)' tells the range"
         notes.append(f"{leaf.name} is tried with {drawn}, as the model fails on numbers beyond; {way}")
     return narrow, notes
 
@@ -248,13 +266,13 @@ def _state_notes(slots: Sequence[Slot]) -> list[str]:
 def further_sizes(leaves: Sequence[Leaf], base: Mapping[str, int] = _NO_SIZES) -> tuple[dict[str, int], ...]:
     """Sizes of the free dimensions, other ones than the example's, at which every road is judged too.
 
-    Of lengths that are known to be longer than a batch (``base``), multiples.
+    Of those that are known to be longer (``base``), multiples: a window may need that length.
     """
     names = sorted({dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)})
     if not names:
         return ()
     return tuple(
-        {name: base[name] * times if base.get(name, 0) > THIRD else size for name in names}
+        {name: base[name] * times if base.get(name, 0) > SECOND else size for name in names}
         for times, size in enumerate((SECOND, THIRD), 2)
     )
 
@@ -301,7 +319,7 @@ def _with_scalars(
     for scalar in [leaf for leaf in leaves if leaf.scalar and leaf.value_range is None and leaf.dtype == "int64"]:
         working = [value for value in compared_integers(prober.subject) if _works(prober, leaves, sizes, scalar, value)]
         if len(working) > 1:
-            choice = " or ".join(f"--input {scalar.name}::int64[{value},{value + 1})" for value in working)
+            choice = " or ".join(f"--input '{scalar.name}::int64[{value},{value + 1})'" for value in working)
             raise UsageError(f"{scalar.name} decides what the model does; choose its value\n  try   {choice}")
         if working:
             leaves = _with_value(leaves, scalar, working[0])

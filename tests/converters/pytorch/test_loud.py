@@ -28,7 +28,7 @@ def test_a_table_of_two_types_is_tried_with_two(tmp_path: Path) -> None:
     notes = [note for note in result.report["notes"] if "tried with 0 and 1" in note]
     assert len(notes) == 1
     assert notes[0].startswith("types ")
-    assert "--input types::int32[0,M)" in notes[0]
+    assert "--input 'types::int32[0,M)'" in notes[0]
     ids, types = np.arange(15).reshape(5, 3), np.array([[0, 1, 1]] * 5, np.int32)
     expected = model(torch.from_numpy(ids), torch.from_numpy(types)).detach().numpy()
     answer = result.run({"ids": np.tile(ids, (1, 2)), "types": np.tile(types, (1, 2))})
@@ -36,7 +36,7 @@ def test_a_table_of_two_types_is_tried_with_two(tmp_path: Path) -> None:
 
 
 def test_numbers_beyond_every_table_end_with_the_flag_to_add(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"index out of range(?s:.*)try   --input ids::int64\[LOW,HIGH\)"):
+    with pytest.raises(SourceError, match=r"index out of range(?s:.*)try   --input 'ids::int64\[LOW,HIGH\)'"):
         _exported("loud_models:OneWord", tmp_path, "ids:N,5:int64")
 
 
@@ -53,7 +53,7 @@ def test_columns_that_index_tables_of_several_sizes(tmp_path: Path, form: str) -
     result = _exported(source, tmp_path)
     (note,) = [note for note in result.report["notes"] if note.startswith("categories is tried")]
     assert "with numbers below 3" in note
-    assert "--input categories::int64[0,M)" in note
+    assert "--input 'categories::int64[0,M)'" in note
     assert result.artifact.inputs[0].shape == ("N", 2)
     numbers, categories = (each.numpy() for each in model.example_inputs)
     expected = model(*model.example_inputs).detach().numpy()
@@ -62,7 +62,7 @@ def test_columns_that_index_tables_of_several_sizes(tmp_path: Path, form: str) -
 
 
 def test_a_range_beyond_the_smallest_table_is_refused_with_the_one_that_works(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"index out of range(?s:.*)try   --input categories::int64\[0,3\)"):
+    with pytest.raises(SourceError, match=r"index out of range(?s:.*)try   --input 'categories::int64\[0,3\)'"):
         _exported("loud_models:Columns", tmp_path, "categories::int64[0,12)")
 
 

@@ -142,7 +142,12 @@ def test_state_is_left_as_it_was_found() -> None:
         ("test_probing:Turned", (), Unsupported, "the input 'z' is complex"),
         ("test_probing:Named", (), Unsupported, "the state 'last' changes its type from call to call: int, NoneType"),
         ("test_probing:Picky", (_flag("x", 2, 5),), SourceError, r"the model fails on x \[2, 5\] float32"),
-        ("loud_models:OneWord", (_flag("ids", "N", 5, dtype="int64"),), SourceError, r"--input ids::int64\[LOW,HIGH\)"),
+        (
+            "loud_models:OneWord",
+            (_flag("ids", "N", 5, dtype="int64"),),
+            SourceError,
+            r"--input 'ids::int64\[LOW,HIGH\)'",
+        ),
     ],
 )
 def test_what_cannot_be_lifted_or_run_is_named(
@@ -189,7 +194,7 @@ def test_a_number_with_one_working_value_is_that(tmp_path: Path) -> None:
 
 
 def test_of_several_working_values_the_user_chooses(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"rate::int64\[8,9\) or --input rate::int64\[16,17\)"):
+    with pytest.raises(UsageError, match=r"'rate::int64\[8,9\)' or --input 'rate::int64\[16,17\)'"):
         _scripted(Chosen(), tmp_path)
 
 
