@@ -181,12 +181,16 @@ def amin(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
     return NotImplemented if dim else torch.amin(x, list(range(x.dim())), keepdim)
 
 
+_DISTANCE_DEFAULTS: tuple[float | None, ...] = (2.0, None)
+
+
 def _by_differences(node: Any) -> bool:
     """Whether torch takes differences here; else it multiplies matrices, which its exporter has.
 
     The rule is ``cdist_impl``'s in aten/src/ATen/native/Distance.cpp: more than 25 rows on a side are multiplied.
     """
-    p, mode = (*node.args[2:], *(2.0, None)[len(node.args) - 2 :])
+    given = [*node.args[2:], *_DISTANCE_DEFAULTS[len(node.args) - 2 :]]
+    p, mode = given
     rows = [each.meta["val"].shape[-2] for each in node.args[:2]]
     if p != 2.0 or mode == 2:
         return True
