@@ -40,7 +40,8 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
             _imported(factory)  # which may register operators that the file needs
         operators.registered()
     if kind == "torchscript":
-        return _scripted(_torchscript(path))
+        code = _code(path)
+        return _scripted(_torchscript(path, code), code)
     if kind == "torchscript-twin":
         return _eager(_twin(path, str(factory)))
     if kind == "pt2":
@@ -59,8 +60,7 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
     return _eager(module)
 
 
-def _torchscript(path: str) -> Any:
-    code = _code(path)
+def _torchscript(path: str, code: bytes) -> Any:
     outside.check_code(code, Path(path).name)
     try:
         module = torch.jit.load(path, map_location="cpu").eval()
@@ -71,7 +71,7 @@ def _torchscript(path: str) -> Any:
         return module
     except (RuntimeError, ValueError, NotImplementedError) as error:
         if "torchvision::" in str(error) and _define_torchvision():
-            return _torchscript(path)
+            return _torchscript(path, code)
         if (refusal := operators.refusal(error)) is not None:
             raise refusal from error
         if b"prim.ConstantMKLDNNTensor()" in code:  # torch writes tensors of oneDNN without their values
@@ -134,18 +134,18 @@ def _define_torchvision() -> bool:
 def _twin(path: str, factory: str) -> torch.nn.Module:
     """The module that an archive was made from, with the archive's weights."""
     module = _made(factory)
-    fill(module, dict(_torchscript(path).state_dict()), Path(path).name, factory)
+    fill(module, dict(_torchscript(path, _code(path)).state_dict()), Path(path).name, factory)
     return module
 
 
-def _scripted(module: Any) -> Subject:
+def _scripted(module: Any, code: bytes) -> Subject:
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     parameters = tuple(
         Parameter(argument.name, str(argument.type), not argument.has_default_value())
         for argument in module.forward.schema.arguments[1:]
     )
-    return Subject(module, parameters, "torchscript")
+    return Subject(module, parameters, "torchscript", code=code)
 
 
 def _exported(path: str) -> Subject:

@@ -42,7 +42,7 @@ class Subject:
 
     ``exported_batch`` is set where an exported program had that batch as a number and the module takes others, by
     guesses that are still to be proven, and ``follows`` says of each input whether its leading size is that batch;
-    ``fixed`` says why it takes none.
+    ``fixed`` says why it takes none.  ``code`` is the text of an archive's methods, empty where there is no archive.
     """
 
     module: Any
@@ -52,6 +52,7 @@ class Subject:
     exported_batch: int = 0
     follows: tuple[bool, ...] = ()
     fixed: str = ""
+    code: bytes = b""
 
     def arguments(self, leaves: Sequence[Leaf], values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments for ``forward``, the leaves put back into their tuples and lists."""
