@@ -64,7 +64,7 @@ def test_what_was_not_taken_is_ended(ended):
     foresee(["export", "model.pt"])
     discard()
     discard()
-    assert [each.process.returncode for each in ended] == [-9]
+    assert [each.process.wait(20) for each in ended] == [-9]
 
 
 def test_a_worker_serves_from_it(monkeypatch, tmp_path):
@@ -77,4 +77,4 @@ def test_a_worker_serves_from_it(monkeypatch, tmp_path):
     spare = launching._SPARE.get()
     with Worker("ahead_service:Service", timeout_s=60, framework="torch", env=TORCH_ENVIRONMENT) as worker:
         assert worker.call("pid").value == spare.process.pid
-    assert spare.process.returncode == -9
+    assert spare.process.wait(20) == -9
