@@ -21,7 +21,7 @@ from convertkit.converters.pytorch.operators.spectra import exact_transforms
 from convertkit.converters.pytorch.roads.acceptance import check_feeds, hiding_feeds
 from convertkit.converters.pytorch.roads.attempts import Attempt, defeat
 from convertkit.converters.pytorch.roads.free_sizes import at_fixed, every_size, implied, is_dynamic
-from convertkit.converters.pytorch.roads.lengths import forget_steps
+from convertkit.converters.pytorch.roads.lengths import forget_growth, forget_steps
 from convertkit.converters.pytorch.roads.restoring import settle_interface
 from convertkit.errors import ConvertKitError, ParityError, WorkerError
 from convertkit.onnx.canonical import canonicalize
@@ -404,6 +404,7 @@ class Ladder:
             fold_plain_constants(model)
             widen_indices(model)
             forget_steps(model, leaves)
+            forget_growth(model)
             tolerance = tolerance_of(model)
             if tolerance is not FLOAT32:
                 widen(model)

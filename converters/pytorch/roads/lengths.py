@@ -1,12 +1,13 @@
-"""Sizes that torch has recorded behind a recurrent operator over a free length.
+"""Sizes that torch has recorded and that are others when the model runs.
 
 torch passes shapes through LSTM, GRU and RNN step by step, so what it records behind them has the example's number of
-steps as a number, while the operator of ONNX takes any.
+steps as a number, while the operator of ONNX takes any.  And what a loop carries has the shape there that it begins
+with, though a turn may append to it: a list that begins empty would count as empty in every turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
@@ -43,3 +44,32 @@ def _behind(node: ir.Node) -> list[ir.Value]:
             found[value] = None
             waiting += [result for user, _ in value.uses() for result in user.outputs]
     return list(found)
+
+
+def forget_growth(model: ir.Model) -> None:
+    """Leave the sizes to be found at run time, in place, of what the turns of a loop append to."""
+    for node in model.graph.all_nodes():
+        if node.op_type != "Loop" or node.domain:
+            continue
+        body = node.attributes["body"].as_graph()
+        for carried, result in zip(body.inputs[2:], body.outputs[1:], strict=False):
+            axes = set(_appended(result, carried))
+            if axes and carried.shape is not None:
+                dims = tuple(carried.shape)
+                places = {axis % len(dims) for axis in axes}
+                carried.shape = ir.Shape([None if place in places else dim for place, dim in enumerate(dims)])
+
+
+def _appended(result: ir.Value, carried: ir.Value) -> Iterator[int]:
+    """Axes along which ``result`` is ``carried`` with more behind or in front of it, in some branch."""
+    node = result.producer()
+    if node is None or node.domain:
+        return
+    if node.op_type == "Identity" and node.inputs[0] is not None:
+        yield from _appended(node.inputs[0], carried)
+    elif node.op_type == "Concat" and carried in node.inputs:
+        yield node.attributes["axis"].as_int()
+    elif node.op_type == "If":
+        place = node.outputs.index(result)
+        for name in ("then_branch", "else_branch"):
+            yield from _appended(node.attributes[name].as_graph().outputs[place], carried)

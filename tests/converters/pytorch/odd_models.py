@@ -371,3 +371,24 @@ class LeftOut(Seeded):
     def forward(self, x: Tensor, prefix: Tensor | None = None, weight: Tensor | None = None, top: int = 2) -> Tensor:
         y = self.layer(x if prefix is None else torch.cat([prefix, x], 1))
         return (y if weight is None else y * weight[..., None]).topk(top, -1)[0]
+
+
+class Decoded(Seeded):
+    """Greedy decoding that appends a token in every turn and stops at token 3, after ten at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.cell, self.out = nn.Embedding(6, 8), nn.GRUCell(8, 8), nn.Linear(8, 6)
+
+    def forward(self, h: Tensor) -> Tensor:
+        token = torch.zeros(h.shape[0], dtype=torch.int64)
+        tokens = torch.zeros(h.shape[0], 0, dtype=torch.int64)
+        count = 0
+        done = False
+        while count < 10 and not done:
+            h = self.cell(self.table(token), h)
+            token = self.out(h).argmax(-1)
+            tokens = torch.cat([tokens, token[:, None]], 1)
+            count += 1
+            done = bool((token == 3).all())
+        return tokens
