@@ -6,6 +6,7 @@ import collections
 import io
 import pickle
 import pickletools
+import re
 from dataclasses import dataclass
 from typing import IO
 
@@ -68,13 +69,14 @@ def is_data(name: str) -> bool:
     """Whether unpickling the global can only make a tensor, a container or a number."""
     module, _, attribute = name.rpartition(".")
     if module == "torch":
-        return attribute in _TORCH_VALUES or attribute.endswith("Storage") or attribute in _DTYPES
+        return attribute in _TORCH_VALUES or attribute.endswith("Storage") or _DTYPES.fullmatch(attribute) is not None
     return attribute in _DATA_MODULES.get(module, frozenset())
 
 
-_DTYPES = frozenset(
-    f"{kind}{bits}" for kind in ("float", "int", "uint", "complex") for bits in (8, 16, 32, 64, 128)
-) | {"bfloat16", "bool", "qint8", "quint8", "qint32", "double", "half", "long", "float", "int"}
+_DTYPES = re.compile(
+    r"(b?float|u?int|complex|qu?int|bits)\d+(_e\dm\d\w*|x\d)*|bool|bit|half|float|double|short|int|long|c(half|float|double)"
+)
+"""Every number type of torch, narrow and packed ones (``float8_e4m3fn``, ``quint4x2``) included."""
 
 
 def content_of(stream: IO[bytes], pickles: int = 1) -> PickleContent:

@@ -22,15 +22,9 @@ def check(path: Path, found: Found, *, trust_pickle: bool) -> None:
         raise SourceError(
             f"{path.name} is a PyTorch file that is truncated or damaged; get it again from where it came"
         )
-    if found.kind == "outdated":
-        raise SourceError(
-            f"{path.name} is {few(found.foreign)}, which today's torch no longer reads\n"
-            "  try   loading it with torch 1.7, which still does, and saving it again"
-        )
-    if found.kind == "wrapped":
-        raise SourceError(
-            f"{path.name} is an archive around {few(found.foreign)}: unpack it, and export what is inside"
-        )
+    if found.kind == "unreadable":
+        what, way = found.instead
+        raise SourceError(f"{path.name} is {what}\n  try   {way}")
     if found.kind == "sharded":
         for shard in shards(path):
             check(shard, examine(shard) or Found("damaged"), trust_pickle=False)

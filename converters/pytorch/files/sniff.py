@@ -7,21 +7,16 @@ code a plain pickle, which holds either data alone or objects of classes.
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
 import json
-import lzma
 import re
 import struct
-import tarfile
 import zipfile
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from convertkit.converters.pytorch.files import unreadable
 from convertkit.converters.pytorch.files.pickles import PickleContent, content_of
 from convertkit.converters.pytorch.files.shards import shards
 
@@ -34,8 +29,7 @@ Kind = Literal[
     "sharded",
     "torch-factory",
     "damaged",
-    "outdated",
-    "wrapped",
+    "unreadable",
 ]
 
 _LEGACY_MAGIC = re.compile(
@@ -58,23 +52,20 @@ _FIRST_ENTRIES = frozenset(
     }
     | {"constants.pkl", "traced_inputs.pkl", "bytecode.pkl", "extra", "constants", "models", "attributes.pkl"}
 )
-_SUFFIXES = (".pt", ".pth", ".pt2", ".ptl", ".ckpt", ".safetensors")
-_COMPRESSED: dict[bytes, Callable[[Path], io.BufferedIOBase]] = {
-    b"\x1f\x8b": gzip.GzipFile,
-    b"BZh": bz2.BZ2File,
-    b"\xfd7zXZ": lzma.LZMAFile,
-}
-_MAX_MEMBERS = 10_000
 _MAX_PICKLE_BYTES = 256 << 20
 _MAX_HEADER_BYTES = 100 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a file is, and the classes or functions that unpickling it would need."""
+    """What a file is, and the classes or functions that unpickling it would need.
+
+    Of a file that is PyTorch's and cannot be read: what it is instead, and the way out.
+    """
 
     kind: Kind
     foreign: tuple[str, ...] = ()
+    instead: tuple[str, str] = ("", "")
 
 
 def examine(path: Path) -> Found | None:
@@ -82,6 +73,8 @@ def examine(path: Path) -> Found | None:
     try:
         if shards(path):
             return Found("sharded")
+        if path.is_dir():
+            return _unreadable(unreadable.folder(path))
         with path.open("rb") as stream:
             head = stream.read(64)
         if head.startswith(_ZIP_MAGIC):
@@ -92,8 +85,8 @@ def examine(path: Path) -> Found | None:
             return Found("safetensors")
         if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05":
             return _bare_pickle(path)
-        return _wrapped(path)
-    except (OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError):
+        return _unreadable(unreadable.wrapped(path, _is_model))
+    except OSError:
         return None
 
 
@@ -122,9 +115,16 @@ def _archive(archive: zipfile.ZipFile) -> Found | None:
         return _scripted(archive, inside)
     if "data.pkl" in inside:
         return _from_pickle(_pickle_in(archive, inside["data.pkl"]))
-    if has_code and "model.json" in inside:
-        return Found("outdated", ("TorchScript of torch before 1.4",))
-    return _around(names)
+    return _unreadable(unreadable.archive(inside) or unreadable.around(names))
+
+
+def _unreadable(instead: tuple[str, str] | None) -> Found | None:
+    return None if instead is None else Found("unreadable", instead=instead)
+
+
+def _is_model(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of an archive, a legacy pickle or safetensors."""
+    return head.startswith(_ZIP_MAGIC) or _LEGACY_MAGIC.match(head) is not None or head[8:10] == b'{"'
 
 
 def _scripted(archive: zipfile.ZipFile, inside: dict[str, str]) -> Found:
@@ -163,31 +163,6 @@ def _bare_pickle(path: Path) -> Found | None:
     if not content.complete and not content.globals:
         return None
     return Found("pickled-module", content.foreign or ("a pickle that torch.save did not write",))
-
-
-def _wrapped(path: Path) -> Found | None:
-    """A model inside a tar or a compressed file, and the tar that torch itself wrote before 0.1.10."""
-    with path.open("rb") as stream:
-        head = stream.read(512)
-    if head[257:262] == b"ustar":
-        with tarfile.open(path) as archive:
-            names = [entry.name for entry, _ in zip(archive, range(_MAX_MEMBERS), strict=False)]
-        if {"sys_info", "pickle", "storages"} <= set(names):
-            return Found("outdated", ("a file of torch before 0.1.10",))
-        return _around(names)
-    opened = next((each for magic, each in _COMPRESSED.items() if head.startswith(magic)), None)
-    if opened is None:
-        return None
-    with opened(path) as unpacked:
-        inner = unpacked.read(64)
-    is_model = inner.startswith(_ZIP_MAGIC) or _LEGACY_MAGIC.match(inner) or inner[8:10] == b'{"'
-    return Found("wrapped", (path.stem,)) if is_model else None
-
-
-def _around(names: list[str]) -> Found | None:
-    """What an archive of these entries is around: files of models, by their suffix."""
-    models = tuple(name for name in names if name.lower().endswith(_SUFFIXES))
-    return Found("wrapped", models) if models else None
 
 
 def _is_safetensors(path: Path, head: bytes) -> bool:
