@@ -83,6 +83,21 @@ def test_deaths_become_sentences(worker, method, says, isolated):
     assert worker.call("echo").value["calls"] == 1  # the worker, or a new one, answers again
 
 
+def test_a_worker_that_ended_between_calls_is_a_sentence(worker):
+    worker.call("leave_later")
+    time.sleep(1)
+    with pytest.raises(WorkerError, match="ended unexpectedly with exit code 7"):
+        worker.call("echo")
+
+
+def test_a_worker_ends_where_nothing_looks_after_its_forks(worker):
+    """Their answers would be waited for until the time is up."""
+    forked, own = worker.begin_beside(Call("bereave"), Call("echo"))
+    assert own().value["calls"] == 1
+    with pytest.raises(WorkerError, match="ended unexpectedly with exit code 1"):
+        forked()
+
+
 def test_a_hang_is_stopped(monkeypatch):
     monkeypatch.syspath_prepend(str(HERE))
     with Worker("worker_service:Service", timeout_s=2) as running:

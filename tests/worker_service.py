@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -31,6 +32,15 @@ class Service:
 
     def leave(self, params, arrays):
         os._exit(7)
+
+    def leave_later(self, params, arrays):
+        threading.Timer(0.1, os._exit, (7,)).start()
+        return Reply()
+
+    def bereave(self, params, arrays):
+        time.sleep(0.3)
+        os.kill(os.getppid(), signal.SIGKILL)
+        return Reply()
 
     def hang(self, params, arrays):
         time.sleep(600)
