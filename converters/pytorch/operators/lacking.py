@@ -171,6 +171,26 @@ def distances(x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = N
     return apart.sum(-1) if p == 1.0 else apart.pow(p).sum(-1).pow(1.0 / p)
 
 
+def scattered(base: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """``aten::scatter_reduce`` in the form that ONNX has: what is there takes part, and nothing is a mean."""
+    if include_self and reduce != "mean":
+        return NotImplemented
+    if not include_self:
+        base = base.scatter(dim, index, _neutral(reduce, base.dtype))
+    if reduce != "mean":
+        return torch.scatter_reduce(base, dim, index, src, reduce, include_self=True)
+    own = torch.ones_like(base) if include_self else torch.ones_like(base).scatter(dim, index, 0.0)
+    return base.scatter_add(dim, index, src) / own.scatter_add(dim, index, torch.ones_like(src))
+
+
+def _neutral(reduce: str, dtype: torch.dtype) -> float:
+    """What changes no result of this kind."""
+    if reduce in ("sum", "mean", "prod"):
+        return 1.0 if reduce == "prod" else 0.0
+    limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    return float(limits.min if reduce == "amax" else limits.max)
+
+
 def amax(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
     """Over all axes, where none is named."""
     return NotImplemented if dim else torch.amax(x, list(range(x.dim())), keepdim)
@@ -195,6 +215,12 @@ def _by_differences(node: Any) -> bool:
     if p != 2.0 or mode == 2:
         return True
     return mode != 1 and all(isinstance(size, int) and size <= 25 for size in rows)
+
+
+def _leaves_out(node: Any) -> bool:
+    """Whether what is there stays out of the result, or a mean of floats is asked for."""
+    mean = node.args[4] == "mean" and node.args[0].meta["val"].is_floating_point()
+    return bool(mean or not node.kwargs.get("include_self", True))
 
 
 def _over_all(node: Any) -> bool:
@@ -248,6 +274,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.index.Tensor: Substitute(index, _is_complex),
         _ATEN.exp.default: Substitute(exp, _is_complex),
         _ATEN.polar.default: Substitute(polar, _always),
+        _ATEN.scatter_reduce.two: Substitute(scattered, _leaves_out),
         _ATEN.cdist.default: Substitute(distances, _by_differences),
         _ATEN.amax.default: Substitute(amax, _over_all),
         _ATEN.amin.default: Substitute(amin, _over_all),

@@ -99,3 +99,23 @@ def test_distances_of_many_rows_stay_products() -> None:
             return torch.cdist(x, x)
 
     assert substitutes(torch.export.export(Near(), (torch.rand(2, 26, 3),), strict=False)) == {}
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+def test_scattering_keeps_to_what_is_there(reduce: str, include_self: bool) -> None:
+    """ONNX has no mean and leaves nothing out; pooling the nodes of graphs does both."""
+
+    class Pooled(nn.Module):
+        def forward(self, base: torch.Tensor, places: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            return base.scatter_reduce(0, places[:, None].expand_as(x), x, reduce, include_self=include_self)
+
+    base, x = torch.randn(4, 3), torch.randn(7, 3) - 3
+    program = torch.export.export(Pooled(), (base, torch.arange(7) % 3, x), strict=False)
+    table = substitutes(program)
+    assert len(table) == (reduce == "mean" or not include_self)
+    taken = program.run_decompositions(table)
+    left = [node for node in taken.graph.nodes if "scatter_reduce" in str(node.target)]
+    assert all(node.args[4] != "mean" and node.kwargs.get("include_self", True) for node in left)
+    for places in (torch.tensor([0, 0, 1, 3, 3, 3, 0]), torch.zeros(7, dtype=torch.int64)):
+        torch.testing.assert_close(taken.module()(base, places, x), Pooled()(base, places, x))
