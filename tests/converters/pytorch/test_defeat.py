@@ -1,0 +1,37 @@
+"""What is told where no road from a model to ONNX was accepted."""
+
+from __future__ import annotations
+
+from convertkit.converters.pytorch.roads.attempts import Attempt, defeat
+from convertkit.errors import ParityError, Unsupported
+
+
+def _attempt(
+    route: str, failure: str, *, mismatch: bool = False, location: str = "", line: str | None = None
+) -> Attempt:
+    unknown = None if line is None else {"reason": failure, "subject": route, "location": line, "ways_out": ["--a"]}
+    return Attempt(route, True, 0.1, failure=failure, mismatch=mismatch, location=location, unknown=unknown)
+
+
+def test_numbers_that_differ_are_exit_3_whatever_stopped_other_roads() -> None:
+    told = defeat([_attempt("first", "no such operator", line=""), _attempt("second", "off by 1", mismatch=True)])
+    assert isinstance(told, ParityError)
+    assert "tried first: no such operator" in str(told)
+    assert "tried second: off by 1" in str(told)
+
+
+def test_of_operators_that_are_unknown_the_one_with_a_line_is_told() -> None:
+    told = defeat([_attempt("first", "unknown", line=""), _attempt("second", "unknown, too", line="model.py:3")])
+    assert isinstance(told, Unsupported)
+    assert (told.subject, told.location, told.ways_out) == ("second", "model.py:3", ("--a",))
+    told = defeat([_attempt("first", "unknown", line=""), _attempt("second", "another failure")])
+    assert isinstance(told, Unsupported)
+    assert told.subject == "first"
+
+
+def test_else_each_road_is_told_with_the_first_line() -> None:
+    told = defeat([_attempt("first", "a"), _attempt("second", "b", location="model.py:7")])
+    assert isinstance(told, Unsupported)
+    assert told.location == "model.py:7"
+    assert "tried first: a" in str(told)
+    assert "tried second: b" in str(told)
