@@ -72,3 +72,11 @@ class Undropped(Seeded):
     def forward(self, x: Tensor) -> Tensor:
         torch.rand(3)
         return F.dropout(self.conv(x), 0.0)
+
+
+class Mixed(Seeded):
+    """Dropout that evaluation leaves out, and noise behind it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.dropout(self.conv(x), 0.3, training=self.training)
+        return y + torch.randn_like(y)

@@ -41,6 +41,7 @@ def _captured(name: str, form: str, folder: Path, *, training: bool) -> str:
         ("Dropped", "pt2", True, "aten::dropout", TRAINED, EVAL),
         ("AlwaysDropped", "traced", False, "aten::dropout", TRAINED, "training=self.training"),
         ("AlwaysDropped", "factory", False, "aten::dropout", CALLED, "training=self.training"),
+        ("Mixed", "traced", False, "aten::randn_like", DRAWN, "the random tensor as an input of forward"),
         ("Noisy", "pt2", False, "aten::randn_like", DRAWN, "the random tensor as an input of forward"),
         ("Noisy", "factory", False, "aten::randn_like", DRAWN, "the random tensor as an input of forward"),
     ],
