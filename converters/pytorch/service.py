@@ -22,6 +22,7 @@ from convertkit.artifact import Array
 from convertkit.converters.pytorch.interface import guessing, probing
 from convertkit.converters.pytorch.interface.capture import drawn
 from convertkit.converters.pytorch.interface.leaves import Leaf, from_json, to_json
+from convertkit.converters.pytorch.interface.prober import told
 from convertkit.converters.pytorch.loading.load import load
 from convertkit.converters.pytorch.loading.operators import refusal
 from convertkit.converters.pytorch.loading.state import Session, slots_from_json
@@ -198,8 +199,5 @@ def _all_computed(
 
 
 def _computed(session: Session, leaves: Sequence[Leaf], feed: Mapping[str, Array]) -> dict[str, Array]:
-    try:
+    with told(feed):
         return session.run(leaves, feed)
-    except (RuntimeError, ValueError, TypeError, IndexError, torch.jit.Error) as error:
-        shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in feed.items())
-        raise SourceError(f"the model fails on {shapes}: {brief(error)}") from error

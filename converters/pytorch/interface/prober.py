@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -26,8 +27,9 @@ from convertkit.converters.pytorch.loading.state import (
 )
 from convertkit.converters.pytorch.loading.subject import Subject
 from convertkit.converters.pytorch.loading.weights import brief
+from convertkit.converters.pytorch.provenance import user_line
 from convertkit.converters.pytorch.roads.acceptance import check_feed
-from convertkit.errors import SourceError
+from convertkit.errors import ConvertKitError, SourceError
 from convertkit.parity.feeds import generated_feed
 from convertkit.stage import Feed
 
@@ -47,7 +49,7 @@ class Prober:
         """Outputs for a check feed; ``keep`` leaves the state as the call made it."""
         feed = check_feed(leaves, sizes, self._seed, turn)
         try:
-            with _told(feed):
+            with told(feed):
                 outputs = self.subject.compute(leaves, feed)
             self._results[_call(leaves, sizes, turn)] = outputs
             return outputs
@@ -99,7 +101,7 @@ class Prober:
         outputs = []
         try:
             for feed in feeds:
-                with _told(feed):
+                with told(feed):
                     outputs.append(session.run(every, feed))
             constants = [slot.path for slot in slots if slot.constant is not None]
             return outputs, {path: read(self.subject.module, path) for path in constants}
@@ -148,14 +150,25 @@ def generated(leaves: Sequence[Leaf], sizes: Mapping[str, int], count: int) -> l
     return [_generated(leaves, sizes, turn) for turn in range(count)]
 
 
+_PLAIN = (RuntimeError, ValueError, IndexError, TypeError, torch.jit.Error)
+"""Errors whose text says enough without their type."""
+
+
 @contextmanager
-def _told(feed: Feed) -> Iterator[None]:
-    """What the model raises, as a sentence that names the shapes it was given."""
+def told(feed: Feed) -> Iterator[None]:
+    """What the model raises, as a sentence that names the shapes it was given and the line of the model's code."""
     try:
         yield
-    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError, torch.jit.Error) as error:
+    except ConvertKitError:
+        raise
+    except Exception as error:  # a user's forward may raise anything
         shapes = ", ".join(f"{name} {list(value.shape)} {value.dtype}" for name, value in feed.items())
-        raise SourceError(f"the model fails on {shapes}: {brief(error)}") from error
+        kind = "" if isinstance(error, _PLAIN) else f"{type(error).__name__}: "
+        text = brief(error)
+        said = text if text.startswith(type(error).__name__) else kind + text
+        line = user_line("".join(traceback.format_tb(error.__traceback__)))
+        place = f" ({line})" if line and not line.startswith("<") else ""
+        raise SourceError(f"the model fails on {shapes}: {said}{place}") from error
 
 
 def _same_outputs(a: Mapping[str, Array], b: Mapping[str, Array]) -> bool:

@@ -164,6 +164,8 @@ def _exported(path: str) -> Subject:
             ) from error
         if _define_known():  # torch does not say which operator it lacks
             return _exported(path)
+        if (unknown := operators.unknown_in(path)) is not None:
+            raise unknown from error
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
     module, batch, follows, fixed = _of_any_batch(program)
     names = list(program.module_call_graph[0].signature.forward_arg_names or ())
@@ -223,8 +225,8 @@ def _bake_parametrizations(module: torch.nn.Module) -> None:
 def _annotation(annotation: object) -> str:
     if annotation is inspect.Parameter.empty:
         return ""
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
-    return text.removeprefix("torch.")
+    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    return text.replace("typing.", "").replace("torch.", "")
 
 
 def _made(reference: str) -> torch.nn.Module:

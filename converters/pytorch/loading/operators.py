@@ -7,8 +7,10 @@ operators, that computes exactly what the operator computes.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -22,7 +24,7 @@ from convertkit.errors import Unsupported
 GROUP = "convertkit.torch_operators"
 _WAYS_OUT = (
     f"an entry point {GROUP} that computes it with torch's own operators (docs/pytorch.md)",
-    "--model pkg.mod:factory, where importing pkg.mod registers the operator",
+    "--model pkg.mod:factory, where importing pkg.mod registers it as made of torch's own (CompositeImplicitAutograd)",
 )
 _UNKNOWN = (
     re.compile(r"Unknown (?:builtin )?op: ([\w:.]+)"),
@@ -95,13 +97,42 @@ def refusal(error: BaseException, nodes: Callable[[], Iterable[Any]] = tuple) ->
                 name = found.group(1).rstrip(".")
                 if case := found.groupdict().get("case"):
                     return Unsupported(f"torch's exporter translates it, but not {case}", subject=name)
-                return Unsupported(
-                    "this operator has no counterpart in ONNX that convertkit knows",
-                    subject=name if "::" in name else name.replace(".", "::", 1),
-                    location=_line(name.replace("::", "."), nodes()) or _archive_line(text),
-                    ways_out=_WAYS_OUT,
-                )
+                return _unknown(name, _line(name.replace("::", "."), nodes()) or _archive_line(text))
     return None
+
+
+def _unknown(name: str, location: str) -> Unsupported:
+    return Unsupported(
+        "this operator has no counterpart in ONNX that convertkit knows",
+        subject=name if "::" in name else name.replace(".", "::", 1),
+        location=location,
+        ways_out=_WAYS_OUT,
+    )
+
+
+def unknown_in(path: str) -> Unsupported | None:
+    """The refusal of an exported program that torch cannot read for an operator, which it does not name."""
+    with zipfile.ZipFile(path) as archive:
+        contents = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith(".json")]
+    for target, metadata in _nodes_in(contents):
+        namespace, _, rest = target.removeprefix("torch.ops.").partition(".")
+        operator = rest.partition(".")[0]
+        if target.startswith("torch.ops.") and not hasattr(getattr(torch.ops, namespace), operator):
+            return _unknown(f"{namespace}::{operator}", user_line(str(metadata.get("stack_trace", ""))))
+    return None
+
+
+def _nodes_in(contents: Sequence[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Targets of a program's nodes, with what is noted of each; a graph may lie in a node of another."""
+    waiting = list(contents)
+    while waiting:
+        value = waiting.pop(0)
+        if isinstance(value, dict):
+            if isinstance(value.get("target"), str) and isinstance(value.get("metadata"), dict):
+                yield value["target"], value["metadata"]
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
 
 
 def _line(operator: str, nodes: Iterable[Any]) -> str:

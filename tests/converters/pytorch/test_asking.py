@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from convertkit.converters.pytorch.interface.probing import describe
+from convertkit.converters.pytorch.loading.load import load
 from convertkit.converters.pytorch.loading.subject import Parameter, Subject
-from convertkit.errors import UsageError
+from convertkit.errors import SourceError, UsageError
 from convertkit.options.flags import parse_input
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -98,6 +99,31 @@ class Scaled(nn.Module):
         return self.layer(x) * k
 
 
+class Listed(nn.Module):
+    """A list of tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+
+    def forward(self, xs: list[Tensor]) -> Tensor:
+        return self.layer(xs[0]) * self.layer(xs[1])
+
+
+class Keyed(nn.Module):
+    """Fails with an error that is no sentence."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return {"a": x}["b"]
+
+
+class Lacking(nn.Module):
+    """Asks a tensor for what it has not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.nonsense()
+
+
 ASKED = [
     (nn.Conv2d(3, 4, 3), "x:N,3,HEIGHT,WIDTH"),
     (nn.Conv1d(5, 4, 3), "x:N,5,LENGTH"),
@@ -142,6 +168,24 @@ def test_flags_that_are_asked_for_are_those_with_which_the_model_computes(
     assert said == [word for flag in flags.split() for word in ("--input", flag)]
     described, _, _ = describe(subject, Path(), _options(flags.split()), 0)
     assert [leaf.name for leaf in described.leaves] == [parameter.name for parameter in subject.parameters]
+
+
+def test_lists_are_asked_for_item_by_item() -> None:
+    subject = load("test_asking:Listed", "torch-factory", None)
+    with pytest.raises(UsageError, match=r"xs \(list\[Tensor\]\); .*\n.*--input xs_0:N,5 --input xs_1:N,5$"):
+        describe(subject, Path(), (), 0)
+
+
+ODD = [
+    ("Keyed", r"KeyError: 'b' \(test_asking.py:\d+, in forward\)"),
+    ("Lacking", r"AttributeError: .*no attribute 'nonsense' \(test_asking.py:\d+, in forward\)"),
+]
+
+
+@pytest.mark.parametrize(("name", "told"), ODD)
+def test_whatever_forward_raises_is_told_with_its_line(name: str, told: str) -> None:
+    with pytest.raises(SourceError, match=rf"the model fails on x \[2, 5\] float32: {told}"):
+        describe(load(f"test_asking:{name}", "torch-factory", None), Path(), _options(["x:2,5"]), 0)
 
 
 def test_flags_with_which_the_model_does_not_compute_are_called_a_start() -> None:

@@ -25,6 +25,18 @@ def _archive(path: Path) -> Path:
     return path
 
 
+def test_an_exported_program_with_an_unknown_operator_names_it(tmp_path: Path) -> None:
+    """Torch itself only says that it cannot read the file."""
+    code = (
+        "import torch, custom_models; m = custom_models.Custom().eval()\n"
+        f"torch.export.save(torch.export.export(m, m.example_inputs), {str(tmp_path / 'model.pt2')!r})"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=HERE, check=True)
+    with pytest.raises(Unsupported, match=r"convertkit_tests::twice") as caught:
+        convertkit.export(tmp_path / "model.pt2", "onnxruntime", output=tmp_path / "out")
+    assert "custom_models.py:28, in forward" in str(caught.value)
+
+
 @pytest.fixture
 def _plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package that registers the operator, as an installed one would be found."""
