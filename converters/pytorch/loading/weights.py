@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import pickle
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -101,7 +102,8 @@ def fill(module: torch.nn.Module, weights: Mapping[str, torch.Tensor], file: str
     missing = sorted(name for name in missing if not name.endswith("num_batches_tracked"))
     surplus = sorted(set(weights) - set(held))
     if missing or surplus:
-        raise UsageError(f"{file} does not fit {factory}: {_difference(missing, surplus)}")
+        hint = _part(list(held), list(weights), factory) or _renamed(missing, surplus)
+        raise UsageError(f"{file} does not fit {factory}: {_difference(missing, surplus)}{hint}")
     try:
         module.load_state_dict(weights, strict=False)
     except RuntimeError as error:
@@ -127,6 +129,26 @@ def _without_prefix(weights: Mapping[str, torch.Tensor], wanted: list[str]) -> d
         return dict(weights)
     prefix = min(found, key=lambda each: (-found[each], "ema" in each, each))
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+
+
+def _part(held: Sequence[str], stored: Sequence[str], factory: str) -> str:
+    """What to write where the weights are those of a part of the module, which the factory wraps."""
+    ends = {each.removesuffix(name) for each in held for name in stored[:1] if each.endswith(f".{name}")}
+    fits = [start for start in sorted(ends) if {start + name for name in stored} <= set(held)]
+    if not fits:
+        return ""
+    part = fits[0].removesuffix(".")
+    return (
+        f"\n  try   a function that returns the part {part!r}, whose weights these are: def made(): return"
+        f" {factory.partition(':')[2]}().get_submodule({part!r})"
+    )
+
+
+def _renamed(missing: Sequence[str], surplus: Sequence[str]) -> str:
+    """The name in the file that is most like one that is missing."""
+    close = {name: difflib.get_close_matches(name, surplus, 1) for name in missing}
+    pair = next(((name, like[0]) for name, like in close.items() if like), None)
+    return "" if pair is None else f"\n  try   renaming, where {pair[1]} in the file is {pair[0]} of the module"
 
 
 def _difference(missing: list[str], surplus: list[str]) -> str:

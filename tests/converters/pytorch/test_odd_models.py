@@ -103,6 +103,14 @@ def test_a_batch_that_must_be_one_is_fixed_and_said_so(tmp_path: Path) -> None:
     assert "the batch is fixed at 1" in _notes(result)
 
 
+def test_a_batch_that_no_road_keeps_free_is_fixed_and_said_so(tmp_path: Path) -> None:
+    result = _exported("Looped", tmp_path)
+    assert _shapes(result.artifact.inputs) == {"x": (2, 4)}
+    assert "the batch is fixed: no road to ONNX keeps it free (" in _notes(result)
+    attempts = result.report["steps"][0]["options"]["attempts"]
+    assert [each["dynamic"] for each in attempts if each["outcome"] == "accepted"] == [False]
+
+
 def test_an_example_of_batch_one_frees_the_batch(tmp_path: Path) -> None:
     result = _exported("Resized", tmp_path)
     assert _shapes(result.artifact.outputs) == {"output": ("N", 1, 24, 36)}
@@ -147,6 +155,22 @@ def test_masks_of_a_traced_encoder(tmp_path: Path) -> None:
         torch.jit.trace(module, module.example_inputs, check_trace=False).save(tmp_path / "model.pt")
     result = convertkit.export(tmp_path / "model.pt", "onnxruntime", output=tmp_path / "out")
     assert result.report["steps"][0]["options"]["route"] == "replay"
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_nested_sequences_of_a_traced_encoder(tmp_path: Path, target: str) -> None:
+    """What pads them is zero behind the encoder, and nothing sees it in there."""
+    import torch
+
+    module = odd_models.Stacked().eval()
+    with torch.no_grad():
+        torch.jit.trace(module, module.example_inputs, check_trace=False).save(tmp_path / "model.pt")
+        result = convertkit.export(tmp_path / "model.pt", target, output=tmp_path / "out")
+        for lengths in ([2, 5, 1], [5, 4]):
+            x, hidden = _floats(len(lengths), 5, 8), np.arange(5) >= np.array(lengths)[:, None]
+            expected = module(torch.from_numpy(x), torch.from_numpy(hidden)).numpy()
+            answer = result.run({"x": x, "hidden": hidden})["output"]
+            np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_causal_mask_is_added_as_it_is(tmp_path: Path) -> None:
@@ -369,9 +393,25 @@ def test_weights_that_do_not_fit_are_named() -> None:
     state["norm.extra"] = state.pop("norm.bias")
     with pytest.raises(UsageError, match=r"it lacks norm\.bias, the module has no norm\.extra"):
         fill(odd_models.Tied(), state, "weights.pth", "odd_models:Tied")
+    with pytest.raises(UsageError, match=r"try   renaming, where norm\.extra in the file is norm\.bias of the module"):
+        fill(odd_models.Tied(), state, "weights.pth", "odd_models:Tied")
     state = dict(odd_models.Tied().state_dict()) | {"norm.bias": torch.zeros(9)}
     with pytest.raises(UsageError, match=r"size mismatch for norm\.bias"):
         fill(odd_models.Tied(), state, "weights.pth", "odd_models:Tied")
+
+
+def test_weights_of_a_part_of_the_module_are_told_as_that() -> None:
+    from torch import nn
+
+    from convertkit.converters.pytorch.loading.weights import fill
+
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.head = odd_models.Tied(), nn.Linear(3, 2)
+
+    with pytest.raises(UsageError, match=r"the part 'net', .* return Wrapped\(\)\.get_submodule\('net'\)"):
+        fill(Wrapped(), dict(odd_models.Tied().state_dict()), "weights.pth", "models:Wrapped")
 
 
 @pytest.mark.parametrize("form", ["pt", pytest.param("pt2", marks=pytest.mark.nightly)])
