@@ -115,6 +115,20 @@ class OnlyOne(Seeded):
         return self.layer(x.view(1, 12))
 
 
+class Looped(Seeded):
+    """A loop over the samples, in Python that no script takes: every graph of it has as many as the example."""
+
+    example_inputs = (torch.zeros(2, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        layers = {"the": self.layer}
+        return torch.stack([getattr(self, "".join(["lay", "er"]))(row) for row in x]) + layers["the"].bias
+
+
 class Resized(Seeded):
     """An example of batch 1 and sizes taken from shapes."""
 
@@ -142,6 +156,20 @@ class Padded(Seeded):
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
         return self.encoder(x, src_key_padding_mask=padding)
+
+
+class Stacked(Seeded):
+    """Two layers as torch stacks them by default: behind a padding mask the sequences travel nested."""
+
+    example_inputs = (torch.zeros(2, 5, 8), torch.tensor([[False, False, False, True, True], [False] * 5]))
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
+        self.layers = nn.TransformerEncoder(layer, 2)
+
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+        return self.layers(x, src_key_padding_mask=hidden)
 
 
 class Tied(Seeded):
