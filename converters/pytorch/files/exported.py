@@ -40,6 +40,7 @@ _INPUT = re.compile(r"""\bL(\['[^'\\]*'\]|\["[^"\\]*"\]|\[\d+\]|\.[a-zA-Z]\w*\b(
 _INDEX = re.compile(r"\[\d+\]")
 _TARGET = re.compile(
     r"torch\.ops(\.[A-Za-z]\w*|\._[A-Za-z]\w*){2,3}|torch\.ops\.aten\.__i?(and|or|xor|lshift|rshift)__\.\w+|math\.[a-z]\w*|torch\._?sym_\w+|#\w[\w.]*|"
+    r"torch\._functorch\.predispatch\.(_(add|remove)_batch_dim|_vmap_(in|de)crement_nesting|lazy_load_decompositions)|"
     r"_operator\.(add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|lt|le|gt|ge|eq|ne|and_|or_|xor|not_|getitem|[lr]shift)"
 )
 """Functions that nodes of a ``.pt2`` may call; torch resolves any ``torch.…`` path, ``torch.os.system`` included."""
@@ -66,7 +67,7 @@ def check_program(path: Path) -> None:
                 )
             is_json = name.endswith(".json") and entry.filename not in _NO_JSON
             if (is_json or name.startswith("models/")) and not name.startswith(("extra/", "extra_files/")):
-                _check_json(path, entry.filename, _parsed(path, archive, entry))
+                check_content(f"{path.name}: {entry.filename}", _parsed(path, archive, entry))
 
 
 def _parsed(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> object:
@@ -78,13 +79,14 @@ def _parsed(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> obj
         raise SourceError(f"{path.name}: {entry.filename} is damaged: {error}") from error
 
 
-def _check_json(path: Path, entry: str, content: object) -> None:
+def check_content(entry: str, content: object) -> None:
+    """Raise ``SourceError`` where a text in the JSON of one entry is code."""
     try:
         text = next((text for is_code, text in _evaluated(content) if is_code(text)), None)
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"{path.name}: {entry} is damaged: {error}") from error
+        raise SourceError(f"{entry} is damaged: {error}") from error
     if text is not None:
-        raise SourceError(f"{path.name} would run {text[:60]!r}, which no exported program needs; it is hostile")
+        raise SourceError(f"{entry} would run {text[:60]!r}, which no exported program needs; it is hostile")
 
 
 def _evaluated(content: object) -> Iterator[tuple[Callable[[str], bool], str]]:

@@ -29,7 +29,7 @@ def archive(inside: Collection[str]) -> tuple[str, str] | None:
     """What a zip is, by the names of its entries below its folder."""
     if "model.json" in inside and any(name.startswith("code/") for name in inside):
         return (
-            "TorchScript of torch before 1.4, which today's torch no longer reads",
+            "TorchScript of torch before 1.3, which today's torch no longer reads",
             "loading it with torch 1.7, which still does, and saving it again",
         )
     if ".data/extern_modules" in inside:

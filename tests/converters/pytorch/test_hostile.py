@@ -18,6 +18,8 @@ import pytest
 import torch
 
 import convertkit
+from convertkit.converters.pytorch.files import exported
+from convertkit.converters.pytorch.loading import outside
 from convertkit.errors import ConvertKitError, SourceError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -329,3 +331,58 @@ def test_honest_sizes_are_no_code(tmp_path: Path) -> None:
     found = examine(path)
     assert found is not None
     check(path, found, trust_pickle=False)
+
+
+class Named(torch.nn.Module):
+    """Names like those of operators that reach outside, for what does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.save = [0, 2]
+        self.layers = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
+
+    def from_file(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.save[1]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.jit.wait(torch.jit.fork(self.from_file, self.layers(x)))
+
+
+def test_a_name_alone_is_not_hostile(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    torch.jit.script(Named()).save(path)
+    with zipfile.ZipFile(path) as archive:
+        code = b"".join(archive.read(name) for name in archive.namelist() if name.endswith(".py"))
+    assert outside.is_suspect(code)
+    outside.check_code(code, path.name)
+    outside.check_graph(torch.jit.load(path), path.name)
+
+
+def test_numbered_layers_are_not_suspect(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    torch.jit.script(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())).save(path)
+    with zipfile.ZipFile(path) as archive:
+        code = b"".join(archive.read(name) for name in archive.namelist() if name.endswith(".py"))
+    assert b"getattr" in code
+    assert not outside.is_suspect(code)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "2*(L['x'].size()[1] // 2) <= L['x'].size()[1]",
+        "L['x'].size()[1] != max(1, 2*(L['x'].size()[1] // 2))",
+        "L['args'][0]['image'].stride()[0] % 8 == 0 and not s77 > 3",
+        "L['state'].keys.size()[0] == Max(1, u0)",
+    ],
+)
+def test_honest_guards_are_no_code(guard: str) -> None:
+    exported.check_content("model.json", {"guards_code": [guard]})
+
+
+@pytest.mark.parametrize(
+    "text", ["L['x'].tofile(L['y'])", "L['x']['__class__'].__bases__", "open('x')", "L['a\\'].size()"]
+)
+def test_other_guards_are(text: str) -> None:
+    with pytest.raises(SourceError, match="would run"):
+        exported.check_content("model.json", {"guards_code": [text]})

@@ -115,7 +115,7 @@ def _zipped_again(path: Path) -> None:
 
 
 def _torchscript_of_1_0(path: Path) -> None:
-    """torch 1.0 to 1.3: no pickles, the module in model.json and its tensors beside it."""
+    """torch 1.0 to 1.2: no pickles but of attributes, the module in model.json and its tensors beside it."""
     _entries(
         path,
         {"net/version": "1\n", "net/code/net.py": "op_version_set = 0\n", "net/tensors/0": bytes(16)}
@@ -313,7 +313,7 @@ def test_other_files_are_left_to_others(name: str, tmp_path: Path) -> None:
 
 
 INSTEAD = {
-    "torchscript-1.0": "TorchScript of torch before 1.4.*\\n  try   loading it with torch 1.7",
+    "torchscript-1.0": "TorchScript of torch before 1.3.*\\n  try   loading it with torch 1.7",
     "torch-0.1": r"a tar of torch before 0\.1\.10.*\n  try   torch\.save",
     "zip-around": "an archive around model.pt\\n  try   unpacking it",
     "package": "a torch.package, which runs Python modules that it carries\\n  try   torch.package",
