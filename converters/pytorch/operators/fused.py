@@ -5,7 +5,8 @@ Semantics: aten/src/ATen/native/transformers/transformer.cpp and attention.cpp; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +16,8 @@ from torch.nn import functional
 
 from convertkit.errors import Unsupported
 
+_BEFORE_MASK = 17
+"""Arguments of an encoder layer between what it encodes and the mask."""
 _SOURCE_MASK, _PADDING_MASK, _MERGED_MASK = 0, 1, 2
 
 
@@ -148,10 +151,43 @@ def _allowed(mask: Tensor | None, mask_type: int | None) -> Tensor | None:
     raise Unsupported(f"an attention mask of type {mask_type}")
 
 
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """Sequences of several lengths, padded to the longest; ``kept`` says which rows are theirs."""
+
+    padded: Tensor
+    kept: Tensor
+
+
+def nested_from_mask(padded: Tensor, mask: Tensor, mask_check: bool = True) -> Nested:
+    """``aten::_nested_tensor_from_mask``: of every sample as many rows from its first on as its mask counts."""
+    places = torch.arange(mask.shape[1], device=mask.device)
+    return Nested(padded, places < mask.sum(1, keepdim=True))
+
+
+def padded_again(nested: Nested, padding: float, size: Sequence[int] | None = None) -> Tensor:
+    """``aten::to_padded_tensor``, at the size that the sequences had before."""
+    return nested.padded.masked_fill(torch.logical_not(nested.kept).unsqueeze(-1), padding)
+
+
+def any_encoder_layer(src: Tensor | Nested, *rest: Any) -> Tensor | Nested:
+    """``aten::_transformer_encoder_layer_fwd``, for nested sequences, too: none of them sees what pads it."""
+    if not isinstance(src, Nested):
+        return encoder_layer(src, *rest)
+    if any(each is not None for each in rest[_BEFORE_MASK:]):
+        raise Unsupported("a mask over nested sequences")
+    encoded: Callable[..., Tensor] = encoder_layer
+    hidden = torch.logical_not(src.kept)
+    return Nested(encoded(src.padded, *rest[:_BEFORE_MASK], hidden, _PADDING_MASK), src.kept)
+
+
 FUSED: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "aten::_convolution": convolution,
-        "aten::_transformer_encoder_layer_fwd": encoder_layer,
+        "aten::_nested_tensor_from_mask": nested_from_mask,
+        "aten::_transformer_encoder_layer_fwd": any_encoder_layer,
+        "aten::to_padded_tensor": padded_again,
+        "aten::nested_to_padded_tensor": padded_again,
         "aten::_native_multi_head_attention": multi_head_attention,
     }
 )

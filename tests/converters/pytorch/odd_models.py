@@ -334,6 +334,15 @@ class ChaoticBranch(nn.Module):
         return x * 2
 
 
+class Chaotic(Seeded):
+    """Sums whose roundings decide everything: in another order they give another result."""
+
+    example_inputs = (torch.full((2, 600), 0.25),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(1e9 * (x * 1.1).mean(1))
+
+
 class Doubled(Seeded):
     """float64 in an operator that ONNX Runtime only has for float32."""
 

@@ -6,6 +6,7 @@ import argparse
 import collections
 import json
 import sys
+import zipfile
 from pathlib import Path
 
 import grid_models
@@ -203,3 +204,28 @@ def test_what_was_left_out_of_an_example_is_no_input(
     feed = {"x": torch.rand(2, 5, 8), "weight": torch.rand(2, 5)}
     found = subject.compute(leaves, {name: value.numpy() for name, value in feed.items()})
     np.testing.assert_allclose(found["output"], module(feed["x"], None, feed["weight"], top).detach(), rtol=1e-6)
+
+
+class Members(torch.nn.Module):
+    """An ensemble whose members are computed side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = torch.nn.Parameter(torch.rand(5, 3, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        answers: torch.Tensor = torch.vmap(lambda weight: x @ weight)(self.weights)
+        return answers.mean(0)
+
+
+def test_a_program_that_maps_over_members_is_no_hostile_one(tmp_path: Path) -> None:
+    """torch keeps the calls that begin and end the mapping."""
+    torch.export.save(torch.export.export(Members(), (torch.rand(2, 3),)), tmp_path / "model.pt2")
+    assert b"predispatch" in _model_of(tmp_path / "model.pt2")
+    check(tmp_path / "model.pt2", Found("pt2"), trust_pickle=False)
+
+
+def _model_of(path: Path) -> bytes:
+    with zipfile.ZipFile(path) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("models/model.json"))
+        return archive.read(name)
