@@ -9,7 +9,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import convertkit
+from convertkit.artifact import TensorSpec
 from convertkit.errors import SourceError
+from convertkit.state import STATE_FILE, save_arrays, state_beside
 from tests.onnx_models import model, write
 
 START = np.array([[0.5, -1.0, 2.0]], np.float32)
@@ -65,3 +67,13 @@ def test_calibrated_on_a_sequence(tmp_path: Path) -> None:
 def test_state_without_start_values_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"has state \(state.sum\), and no initial_state.npz"):
         convertkit.export(_averaging(tmp_path / "own"), "onnxruntime", output=tmp_path / "out")
+
+
+def test_start_values_of_another_model_are_none_of_this_one(tmp_path: Path) -> None:
+    model, inputs = tmp_path / "model.onnx", [TensorSpec("x", (1, 3), "float32"), TensorSpec("state.h", (3,), "float32")]
+    save_arrays(tmp_path / STATE_FILE, {"state.h": np.zeros(3, np.float32)})
+    assert state_beside(model, inputs) == tmp_path / STATE_FILE
+    assert state_beside(model, inputs[:1]) is None
+    save_arrays(tmp_path / STATE_FILE, {"state.other": np.zeros(3, np.float32)})
+    with pytest.raises(SourceError, match=r"model\.onnx has state \(state\.h\), and no initial_state\.npz"):
+        state_beside(model, inputs)

@@ -23,6 +23,11 @@ def test_a_trace_that_missed_a_chaotic_branch_is_refused(tmp_path):
         convertkit.export("odd_models:ChaoticBranch", "onnxruntime", output=tmp_path / "out")
 
 
+def test_a_model_that_is_chaotic_on_every_feed_is_not_accepted(tmp_path):
+    with pytest.raises(ParityError, match="no road from this model to ONNX computes what the model computes"):
+        convertkit.export("odd_models:Chaotic", "onnxruntime", output=tmp_path / "out")
+
+
 @pytest.mark.parametrize("times", [0.5, -3, 40])
 def test_multiples_of_the_model_s_own_move_are_roundings(times):
     assert beyond_chaos(WANTED, moved(WANTED, 1e-3), moved(WANTED, times * 1e-3), FLOAT32) == ""
