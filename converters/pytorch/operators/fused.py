@@ -165,6 +165,14 @@ def nested_from_mask(padded: Tensor, mask: Tensor, mask_check: bool = True) -> N
     return Nested(padded, places < mask.sum(1, keepdim=True))
 
 
+def left_aligned(padded: Tensor, mask: Tensor) -> bool:
+    """``aten::_nested_tensor_from_mask_left_aligned``, upon which a script chooses between nested and padded."""
+    raise Unsupported(
+        "the data decide whether sequences are nested",
+        ways_out=("enable_nested_tensor=False for nn.TransformerEncoder: only what lies in the padding differs",),
+    )
+
+
 def padded_again(nested: Nested, padding: float, size: Sequence[int] | None = None) -> Tensor:
     """``aten::to_padded_tensor``, at the size that the sequences had before."""
     return nested.padded.masked_fill(torch.logical_not(nested.kept).unsqueeze(-1), padding)
@@ -185,6 +193,7 @@ FUSED: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "aten::_convolution": convolution,
         "aten::_nested_tensor_from_mask": nested_from_mask,
+        "aten::_nested_tensor_from_mask_left_aligned": left_aligned,
         "aten::_transformer_encoder_layer_fwd": any_encoder_layer,
         "aten::to_padded_tensor": padded_again,
         "aten::nested_to_padded_tensor": padded_again,

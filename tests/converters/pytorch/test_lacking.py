@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from convertkit.converters.pytorch.operators.fused import FUSED
 from convertkit.converters.pytorch.operators.indices import widen_indices
 from convertkit.converters.pytorch.operators.lacking import embedding_bag, even_bags, substitutes
+from convertkit.errors import Unsupported
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -119,3 +121,9 @@ def test_scattering_keeps_to_what_is_there(reduce: str, include_self: bool) -> N
     assert all(node.args[4] != "mean" and node.kwargs.get("include_self", True) for node in left)
     for places in (torch.tensor([0, 0, 1, 3, 3, 3, 0]), torch.zeros(7, dtype=torch.int64)):
         torch.testing.assert_close(taken.module()(base, places, x), Pooled()(base, places, x))
+
+
+def test_a_script_that_nests_sequences_is_told_the_flag() -> None:
+    with pytest.raises(Unsupported, match="the data decide") as caught:
+        FUSED["aten::_nested_tensor_from_mask_left_aligned"](torch.zeros(1, 2, 3), torch.ones(1, 2, dtype=torch.bool))
+    assert "enable_nested_tensor=False" in caught.value.ways_out[0]
