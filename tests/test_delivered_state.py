@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from onnx import TensorProto, helper
 import convertkit
 from convertkit.artifact import TensorSpec
 from convertkit.errors import SourceError
-from convertkit.state import STATE_FILE, save_arrays, state_beside
+from convertkit.state import STATE_FILE, save_arrays, state_beside, state_sizes
 from tests.onnx_models import model, write
 
 START = np.array([[0.5, -1.0, 2.0]], np.float32)
@@ -70,10 +71,28 @@ def test_state_without_start_values_is_refused(tmp_path: Path) -> None:
 
 
 def test_start_values_of_another_model_are_none_of_this_one(tmp_path: Path) -> None:
-    model, inputs = tmp_path / "model.onnx", [TensorSpec("x", (1, 3), "float32"), TensorSpec("state.h", (3,), "float32")]
+    model = tmp_path / "model.onnx"
+    inputs = [TensorSpec("x", (1, 3), "float32"), TensorSpec("state.h", (3,), "float32")]
     save_arrays(tmp_path / STATE_FILE, {"state.h": np.zeros(3, np.float32)})
     assert state_beside(model, inputs) == tmp_path / STATE_FILE
     assert state_beside(model, inputs[:1]) is None
     save_arrays(tmp_path / STATE_FILE, {"state.other": np.zeros(3, np.float32)})
     with pytest.raises(SourceError, match=r"model\.onnx has state \(state\.h\), and no initial_state\.npz"):
         state_beside(model, inputs)
+
+
+def test_start_values_are_the_same_bytes_whenever_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    for name, seconds in (("now.npz", 1e9), ("later.npz", 1.5e9)):
+        monkeypatch.setattr(time, "time", lambda seconds=seconds: seconds)
+        save_arrays(tmp_path / name, {"state.h": START})
+        written.append((tmp_path / name).read_bytes())
+    assert written[0] == written[1]
+
+
+def test_state_has_the_sizes_of_the_other_inputs() -> None:
+    shapes = {"state.h": ("N", 3), "x": ("N", "T")}
+    feed = {"state.h": np.zeros((1, 3), np.float32), "x": np.zeros((2, 5), np.float32)}
+    assert state_sizes(shapes, feed) == {"N": 2}

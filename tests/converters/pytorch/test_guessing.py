@@ -95,6 +95,21 @@ def test_an_interface_that_a_run_settles_is_tried_again(
     assert ("state.seen" in given) == (name == "counting.pt")
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", ["pt", "pt2"])
+def test_nothing_is_tried_ahead_of_a_model_that_keeps_state(form: str, asked: list[str], tmp_path: Path) -> None:
+    import state_models
+    import torch
+
+    module, source = state_models.Broadcast().eval(), tmp_path / f"model.{form}"
+    if form == "pt":
+        torch.jit.script(module).save(source)
+    else:
+        torch.export.save(torch.export.export(module, module.example_inputs), source)
+    convertkit.export(source, "onnxruntime", output=tmp_path / "out", input=["x:1,4"])
+    assert asked[:3] == ["open", "guess", "describe"]
+
+
 def test_an_archive_is_read_without_sympy(models: Path) -> None:
     """It takes a quarter of a second, and only programs need it."""
     opened = (
