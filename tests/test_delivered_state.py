@@ -93,6 +93,6 @@ def test_start_values_are_the_same_bytes_whenever_they_are_written(
 
 
 def test_state_has_the_sizes_of_the_other_inputs() -> None:
-    shapes = {"state.h": ("N", 3), "x": ("N", "T")}
+    shapes = {"x": ("N", "T"), "state.h": ("N", 3)}
     feed = {"state.h": np.zeros((1, 3), np.float32), "x": np.zeros((2, 5), np.float32)}
     assert state_sizes(shapes, feed) == {"N": 2}
