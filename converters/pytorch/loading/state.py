@@ -228,12 +228,23 @@ def snapshot(subject: Subject, attributes: Sequence[Path] = ()) -> dict[Path, An
     """
     if subject.kind == "torchscript":
         known = attributes or _script_attributes(subject.module)
-        values = dict(pair for each in known for pair in _values(read(subject.module, each), each))
+        values = dict(pair for each in known for pair in _values(_read_script(subject.module, each), each))
     else:
         values = dict(_eager_values(subject.module))
     return {
         path: value.detach().clone() if isinstance(value, torch.Tensor) else value for path, value in values.items()
     }
+
+
+def _read_script(module: Any, path: Path) -> Any:
+    """The attribute of a ScriptModule; of an archive's own classes Python can hold no objects."""
+    try:
+        return read(module, path)
+    except RuntimeError as error:
+        raise Unsupported(
+            f"the attribute {'.'.join(path)!r} lies in an object of a script class, which no archive lets be read",
+            ways_out=("tensors as attributes of the module itself",),
+        ) from error
 
 
 def restore(subject: Subject, values: Mapping[Path, Any]) -> None:

@@ -176,3 +176,25 @@ class Shared(Kept):
     def forward(self, x: Tensor) -> Tensor:
         Shared.total = Shared.total * 0.5 + x.mean(0)
         return self.layer(x) + Shared.total
+
+
+class Holder:
+    """A class that ``torch.jit.script`` compiles beside the module."""
+
+    def __init__(self, size: int):
+        self.h = torch.zeros(size)
+
+    def step(self, x: Tensor) -> Tensor:
+        self.h = torch.tanh(self.h + x)
+        return self.h
+
+
+class Object(Kept):
+    """State in an object of such a class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holder = torch.jit.script(Holder)(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) + self.holder.step(x.mean(0))

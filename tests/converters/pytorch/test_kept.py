@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import kept_models
@@ -46,6 +48,16 @@ def test_tuples_of_a_script_are_lifted(tmp_path: Path) -> None:
     torch.jit.script(kept_models.Pair().eval()).save(tmp_path / "pair.pt")
     result = convertkit.export(tmp_path / "pair.pt", "onnxruntime", input="x:N,4", output=tmp_path / "out")
     assert tuple(spec.name for spec in result.artifact.inputs if spec.name.startswith("state.")) == LIFTED["Pair"]
+
+
+def test_state_in_a_script_class_is_named(tmp_path: Path) -> None:
+    """Archives hold objects of such classes; Python can read none of them."""
+    code = "import sys, torch, kept_models; torch.jit.script(kept_models.Object().eval()).save(sys.argv[1])"
+    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "object.pt")]
+    subprocess.run(command, cwd=Path(__file__).parent, check=True)
+    flags = [{"name": "x", "shape": (2, 4), "dtype": None, "range": None}]
+    with pytest.raises(Unsupported, match=r"the attribute 'holder\.h' lies in an object of a script class"):
+        describe(load(str(tmp_path / "object.pt"), "torchscript", None), tmp_path / "object.pt", flags, 0)
 
 
 @pytest.mark.parametrize(
