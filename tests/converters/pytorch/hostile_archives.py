@@ -337,6 +337,16 @@ def _doubled_examples(mark: Path) -> bytes:
     return _rewritten(out.getvalue(), {"traced_inputs.pkl": b"\x80\x02}" + _text("forward") + lists + b"\x85s."})
 
 
+def _doubled_modules(mark: Path) -> bytes:
+    """A pickled module of two references to a module of two references, and so on."""
+    begin, key = b"cnet\nNet\n)\x81}" + _text("_modules") + b"}", b"sbq"
+    body = begin + key + b"\x00"
+    for level in range(40):
+        get = b"h" + bytes([level])
+        body += b"0" + begin + b"(" + _text("a") + get + _text("b") + get + b"u" + key + bytes([level + 1])
+    return _rewritten(_saved({}), {"data.pkl": b"\x80\x02" + body + b"."})
+
+
 CORPUS: dict[str, Callable[[Path], bytes]] = {
     "pt2-guard": _guarded,
     "pt2-guard-call": _guarded_by_a_call,
@@ -392,4 +402,5 @@ CORPUS: dict[str, Callable[[Path], bytes]] = {
     "tensor-of-wide-strides": _tensor("4 4", "1000000 1"),
     "doubled-dicts": _doubled_dicts,
     "doubled-examples": _doubled_examples,
+    "doubled-modules": _doubled_modules,
 }

@@ -19,6 +19,8 @@ import torch
 
 import convertkit
 from convertkit.converters.pytorch.files import exported
+from convertkit.converters.pytorch.files.safety import check
+from convertkit.converters.pytorch.files.sniff import examine
 from convertkit.converters.pytorch.loading import outside
 from convertkit.errors import ConvertKitError, SourceError
 
@@ -317,9 +319,6 @@ def test_a_trusted_pickle_runs_and_says_so(tmp_path: Path) -> None:
 
 
 def test_honest_sizes_are_no_code(tmp_path: Path) -> None:
-    from convertkit.converters.pytorch.files.safety import check
-    from convertkit.converters.pytorch.files.sniff import examine
-
     class Sized(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             pairs = x[:, : x.shape[1] // 2 * 2].reshape(x.shape[0], -1, 2)
@@ -386,3 +385,29 @@ def test_honest_guards_are_no_code(guard: str) -> None:
 def test_other_guards_are(text: str) -> None:
     with pytest.raises(SourceError, match="would run"):
         exported.check_content("model.json", {"guards_code": [text]})
+
+
+WALLS = {
+    "pt2-compiled": "machine code that AOTInductor has compiled",
+    "pt2-compiled-without-folder": "machine code that AOTInductor has compiled",
+    "pt2-writes-a-file": "would run 'torch.ops.aten.save.default'",
+    "pt2-maps-a-file": "would run 'torch.ops.aten.from_file.default'",
+    "pt2-calls-an-argument": "would run 'torch.os.system'",
+    "pt2-enumeration": "would run 'antigravity:A'",
+    "pt2-default-factory": "would run 'antigravity.open'",
+    "pt2-other-case": "is there twice",
+    "zip-two-directories": "it has two directories",
+    "zip-miscounted": "its directory says 2 entries and has",
+    "zip-bytes-behind": "its directory is not at its end",
+    "zip-zero-byte": "a name of an entry has a zero byte",
+}
+
+
+@pytest.mark.parametrize("name", WALLS)
+def test_the_wall_before_torch_sees_the_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    path.write_bytes(CORPUS[name](tmp_path / "executed"))
+    found = examine(path)
+    assert found is not None
+    with pytest.raises(SourceError, match=re.escape(WALLS[name])):
+        check(path, found, trust_pickle=False)
