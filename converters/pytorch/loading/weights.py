@@ -23,6 +23,7 @@ _STATE_KEYS = (
 _DAMAGED = (*(RuntimeError, ValueError, EOFError, OSError), *(LookupError, TypeError, AttributeError, AssertionError))
 """What torch raises for weights that are not as it writes them."""
 _NAMED = 5
+_ALIKE = 0.8
 _DEEPEST = 8
 
 
@@ -146,7 +147,7 @@ def _part(held: Sequence[str], stored: Sequence[str], factory: str) -> str:
 
 def _renamed(missing: Sequence[str], surplus: Sequence[str]) -> str:
     """The name in the file that is most like one that is missing."""
-    close = {name: difflib.get_close_matches(name, surplus, 1) for name in missing}
+    close = {name: difflib.get_close_matches(name, surplus, 1, _ALIKE) for name in missing}
     pair = next(((name, like[0]) for name, like in close.items() if like), None)
     return "" if pair is None else f"\n  try   renaming, where {pair[1]} in the file is {pair[0]} of the module"
 
