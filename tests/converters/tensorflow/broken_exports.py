@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import IO, Self
 
 import numpy as np
+
+from convertkit.workers.launching import Launch
 
 TIMEOUT_S = 120
 WARM = {
@@ -110,21 +113,21 @@ def mutants(data: bytes, count: int, seed: int) -> Iterator[bytes]:
 
 
 class _Forked:
-    """What ``convertkit.workers.process`` needs of a ``Popen``, for a worker that is a fork of this process."""
+    """What ``convertkit.workers`` needs of a ``Popen``, for a worker that is a fork of this process."""
 
-    def __init__(self, service: str, log: IO[bytes], environment: dict[str, str]) -> None:
+    def __init__(self, launch: Launch, log: IO[bytes]) -> None:
         calls, our_calls = os.pipe()
         our_replies, replies = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.setsid()
-            os.environ.update(environment)
+            os.environ.update(launch.environment)
             for held, place in ((calls, 0), (replies, 1), (log.fileno(), 2)):
                 os.dup2(held, place)
             for held in (calls, our_calls, our_replies, replies):
                 os.close(held)
             sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - of the process
-            _serve(service)
+            _serve(launch.framework or "")
         os.close(calls)
         os.close(replies)
         self.stdin, self.stdout = os.fdopen(our_calls, "wb"), os.fdopen(our_replies, "rb")
@@ -133,12 +136,12 @@ class _Forked:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def _serve(service: str) -> None:
+def _serve(framework: str) -> None:
     from convertkit.workers import serving
 
     code = 1
     try:
-        serving.main(service)
+        serving.main(framework)
         code = 0
     finally:
         os._exit(code)
@@ -147,14 +150,13 @@ def _serve(service: str) -> None:
 def _export(source: str, workdir: Path, said: int) -> None:
     """In a fork: the command, its worker forked likewise."""
     from convertkit import cli
-    from convertkit.workers import process as worker
+    from convertkit.workers import launching
 
-    def started(self: worker.Worker) -> object:
-        if self._process is None:
-            self._process = _Forked(self._service, self._log, self._env)  # type: ignore[assignment]
-        return self._process
+    def started(launch: Launch) -> launching.Launched:
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        return launching.Launched(launch, _Forked(launch, log), log)  # type: ignore[arg-type]
 
-    worker.Worker._started = started  # type: ignore[method-assign, assignment]
+    launching._started = started
     os.setsid()
     for place in (1, 2):
         os.dup2(said, place)
