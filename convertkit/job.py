@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from convertkit import delivery, plugins
+from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact
 from convertkit.errors import UsageError
 from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions
-from convertkit.stage import Feed, Outputs, Target
+from convertkit.stage import Converter, Feed, Foresee, ForeseeingConverter, Outputs, Source, Target
 
 if TYPE_CHECKING:
+    from convertkit.early import Early
     from convertkit.roads import Finished, OnStep
 
 
@@ -52,14 +54,30 @@ def export_all(
     relevance.check_source(options, converter)
     root = Path(options.output) if options.output else next(iter(folders.values()))
     with quiet_libraries(verbose=options.verbose), delivery.workspace(root) as workdir, ExitStack() as stack:
-        source = stack.enter_context(converter.open(options.source, options, workdir / "source"))
-        from convertkit import roads  # a second of imports, done while a worker imports its framework
-        from convertkit.ahead import Ahead
+        ahead = stack.enter_context(Ahead())
+        early: list[Early | None] = []
 
-        run = roads.Run(options, source, workdir, progress or Silent(), on_step, stack.enter_context(Ahead()))
+        def foresee(artifact: Artifact, source_sha256: str) -> None:
+            if not early:
+                from convertkit.early import begun
+
+                told = progress or Silent()
+                early.append(begun(options, targets, artifact, source_sha256, workdir, told, ahead))
+
+        source = stack.enter_context(_opened(converter, options, workdir / "source", foresee))
+        from convertkit import roads  # a second of imports, done while a worker imports its framework
+
+        begun_early = early[0] if early else None
+        run = roads.Run(options, source, workdir, progress or Silent(), on_step, ahead, begun_early)
         run.warn_of_calibration()
         finished = [roads.finish(run, target) for target in targets]
         return _delivered(options, root, folders, finished, workdir)
+
+
+def _opened(converter: Converter, options: ExportOptions, workdir: Path, foresee: Foresee) -> Source:
+    if isinstance(converter, ForeseeingConverter):
+        return converter.open_foreseen(options.source, options, workdir, foresee)
+    return converter.open(options.source, options, workdir)
 
 
 def _targets(options: ExportOptions) -> list[Target]:

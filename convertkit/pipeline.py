@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from convertkit import plugins
 from convertkit.ahead import Ahead
@@ -153,7 +154,8 @@ class Pipeline:
 
     ``gated`` means that an accuracy gate judges lossy steps, not their SNR.  With ``ahead``, a lossless stage runs
     while the step before it is still being proven; in its folder, and with the same result as without.  ``calm`` may
-    answer a failing proof with a recording of the source on feeds that the step is then judged on.
+    answer a failing proof with a recording of the source on feeds that the step is then judged on.  ``early`` waits for
+    what the first stage makes of an artifact with that sha256, where that has begun already.
     """
 
     def __init__(
@@ -165,6 +167,7 @@ class Pipeline:
         progress: Progress | None = None,
         ahead: Ahead | None = None,
         calm: Sequence[Calm] = (),
+        early: Mapping[str, Callable[[], Made]] = MappingProxyType({}),
     ) -> None:
         self._tasks = tuple(Task(stage, workdir / f"{index:02d}-{stage.name}") for index, stage in enumerate(stages))
         self._gated = gated
@@ -172,6 +175,7 @@ class Pipeline:
         self._ahead = ahead
         self._begun: dict[Path, Callable[[], Executed]] = {}
         self._calm = calm
+        self._early = early
 
     def run(
         self,
@@ -195,8 +199,8 @@ class Pipeline:
             stage = task.stage
             self._progress.status(stage.name)
             ready = self._begun.pop(task.folder)() if task.folder in self._begun else None
-            made = _made(task, artifact) if ready is None else ready.made
-            artifact = made.artifact
+            step_made = made(task, artifact) if ready is None else ready.made
+            artifact = step_made.artifact
             begun = time.perf_counter()
             if source is None or previous is None:
                 source, previous = recordings()
@@ -206,7 +210,7 @@ class Pipeline:
             proof = self._proven(stage, bound, source, previous, current)
             source = proof.source
             seconds = time.perf_counter() - begun + (0.0 if ready is None else ready.seconds)
-            step = _step(stage, made, seconds, proof)
+            step = _step(stage, step_made, seconds, proof)
             bound = bound.measured(stage.tolerance, step.versus_source)
             steps.append(step)
             if on_step is not None:
@@ -228,7 +232,10 @@ class Pipeline:
             return
         task = self._tasks[index]
         if not task.stage.tolerance.lossy:  # calibration may take an hour, after which it is late to tell of a fault
-            self._begun[task.folder] = self._ahead.begin(partial(_executed, task, artifact, feeds))
+            make: Callable[[], Made] = partial(made, task, artifact)
+            if index == 0 and artifact.sha256 in self._early:
+                make = self._early[artifact.sha256]
+            self._begun[task.folder] = self._ahead.begin(partial(_executed, make, task.stage, feeds))
 
     def _proven(self, stage: Stage, bound: Bound, source: Recording, previous: Recording, current: Recording) -> Proof:
         """Both comparisons; on calmer feeds where those of the proof explain why one fails."""
@@ -284,7 +291,8 @@ def recorded_again(recording: Recording, feeds: tuple[Feed, ...]) -> Recording:
         return record(recording.title, recording.artifact, runner, feeds)
 
 
-def _made(task: Task, source: Artifact) -> Made:
+def made(task: Task, source: Artifact) -> Made:
+    """Run a stage; what it made is what it says."""
     _check_accepts(task.stage, source)
     task.folder.mkdir(parents=True)
     _reset_peak_rss()
@@ -293,11 +301,11 @@ def _made(task: Task, source: Artifact) -> Made:
     return Made(artifact, time.perf_counter() - begun + _prior_seconds(task.stage), _peak_rss_bytes())
 
 
-def _executed(task: Task, source: Artifact, feeds: Sequence[Feed]) -> Executed:
-    made = _made(task, source)
+def _executed(make: Callable[[], Made], stage: Stage, feeds: Sequence[Feed]) -> Executed:
+    ready = make()
     begun = time.perf_counter()
-    recording = _recorded(task.stage, made.artifact, feeds)
-    return Executed(made, recording, time.perf_counter() - begun)
+    recording = _recorded(stage, ready.artifact, feeds)
+    return Executed(ready, recording, time.perf_counter() - begun)
 
 
 def _current(ready: Executed | None, stage: Stage, artifact: Artifact, feeds: Sequence[Feed]) -> Recording:

@@ -16,6 +16,7 @@ _LATE = (
     "convertkit.onnx.optimizer",
     "onnx.reference.ops",  # which the optimizer puts off; what exporters write has constants to compute
     "convertkit.onnx.runner",
+    "convertkit.early",
     "convertkit.roads",
     "convertkit.show",
 )

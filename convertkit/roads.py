@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from convertkit import manifest, plugins
@@ -18,6 +19,7 @@ from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.data.evaluation import Evaluation, Metric, find_metric, predictions
 from convertkit.data.feeds import load_feeds
+from convertkit.early import Early
 from convertkit.errors import GateError, ParityError, SourceError, ToolError, Unsupported, WorkerError
 from convertkit.latency import Latency, compare_latency
 from convertkit.onnx.freeze import FreezeStage
@@ -27,7 +29,7 @@ from convertkit.parity import Recording, record
 from convertkit.parity.conditioning import calmed, settled, well_conditioned
 from convertkit.parity.feeds import proof_feeds
 from convertkit.parity.free_sizes import attempts
-from convertkit.pipeline import Pipeline, Road, StepRecord, is_small, recorded_again
+from convertkit.pipeline import Made, Pipeline, Road, StepRecord, is_small, recorded_again
 from convertkit.progress import Progress
 from convertkit.quiet import heard
 from convertkit.recipe import ExportOptions
@@ -80,6 +82,7 @@ class Run:
         progress: Progress,
         on_step: OnStep | None,
         ahead: Ahead,
+        early: Early | None = None,
     ) -> None:
         check_interface(options, source.artifact)
         self._options = options
@@ -89,6 +92,7 @@ class Run:
         self._progress = progress
         self._on_step = on_step
         self._ahead = ahead
+        self._early = early
         self._frozen = _frozen(source.artifact, options)
         inputs = self._frozen.inputs
         self._calibration = _feeds(options.calib, inputs, options, options.calib_samples, label=False)
@@ -129,7 +133,10 @@ class Run:
         passes = {each.name: stage for each in plugins.passes() if (stage := each.stage(context)) is not None}
         check_passes(self._options, passes)
         gated = self._evaluation is not None and self._options.max_drop is not None
-        pipeline = self._pipeline([*passes.values(), *target.stages(context)], target.name, gated=gated)
+        early = self._early if self._early is not None and self._early.target == target.name else None
+        stages = target.stages(context) if early is None else early.stages
+        begun = {} if early is None else {early.sha256: early.made}
+        pipeline = self._pipeline([*passes.values(), *stages], target.name, gated=gated, early=begun)
         hub = self._to_onnx(target.name, pipeline)
         page()  # both are kept for the report, and made while the next step is, ahead
         report_build.environment()
@@ -178,7 +185,14 @@ class Run:
             )
         return self._hub
 
-    def _pipeline(self, stages: Sequence[Stage], folder: str, *, gated: bool = False) -> Pipeline:
+    def _pipeline(
+        self,
+        stages: Sequence[Stage],
+        folder: str,
+        *,
+        gated: bool = False,
+        early: Mapping[str, Callable[[], Made]] = MappingProxyType({}),
+    ) -> Pipeline:
         return Pipeline(
             stages,
             self._workdir / folder,
@@ -186,6 +200,7 @@ class Run:
             progress=self._progress,
             ahead=self._ahead,
             calm=() if self._calibration is not None else (self._well_conditioned, self._calmed),
+            early=early,
         )
 
     def _recorded(self, hub: Road) -> Recording:

@@ -6,7 +6,7 @@ feeds through both sides and decides.  A stage can neither forget that check nor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -214,6 +214,19 @@ class BuildContext:
     source_sha256: str = ""
     calibration: FeedSource | None = None
     progress: Progress = field(default_factory=Silent)
+
+
+Foresee = Callable[[Artifact, str], None]
+"""Told, while it is still checked, what ONNX a source will most likely deliver, and the sha256 of the source's file."""
+
+
+@runtime_checkable
+class ForeseeingConverter(Protocol):
+    """A converter that takes a while to check what it delivers, and tells of it before."""
+
+    def open_foreseen(self, source: str, options: ExportOptions, workdir: Path, foresee: Foresee) -> Source:
+        """Like ``open``; ``foresee`` may be called any number of times, only the first of which counts."""
+        ...
 
 
 @runtime_checkable

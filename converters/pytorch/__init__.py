@@ -10,7 +10,7 @@ from convertkit.references import imports_of
 
 if TYPE_CHECKING:
     from convertkit.recipe import ExportOptions
-    from convertkit.stage import Source
+    from convertkit.stage import Foresee, Source
 
 
 _FRAMEWORKS = frozenset(
@@ -33,6 +33,9 @@ class TorchConverter:
         return "torch-factory" if imports_of(source, _FRAMEWORKS | _OTHERS) & _FRAMEWORKS else None
 
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+        return self.open_foreseen(source, options, workdir, lambda artifact, source_sha256: None)
+
+    def open_foreseen(self, source: str, options: ExportOptions, workdir: Path, foresee: Foresee) -> Source:
         from convertkit.converters.pytorch.files import opening
 
         begun = opening.begin(source, options)  # torch is imported there while we import here
@@ -41,7 +44,7 @@ class TorchConverter:
         prepare(options)
         from convertkit.converters.pytorch.source import TorchSource
 
-        return TorchSource.opened(begun, options, workdir)
+        return TorchSource.opened(begun, options, workdir, foresee)
 
 
 converter = TorchConverter()

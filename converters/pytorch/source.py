@@ -20,7 +20,7 @@ from convertkit.converters.pytorch.roads.ladder import MADE_BY, Accepted, Ladder
 from convertkit.errors import SourceError
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
-from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
+from convertkit.stage import Feed, Foresee, Outputs, Runner, Stage, Tolerance
 from convertkit.workers.process import Worker
 
 
@@ -37,7 +37,7 @@ class TorchSource:
         self._seconds = seconds
 
     @classmethod
-    def opened(cls, opening: Opening, options: ExportOptions, workdir: Path) -> TorchSource:
+    def opened(cls, opening: Opening, options: ExportOptions, workdir: Path, foresee: Foresee) -> TorchSource:
         """Convert.
 
         The interface, above all whether the batch is free, is settled by a conversion that was checked;
@@ -49,7 +49,15 @@ class TorchSource:
             path = _path(model)
             digest = sha256_of(path)  # while the worker imports torch
             foresees = _foresees(options)
-            accepted = Ladder(opening, workdir, options.seed, foresees=foresees, lossy=options.lossy).climb()
+            ladder = Ladder(
+                opening,
+                workdir,
+                options.seed,
+                foresees=foresees,
+                lossy=options.lossy,
+                announce=lambda made: foresee(made, digest),
+            )
+            accepted = ladder.climb()
             if model.kind == "pickled-module":
                 trusted = f"--trust pickle: code stored in {Path(model.source).name} was executed"
                 accepted = replace(accepted, notes=(trusted, *accepted.notes))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from convertkit.converters.pytorch.operators.kernels import lacking
 from convertkit.errors import ConvertKitError, ParityError, Unsupported
 
 
@@ -61,3 +63,24 @@ def defeat(attempts: Sequence[Attempt], unset: Sequence[str] = ()) -> ConvertKit
         )
     location = next((each.location for each in attempts if each.location), "")
     return Unsupported(f"no road from this model to ONNX works\n{told}", location=location)
+
+
+def unrunnable(attempt: Attempt, path: Path, told: str) -> Attempt:
+    """The attempt whose ONNX does not run, with the operator that ONNX Runtime lacks where that is why."""
+    refused = lacking(path, told)
+    if refused is None:
+        return replace(attempt, failure=told)
+    unknown = {
+        "reason": refused.reason,
+        "subject": refused.subject,
+        "location": refused.location,
+        "ways_out": refused.ways_out,
+    }
+    return replace(attempt, failure=str(refused).splitlines()[0], unknown=unknown)
+
+
+def failed(attempt: Attempt, reply: Mapping[str, Any]) -> Attempt:
+    """The attempt that the worker says has led to no ONNX."""
+    unknown = reply.get("unknown")
+    told = str(reply["failed"]).splitlines()[0] if unknown else reply["failed"]
+    return replace(attempt, failure=told, location=reply.get("location", ""), unknown=unknown)

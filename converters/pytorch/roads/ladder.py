@@ -16,10 +16,9 @@ from convertkit.converters.pytorch.interface.leaves import Leaf, from_json, to_j
 from convertkit.converters.pytorch.operators.halves import tolerance_of, widen
 from convertkit.converters.pytorch.operators.indices import widen_indices
 from convertkit.converters.pytorch.operators.integers import judged
-from convertkit.converters.pytorch.operators.kernels import lacking
 from convertkit.converters.pytorch.operators.spectra import exact_transforms
 from convertkit.converters.pytorch.roads.acceptance import check_feeds, hiding_feeds
-from convertkit.converters.pytorch.roads.attempts import Attempt, defeat
+from convertkit.converters.pytorch.roads.attempts import Attempt, defeat, failed, unrunnable
 from convertkit.converters.pytorch.roads.free_sizes import at_fixed, every_size, implied, is_dynamic
 from convertkit.converters.pytorch.roads.lengths import forget_growth, forget_steps
 from convertkit.converters.pytorch.roads.restoring import settle_interface
@@ -126,16 +125,26 @@ class Ladder:
     """Tries roads for one model until one matches it.
 
     ``foresees`` says that the proof will run the feeds of :func:`foreseen`, which depend on whether it is of ``lossy``
-    steps: they are computed while an exporter works.
+    steps: they are computed while an exporter works.  ``announce`` is told of each result before it is judged.
     """
 
-    def __init__(self, opening: Opening, workdir: Path, seed: int, *, foresees: bool, lossy: bool) -> None:
+    def __init__(
+        self,
+        opening: Opening,
+        workdir: Path,
+        seed: int,
+        *,
+        foresees: bool,
+        lossy: bool,
+        announce: Callable[[Artifact], None],
+    ) -> None:
         self._worker = opening.worker
         self._model = opening.model
         self._loaded = opening.loaded
         self._workdir = workdir
         self._seed = seed
         self._foresees = foresees
+        self._announce = announce
         self._lossy = lossy
         self._attempts: list[Attempt] = []
         self._prepared = opening.model.kind == "pt2"
@@ -267,7 +276,7 @@ class Ladder:
                 assert pending is not None, "asked for beside the first attempt"
                 computed = _by_feed(pending().arrays, len(drawn.every()))
             if isinstance(made, str):
-                self._attempts.append(_unrunnable(tried, made))
+                self._attempts.append(unrunnable(tried.attempt, tried.made[0].path, made))
                 continue
             departure = self._departure(wanted, *_judged(drawn, computed, made[0]), made[1])
             self._attempts.append(replace(tried.attempt, failure=departure, mismatch=bool(departure)))
@@ -298,7 +307,7 @@ class Ladder:
     ) -> _Tried:
         attempt = Attempt(route, is_dynamic(leaves), time.perf_counter() - begun, reply.get("seconds", 0.0))
         if "failed" in reply:
-            return _Tried(_failed(attempt, reply), leaves, outputs)
+            return _Tried(failed(attempt, reply), leaves, outputs)
         made = self._canonical(place, leaves, outputs)
         if isinstance(made, str):
             return _Tried(replace(attempt, failure=made), leaves, outputs)
@@ -420,6 +429,7 @@ class Ladder:
 
     def _executed(self, artifact: Artifact, tolerance: Tolerance, drawn: _Drawn) -> _Ran:
         """What an artifact computes for the feeds that judge it, or why it does not run."""
+        self._announce(artifact)
         try:
             with OnnxRunner(artifact) as runner:
                 made = record("onnx", artifact, runner, drawn.check)
@@ -472,24 +482,3 @@ def _departure(references: _Computed, made: Recording, tolerance: Tolerance) -> 
         return "; ".join(compare_recordings(reference, made, tolerance).failures)
     except ConvertKitError as error:
         return str(error)
-
-
-def _unrunnable(tried: _Tried, told: str) -> Attempt:
-    """The attempt whose ONNX does not run, with the operator that ONNX Runtime lacks where that is why."""
-    assert tried.made is not None, "what was made does not run"
-    refused = lacking(tried.made[0].path, told)
-    if refused is None:
-        return replace(tried.attempt, failure=told)
-    unknown = {
-        "reason": refused.reason,
-        "subject": refused.subject,
-        "location": refused.location,
-        "ways_out": refused.ways_out,
-    }
-    return replace(tried.attempt, failure=str(refused).splitlines()[0], unknown=unknown)
-
-
-def _failed(attempt: Attempt, reply: Mapping[str, Any]) -> Attempt:
-    unknown = reply.get("unknown")
-    told = str(reply["failed"]).splitlines()[0] if unknown else reply["failed"]
-    return replace(attempt, failure=told, location=reply.get("location", ""), unknown=unknown)
