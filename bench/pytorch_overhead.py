@@ -18,8 +18,7 @@ The threads of both sleep while they wait (``OMP_WAIT_POLICY``), so that on a bu
 own spinning, and our modules have their bytecode, as torch's have.
 
 Both run in turns, each in a process of its own; the fastest round of each counts, because other programs only slow a
-round down.  User and system seconds of all processes are printed beside the wall clock, and then how our own process
-and its worker spent one more round.
+round down.  Then follows how our own process and its worker spent one more round.
 
 Without SOURCE, MobileNetV2 of the zoo is saved to a temporary folder as a traced archive, as an exported program with a
 free batch and as a state_dict, whose factory is the zoo's.
@@ -30,7 +29,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -71,8 +69,10 @@ with torch.no_grad():
 _TRACED = """
 import json, sys, time
 begun = time.perf_counter()
+from convertkit.workers import launching
+launching.foresee(sys.argv[1:])
+from convertkit import cli
 from convertkit.workers import process as worker
-from convertkit.__main__ import main
 spent = {"before the worker": 0.0}
 plain = worker.Worker._reply
 def reply(self, process, number, expected):
@@ -89,7 +89,7 @@ def first(self):
     return started(self)
 worker.Worker._started = first
 try:
-    main(sys.argv[1:])
+    cli.main(sys.argv[1:])
 finally:
     print(json.dumps(spent), file=sys.stderr)
 """
@@ -100,7 +100,6 @@ class Round:
     """Seconds of one run."""
 
     wall_s: float
-    cpu_s: float
     torch_s: float = 0.0
     """Seconds in which torch worked in at least one process, where its clock ran."""
 
@@ -140,11 +139,10 @@ def mobilenet(folder: Path) -> list[Case]:
 
 def timed(command: list[str], clock: Mapping[str, str] | None = None) -> tuple[Round, str]:
     """One run of a command in a process of its own, and what it said on stderr."""
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    begun = time.monotonic()
     environment = {**os.environ, **_ENVIRONMENT, **(clock or {})}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    wall, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Round(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), done.stderr
+    return Round(time.monotonic() - begun), done.stderr
 
 
 def clocked(command: list[str], folder: Path) -> Round:
@@ -213,8 +211,7 @@ def report(title: str, pairs: list[tuple[Round, Round]], spent: dict[str, float]
     print(
         f"{title}: own time outside torch {own.own_s:.2f} s (of {own.wall_s:.2f} s); "
         f"beyond a bare script {export.wall_s - torch.wall_s:.2f} s "
-        f"(export {export.wall_s:.2f} s, CPU {export.cpu_s:.2f}; "
-        f"bare torch {torch.wall_s:.2f} s, CPU {torch.cpu_s:.2f})"
+        f"(export {export.wall_s:.2f} s, bare torch {torch.wall_s:.2f} s)"
     )
     print("   ", "  ".join(f"{stage} {seconds:.2f}" for stage, seconds in spent.items()), flush=True)
 
