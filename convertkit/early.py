@@ -45,7 +45,7 @@ def begun(
         return None
     context = BuildContext(options, targets[0], source_sha256, None, progress)
     stages = tuple(targets[0].stages(context))
-    if stages[0].tolerance.lossy or any(each.stage(context) is not None for each in plugins.passes()):
+    if not stages or stages[0].tolerance.lossy or any(each.stage(context) is not None for each in plugins.passes()):
         return None
     task = Task(stages[0], workdir / "early" / stages[0].name)
     return Early(targets[0].name, stages, artifact.sha256, ahead.begin(partial(made, task, artifact)))

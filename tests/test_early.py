@@ -58,6 +58,11 @@ def test_not_where_something_is_between(source, targets, options):
     assert begun(source, *targets, **options) is None
 
 
+def test_not_where_the_target_takes_the_onnx_as_it_is(source, monkeypatch):
+    monkeypatch.setattr(type(plugins.target("onnxruntime")), "stages", lambda self, context: ())
+    assert begun(source, "onnxruntime") is None
+
+
 def test_not_of_a_large_model(source, monkeypatch):
     monkeypatch.setattr(pipeline, "_AHEAD_BELOW_BYTES", 10)
     assert begun(source, "onnxruntime") is None
