@@ -165,6 +165,11 @@ def test_a_layout_is_for_images_that_come_out_too():
     check_interface(ExportOptions("m.onnx", input_layout="nchw"), decoder)
 
 
+def test_nchw_asks_for_nothing_of_a_model_without_images():
+    vector = TensorSpec("x", (1, 8), "float32")
+    check_interface(ExportOptions("m.onnx", input_layout="nchw"), Artifact(Path("m.onnx"), "onnx", (vector,), (), ""))
+
+
 def test_two_inputs_that_disagree_about_a_size(place, tmp_path):
     nodes = [onnx_models.helper.make_node("Add", ["a", "b"], ["y"])]
     ends = {"a": ["N", 2], "b": ["N", 2]}

@@ -74,8 +74,8 @@ def check_interface(options: ExportOptions, source: Artifact) -> None:
     check_dims((name for name, _ in options.static), free)
     check_normalization(options.normalization, source.inputs)
     ends = (*source.inputs, *source.outputs)
-    if options.input_layout != "auto" and all(len(spec.shape) < _IMAGE_RANK for spec in ends):
-        raise UsageError(f"--input-layout {options.input_layout}: no input or output of the model is an image")
+    if options.input_layout == "nhwc" and all(len(spec.shape) < _IMAGE_RANK for spec in ends):
+        raise UsageError("--input-layout nhwc: no input or output of the model is an image")
     lasts = [spec.shape[-1] if spec.shape else None for spec in source.outputs]
     if options.label_file is not None and all(isinstance(size, int) for size in lasts):
         labelled(options.label_file, labels(Path(options.label_file)), source.outputs)

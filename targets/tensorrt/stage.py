@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from convertkit.artifact import Artifact
+from convertkit.artifact import Array, Artifact
 from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
@@ -37,30 +37,46 @@ class DeliverExplicit:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Integer biases become float; every pair that is left is checked."""
         model = load_model(source.path)
-        for node in tuple(model.graph):
+        for node in tuple(model.graph.all_nodes()):
             if node.op_type == "DequantizeLinear":
-                _float_bias(model.graph, node)
+                _float_bias(node)
         RemoveUnusedNodesPass()(model)
-        for node in model.graph:
+        for node in model.graph.all_nodes():
             if node.op_type in _QDQ:
                 _check(node)
         made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
         return replace(made, format=self.produces)
 
 
-def _float_bias(graph: ir.Graph, node: ir.Node) -> None:
-    """An int32 constant behind DequantizeLinear as the float32 numbers that it stands for."""
+def _float_bias(node: ir.Node) -> None:
+    """An int32 constant behind DequantizeLinear as the floats that it stands for, of the scale's type."""
     integers, scale = node.inputs[0], node.inputs[1]
-    if integers is None or scale is None or integers.dtype != ir.DataType.INT32:
+    if integers is None or scale is None or integers.dtype != ir.DataType.INT32 or node.graph is None:
         return
     if integers.const_value is None or scale.const_value is None or _shifted(node):
         return
-    real = integers.const_value.numpy().astype(np.float32) * scale.const_value.numpy()
-    name = f"{integers.name}_float"
-    value = ir.Value(name=name, const_value=ir.tensor(real.astype(np.float32), name=name))
-    value.dtype, value.shape = ir.DataType.FLOAT, ir.Shape(real.shape)
-    graph.register_initializer(value)
-    ir.convenience.replace_all_uses_with(node.outputs[0], value)
+    steps, sizes = integers.const_value.numpy(), scale.const_value.numpy()
+    real = (steps.astype(np.float32) * _spread(node, sizes, steps.shape).astype(np.float32)).astype(sizes.dtype)
+    name = f"{node.outputs[0].name}_float"
+    value = ir.Value(name=name, const_value=ir.tensor(real, name=name))
+    value.dtype, value.shape = scale.dtype, ir.Shape(real.shape)
+    node.graph.register_initializer(value)
+    ir.convenience.replace_all_uses_with(node.outputs[0], value, replace_graph_outputs=True)
+
+
+def _spread(node: ir.Node, sizes: Array, shape: tuple[int, ...]) -> Array:
+    """Scales as they broadcast with integers of ``shape``: one for all, or one for each row or block along ``axis``.
+
+    Source: ONNX operators, DequantizeLinear-21.
+    """
+    axis, block = node.attributes.get_int("axis", 1), node.attributes.get_int("block_size", 0)
+    if block:
+        return np.repeat(sizes, block, axis).take(range(shape[axis]), axis)
+    if sizes.size == 1 and sizes.ndim < 2:
+        return sizes.reshape(())
+    rows = [1] * len(shape)
+    rows[axis] = sizes.size
+    return sizes.reshape(rows)
 
 
 def _check(node: ir.Node) -> None:

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import tensorrt_rtx
 from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
+from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import Unsupported
+from convertkit.targets.tensorrt.stage import DeliverExplicit
 
 
 def network(seed: int = 0) -> onnx.ModelProto:
@@ -140,3 +143,67 @@ def test_zero_points_of_a_quantized_source_are_refused(tmp_path: Path) -> None:
     source = quantized_by_onnxruntime(tmp_path, symmetric=False)
     with pytest.raises(Unsupported, match="zero point other than 0"):
         convertkit.export(source, "tensorrt", output=str(tmp_path / "out"))
+
+
+TEXT = {
+    "axis 0": ("", "b = DequantizeLinear <axis: int = 0> (steps, scales) y = Add (x, b)"),
+    "axis -1": ("", "b = DequantizeLinear <axis: int = -1> (steps, scales) y = Add (x, b)"),
+    "blocks": ("", "b = DequantizeLinear <axis = 0, block_size = 2> (steps, blocks) y = Add (x, b)"),
+    "one scale": ("", "b = DequantizeLinear (steps, first) y = Add (x, b)"),
+    "a bias that is an output": ("", "y = DequantizeLinear <axis: int = 0> (steps, scales)"),
+    "in a body": (
+        ", bool c",
+        """y = If (c) <
+            then_branch = one () => (float[3,3] r) { b = DequantizeLinear <axis = 0> (steps, scales) r = Add (x, b) },
+            else_branch = two () => (float[3,3] r) { r = Identity (x) }>""",
+    ),
+}
+
+
+def integer_bias(inputs: str, body: str, dtype: type = np.float32) -> onnx.ModelProto:
+    kind = {np.float32: "float", np.float16: "float16"}[dtype]
+    text = f'<ir_version: 10, opset_import: ["" : 21]> g (float[3,3] x{inputs}) => (float[3,3] y) {{ {body} }}'
+    model = onnx.parser.parse_model(text.replace("float[", f"{kind}["))
+    constants = {
+        "steps": np.arange(-4, 5, dtype=np.int32).reshape(3, 3),
+        "scales": np.array([0.5, 0.25, 3.0], dtype),
+        "first": np.array(0.5, dtype),
+        "blocks": np.array([[0.5, 0.25, 3.0], [2.0, 5.0, 7.0]], dtype),
+    }
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    return model
+
+
+def delivered(model: onnx.ModelProto, tmp_path: Path) -> Path:
+    inputs = (TensorSpec("x", (3, 3), "float32"),)
+    source = Artifact(Path(save(model, tmp_path / "int32.onnx")), "onnx", inputs, (), "")
+    (tmp_path / "out").mkdir()
+    return DeliverExplicit().run(source, tmp_path / "out").path
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_integer_biases_keep_the_numbers_that_they_stand_for(tmp_path: Path, name: str) -> None:
+    model = integer_bias(*TEXT[name])
+    made = delivered(model, tmp_path)
+    feed = {"x": np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3), "c": np.array(True)}
+    feed = {each.name: feed[each.name] for each in model.graph.input}
+    (want,), (have,) = (
+        onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, feed)
+        for data in (model.SerializeToString(), str(made))
+    )
+    np.testing.assert_array_equal(have, want)
+    assert "DequantizeLinear" not in onnx.printer.to_text(onnx.load(made))
+
+
+def test_halves_stay_halves(tmp_path: Path) -> None:
+    graph = onnx.load(delivered(integer_bias(*TEXT["axis 0"], np.float16), tmp_path)).graph
+    (bias,) = (each for each in graph.initializer if each.name in graph.node[0].input)
+    assert bias.data_type == TensorProto.FLOAT16
+
+
+def test_integers_inside_a_body_are_checked_too(tmp_path: Path) -> None:
+    body = """y = If (c) <
+        then_branch = one () => (float[3,3] r) { q = QuantizeLinear (x, first) r = DequantizeLinear (q, first) },
+        else_branch = two () => (float[3,3] r) { r = Identity (x) }>"""
+    with pytest.raises(Unsupported, match="uint8 integers: TensorRT takes int8"):
+        delivered(integer_bias(", bool c", body), tmp_path)
