@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
 
@@ -127,13 +126,18 @@ def test_sniffing_goes_by_content(tmp_path: Path):
 def test_broken_bytes_are_one_sentence(tmp_path: Path):
     whole = (saved_model(tmp_path / "m", PLAIN, signature("s")) / "saved_model.pb").read_bytes()
     rng = np.random.default_rng(0)
+    said: list[str] = []
     for _ in range(300):
         data = bytearray(whole)
         data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
         (tmp_path / "m" / "saved_model.pb").write_bytes(bytes(data[: int(rng.integers(1, len(data) + 1))]))
-        with contextlib.suppress(SourceError):
+        try:
             saved = read_saved_model(tmp_path / "m")
             list(saved.graph.behind(iter(["out:0"])))
+        except SourceError as error:
+            said.append(str(error))
+    assert 100 < len(said) < 300
+    assert all(len(sentence.splitlines()) == 1 for sentence in said)
 
 
 def test_numbers_of_too_many_bytes_end():

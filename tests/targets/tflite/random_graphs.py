@@ -16,6 +16,9 @@ ROUNDS = {"n": (2, 1, 3), "m": (4, 6, 3)}
 """Sizes of the free axes, feed after feed; the first is what a graph is grown with."""
 NO_NUMBERS = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1e37, -1e37, 2.5], np.float32)
 
+EDGES = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-6, -1e-3, 1.0, -3.0, 6.0], np.float32)
+"""Ties of rounding, ends of clamps, signed zeros and small numbers, all of which are exact in binary but the small."""
+
 
 class Free(int):
     """A size that only a feed tells: ``label`` names it, and sizes of different labels have nothing in common."""
@@ -105,22 +108,30 @@ class Graph:
 
 
 def feeds_for(model: onnx.ModelProto, *, special: bool = False) -> list[dict[str, np.ndarray]]:
-    """Three feeds, of other free sizes each; ``special`` ones hold NaN, infinities and large numbers."""
-    found = []
-    for number in range(3):
-        rng, feed = np.random.default_rng(number), {}
-        for value in model.graph.input:
-            kind = value.type.tensor_type.elem_type
-            dims = value.type.tensor_type.shape.dim
-            shape = [ROUNDS[dim.dim_param][number] if dim.dim_param else dim.dim_value for dim in dims]
-            if kind == FLOAT:
-                feed[value.name] = numbers(*shape, seed=number)
-                if special:
-                    odd = rng.random(shape) < 0.3
-                    feed[value.name] = np.where(odd, rng.choice(NO_NUMBERS, shape), feed[value.name])
-            elif kind == BOOL:
-                feed[value.name] = rng.random(shape) < 0.5
-            else:
-                feed[value.name] = rng.integers(-9, 9, shape).astype(helper.tensor_dtype_to_np_dtype(kind))
-        found.append({name: np.asarray(array) for name, array in feed.items()})
-    return found
+    """Feeds of other free sizes each: three of noise, one of edges, one of zeros.
+
+    ``special`` ones are three that hold NaN, infinities and large numbers.
+    """
+    kinds = ["special"] * 3 if special else ["noise", "noise", "noise", "edges", "zeros"]
+    return [
+        {value.name: _fed(value.type.tensor_type, number % 3, kind) for value in model.graph.input}
+        for number, kind in enumerate(kinds)
+    ]
+
+
+def _fed(tensor: onnx.TypeProto.Tensor, turn: int, kind: str) -> np.ndarray:
+    rng = np.random.default_rng(turn)
+    shape = [ROUNDS[dim.dim_param][turn] if dim.dim_param else dim.dim_value for dim in tensor.shape.dim]
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    if kind == "zeros":
+        return np.zeros(shape, dtype)
+    if tensor.elem_type == BOOL:
+        return np.asarray(rng.random(shape) < 0.5)
+    if tensor.elem_type != FLOAT:
+        return np.asarray(rng.integers(-9, 9, shape)).astype(dtype)
+    if kind == "edges":
+        return np.asarray(rng.choice(EDGES, shape))
+    drawn = numbers(*shape, seed=turn)
+    if kind == "special":
+        return np.where(rng.random(shape) < 0.3, rng.choice(NO_NUMBERS, shape), drawn)
+    return np.asarray(drawn)
