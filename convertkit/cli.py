@@ -121,6 +121,9 @@ def _complete_targets(context: click.Context, parameter: click.Parameter, incomp
 @click.option("--eval", metavar="PATH", help="Labelled data: like --calib, with an array called label.")
 @click.option("--metric", metavar="NAME", help="top1, auc, mse or pkg.mod:func [default: top1 or mse by the labels].")
 @click.option("--max-drop", type=float, metavar="POINTS", help="Fail (exit 3) when the metric loses more than this.")
+@click.option(
+    "--strict", is_flag=True, help="Fail (exit 3) when the artifact is not of the precision that was asked for."
+)
 @click.option("--prune", metavar="SHARE", help="Prune weights: 0.5, or 2:4.")
 @click.option("--prune-channels", type=float, metavar="SHARE", help="Prune whole channels: 0.3.")
 @click.option(

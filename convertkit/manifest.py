@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from convertkit.artifact import Artifact, files_of, sha256_of
+from convertkit.findings.precision import Effective
 from convertkit.recipe import ExportOptions
 from convertkit.report.build import describe
 from convertkit.report.jsonable import jsonable
@@ -29,6 +30,7 @@ def build(
     target: str,
     options: ExportOptions,
     calibration: FeedSource | None,
+    effective: Effective | None,
 ) -> dict[str, Any]:
     """The manifest of ``folder``, which holds the deliverable and nothing else yet."""
     return {
@@ -37,6 +39,7 @@ def build(
         "target": target,
         "artifact": describe(artifact, artifact.size_bytes),
         "source": describe(source, source.size_bytes),
+        "precision": None if effective is None else jsonable(effective),
         "options": _choices(options),
         "calibration": _data(calibration),
         "labels": None if options.label_file is None else {"sha256": sha256_of(Path(options.label_file))},

@@ -76,6 +76,7 @@ class ExportOptions:
     eval: object = None
     metric: str | None = None
     max_drop: float | None = None
+    strict: bool = False
     prune: str | None = None
     prune_channels: float | None = None
     inputs: tuple[InputSpec, ...] = ()

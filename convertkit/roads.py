@@ -21,7 +21,7 @@ from convertkit.data.evaluation import Evaluation, Metric, find_metric, predicti
 from convertkit.data.feeds import load_feeds
 from convertkit.early import Early
 from convertkit.errors import GateError, ParityError, SourceError, ToolError, Unsupported, WorkerError
-from convertkit.latency import Latency, compare_latency
+from convertkit.findings.measure import Findings, Subject, find, refused
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.onnx.index_bounds import with_index_bounds
 from convertkit.options.relevance import check_interface, check_passes
@@ -154,21 +154,26 @@ class Run:
         evaluation = self._evaluated(road.artifact) if failure is None else None
         if evaluation is not None and not evaluation.passed:
             failure = _gate_error(evaluation)
-        latency = self._latency(target, hub, road.artifact) if failure is None else None
-        return self._finish(target.name, road.artifact, steps, evaluation, latency, failure)
+        found = Findings() if failure is not None else find(self._subject(target, hub, road.artifact, steps))
+        failure = failure or refused(found, self._options)
+        return self._finish(target.name, road.artifact, steps, evaluation, found, failure)
 
-    def _latency(self, target: Target, hub: Road, artifact: Artifact) -> Latency | None:
-        """Milliseconds against the same target's float32 artifact, which is made for this and thrown away."""
-        if not self._options.quantized or not target.runs_here:
-            return None
-        self._progress.status("measuring latency")
-        plain = dataclasses.replace(self._options, precision="float32", io_dtype="float32", full_integer=False)
-        float32 = hub.artifact
-        for index, stage in enumerate(target.stages(BuildContext(plain, target))):
-            place = self._workdir / f"{target.name}-float32" / str(index)
-            place.mkdir(parents=True)
-            float32 = stage.run(float32, place)
-        return compare_latency(artifact, float32, self._recorded_source().feeds[0])
+    def _subject(self, target: Target, hub: Road, artifact: Artifact, steps: Sequence[StepRecord]) -> Subject:
+        """What is measured once all steps are verified."""
+        return Subject(
+            self._options,
+            target,
+            self._source.artifact,
+            self._source.runner,
+            hub.artifact,
+            artifact,
+            steps,
+            self._calibration,
+            self._evaluation,
+            self._recorded_source().feeds[0],
+            self._workdir,
+            self._progress,
+        )
 
     def _to_onnx(self, target: str, then: Pipeline) -> Road:
         if self._hub is None:
@@ -299,7 +304,7 @@ class Run:
         artifact: Artifact,
         steps: Sequence[StepRecord],
         evaluation: Evaluation | None,
-        latency: Latency | None,
+        found: Findings,
         failure: ParityError | None,
     ) -> Finished:
         folder = self._outbox / target
@@ -310,14 +315,16 @@ class Run:
             self._options.precision,
             steps,
             evaluation,
-            latency,
+            found,
             (*self._source.notes, *(self._calibration.warnings if self._calibration else ()), *self._notes),
             str(failure or ""),
         )
         if failure is None or self._options.keep_failed:
             artifact = _moved(artifact, folder)
         if failure is None:
-            made = manifest.build(folder, artifact, self._source.artifact, target, self._options, self._calibration)
+            made = manifest.build(
+                folder, artifact, self._source.artifact, target, self._options, self._calibration, found.effective
+            )
             _write_json(folder / "manifest.json", made)
         _write_json(folder / "report.json", described)
         (folder / "report.html").write_text(render(described), encoding="utf-8")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def print_result(result: Result) -> None:
     """The delivered export as a table on stdout, the artifact's path as its last line."""
     report = result.report
+    print(headline(report))
     rows = [("step", "seconds", "bytes", "versus previous", "versus source")]
     for step in report["steps"]:
         parity = step["parity"]
@@ -30,6 +31,12 @@ def print_result(result: Result) -> None:
     for note in report["notes"]:
         print(f"note: {note}")
     print(result.artifact.path)
+
+
+def headline(report: Mapping[str, Any]) -> str:
+    """The result in one line: the target, and what the precision became."""
+    became = report["effective"]
+    return f"{report['target']}  {became['sentence'] if became is not None else report['precision']}"
 
 
 def print_plugins(targets: Sequence[Mapping[str, Any]], sources: Sequence[Mapping[str, Any]]) -> None:
@@ -99,17 +106,40 @@ def _reported(parity: Mapping[str, Any]) -> str:
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
     size = report["steps"][-1]["artifact"]["bytes"]
     first = report["steps"][0]["artifact"]["bytes"]
-    yield f"size      {size:,} bytes, {100 * size / first:.1f} % of the float32 ONNX ({first:,})"
-    latency = report["latency"]
-    if latency is not None:
-        verdict = "SLOWER than float32 here" if latency["slower"] else "not slower than float32"
-        ours, float32 = latency["artifact_ms"], latency["float32_ms"]
-        yield f"latency   {ours:.3f} ms, float32 {float32:.3f} ms: {verdict}"
-    evaluation = report["evaluation"]
-    if evaluation is not None:
-        unit = "%" if evaluation["metric"] == "mse" else "points"
-        allowed = "" if evaluation["max_drop"] is None else f", allowed {evaluation['max_drop']:g}"
-        yield (
-            f"{evaluation['metric']:<9} {float(evaluation['before']):.2f} → {float(evaluation['after']):.2f} "
-            f"on {evaluation['samples']} samples: drop {float(evaluation['drop']):.2f} {unit}{allowed}"
-        )
+    yield f"size      {size:,} bytes, {100 * size / first:.1f} % of the ONNX that it began as ({first:,})"
+    if report["quality"] is not None:
+        yield f"quality   {quality_text(report['quality'])}"
+    if report["latency"] is not None:
+        yield f"latency   {latency_text(report['latency'])}"
+    if report["evaluation"] is not None:
+        yield _evaluation_text(report["evaluation"])
+
+
+def quality_text(quality: Mapping[str, Any]) -> str:
+    """What the artifact keeps of the source's answers, and on how many samples."""
+    level = "equal" if quality["snr_db"] == "inf" else f"{float(quality['snr_db']):.1f} dB"
+    low = "" if quality["low_db"] == "inf" else f" (5th percentile {float(quality['low_db']):.1f} dB)"
+    same = quality["agreement"]
+    agreed = "" if same is None else f", same class for {100 * same:.4g} %"
+    weak = "; LOW, look at the report before it ships" if quality["weak"] else ""
+    return f"{level}{low}{agreed} on {quality['where']}{weak}"
+
+
+def latency_text(latency: Mapping[str, Any]) -> str:
+    """Milliseconds of a call; beside float32, which is faster and what to do about it."""
+    ours = f"{latency['artifact_ms']:.3f} ms"
+    if latency["float32_ms"] is None:
+        return f"{ours} a call here"
+    way_out = "; for size alone that may do, else leave the precision flag out" if latency["slower"] else ""
+    return f"{ours}, float32 {latency['float32_ms']:.3f} ms: {latency['verdict']}{way_out}"
+
+
+def _evaluation_text(evaluation: Mapping[str, Any]) -> str:
+    unit = "%" if evaluation["metric"] == "mse" else "points"
+    allowed = "" if evaluation["max_drop"] is None else f", allowed {evaluation['max_drop']:g}"
+    change = float(evaluation["drop"])
+    moved = f"drop {change:.2f}" if change >= 0 else f"gain {-change:.2f}"
+    return (
+        f"{evaluation['metric']:<9} {float(evaluation['before']):.2f} → {float(evaluation['after']):.2f} "
+        f"on {evaluation['samples']} samples: {moved} {unit}{allowed}"
+    )

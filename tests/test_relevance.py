@@ -53,6 +53,7 @@ IDLE = {
         ("--eval DATA --metric no.such:func", "--metric no.such:func cannot be imported"),
     ],
     "--max-drop": [("--max-drop 1", "--max-drop needs --eval"), ("--eval DATA --max-drop inf", "--max-drop inf")],
+    "--strict": [("--strict", "--strict goes with a precision")],
     "--prune": [("--prune 0.5 --prune-channels 0.5", "--prune and --prune-channels exclude each other")],
     "--prune-channels": [("--prune-channels 1", "--prune-channels 1.0: expected")],
     "--input": [

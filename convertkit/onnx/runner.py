@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -38,6 +39,11 @@ class OnnxRunner:
         self._session: ort.InferenceSession | None = None
         self._reference: onnx.reference.ReferenceEvaluator | None = None
 
+    @property
+    def runtime(self) -> str:
+        """What executes the artifact, with its version."""
+        return f"ONNX Runtime {ort.__version__}"
+
     def __enter__(self) -> Self:
         options = ort.SessionOptions()
         options.log_severity_level = _QUIET
@@ -68,6 +74,12 @@ class OnnxRunner:
         values = self._values(names, encoded)
         pairs = zip(self._artifact.outputs, values, strict=True)
         return {spec.name: spec.decode(np.asarray(value)) for spec, value in pairs}
+
+    def invocation(self, feed: Feed) -> Callable[[], object]:
+        """A call that computes all outputs for ``feed``."""
+        specs = {spec.name: spec for spec in self._artifact.inputs}
+        encoded = {name: specs[name].encode(value) for name, value in feed.items() if name in specs}
+        return partial(self._values, [spec.name for spec in self._artifact.outputs], encoded)
 
     def _values(self, names: list[str], feed: dict[str, Array]) -> list[Array]:
         if self._reference is not None:

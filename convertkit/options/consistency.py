@@ -41,6 +41,10 @@ RULES: tuple[Rule, ...] = (
         lambda o: o.calib_method != "auto" and not o.quantized,
         "--calib-method {o.calib_method} goes with --int8 or --int16x8, which measure ranges of activations",
     ),
+    Rule(
+        lambda o: o.strict and o.precision == "float32",
+        "--strict goes with a precision: it fails where --int8, --int16x8, --fp16, --w8 or --w4 became something else",
+    ),
     Rule(lambda o: o.full_integer and not o.quantized, "--full-integer goes with --int8 or --int16x8"),
     Rule(
         lambda o: o.io_dtype != "float32" and not o.quantized, "--io-dtype {o.io_dtype} goes with --int8 or --int16x8"

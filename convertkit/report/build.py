@@ -13,6 +13,9 @@ from typing import Any
 
 from convertkit.artifact import Artifact
 from convertkit.data.evaluation import Evaluation
+from convertkit.findings.measure import Findings
+from convertkit.findings.precision import Effective
+from convertkit.findings.quality import Quality
 from convertkit.latency import Latency
 from convertkit.parity import ParityReport
 from convertkit.pipeline import StepRecord
@@ -44,7 +47,7 @@ def build(
     precision: str,
     steps: Sequence[StepRecord],
     evaluation: Evaluation | None,
-    latency: Latency | None,
+    found: Findings,
     notes: Sequence[str],
     failure: str,
 ) -> dict[str, Json]:
@@ -57,12 +60,26 @@ def build(
         "precision": precision,
         "steps": [_step(step) for step in steps],
         "evaluation": None if evaluation is None else {**jsonable(evaluation), "passed": evaluation.passed},
-        "latency": None if latency is None else {**jsonable(latency), "slower": latency.slower},
+        "effective": _effective(found.effective),
+        "quality": None if found.quality is None else _quality(found.quality),
+        "latency": None if found.latency is None else _latency(found.latency),
         "environment": environment(),
-        "notes": [*notes, *(str(note) for step in steps for note in _told(step))],
+        "notes": [*notes, *found.notes, *(str(note) for step in steps for note in _told(step))],
         "failure": failure,
         "passed": not failure,
     }
+
+
+def _effective(became: Effective | None) -> dict[str, Json] | None:
+    return None if became is None else {**jsonable(became), "sentence": became.sentence}
+
+
+def _quality(quality: Quality) -> dict[str, Json]:
+    return {**jsonable(quality), "weak": quality.weak, "where": quality.where}
+
+
+def _latency(latency: Latency) -> dict[str, Json]:
+    return {**jsonable(latency), "slower": latency.slower, "verdict": latency.verdict}
 
 
 def _told(step: StepRecord) -> Iterable[object]:

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convertkit.data.held_out import held_out_positions
 from convertkit.errors import FeedError
 from convertkit.stage import Feed, FeedSource
-
-_SHARE = 4
-_MOST_HELD_OUT = 64
-_LEAST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +45,11 @@ def refuse_constant(source: FeedSource) -> None:
 
 
 def split(source: FeedSource) -> tuple[Part, tuple[Feed, ...]]:
-    """Feeds for measuring, and the held-out ones: every fourth, at most 64.
-
-    With fewer than 8 feeds both parts are the whole: a range from half of them would be worse than
-    a choice that is too sure of itself.
-    """
+    """Feeds for measuring, and the held-out ones; of few feeds both parts are the whole."""
     count = len(source)
     refuse_constant(source)
     everything = frozenset(range(count))
-    if count < _LEAST:
+    held_out = frozenset(held_out_positions(count))
+    if not held_out:
         return Part(source, everything), tuple(source)
-    wanted = min(count // _SHARE, _MOST_HELD_OUT)
-    held_out = frozenset(index * count // wanted + count // wanted // 2 for index in range(wanted))
     return Part(source, everything - held_out), tuple(Part(source, held_out))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from convertkit.recipe import ExportOptions
 
 if TYPE_CHECKING:
+    from convertkit.artifact import Artifact
+    from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
 
@@ -30,6 +32,12 @@ class OnnxRuntimeTarget:
         from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
         return (DeliverOnnx(context.options.opset, context.options.precision),)
+
+    def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
+        """The nodes of the file."""
+        from convertkit.onnx.inspection import operators
+
+        return operators(artifact.path)
 
     def prepare(self) -> None:
         """What delivering a model imports."""

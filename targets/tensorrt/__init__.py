@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from convertkit.recipe import ExportOptions
 
 if TYPE_CHECKING:
+    from convertkit.artifact import Artifact
+    from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
 
@@ -31,6 +33,12 @@ class TensorRTTarget:
         from convertkit.targets.tensorrt.stage import DeliverExplicit
 
         return (DeliverExplicit(),)
+
+    def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
+        """The nodes of the file."""
+        from convertkit.onnx.inspection import operators
+
+        return operators(artifact.path)
 
 
 target = TensorRTTarget()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from convertkit.recipe import ExportOptions
 
 if TYPE_CHECKING:
+    from convertkit.artifact import Artifact
+    from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
 
@@ -33,6 +35,12 @@ class TfliteTarget:
         from convertkit.targets.tflite.stage import CompileTflite
 
         return (CompileTflite(context.options),)
+
+    def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
+        """The operators of the file."""
+        from convertkit.targets.tflite.inspection import operators
+
+        return operators(artifact.path)
 
     def prepare(self) -> None:
         """What compiling and running a model imports; where LiteRT is missing the export will say so."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -62,6 +64,26 @@ class TfliteRunner:
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``ToolError`` where the runtime fails."""
+        interpreter = self._laid(feed)
+        with self._told():
+            interpreter.reset_all_variables()  # fused recurrent kernels keep their state from call to call
+            interpreter.invoke()
+        outputs = {detail["name"]: detail for detail in interpreter.get_output_details()}
+        return {spec.name: spec.decode(_read(interpreter, outputs[spec.name])) for spec in self._artifact.outputs}
+
+    @property
+    def runtime(self) -> str:
+        """What executes the artifact, with its version."""
+        kernels = "reference kernels" if self._reference else "XNNPACK"
+        return f"LiteRT {version('ai-edge-litert')}, {kernels}"
+
+    def invocation(self, feed: Feed) -> Callable[[], object]:
+        """A call that computes all outputs for ``feed``, which lies in the interpreter already."""
+        invoke: Callable[[], object] = self._laid(feed).invoke
+        return invoke
+
+    def _laid(self, feed: Feed) -> Interpreter:
+        """The interpreter with the feed in its input tensors."""
         interpreter = self._interpreter
         assert interpreter is not None, "the runner is used as a context manager"
         places = _places(interpreter)
@@ -70,16 +92,18 @@ class TfliteRunner:
             if spec.name not in feed:
                 raise FeedError(f"the feed has no array for input {spec.name}")
             encoded[spec.name] = spec.encode(np.asarray(feed[spec.name]))
-        try:
+        with self._told():
             _resize(interpreter, places, encoded)
             for name, value in encoded.items():
                 interpreter.set_tensor(places[name], value)
-            interpreter.reset_all_variables()  # fused recurrent kernels keep their state from call to call
-            interpreter.invoke()
+        return interpreter
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
         except (RuntimeError, ValueError) as error:
             raise ToolError(f"LiteRT fails on {self._artifact.path.name}: {_brief(error)}") from error
-        outputs = {detail["name"]: detail for detail in interpreter.get_output_details()}
-        return {spec.name: spec.decode(_read(interpreter, outputs[spec.name])) for spec in self._artifact.outputs}
 
 
 def _read(interpreter: Interpreter, output: Mapping[str, Any]) -> Array:

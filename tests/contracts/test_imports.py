@@ -13,7 +13,7 @@ FRAMEWORKS = {"torch", "tensorflow", "keras", "tf_keras", "tf2onnx", "jax", "jax
 FRAMEWORKS |= {"tensorrt_rtx", "ai_edge_litert", "safetensors", "h5py"}
 HEAVY = FRAMEWORKS | {"onnx", "onnx_ir", "onnxscript", "onnxruntime"}
 
-VALUES = {"errors", "artifact", "recipe", "profile", "progress", "stage", "tiles"}
+VALUES = {"errors", "artifact", "operators", "recipe", "profile", "progress", "stage", "tiles"}
 TOP = {"cli", "__main__", "api", "job", "options", "show", "manifest", "delivery", "pipeline", "report"}
 
 

@@ -1,0 +1,1 @@
+"""What is measured on a delivered artifact: precision, quality on held-out samples, speed, interface."""

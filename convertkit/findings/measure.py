@@ -1,0 +1,125 @@
+"""All that is measured on one delivered artifact, once every step is verified."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from convertkit import plugins
+from convertkit.artifact import Artifact
+from convertkit.errors import GateError
+from convertkit.findings.precision import Effective, effective
+from convertkit.findings.quality import Quality, measure, unseen
+from convertkit.latency import Latency, measure_latency
+from convertkit.operators import InspectingTarget, Operator
+from convertkit.pipeline import StepRecord
+from convertkit.progress import Progress
+from convertkit.recipe import ExportOptions
+from convertkit.stage import BuildContext, Feed, FeedSource, Runner, Target
+
+_SMALLER = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A finished export and what it is measured with.
+
+    ``hub`` is the source as ONNX before any pass, ``feed`` one set of inputs, ``workdir`` a folder for the temporary.
+    """
+
+    options: ExportOptions
+    target: Target
+    source: Artifact
+    source_runner: Callable[[], Runner]
+    hub: Artifact
+    artifact: Artifact
+    steps: Sequence[StepRecord]
+    calibration: FeedSource | None
+    evaluation: FeedSource | None
+    feed: Feed
+    workdir: Path
+    progress: Progress
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether a step changed numerics on purpose, ours or another package's."""
+        return any(step.versus_source.tolerance.lossy for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found; empty where an export failed before it could be measured."""
+
+    operators: tuple[Operator, ...] = ()
+    effective: Effective | None = None
+    quality: Quality | None = None
+    latency: Latency | None = None
+    notes: tuple[str, ...] = ()
+
+
+def find(subject: Subject) -> Findings:
+    """Inspect the artifact, run it beside the source on unseen samples, and time it beside its float32 form."""
+    target, options = subject.target, subject.options
+    operators = target.operators(subject.artifact) if isinstance(target, InspectingTarget) else ()
+    diagnoses = [step.diagnosis for step in subject.steps if step.diagnosis is not None]
+    became = effective(options.precision, operators, diagnoses) if operators else None
+    latency = _latency(subject)
+    return Findings(operators, became, _quality(subject), latency, tuple(_notes(subject, latency)))
+
+
+def refused(found: Findings, options: ExportOptions) -> GateError | None:
+    """The failure of ``--strict`` where the artifact is not what was asked for."""
+    became = found.effective
+    if not options.strict or became is None or became.held:
+        return None
+    insist = "\n  try   --full-integer, which refuses by the operator's name" if options.quantized else ""
+    return GateError(f"--strict: {became.sentence}\n  try   leave --strict out to accept that{insist}")
+
+
+def _quality(subject: Subject) -> Quality | None:
+    samples = unseen(subject.calibration, subject.evaluation) if subject.is_lossy else None
+    if samples is None:
+        return None
+    subject.progress.status("measuring on held-out samples")
+    delivered = subject.artifact, plugins.runner(subject.artifact)
+    return measure(*samples, (subject.source, subject.source_runner()), delivered)
+
+
+def _latency(subject: Subject) -> Latency | None:
+    """Only where what runs the artifact here is what will run it."""
+    if not subject.target.runs_here:
+        return None
+    subject.progress.status("measuring latency")
+    float32 = _float32(subject) if subject.options.lossy else None
+    return measure_latency(subject.artifact, subject.feed, float32)
+
+
+def _float32(subject: Subject) -> Artifact:
+    """The same target's artifact of the model as it came, made for this and thrown away."""
+    plain = dataclasses.replace(subject.options, precision="float32", io_dtype="float32", full_integer=False)
+    float32 = subject.hub
+    for index, stage in enumerate(subject.target.stages(BuildContext(plain, subject.target))):
+        place = subject.workdir / f"{subject.target.name}-float32" / str(index)
+        place.mkdir(parents=True)
+        float32 = stage.run(float32, place)
+    return float32
+
+
+def _notes(subject: Subject, latency: Latency | None) -> list[str]:
+    """That pruning won nothing."""
+    options, steps = subject.options, subject.steps
+    pruned = [place for place, step in enumerate(steps) if step.stage.startswith("prune")]
+    if not pruned or pruned[0] == 0:
+        return []
+    before, after = (steps[place].size_bytes for place in (pruned[0] - 1, pruned[0]))
+    smaller = after < _SMALLER * before
+    faster = options.precision == "float32" and latency is not None and latency.faster
+    if smaller or faster:
+        return []
+    flag = f"--prune {options.prune}" if options.prune is not None else f"--prune-channels {options.prune_channels}"
+    return [
+        f"{flag} made nothing smaller or faster here: zeros are stored and multiplied as other numbers are; "
+        f"--prune-channels 0.3 takes whole channels out, and a compressed file or a sparse runtime gains from zeros"
+    ]

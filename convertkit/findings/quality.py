@@ -1,0 +1,154 @@
+"""How much of the source's answers an artifact keeps, on samples that no choice was made for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from convertkit.artifact import NEXT_STATE_PREFIX, Array, Artifact
+from convertkit.data.evaluation import LABEL
+from convertkit.data.held_out import held_out_positions, spread
+from convertkit.parity import record
+from convertkit.stage import Feed, FeedSource, Outputs, Runner
+
+MOST_SAMPLES = 50
+WARN_DB = 20.0
+"""Below it an answer's noise is a tenth of it: a person looks at such a result before it ships."""
+WARN_AGREEMENT = 0.99
+_ORIGINS = {
+    "evaluation": "samples of --eval",
+    "held-out": "held-out samples of --calib",
+    "calibration": "samples of --calib, which the ranges were measured on",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """The worst output's signal over noise against the source.
+
+    ``snr_db`` is over all ``samples`` together, ``median_db`` and ``low_db`` (5th percentile) over single samples: a
+    few loud ones may hold all the signal.  ``agreement`` (0 to 1) is the share of samples with the same largest score,
+    None where no output ranks classes.  ``origin`` is ``evaluation``, ``held-out`` or ``calibration``.
+    """
+
+    samples: int
+    origin: str
+    output: str
+    snr_db: float
+    median_db: float
+    low_db: float
+    agreement: float | None
+
+    @property
+    def weak(self) -> bool:
+        """Whether this is below what passes without a second look."""
+        return self.snr_db < WARN_DB or (self.agreement is not None and self.agreement < WARN_AGREEMENT)
+
+    @property
+    def where(self) -> str:
+        """What was measured on, in words."""
+        return f"{self.samples} {_ORIGINS[self.origin]}"
+
+
+def unseen(calibration: FeedSource | None, evaluation: FeedSource | None) -> tuple[str, Iterator[Feed]] | None:
+    """Samples to judge on and their origin: labelled ones, else what calibration holds out; None without data."""
+    if evaluation is not None:
+        return "evaluation", _at(evaluation, spread(len(evaluation), MOST_SAMPLES))
+    if calibration is None:
+        return None
+    held_out = held_out_positions(len(calibration))
+    origin = "held-out" if held_out else "calibration"
+    positions: Sequence[int] = held_out or range(len(calibration))
+    return origin, _at(calibration, [positions[index] for index in spread(len(positions), MOST_SAMPLES)])
+
+
+def _at(source: FeedSource, positions: Iterable[int]) -> Iterator[Feed]:
+    wanted = frozenset(positions)
+    last = max(wanted, default=-1)
+    for index, feed in enumerate(source):
+        if index in wanted:
+            yield {name: value for name, value in feed.items() if name != LABEL}
+        if index >= last:
+            return
+
+
+def measure(
+    origin: str, feeds: Iterable[Feed], source: tuple[Artifact, Runner], delivered: tuple[Artifact, Runner]
+) -> Quality:
+    """Run both on every sample; outputs are compared and forgotten one by one, except where state is carried."""
+    levels: dict[str, _Level] = {}
+    count = 0
+    with ExitStack() as stack:
+        for _, runner in (source, delivered):
+            stack.enter_context(runner)
+        for expected, got in _answers(feeds, source, delivered):
+            count += 1
+            for name, value in expected.items():
+                if not name.startswith(NEXT_STATE_PREFIX):
+                    levels.setdefault(name, _Level()).add(np.asarray(value), np.asarray(got[name]))
+    name, worst = min(levels.items(), key=lambda item: item[1].total_db)
+    agreed = [level.agreement for level in levels.values() if level.agreement is not None]
+    each = np.array(worst.each_db)
+    return Quality(
+        count, origin, name, worst.total_db, _quantile(each, 0.5), _quantile(each, 0.05), min(agreed, default=None)
+    )
+
+
+def _answers(
+    feeds: Iterable[Feed], source: tuple[Artifact, Runner], delivered: tuple[Artifact, Runner]
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    if any(spec.is_state for spec in source[0].inputs):
+        kept = tuple(feeds)
+        pair: list[tuple[Outputs, ...]] = [record("", *each, kept).outputs for each in (source, delivered)]
+        yield from zip(*pair, strict=True)
+        return
+    for feed in feeds:
+        yield source[1].run(feed), delivered[1].run(feed)
+
+
+@dataclass(slots=True)
+class _Level:
+    """Signal and noise of one output, and how often its largest score stays where it is."""
+
+    signal: float = 0.0
+    noise: float = 0.0
+    each_db: list[float] = field(default_factory=list)
+    alike: list[float] = field(default_factory=list)
+
+    def add(self, expected: Array, got: Array) -> None:
+        if expected.shape != got.shape or expected.dtype.kind not in "fiub" or expected.size == 0:
+            return
+        if expected.dtype.kind in "iub":
+            self.alike.append(float(np.mean(expected == got)))
+        elif expected.ndim == 2 and expected.shape[-1] > 1:
+            self.alike.append(float(np.mean(expected.argmax(-1) == got.argmax(-1))))
+        finite = np.isfinite(expected)
+        wanted, found = expected[finite].astype(np.float64), got[finite].astype(np.float64)
+        signal, noise = float(np.square(wanted).sum()), float(np.square(found - wanted).sum())
+        self.signal, self.noise = self.signal + signal, self.noise + noise
+        self.each_db.append(_decibels(signal, noise))
+
+    @property
+    def total_db(self) -> float:
+        return _decibels(self.signal, self.noise)
+
+    @property
+    def agreement(self) -> float | None:
+        return float(np.mean(self.alike)) if self.alike else None
+
+
+def _decibels(signal: float, noise: float) -> float:
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal and math.isfinite(noise) else -math.inf
+
+
+def _quantile(values: Array, share: float) -> float:
+    """The sample at that place, no mean of two: some may be infinite."""
+    ordered = np.sort(values)
+    return float(ordered[int(share * (len(ordered) - 1))]) if len(ordered) else math.inf

@@ -1,0 +1,38 @@
+"""The operators of a delivered artifact: what they compute in, what they weigh, how much they multiply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from convertkit.artifact import Artifact
+
+ON_THE_FLY = "int8 on the fly"
+"""Integer products of stored integer weights and activations that the runtime quantizes at every call."""
+STATIC = ("int8", "int16x8")
+"""Precisions whose activations are integers from operator to operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator of an artifact.
+
+    ``name`` is its first output, ``kind`` the format's own word.  ``precision`` is what it computes in: a name such as
+    ``float32``, ``float16`` or ``int8``; ``int8 on the fly`` for products whose activations become integers at every
+    call; ``int8 weights`` or ``int4 weights`` for float arithmetic on stored integers; empty for whole numbers and
+    booleans that stand for themselves.  ``weight_bytes`` are its constants', ``macs`` the multiply-adds of one call
+    with every dynamic dimension 1, 0 for what is not a product.
+    """
+
+    name: str
+    kind: str
+    precision: str
+    weight_bytes: int
+    macs: int
+
+
+@runtime_checkable
+class InspectingTarget(Protocol):
+    """A target that tells the operators of what it delivered, in the order in which they run."""
+
+    def operators(self, artifact: Artifact) -> tuple[Operator, ...]: ...
