@@ -14,7 +14,7 @@ _GRAPHS = {
     "activations": "g (float[N,4] x) => (float[N,4] y) {a = Relu(x) b = Relu(a) low = Constant<value_float = 0.0>()"
     " high = Constant<value_float = 6.0>() y = Clip(b, low, high)}",
     "one on either side": "g (float[N,4] x) => (float[N,4] y) {one = Constant<value_float = 1.0>() a = Mul(one, x)"
-    " zero = Constant<value_float = 0.0>() b = Add(a, zero) c = Mul(b, one) y = Exp(c)}",
+    " zero = Constant<value_float = 0.0>() b = Sub(a, zero) c = Mul(b, one) y = Exp(c)}",
     "transposes": "g (float[2,3,4] x) => (float[2,3,4] y) {a = Transpose<perm = [2, 0, 1]>(x)"
     " b = Transpose<perm = [1, 2, 0]>(a) c = Cast<to = 1>(b) y = Neg(c)}",
     "slices": "g (float[2,6] x) => (float[2,3] y, float[2,3] z) {axis = Constant<value_ints = [1]>()"
