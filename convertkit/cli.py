@@ -148,7 +148,7 @@ def _complete_targets(context: click.Context, parameter: click.Parameter, incomp
     "--pass", "passes", multiple=True, metavar="NAME", help="Also run an installed pass that waits to be named."
 )
 @click.option("--keep-failed", is_flag=True, help="Keep an artifact that failed its proof, in <DIR>.failed.")
-@click.option("--force", is_flag=True, help="Replace a folder that exists.")
+@click.option("--force", is_flag=True, help="Replace what an earlier export wrote into the folder.")
 @click.option("--seed", type=int, metavar="N", help="Seed of generated feeds [default: 0].")
 @click.option("--recipe", type=click.Path(), metavar="FILE.toml", help="Read flags from a file; flags given win.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -170,15 +170,20 @@ def export(recipe: str | None, as_json: bool, **flags: Any) -> None:
     options = options_from(values)
     _quiet_libraries(options.verbose)
     gc.disable()
-    from convertkit.job import export_all
+    from convertkit import job
 
     # What imports made stays: collecting among it took a tenth of a small export's time.
     gc.freeze()
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     gc.enable()
-    with Story(verbose=options.verbose) as story:
-        results = export_all(options, story, story.step)
-    _print_results(results, as_json)
+    outcomes = list[job.Outcome]()
+    try:
+        with Story(verbose=options.verbose) as story:
+            job.run(options, story, story.step, outcomes.append)
+    finally:
+        _print_results(tuple(each.result for each in outcomes if each.result is not None), as_json)
+    if (failed := job.failure(outcomes)) is not None:
+        raise failed
 
 
 def _quiet_libraries(verbose: bool) -> None:

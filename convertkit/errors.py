@@ -10,6 +10,7 @@
     ├── WorkerError                  exit 1   a worker process crashed, ran out of memory or out of time
     ├── ToolError                    exit 1   a tool that we drive failed
     ├── DeliveryError                exit 1   the output folder cannot be written
+    ├── TargetsFailed                exit 1   some of several targets failed, the others are delivered
     ├── ParityError                  exit 3   the artifact does not compute what it should
     │   ├── NotProven                         … or the comparison has no power to tell
     │   └── GateError                         … or loses more accuracy than ``--max-drop`` allows
@@ -21,13 +22,13 @@ A message names the thing, what was found, what was expected and the next move; 
 from __future__ import annotations
 
 import errno
-from typing import ClassVar
+from collections.abc import Mapping
 
 
 class ConvertKitError(Exception):
     """Base of all errors that a user may see; ``exit_code`` is what the command line returns."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
 
 class UsageError(ConvertKitError):
@@ -122,6 +123,24 @@ class NotProven(ParityError):
 
 class GateError(ParityError):
     """An artifact that loses more of the evaluation metric than ``--max-drop`` allows."""
+
+
+class TargetsFailed(ConvertKitError):
+    """Some of several targets failed, the others are delivered.
+
+    ``failures`` holds each one's error and ``delivered`` each other one's folder, by target.  The exit code is that of
+    the failures where they have the same, else 1.
+    """
+
+    def __init__(self, failures: Mapping[str, ConvertKitError], delivered: Mapping[str, str]) -> None:
+        self.failures = failures
+        self.delivered = delivered
+        codes = {error.exit_code for error in failures.values()}
+        self.exit_code = codes.pop() if len(codes) == 1 else 1
+        done = ", ".join(f"{target} in {folder}" for target, folder in delivered.items())
+        lines = [f"failed: {', '.join(failures)}; delivered: {done}"]
+        lines += [f"{target}: {error}" for target, error in failures.items()]
+        super().__init__("\n".join(lines))
 
 
 class MissingFramework(ConvertKitError):

@@ -1,9 +1,9 @@
-"""The main job: one source, one or more targets, proof at every step, complete folders or none."""
+"""The main job: one source, one or more targets, proof at every step, a folder for each that is complete or absent."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from convertkit import delivery, plugins
 from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact
-from convertkit.errors import UsageError
+from convertkit.errors import ConvertKitError, TargetsFailed, UsageError
 from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
@@ -38,22 +38,61 @@ class Result:
             return runner.run(feed)
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one target: what was delivered, or the error, with the report and its folder if there is one."""
+
+    target: str
+    result: Result | None = None
+    error: ConvertKitError | None = None
+    report: Mapping[str, Any] | None = None
+    left: Path | None = None
+
+
+OnOutcome = Callable[[Outcome], None]
+
+
 def export_all(
     options: ExportOptions, progress: Progress | None = None, on_step: OnStep | None = None
 ) -> tuple[Result, ...]:
-    """Export to every target of ``options``; all folders are delivered, or none.
+    """Export to every target of ``options``, and return what was delivered.
 
-    Raises a ``ConvertKitError``.  After a ``ParityError`` only ``<folder>.failed`` is left.
+    Raises a ``ConvertKitError``: ``TargetsFailed`` where other targets were delivered.  After a ``ParityError`` only
+    ``<folder>.failed`` is left.
+    """
+    outcomes = list[Outcome]()
+    run(options, progress, on_step, outcomes.append)
+    failed = failure(outcomes)
+    if failed is not None:
+        raise failed
+    return tuple(each.result for each in outcomes if each.result is not None)
+
+
+def failure(outcomes: Sequence[Outcome]) -> ConvertKitError | None:
+    """The error that ends an export with these outcomes; None where every target was delivered."""
+    errors = {each.target: each.error for each in outcomes if each.error is not None}
+    delivered = {each.target: str(each.result.path) for each in outcomes if each.result is not None}
+    if not errors or not delivered:
+        return next(iter(errors.values()), None)
+    return TargetsFailed(errors, delivered)
+
+
+def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | None, on_outcome: OnOutcome) -> None:
+    """Export to every target, and tell what became of each as soon as it is delivered or has failed.
+
+    What fails before there is an ONNX model fails for all of them and is raised, like the only target's failure.
     """
     targets = _targets(options)
     relevance.check_request(options, targets)
     folders = _folders(options)
+    precious = _precious(options)
     for folder in folders.values():
-        delivery.check_free(folder, force=options.force)
+        delivery.check_free(folder, force=options.force, precious=precious)
     converter = plugins.converter_for(options.source)
     relevance.check_source(options, converter)
     root = Path(options.output) if options.output else next(iter(folders.values()))
-    with quiet_libraries(verbose=options.verbose), delivery.workspace(root) as workdir, ExitStack() as stack:
+    with quiet_libraries(verbose=options.verbose), delivery.workspace(root) as work, ExitStack() as stack:
+        workdir = work.path
         ahead = stack.enter_context(Ahead())
         early: list[Early | None] = []
 
@@ -68,10 +107,25 @@ def export_all(
         from convertkit import roads  # a second of imports, done while a worker imports its framework
 
         begun_early = early[0] if early else None
-        run = roads.Run(options, source, workdir, progress or Silent(), on_step, ahead, begun_early)
-        run.warn_of_calibration()
-        finished = [roads.finish(run, target) for target in targets]
-        return _delivered(options, root, folders, finished, workdir)
+        running = roads.Run(options, source, workdir, progress or Silent(), on_step, ahead, begun_early)
+        running.warn_of_calibration()
+        for target in targets:
+            folder = folders[target.name]
+            try:
+                finished = roads.finish(running, target)
+            except ConvertKitError as error:
+                if len(targets) == 1 or not running.has_onnx:
+                    raise
+                on_outcome(Outcome(target.name, error=error))
+                continue
+            on_outcome(_delivered(finished, folder, work, options, precious))
+
+
+def _precious(options: ExportOptions) -> dict[str, str]:
+    """Paths that the export reads, and what to call them."""
+    read = {"the source": options.source, "the data": options.calib, "the labelled data": options.eval}
+    read["the labels"] = options.label_file
+    return {path: title for title, path in read.items() if isinstance(path, str)}
 
 
 def _opened(converter: Converter, options: ExportOptions, workdir: Path, foresee: Foresee) -> Source:
@@ -106,26 +160,13 @@ def _folders(options: ExportOptions) -> dict[str, Path]:
 
 
 def _delivered(
-    options: ExportOptions, root: Path, folders: Mapping[str, Path], finished: Sequence[Finished], workdir: Path
-) -> tuple[Result, ...]:
-    failed = [each for each in finished if each.failure is not None]
-    if failed:
-        for each in failed:
-            _leave_failed(each, folders[each.target])
-        assert failed[0].failure is not None
-        raise failed[0].failure
-    if options.output is not None and len(finished) > 1:
-        delivery.deliver(workdir / "finished", root, force=options.force)
-    else:
-        for each in finished:
-            delivery.deliver(each.folder, folders[each.target], force=options.force)
-    return tuple(_result(each, folders[each.target]) for each in finished)
-
-
-def _leave_failed(failed: Finished, folder: Path) -> None:
-    place = folder.with_name(folder.name + ".failed")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    delivery.deliver(failed.folder, place, force=True)
+    finished: Finished, folder: Path, work: delivery.Workspace, options: ExportOptions, precious: Mapping[str, str]
+) -> Outcome:
+    if finished.failure is not None:
+        left = delivery.leave_failed(finished.folder, folder, work, precious)
+        return Outcome(finished.target, error=finished.failure, report=finished.report, left=left)
+    delivery.deliver(finished.folder, folder, work, force=options.force)
+    return Outcome(finished.target, _result(finished, folder), report=finished.report)
 
 
 def _result(finished: Finished, folder: Path) -> Result:

@@ -107,6 +107,11 @@ class Run:
         self._judged: tuple[Metric, float] | None = None
         self._hub: Road | None = None
 
+    @property
+    def has_onnx(self) -> bool:
+        """Whether the source has become ONNX: what fails from then on fails for one target alone."""
+        return self._hub is not None
+
     def warn_of_calibration(self) -> None:
         """Tell what looks odd about the calibration data before the long work starts."""
         for warning in self._calibration.warnings if self._calibration else ():

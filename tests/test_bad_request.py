@@ -202,7 +202,7 @@ def test_output_that_is_not_empty(tmp_path, mlp, content):
 
 def test_output_that_is_a_file(place, mlp):
     (place / "out").write_text("precious")
-    refused(place, 1, ["no folder"], mlp)
+    refused(place, 1, ["not a folder"], mlp)
     assert (place / "out").read_text() == "precious"
 
 

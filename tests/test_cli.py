@@ -121,7 +121,7 @@ def test_what_nobody_foresaw_is_one_sentence(mlp, monkeypatch, error, code, told
     def fails(*_):
         raise error
 
-    monkeypatch.setattr("convertkit.job.export_all", fails)
+    monkeypatch.setattr("convertkit.job.run", fails)
     said = here("export", mlp)
     assert said.code == code
     assert told in said.err

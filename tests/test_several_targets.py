@@ -1,0 +1,87 @@
+"""One failing target of several does not throw away what the others made."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import convertkit
+from convertkit.errors import TargetsFailed
+from tests import onnx_models
+from tests.command_line import apart, everything_below, here
+
+PLUGIN = Path(__file__).with_name("plugins") / "acme"
+
+
+@pytest.fixture
+def double(tmp_path):
+    """A model with an operator in a dtype for which TFLite has no kernel."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.DOUBLE),
+        helper.make_node("Softmax", ["wide"], ["s"]),
+        helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT),
+    ]
+    return onnx_models.write(tmp_path, onnx_models.model(nodes, {"x": [4, 3]}, {"y": [4, 3]}), "double.onnx")
+
+
+@pytest.mark.parametrize("order", [["onnxruntime", "tflite"], ["tflite", "onnxruntime"]])
+def test_the_others_are_delivered(tmp_path, double, order):
+    flags = [word for name in order for word in ("--target", name)]
+    said = here("export", double, *flags, "-o", tmp_path / "out")
+    assert said.code == 1
+    assert said.out.splitlines()[-1] == str(tmp_path / "out" / "onnxruntime" / "model.onnx")
+    assert "failed: tflite; delivered: onnxruntime in " in said.complaint
+    assert "tflite: " in said.complaint
+    assert "Softmax" in said.complaint
+    assert os.listdir(tmp_path / "out") == ["onnxruntime"]
+    manifest = json.loads((tmp_path / "out" / "onnxruntime" / "manifest.json").read_text())
+    assert (tmp_path / "out" / "onnxruntime" / "model.onnx").stat().st_size == manifest["artifact"]["bytes"]
+
+
+def test_python_gets_what_was_delivered_with_the_error(tmp_path, double):
+    options = convertkit.ExportOptions(str(double), ("tflite", "onnxruntime"), str(tmp_path / "out"))
+    with pytest.raises(TargetsFailed) as refusal:
+        convertkit.export_all(options)
+    assert refusal.value.exit_code == 1
+    assert list(refusal.value.failures) == ["tflite"]
+    assert refusal.value.delivered == {"onnxruntime": str(tmp_path / "out" / "onnxruntime")}
+
+
+def test_a_failed_proof_of_one_is_exit_3(tmp_path):
+    source = tmp_path / "model.acme"
+    rows = np.random.default_rng(5).standard_normal((5, 6))
+    lines = ["#acme 1", "dense 5 6", *(" ".join(f"{number:.6f}" for number in row) for row in rows)]
+    source.write_text("\n".join(lines) + "\n")
+    flags = ["--target", "c-header-wrong", "--target", "onnxruntime", "-o", tmp_path / "out"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")])}
+    for force in ([], ["--force"]):
+        said = apart("export", source, *flags, *force, env=environment)
+        assert said.code == 3, said.err
+        assert "failed: c-header-wrong; delivered: onnxruntime" in said.complaint
+        assert {name for name in everything_below(tmp_path / "out") if "/" not in name} == {
+            "onnxruntime",
+            "c-header-wrong.failed",
+        }
+
+
+def test_a_source_that_fails_fails_for_all(tmp_path):
+    source = tmp_path / "cut.onnx"
+    source.write_bytes(onnx_models.mlp().SerializeToString()[:100])
+    said = here("export", source, "--target", "onnxruntime", "--target", "tflite", "-o", tmp_path / "out")
+    assert (said.code, said.out) == (1, "")
+    assert "cut.onnx" in said.complaint
+    assert everything_below(tmp_path) == {"cut.onnx"}
+
+
+def test_what_lies_beside_the_targets_stays(tmp_path, double):
+    (tmp_path / "out" / "notes").mkdir(parents=True)
+    (tmp_path / "out" / "notes" / "mine.txt").write_text("precious")
+    flags = ["--target", "onnxruntime", "--target", "tensorrt", "-o", tmp_path / "out"]
+    for force in ([], ["--force"]):
+        said = here("export", double, *flags, *force)
+        assert said.code == 0, said.err
+    assert sorted(os.listdir(tmp_path / "out")) == ["notes", "onnxruntime", "tensorrt"]
+    assert (tmp_path / "out" / "notes" / "mine.txt").read_text() == "precious"
