@@ -59,7 +59,7 @@ def _float_bias(node: ir.Node) -> None:
     real = (steps.astype(np.float32) * _spread(node, sizes, steps.shape).astype(np.float32)).astype(sizes.dtype)
     name = f"{node.outputs[0].name}_float"
     value = ir.Value(name=name, const_value=ir.tensor(real, name=name))
-    value.dtype, value.shape = scale.dtype, ir.Shape(real.shape)
+    value.dtype, value.shape = ir.DataType.from_numpy(real.dtype), ir.Shape(real.shape)
     node.graph.register_initializer(value)
     ir.convenience.replace_all_uses_with(node.outputs[0], value, replace_graph_outputs=True)
 

@@ -25,7 +25,7 @@ _MOST_AXES = 5
 
 
 class Writer(Protocol):
-    """Where nodes go; see ``decompositions.Nodes``."""
+    """Where nodes go; see ``body_nodes.Nodes``."""
 
     inputs: list[str]
 

@@ -6,11 +6,12 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
+from convertkit.targets.tflite.passes import Options
 from convertkit.targets.tflite.passes.functions import expand_functions
 from tests.targets.tflite.compiled import compiled
 
@@ -153,12 +154,52 @@ def test_integer_matrices_are_cut_where_float32_would_round():
     assert (found == x.astype(np.int32) @ w.astype(np.int32)).all()
 
 
-def test_integer_convolution_that_would_round_is_refused():
+@pytest.mark.parametrize("group", [1, 2])
+def test_integer_convolutions_are_cut_along_channels_or_refused(group: int):
     weights = ",".join(["255"] * 1200)
-    text = f"""{HEAD} g (uint8[1,300,2,2] x) => (int32[1,1,1,1] y) <uint8[1,300,2,2] w = {{{weights}}}> {{
-        y = ConvInteger (x, w) }}"""
-    with pytest.raises(Unsupported, match="beyond 2\\^24"):
-        expanded(text, {"Relu"})
+    text = f"""{HEAD} g (uint8[1,{300 * group},2,2] x) => (int32[1,{group},1,1] y)
+        <uint8[{group},300,2,2] w = {{{",".join([weights] * group)}}}> {{ y = ConvInteger <group = {group}> (x, w) }}"""
+    if group == 2:
+        with pytest.raises(Unsupported, match="beyond 2\\^24"):
+            compiled(text)
+        return
+    case = compiled(text, Options(input_layout="nchw"))
+    assert case.operators["CONV_2D"] == 5
+    x = np.random.default_rng(0).integers(200, 256, (1, 300, 2, 2)).astype(np.uint8)
+    case.agree({"x": x}, tolerance=0)
+
+
+POINTS = {
+    "int8": ("int8", 0, -100, 100),
+    "uint8 about 128": ("uint8", 128, 1, 256),
+    "uint8 off centre": ("uint8", 117, 0, 256),
+    "uint8 without": ("uint8", 0, 100, 256),
+    "by column": ("uint8", (0, 128, 255), 0, 256),
+}
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [("MatMulInteger", name) for name in POINTS]
+    + [("ConvInteger", name) for name in POINTS if name != "by column"],  # ONNX Runtime has no such kernel
+)
+def test_integer_weights_stay_stored_as_integers(op: str, name: str, tmp_path):
+    """With a free length; the inner size is the constant's."""
+    kind, point, low, high = POINTS[name]
+    dense = op == "MatMulInteger"
+    shape, free = ((640, 3), "[n,t,640]") if dense else ((3, 40, 4, 4), "[n,40,h,w]")
+    point = np.array(point, kind)
+    rng = np.random.default_rng(1)
+    text = f"""{HEAD} g (uint8{free} x) => (int32{"[n,t,3]" if dense else "[n,3,a,b]"} y) {{ y = {op} (x, w, p, z) }}"""
+    proto = onnx.parser.parse_model(text)
+    stored = {"w": rng.integers(low, high, shape).astype(kind), "z": point, "p": np.array(100, np.uint8)}
+    proto.graph.initializer.extend(numpy_helper.from_array(value, key) for key, value in stored.items())
+    case = compiled(proto, Options(input_layout="nchw"))
+    sizes = [(2, 3, 640), (1, 5, 640)] if dense else [(2, 40, 5, 6), (1, 40, 4, 7)]
+    case.agree(*({"x": rng.integers(0, 256, size).astype(np.uint8)} for size in sizes), tolerance=0)
+    case.compiled.write(tmp_path / "m.tflite")
+    width = 2 if point.ndim else 1
+    assert (tmp_path / "m.tflite").stat().st_size < width * 1920 + 5000
 
 
 def test_no_clamp_inside_a_concatenation():
