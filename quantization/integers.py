@@ -25,6 +25,7 @@ from convertkit.quantization.calibration.observe import observe
 from convertkit.quantization.calibration.ranges import noise
 from convertkit.quantization.calibration.resume import EVERY, checkpoint
 from convertkit.quantization.calibration.split import split
+from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.placement.ends import quantize_ends
 from convertkit.quantization.placement.exact_float import exact_in_float
 from convertkit.quantization.placement.islands import choose_integer, with_float_end
@@ -115,13 +116,20 @@ class Integers:
         loop = Loop(units, ranges, self._options, trials, self._progress)
         outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
         outcome = loop.with_stored_weights(outcome, self._able(units, outcome.plan, marking_units(units, statistics)))
+        allowed_ns = _UNNOTICED * loop.cost_ns(outcome.plan)
+        quality, _ = trials.finished(outcome.plan, lambda copy: self._finish(copy, statistics, allowed_ns))
         # What was chosen stays; the ranges may now take all of the data into account.
         merge_samples(statistics, self._observed(units, self._held_out))
-        allowed_ns = _UNNOTICED * loop.cost_ns(outcome.plan)
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
-        self._finish(statistics, allowed_ns)
+        self._finish(self._model, statistics, allowed_ns)
         told = describe(units, placement, statistics, outcome, tuned, flats)
-        self._diagnosis = {**told, "equalized": dict(moved), "notes": self._notes(units, placement, outcome)}
+        self._diagnosis = {
+            **effect(self._model, self._options.precision, self._profile),
+            "held_out": held_out(quality, is_all=self._held_out_is_all),
+            **told,
+            "equalized": dict(moved),
+            "notes": self._notes(units, placement, outcome),
+        }
         return self._model
 
     def _notes(self, units: tuple[Unit, ...], placement: Placement, outcome: Outcome) -> list[str]:
@@ -136,16 +144,16 @@ class Integers:
         why = "lose too much on the calibration data" if outcome.kept else slow
         return [f"{made}: integers {why}; --full-integer insists on them"]
 
-    def _finish(self, statistics: Mapping[str, Statistics], allowed_ns: float) -> None:
+    def _finish(self, model: ir.Model, statistics: Mapping[str, Statistics], allowed_ns: float) -> None:
         """What is written beside the pairs of the plan; ``allowed_ns`` is what look-ups in tables may add."""
         if self._options.io_dtype != "float32":
-            quantize_ends(self._model.graph, self._profile, statistics)
+            quantize_ends(model.graph, self._profile, statistics)
         if self._profile.tables:
             row = self._profile.costs.get("Gather.row")
-            quantize_tables(self._model.graph, 0.0 if row is None else row.integer_call, allowed_ns)
+            quantize_tables(model.graph, 0.0 if row is None else row.integer_call, allowed_ns)
         if self._profile.recurrent:
-            quantize_recurrent(self._model)
-        drop_unused(self._model.graph)
+            quantize_recurrent(model)
+        drop_unused(model.graph)
 
     def diagnosis(self) -> Mapping[str, object]:
         """What the report shows; see ``report.describe``."""

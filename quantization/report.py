@@ -31,8 +31,8 @@ def describe(
 
     ``tensors``: name, node and location, measured and quantized range, scale, zero point, dtype,
     method, SNR in dB, histogram (64 bars over the measured range).  ``worst``: the ten names with the
-    least SNR.  ``curve``: points of the trade-off.  ``float``: nodes that stay float and why.
-    ``layers``: tuned weights, with the layer's SNR before and after.
+    least SNR.  ``score``: what the search went by; ``curve``: points of the trade-off.  ``float``: nodes
+    that stay float and why.  ``layers``: tuned weights, with the layer's SNR before and after.
     """
     makers = {str(value.name): unit for unit in units for value in unit.outputs}
     tensors = [
@@ -46,7 +46,7 @@ def describe(
                for unit in units if unit.name not in outcome.plan.integer and unit.rule is not None}  # fmt: skip
     return {
         "method": outcome.plan.method,
-        "held_out": _score(outcome.score.snr_db, outcome.score.worst_db, outcome.score.drop),
+        "score": _score(outcome.score.snr_db, outcome.score.worst_db, outcome.score.drop),
         "tensors": tensors,
         "worst": [name for _, name in ranked[:_WORST]],
         "curve": _curve(outcome),

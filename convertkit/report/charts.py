@@ -166,13 +166,13 @@ def curve(diagnosis: Mapping[str, Any]) -> Curve | None:
         return None
     x_bounds = _bounds([_place(point)[0] for point in points])
     y_bounds = _bounds([_place(point)[1] for point in points])
-    held_out = diagnosis.get("held_out", {})
+    score = diagnosis.get("score", {})
     placed = tuple(
         Point(
             _CURVE_WIDTH * _share(_place(point)[0], x_bounds),
             _CURVE_HEIGHT * (1 - _share(_place(point)[1], y_bounds)),
             f"{point['float_nodes']} nodes in float: {_place(point)[1]:.1f} dB",
-            chosen=bool(held_out) and all(point.get(key) == value for key, value in held_out.items()),
+            chosen=bool(score) and all(point.get(key) == value for key, value in score.items()),
         )
         for point in points
     )

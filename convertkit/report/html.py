@@ -110,13 +110,13 @@ def _facts(found: Mapping[str, Any]) -> list[str]:
         ways = Counter(tensor.get("method", "") for tensor in found.get("tensors", ()))
         listed = ", ".join(f"{way} for {count}" for way, count in ways.most_common() if way)
         facts.append(f"ranges: {listed or found['method']}")
-    if "held_out" in found:
+    if found.get("held_out") is not None:
         kept = found["held_out"]
-        worst, drop = figure(kept.get("worst_output_db")), figure(kept.get("expected_drop"))
-        facts.append(
-            f"on held-out samples: {figure(kept['snr_db'])} dB, {worst} dB at the worst output, "
-            f"{drop} points of top-1 expected to be lost"
-        )
+        told = [f"on {kept['samples']} held-out samples: {figure(kept['snr_db'])} dB"]
+        told.append(f"{figure(kept['snr_db_p5'])} dB at the 5th percentile of the samples")
+        if kept.get("agreement") is not None:
+            told.append(f"{percent(kept['agreement'])} agreement with float on the class")
+        facts.append(", ".join(told))
     for key, text in (
         ("layers", "layers whose weights were fitted"),
         ("bias_corrected", "biases corrected"),

@@ -28,7 +28,7 @@ class Reading:
 
 def readings(graph: ir.Graph) -> tuple[Reading, ...]:
     """What is compared of a float model; ``Unsupported`` where no output depends on floats."""
-    floats = [value for value in graph.outputs if _is_real(value)]
+    floats = [value for value in graph.outputs if is_real(value)]
     if floats:
         return tuple(Reading(str(value.name), _squash(value), 0, leaves=True) for value in floats)
     found = [reading for value in graph.outputs for reading in _decided_from(value)]
@@ -37,7 +37,8 @@ def readings(graph: ir.Graph) -> tuple[Reading, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _is_real(value: ir.Value) -> bool:
+def is_real(value: ir.Value) -> bool:
+    """Whether a value holds real numbers, of any width."""
     return value.dtype is None or value.dtype.is_floating_point()
 
 
@@ -58,7 +59,7 @@ def _decided_from(output: ir.Value) -> list[Reading]:
             if node is None or value is None or value in seen or is_constant(value) or value.is_graph_input():
                 continue
             seen.add(value)
-            if _is_real(value):
+            if is_real(value):
                 found.append(
                     Reading(str(value.name), _squash(value) or str(node.name), _place(value, place), leaves=False)
                 )

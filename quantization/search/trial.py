@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import NEXT_STATE_PREFIX, Array
-from convertkit.quantization.calibration.replay import open_session, run_all
 from convertkit.quantization.placement.islands import unit_work
 from convertkit.quantization.placement.units import find_units
-from convertkit.quantization.search.measured import readings
+from convertkit.quantization.search.levels import class_axis, decibels, expected_drop
 from convertkit.quantization.search.plan import Plan, Ranges, apply
+from convertkit.quantization.search.quality import Output, Quality
+from convertkit.quantization.search.reference import Reference, weight_bytes
 from convertkit.stage import Feed
 
-_BEST_DB = 80.0
-"""Beyond this an output counts as exact."""
 _SILENT = 1e-9
 """A slice with less than this share of the loudest slice's power is noise itself."""
 _BUDGET = 2.5e10
@@ -28,8 +27,6 @@ _DECISIVE = 4
 """Trials that may be made on more feeds."""
 _SIGNIFICANT = 2.0
 _LEAST_GAIN_DB = 0.05
-_SEQUENCE_RANK = 3
-"""Outputs of at most this rank, ``(N, classes)`` and ``(N, tokens, classes)``, have their classes last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +49,7 @@ class Score:
     @property
     def snr_db(self) -> float:
         """Level of the typical feed and of all noise together, half each: loud feeds count, but not alone."""
-        return float(_level(self.shares.mean(axis=1), _decibels(self.shares).mean(axis=1)))
+        return float(_level(self.shares.mean(axis=1), decibels(self.shares).mean(axis=1)))
 
     def beats(self, other: Score) -> bool:
         """Whether this is better by more than chance: twice the standard error, found by leaving out feed by feed."""
@@ -61,25 +58,16 @@ class Score:
         return bool(self.snr_db - other.snr_db > max(_LEAST_GAIN_DB, _SIGNIFICANT * error))
 
     def _without_each(self) -> Array:
-        return _level(*(_other_means(each) for each in (self.shares, _decibels(self.shares))))
+        return _level(*(_other_means(each) for each in (self.shares, decibels(self.shares))))
 
 
 def _level(share: Array, typical_db: Array) -> Array:
-    return np.asarray((_decibels(share) + typical_db).mean(axis=0) / 2)
+    return np.asarray((decibels(share) + typical_db).mean(axis=0) / 2)
 
 
 def _other_means(rows: Array) -> Array:
     """Along each row, the mean of all but one, for each one."""
     return np.asarray((rows.sum(axis=1, keepdims=True) - rows) / max(rows.shape[1] - 1, 1))
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """One output for every feed: as it leaves, and as it is before a squashing operator."""
-
-    name: str
-    values: Sequence[Array]
-    before: Sequence[Array]
 
 
 class Trials:
@@ -90,10 +78,9 @@ class Trials:
     """
 
     def __init__(self, model: ir.Model, ranges: Ranges, feeds: Sequence[Feed], state: Mapping[str, Array]) -> None:
-        self._model, self._ranges, self._feeds, self._state = model, ranges, feeds, state
+        self._model, self._ranges = model, ranges
         self._tried: dict[int, tuple[Plan, Score]] = {}
-        self._readings = readings(model.graph)
-        self._reference = self._run(model.clone())
+        self._reference = Reference(model, feeds, state)
         units = find_units(model.graph, ranges.profile)
         once = sum(unit_work(unit) for unit in units)
         work = once * max(len(feeds), 1) + len(units) * _PER_UNIT
@@ -106,25 +93,15 @@ class Trials:
             copy = self._model.clone()
             apply(copy, plan, self._ranges)
             # The plan is kept beside its score, so that no other object gets its id.
-            self._tried[id(plan)] = plan, compare(self._reference, self._run(copy))
+            self._tried[id(plan)] = plan, compare(self._reference.outputs, self._reference.answers(copy))
         return self._tried[id(plan)][1]
 
-    def _run(self, copy: ir.Model) -> tuple[Output, ...]:
-        nodes = {node.name: node for node in copy.graph}
-        values = [nodes[each.node].inputs[each.place] if each.node else None for each in self._readings]
-        inner = [value for value in values if value is not None and not value.is_graph_output()]
-        copy.graph.outputs.extend(dict.fromkeys(inner))
-        before = [_name(value) or each.name for value, each in zip(values, self._readings, strict=True)]
-        leaving = [each.name if each.leaves else name for name, each in zip(before, self._readings, strict=True)]
-        answers = list(run_all(open_session(copy), list(dict.fromkeys((*leaving, *before))), self._feeds, self._state))
-        return tuple(
-            Output(each.name, [answer[whole] for answer in answers], [answer[name] for answer in answers])
-            for each, whole, name in zip(self._readings, leaving, before, strict=True)
-        )
-
-
-def _name(value: ir.Value | None) -> str:
-    return "" if value is None else str(value.name)
+    def finished(self, plan: Plan, finish: Callable[[ir.Model], None]) -> tuple[Quality, int]:
+        """What the whole artifact keeps, what ``finish`` writes beside the pairs included, and its weights' bytes."""
+        copy = self._model.clone()
+        apply(copy, plan, self._ranges)
+        finish(copy)
+        return self._reference.quality(copy), weight_bytes(copy)
 
 
 def compare(reference: Sequence[Output], outputs: Sequence[Output]) -> Score:
@@ -132,14 +109,14 @@ def compare(reference: Sequence[Output], outputs: Sequence[Output]) -> Score:
     both = tuple(zip(reference, outputs, strict=True))
     noise = [noise_shares(one.before, other.before) for one, other in both]
     whole = [_sliced(one.before, _errors(one.before, other.before), None) for one, other in both]
-    worst = min(float(_decibels(each.mean(keepdims=True))[0]) for each in noise)
+    worst = min(float(decibels(each.mean(keepdims=True))[0]) for each in noise)
     drops = [expected_drop(one.values, other.values) for one, other in both if _has_classes(one)]
     return Score(np.stack([*noise, *whole]), worst, max(drops, default=0.0))
 
 
 def _has_classes(output: Output) -> bool:
     first = output.values[0]
-    return not output.name.startswith(NEXT_STATE_PREFIX) and first.ndim >= 2 and first.shape[_class_axis(first)] > 1
+    return not output.name.startswith(NEXT_STATE_PREFIX) and first.ndim >= 2 and first.shape[class_axis(first)] > 1
 
 
 def noise_shares(expected: Sequence[Array], got: Sequence[Array]) -> Array:
@@ -173,34 +150,3 @@ def _sliced(expected: Sequence[Array], errors: Sequence[Array], axis: int | None
     # A slice that is lost is lost: beyond its own power, noise does not count.
     shares = [np.minimum(np.nan_to_num(power(error)[used] / signal[used], nan=1.0), 1.0) for error in errors]
     return np.array([float(each.mean()) for each in shares])
-
-
-def _decibels(shares: Array) -> Array:
-    return -10 * np.log10(np.maximum(shares, 10 ** (-_BEST_DB / 10)))
-
-
-def expected_drop(expected: Sequence[Array], got: Sequence[Array]) -> float:
-    """Points of top-1 accuracy that the float model itself expects to be lost.
-
-    Classes lie where :func:`_class_axis` says; every other place (a pixel, a token) counts as a sample.
-    """
-    losses = []
-    for reference, output in zip(expected, got, strict=True):
-        axis = _class_axis(reference)
-        scores, others = (np.moveaxis(each, axis, -1).reshape(-1, each.shape[axis]) for each in (reference, output))
-        belief = _probabilities(scores.astype(np.float64))
-        losses.append(belief.max(-1) - belief[np.arange(len(belief)), others.argmax(-1)])
-    return 100.0 * float(np.concatenate(losses).mean())
-
-
-def _class_axis(output: Array) -> int:
-    """Of images' classes ``(N, C, H, W)`` the second axis, unless only ``(N, H, W, C)`` makes the images square."""
-    square = output.ndim > _SEQUENCE_RANK and output.shape[1] == output.shape[2] != output.shape[-1]
-    return output.ndim - 1 if output.ndim <= _SEQUENCE_RANK or square else 1
-
-
-def _probabilities(scores: Array) -> Array:
-    if scores.min() >= 0 and np.allclose(scores.sum(-1), 1.0, atol=1e-3):
-        return scores
-    powers = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.asarray(powers / powers.sum(-1, keepdims=True))

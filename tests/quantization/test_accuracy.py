@@ -198,7 +198,7 @@ def test_diagnosis_is_json(quantized) -> None:
 
 def test_max_drop_is_searched_on_calibration_data(quantized) -> None:
     result = quantized(small_cnn(), DATA, max_drop=1.0)
-    assert result.stage.diagnosis["held_out"]["expected_drop"] <= 0.5
+    assert result.stage.diagnosis["score"]["expected_drop"] <= 0.5
 
 
 def test_activations_outside_the_models_domain_are_an_error(quantized) -> None:

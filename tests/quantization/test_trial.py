@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from convertkit.quantization.search.trial import Output, Score, compare, expected_drop
+from convertkit.quantization.search.levels import expected_drop
+from convertkit.quantization.search.quality import Output
+from convertkit.quantization.search.trial import Score, compare
 
 LOGITS = np.random.default_rng(0).normal(0, 2, (1, 5, 4, 4))
 

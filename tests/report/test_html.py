@@ -71,7 +71,15 @@ def diagnosis() -> dict:
     """What the quantize step says of its tensors; one of them was never seen by a sample."""
     made = {
         "method": "auto",
-        "held_out": {"snr_db": 57.0, "expected_drop": 0.1},
+        "score": {"snr_db": 57.0, "expected_drop": 0.1},
+        "held_out": {
+            "samples": 50,
+            "seen": False,
+            "snr_db": 51.5,
+            "snr_db_median": 52.0,
+            "snr_db_p5": 40.25,
+            "agreement": 0.98,
+        },
         "tensors": [
             {
                 "name": f"relu_{i}",
@@ -185,8 +193,9 @@ def test_page_tells_what_was_decided(report):
     found["tensors"][0]["method"] = "percentile"
     found["groups"] = [{"layers": ["stem", "head"], "channels_before": 16, "channels_after": 12}]
     page = render(report)
-    for told in ("percentile for 1", "57 dB, ", "biases corrected: 2", "20.5", "31.25", "stem, head", ">12<"):
-        assert told in page
+    told = ("percentile for 1", "50 held-out samples: 51.5 dB", "98.00 %", "biases corrected: 2", "20.5", "31.25")
+    for each in (*told, "stem, head", ">12<"):
+        assert each in page
 
 
 def test_clipped_ends_are_marked(report):
@@ -284,7 +293,7 @@ def candidate(float_nodes, cost_ns, snr_db):
 def test_curve_needs_two_finite_points():
     assert charts.curve({}) is None
     assert charts.curve({"curve": [candidate(0, 1.0, 1.0), candidate(1, 2.0, "inf")]}) is None
-    flat = charts.curve({"curve": [candidate(0, 1.0, 1.0), candidate(1, 2.0, 1.0)], "held_out": {"snr_db": 1.0}})
+    flat = charts.curve({"curve": [candidate(0, 1.0, 1.0), candidate(1, 2.0, 1.0)], "score": {"snr_db": 1.0}})
     assert flat.line == f"0.0,{flat.height / 2:.1f} {flat.width:.1f},{flat.height / 2:.1f}"
 
 

@@ -1,0 +1,128 @@
+"""What a quantization came to: the precision that was asked for, the one that the graph has, and where it computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import onnx_ir as ir
+
+from convertkit.profile import KEEP_FLOAT, RECURRENT, QuantProfile
+from convertkit.quantization.placement.sizes import elements, sizes
+from convertkit.quantization.search.quality import Quality
+
+Effective = Literal["int8", "int16x8", "mixed", "weights-only", "w8", "w4", "fp16", "float32"]
+_MOSTLY = 0.95
+"""The share of the multiply-adds from which on a model counts as one of integers."""
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_PAIR = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+
+def effect(model: ir.Model, requested: str, profile: QuantProfile) -> Mapping[str, object]:
+    """``requested`` and ``effective`` precision, and the shares of multiply-adds that integers compute.
+
+    ``integer_macs_share`` includes ``on_the_fly_macs_share``: int8 weights, and activations that the target makes
+    integers at each call.  Where only weights are stored, the target alone knows how it multiplies by them.
+    """
+    if requested not in ("int8", "int16x8"):
+        return {"requested": requested, "effective": _stored(model)}
+    work = {"static": 0.0, "on the fly": 0.0, "float": 0.0}
+    for node in model.graph:
+        work[_computed(node, profile)] += multiply_adds(node)
+    every = sum(work.values())
+    static, dynamic = (work[key] / every if every else 0.0 for key in ("static", "on the fly"))
+    if not every and any(node.op_type == "QuantizeLinear" for node in model.graph):
+        static = 1.0
+    became: Effective = "int8" if requested == "int8" else "int16x8"
+    if not static:
+        became = "float32" if _stored(model) == "float32" else "weights-only"
+    elif static + dynamic < _MOSTLY:
+        became = "mixed"
+    return {
+        "requested": requested,
+        "effective": became,
+        "integer_macs_share": static + dynamic,
+        "on_the_fly_macs_share": dynamic,
+    }
+
+
+def held_out(quality: Quality | None, *, is_all: bool = False) -> Mapping[str, object] | None:
+    """The quality on held-out samples; ``seen`` where calibration has used them, too, being too few to be parted."""
+    if quality is None:
+        return None
+    return {
+        "samples": quality.samples,
+        "seen": is_all,
+        "snr_db": quality.snr_db,
+        "snr_db_median": quality.median_db,
+        "snr_db_p5": quality.p5_db,
+        "agreement": quality.agreement,
+        "expected_drop": quality.drop,
+        "reconstruction_db": quality.reconstruction_db,
+    }
+
+
+def _stored(model: ir.Model) -> Effective:
+    """The narrowest kind of weights."""
+    kinds = {v.dtype for v in model.graph.initializers.values() if any(map(_makes_real, _readers(v)))}
+    narrow: dict[ir.DataType, Effective] = {ir.DataType.INT4: "w4", ir.DataType.INT8: "w8", ir.DataType.FLOAT16: "fp16"}
+    if any(v.dtype == ir.DataType.FLOAT16 for node in model.graph for v in node.outputs):
+        kinds.add(ir.DataType.FLOAT16)
+    return next((name for kind, name in narrow.items() if kind in kinds), "float32")
+
+
+def _readers(value: ir.Value) -> list[ir.Node]:
+    return [use.node for use in value.uses() if use.idx == 0]
+
+
+def _makes_real(node: ir.Node) -> bool:
+    """Whether a node makes a constant of few bits a float32 one."""
+    source = node.inputs[0] if node.inputs else None
+    return node.op_type in ("DequantizeLinear", "Cast") and source is not None and source.is_initializer()
+
+
+def _computed(node: ir.Node, profile: QuantProfile) -> str:
+    """How a matrix operator is computed; everything else has no multiply-adds."""
+    if node.op_type not in _PRODUCTS or node.domain or KEEP_FLOAT in node.metadata_props:
+        return "float"
+    makers = [value.producer() for value in node.inputs[:2] if value is not None]
+    real = [maker for maker in makers if maker is None or maker.op_type != "DequantizeLinear"]
+    stored = [maker for maker in makers if maker is not None and _makes_real(maker)]
+    if not real and len(stored) < len(makers):
+        return "static"
+    return "on the fly" if stored and node.op_type in profile.dynamic else "float"
+
+
+def multiply_adds(node: ir.Node) -> float:
+    """Of one sample; 0 for operators that are not products of matrices."""
+    if node.domain or node.op_type not in _PRODUCTS | RECURRENT:
+        return 0.0
+    data, weight, *more = (_origin(value) for value in node.inputs if value is not None)
+    if node.op_type in RECURRENT:
+        steps = (*sizes(data), 1)[0]
+        return float(steps * (elements(weight) + (elements(more[0]) if more else 0)))
+    made = elements(node.outputs[0])
+    if node.op_type == "ConvTranspose":
+        return float(elements(data) * math.prod(sizes(weight)[1:]))
+    if node.op_type == "Conv":
+        return float(made * math.prod(sizes(weight)[1:]))
+    shape = sizes(data) or (1,)
+    return float(made * (shape[0] if node.attributes.get_int("transA", 0) else shape[-1]))
+
+
+def _origin(value: ir.Value) -> ir.Value:
+    """What was quantized: its sizes are the measured ones."""
+    for maker in _makers(value):
+        source = maker.inputs[0]
+        assert source is not None
+        value = source
+    return value
+
+
+def _makers(value: ir.Value) -> Iterator[ir.Node]:
+    maker = value.producer()
+    while maker is not None and maker.op_type in _PAIR:
+        yield maker
+        source = maker.inputs[0]
+        maker = None if source is None else source.producer()
