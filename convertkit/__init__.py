@@ -8,6 +8,14 @@ Importing this package loads no framework and no runtime; ``export`` does so on 
 
 from __future__ import annotations
 
+import sys
+
+if sys.version_info < (3, 11):
+    _REFUSAL = f"convertkit needs Python 3.11 or newer; this is Python {sys.version.split()[0]}"
+    if sys.argv[:1] == ["-m"]:  # python -m convertkit
+        sys.exit(_REFUSAL)
+    raise ImportError(_REFUSAL)
+
 from typing import TYPE_CHECKING, Any
 
 from convertkit import errors

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from convertkit import __version__
 from convertkit.errors import ConvertKitError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _leave() -> None:
 
 
 @click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="convertkit")
+@click.version_option(__version__)
 def cli() -> None:
     """Turn a trained model into an artifact that ships, and prove that it still computes the same thing."""
 

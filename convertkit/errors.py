@@ -24,6 +24,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 
+DISTRIBUTION = "convertkit-ml"
+"""What pip calls this package: on the public index ``convertkit`` is another project."""
+
 
 class ConvertKitError(Exception):
     """Base of all errors that a user may see; ``exit_code`` is what the command line returns."""
@@ -151,7 +154,12 @@ class MissingFramework(ConvertKitError):
     def __init__(self, framework: str, extra: str) -> None:
         self.framework = framework
         self.extra = extra
-        super().__init__(f"{framework} is not installed and this needs it; run: pip install 'convertkit[{extra}]'")
+        super().__init__(f"{framework} is not installed and this needs it; run: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """What a shell needs to add one of our extras."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 _EXTRAS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from convertkit import __version__
 from convertkit.artifact import Artifact, files_of, sha256_of
 from convertkit.findings.precision import Effective
 from convertkit.recipe import ExportOptions
@@ -35,7 +35,7 @@ def build(
     """The manifest of ``folder``, which holds the deliverable and nothing else yet."""
     return {
         "schema": SCHEMA,
-        "convertkit": importlib.metadata.version("convertkit"),
+        "convertkit": __version__,
         "target": target,
         "artifact": describe(artifact, artifact.size_bytes),
         "source": describe(source, source.size_bytes),

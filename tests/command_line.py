@@ -58,6 +58,11 @@ def apart(*arguments: object, **how: object) -> Said:
     return Said(done.returncode, done.stdout, done.stderr)
 
 
+def with_path(*folders: Path) -> dict[str, str]:
+    """This process's environment, with folders in which Python looks first."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])}
+
+
 def guarded(*arguments: object) -> Said:
     """Run the command where the rights of files count, for root too, whom they do not bind otherwise."""
     return apart(*arguments, preexec_fn=_bound_by_rights)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests import onnx_models
-from tests.command_line import Trap, apart, check_refusal, everything_below, guarded, here, refused
+from tests.command_line import Trap, apart, check_refusal, everything_below, guarded, here, refused, with_path
 
 
 @pytest.fixture
@@ -269,12 +269,12 @@ def test_missing_framework_names_the_command(place, tmp_path, digits):
     (tmp_path / "hidden" / "torch" / "__init__.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')"
     )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "hidden")}
+    environment = with_path(tmp_path / "hidden")
 
     def run(*arguments):
         return apart(*arguments, env=environment)
 
-    refused(place, 4, ["pip install 'convertkit[torch]'"], digits.model, run=run)
+    refused(place, 4, ["pip install 'convertkit-ml[torch]'"], digits.model, run=run)
 
 
 def test_missing_runtime_names_the_command(place, tmp_path, mlp):
@@ -282,9 +282,9 @@ def test_missing_runtime_names_the_command(place, tmp_path, mlp):
     (tmp_path / "hidden" / "ai_edge_litert" / "__init__.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'ai_edge_litert'\", name='ai_edge_litert')"
     )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "hidden")}
+    environment = with_path(tmp_path / "hidden")
 
     def run(*arguments):
         return apart(*arguments, env=environment)
 
-    refused(place, 4, ["pip install 'convertkit[tflite]'"], mlp, "--target", "tflite", "--static", "N=1", run=run)
+    refused(place, 4, ["pip install 'convertkit-ml[tflite]'"], mlp, "--target", "tflite", "--static", "N=1", run=run)

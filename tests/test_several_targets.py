@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import convertkit
 from convertkit.errors import TargetsFailed
 from tests import onnx_models
-from tests.command_line import apart, everything_below, here
+from tests.command_line import apart, everything_below, here, with_path
 
 PLUGIN = Path(__file__).with_name("plugins") / "acme"
 
@@ -56,9 +56,8 @@ def test_a_failed_proof_of_one_is_exit_3(tmp_path):
     lines = ["#acme 1", "dense 5 6", *(" ".join(f"{number:.6f}" for number in row) for row in rows)]
     source.write_text("\n".join(lines) + "\n")
     flags = ["--target", "c-header-wrong", "--target", "onnxruntime", "-o", tmp_path / "out"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")])}
     for force in ([], ["--force"]):
-        said = apart("export", source, *flags, *force, env=environment)
+        said = apart("export", source, *flags, *force, env=with_path(PLUGIN))
         assert said.code == 3, said.err
         assert "failed: c-header-wrong; delivered: onnxruntime" in said.complaint
         assert {name for name in everything_below(tmp_path / "out") if "/" not in name} == {

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from convertkit import __version__
 from convertkit.artifact import Artifact
 from convertkit.data.evaluation import Evaluation
 from convertkit.findings.measure import Findings
@@ -54,7 +55,7 @@ def build(
     """The whole report; ``failure`` is the sentence that ended the export, empty where it passed."""
     return {
         "schema": SCHEMA,
-        "convertkit": importlib.metadata.version("convertkit"),
+        "convertkit": __version__,
         "source": describe(source, source.size_bytes),
         "target": target,
         "precision": precision,

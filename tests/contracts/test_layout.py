@@ -12,8 +12,8 @@ from convertkit import errors
 
 ROOT = Path(__file__).resolve().parents[2]
 TOP_LEVEL = {
-    ".ci", ".gitignore", "LICENSE", "Makefile", "README.md", "bench", "constraints.txt", "converters", "convertkit",
-    "docs", "fixtures", "pyproject.toml", "quantization", "targets", "tests",
+    ".ci", ".gitignore", "LICENSE", "Makefile", "README.md", "bench", "build_backend.py", "constraints.txt",
+    "converters", "convertkit", "docs", "fixtures", "pyproject.toml", "quantization", "targets", "tests",
 }  # fmt: skip
 LONGEST_FILE = 500
 
@@ -122,6 +122,23 @@ def test_exit_codes_are_documented():
     documented = (ROOT / "README.md").read_text()
     for code in (0, 1, 2, 3, 4):
         assert re.search(rf"^\| {code} \|", documented, re.MULTILINE), f"README says nothing of exit code {code}"
+
+
+SUGGESTED = re.compile(rb"pip install[^\n`]*?(?<![\w/.-])(convertkit[\w-]*)|(convertkit[\w-]*)\[[a-z]")
+
+
+def test_pip_is_only_ever_given_our_own_name(project, tracked):
+    """``convertkit`` is another project on the public index: who follows such a hint installs a stranger's code."""
+    assert project["project"]["name"] == errors.DISTRIBUTION != "convertkit"
+    found = [
+        f"{path.relative_to(ROOT)}: {suggestion.group().decode()}"
+        for path in tracked
+        if path.is_file() and path.suffix in (".md", ".py", ".txt", ".toml", ".html", "") and path != Path(__file__)
+        for suggestion in SUGGESTED.finditer(path.read_bytes())
+        if (suggestion[1] or suggestion[2]).decode() != errors.DISTRIBUTION
+    ]
+    assert not found
+    assert f"'{errors.DISTRIBUTION}[torch]'" in str(errors.MissingFramework("torch", "torch"))
 
 
 def test_python_versions_agree(project):

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import convertkit
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("converters", "quantization", "targets")
 DATA = {".py", ".json", ".toml", ".html", ".css", ".js", ".typed"}
@@ -35,14 +37,76 @@ def build(folder, kind, out):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The wheel from the tree, the sdist, the wheel from that sdist, and the tree."""
+    """The wheel from the tree, the sdist, the wheel from that sdist, the tree, and what that held before."""
     place = tmp_path_factory.mktemp("built")
     tree = copy_of_the_tree(place)
+    before = everything(tree)
     straight, sdist = build(tree, "wheel", place / "straight"), build(tree, "sdist", place / "sdist")
     with tarfile.open(sdist) as archive:
         archive.extractall(place / "unpacked", filter="data")
     again = build(next((place / "unpacked").iterdir()), "wheel", place / "again")
-    return straight, sdist, again, tree
+    return straight, sdist, again, tree, before
+
+
+def test_builds_leave_nothing_in_the_tree(built):
+    tree, before = built[3], built[4]
+    assert everything(tree) == before
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tree.parent, tree],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert everything(tree) == before
+
+
+def test_editable_installation_leaves_nothing_in_the_tree_and_works(built, tmp_path):
+    """What a fresh clone does: make, by the name that pip knows, imported and called by the name convertkit."""
+    tree, before = built[3], built[4]
+    place = tmp_path / "venv"
+    venv.create(place, symlinks=True, with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "--disable-pip-version-check"]
+    others = next(place.glob("lib/*/site-packages")) / "others.pth"
+    others.write_text(sysconfig.get_path("purelib") + "\n")
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--editable", str(tree)]
+    done = subprocess.run([*pip, "install", *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert everything(tree) == before
+    said = run(place / "bin" / "convertkit", "--version", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    code = "import convertkit, importlib.metadata as m; print(convertkit.__file__, m.version('convertkit-ml'))"
+    said = run(place / "bin" / "python", "-P", "-c", code, cwd=tmp_path)
+    assert said.stdout.split() == [str(tree / "convertkit" / "__init__.py"), convertkit.__version__]
+
+
+OLD_PYTHON = """
+import os, runpy, sys
+sys.version_info, sys.version = (3, 10, 13, "final", 0), "3.10.13 (main)"
+os.chdir(sys.argv[1])
+sys.path.insert(0, "")
+if sys.argv[2] == "install":
+    import build_backend
+if sys.argv[2] == "import":
+    import convertkit
+sys.argv[:] = ["-m"]
+runpy.run_module("convertkit", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("way", ["install", "import", "run"])
+def test_an_old_python_is_refused_in_one_sentence(way, tmp_path):
+    done = run(sys.executable, "-c", OLD_PYTHON, ROOT, way, cwd=tmp_path)
+    assert done.returncode == 1
+    assert (
+        done.stderr.strip().splitlines()[-1].endswith("convertkit needs Python 3.11 or newer; this is Python 3.10.13")
+    )
+    assert way == "import" or len(done.stderr.splitlines()) == 1
+
+
+def everything(tree):
+    """All names below a folder but for what Python caches."""
+    return {path.relative_to(tree) for path in tree.rglob("*") if "__pycache__" not in path.parts}
 
 
 def names(wheel):

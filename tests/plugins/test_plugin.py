@@ -1,13 +1,12 @@
 """A converter, a pass and a target from another package take part like our own, without a change to convertkit."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.command_line import apart, check_refusal, everything_below
+from tests.command_line import apart, check_refusal, everything_below, with_path
 
 PLUGIN = Path(__file__).with_name("acme")
 
@@ -27,8 +26,7 @@ def source(tmp_path):
 
 
 def export(*arguments):
-    with_plugin = {**os.environ, "PYTHONPATH": str(PLUGIN)}
-    return apart("export", *arguments, env=with_plugin)
+    return apart("export", *arguments, env=with_path(PLUGIN))
 
 
 def report_of(said, folder):
@@ -68,7 +66,7 @@ def test_wrong_target_of_somebody_else_is_caught(source, tmp_path):
 
 
 def test_targets_lists_the_plugin():
-    said = apart("targets", "--json", env={**os.environ, "PYTHONPATH": str(PLUGIN)})
+    said = apart("targets", "--json", env=with_path(PLUGIN))
     listed = json.loads(said.out)
     assert "c-header" in [target["name"] for target in listed["targets"]]
     assert "acme" in [source["name"] for source in listed["converters"]]

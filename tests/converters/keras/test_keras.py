@@ -226,7 +226,7 @@ def test_weights_alone_and_trusted_code_end_to_end(tmp_path: Path):
 @pytest.mark.nightly
 @pytest.mark.case
 def test_the_keras_extra_alone_is_enough(cases: Path, root: Path, tmp_path: Path):
-    """A fresh environment with ``convertkit[keras]`` has no TensorFlow and converts the file."""
+    """A fresh environment with ``convertkit-ml[keras]`` has no TensorFlow and converts the file."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     constraints = ["-c", str(root / "constraints.txt")] if (root / "constraints.txt").exists() else []
