@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from convertkit.errors import UsageError
 from convertkit.job import Result, export_all
 from convertkit.options.flags import options_from
-from convertkit.recipe import ImageOptions, InputSpec, Normalization
+from convertkit.recipe import ImageOptions, InputSpec, Normalization, WavOptions
 
 
 def export(
@@ -26,6 +26,7 @@ def export(
     calib: object = None,
     calib_samples: int | None = None,
     images: str | ImageOptions | None = None,
+    wav: str | WavOptions | None = None,
     calib_method: str = "auto",
     eval: object = None,
     metric: str | None = None,
@@ -70,6 +71,7 @@ def export(
         "calib": _path(calib),
         "calib_samples": calib_samples,
         "images": images,
+        "wav": wav,
         "calib_method": calib_method,
         "eval": _path(eval),
         "metric": metric,

@@ -114,6 +114,7 @@ def _complete_targets(context: click.Context, parameter: click.Parameter, incomp
 @click.option(
     "--images", metavar="SPEC", help="Images of a folder: stretch, crop[:0.875] or pad[:114]; bicubic, bgr, nhwc, …"
 )
+@click.option("--wav", metavar="SPEC", help="WAV files of a folder: rate:16000, mono, window:1s, hop:500ms.")
 @click.option(
     "--calib-method",
     metavar="METHOD",

@@ -34,6 +34,23 @@ def check_normalization(given: Iterable[Normalization], inputs: Sequence[TensorS
             raise UsageError(f"--normalization {each.input}: {len(each.mean)} channels, the input has shape {shape}")
 
 
+def refuse_unit_scale(given: Normalization) -> None:
+    """Raise ``UsageError`` for means and deviations of pixels that were scaled to 0..1 before."""
+    if not in_unit_scale(given):
+        return
+    mean, std = (",".join(f"{round(255 * number, 3):g}" for number in each) for each in (given.mean, given.std))
+    raise UsageError(
+        f"--normalization {given.input}: mean {given.mean[0]:g} and deviation {given.std[0]:g} are for pixels of "
+        f"0..1, and those of images are 0..255: write {given.input}:{mean}/{std}"
+    )
+
+
+def in_unit_scale(given: Normalization) -> bool:
+    """Whether numbers are such as torchvision's, for pixels of 0..1; 0/1, which leaves pixels alone, is not."""
+    within = all(0 <= mean <= 1 for mean in given.mean) and all(std <= 1 for std in given.std)
+    return within and not (set(given.mean) == {0.0} and set(given.std) == {1.0})
+
+
 def labels(path: Path) -> bytes:
     """The file of ``--label-file``, each line ended as on Unix."""
     if not path.is_file():

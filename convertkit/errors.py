@@ -176,6 +176,7 @@ _EXTRAS = {
     "coremltools": "coreml",
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
+    "scipy": "audio",
 }
 
 

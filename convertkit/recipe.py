@@ -44,6 +44,35 @@ class ImageOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class WavOptions:
+    """``--wav``: how the WAV files of a folder become inputs.
+
+    ``rate`` in Hz is what the model takes; files of other rates are resampled to it, None takes them as they are where
+    all agree.  ``mono`` averages channels.  ``window`` and ``hop`` are lengths in samples, or in seconds where
+    ``in_seconds`` names them; without them a window is what the input takes, and the next one begins behind it.
+    """
+
+    rate: int | None = None
+    mono: bool = False
+    window: float | None = None
+    hop: float | None = None
+    in_seconds: frozenset[str] = frozenset()
+
+    def window_at(self, rate: int) -> int | None:
+        """Samples of a window, None where the input decides."""
+        return self._samples("window", self.window, rate)
+
+    def hop_at(self, rate: int) -> int | None:
+        """Samples from the beginning of one window to that of the next."""
+        return self._samples("hop", self.hop, rate)
+
+    def _samples(self, name: str, length: float | None, rate: int) -> int | None:
+        if length is None:
+            return None
+        return max(1, round(length * rate if name in self.in_seconds else length))
+
+
+@dataclass(frozen=True, slots=True)
 class Normalization:
     """One ``--normalization INPUT:MEAN/STD``: the model was trained on ``(x - mean) / std``.
 
@@ -72,6 +101,7 @@ class ExportOptions:
     calib: object = None
     calib_samples: int | None = None
     images: ImageOptions = ImageOptions()
+    wav: WavOptions = WavOptions()
     calib_method: CalibMethod = "auto"
     eval: object = None
     metric: str | None = None

@@ -16,11 +16,11 @@ from typing import Any
 
 from convertkit import manifest, plugins
 from convertkit.ahead import Ahead
-from convertkit.artifact import Artifact, TensorSpec
-from convertkit.data.evaluation import Evaluation, Metric, find_metric, predictions
-from convertkit.data.feeds import load_feeds
+from convertkit.artifact import Artifact
+from convertkit.data import asked
+from convertkit.data.evaluation import Evaluation, Metric, at_chance, find_metric, predictions
 from convertkit.early import Early
-from convertkit.errors import GateError, ParityError, SourceError, ToolError, Unsupported, WorkerError
+from convertkit.errors import FeedError, GateError, ParityError, SourceError, ToolError, Unsupported, WorkerError
 from convertkit.findings.measure import Findings, Subject, find, refused
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.onnx.index_bounds import with_index_bounds
@@ -95,11 +95,12 @@ class Run:
         self._early = early
         self._frozen = _frozen(source.artifact, options)
         inputs = self._frozen.inputs
-        self._calibration = _feeds(options.calib, inputs, options, options.calib_samples, label=False)
-        self._evaluation = _feeds(options.eval, inputs, options, None, label=True)
+        self._calibration = asked.calibration(options, inputs)
+        self._evaluation = asked.evaluation(options, inputs)
         self._drawn = inputs if self._calibration is not None else with_index_bounds(source.artifact, inputs)
         self._feeds = proof_feeds(self._drawn, self._calibration, options.seed)
-        self._notes: list[str] = []
+        data_notes = (note for data in (self._calibration, self._evaluation) if data is not None for note in data.notes)
+        self._notes = list(dict.fromkeys(data_notes))
         self._source_recording: Recording | None = None
         self._begun_recording: Callable[[], Recording] | None = None
         self._is_conditioned = options.lossy
@@ -298,7 +299,17 @@ class Run:
                 labels, before = predictions(runner, self._tracked(self._evaluation, "evaluating the source"))
             metric = find_metric(self._options.metric, labels, before)
             self._judged = metric, metric.value(labels, before)
+            self._doubt(at_chance(metric, labels, before, self._judged[1]))
         return self._judged
+
+    def _doubt(self, why: str) -> None:
+        """A gate cannot fail where the source itself only guesses: refused with --max-drop, on few samples told."""
+        data = self._evaluation
+        if why and data is not None and len(data) >= asked.ENOUGH and self._options.max_drop is not None:
+            raise FeedError(f"--eval {data.description}: {why}; --max-drop would let everything pass")
+        if why:
+            self._progress.warn(why)
+            self._notes.append(why)
 
     def _tracked(self, feeds: FeedSource, title: str) -> Iterable[Feed]:
         return self._progress.track(feeds, len(feeds), title)
@@ -334,19 +345,6 @@ class Run:
         _write_json(folder / "report.json", described)
         (folder / "report.html").write_text(render(described), encoding="utf-8")
         return Finished(target, folder, artifact, described, failure)
-
-
-def _feeds(
-    data: object, inputs: Sequence[TensorSpec], options: ExportOptions, samples: int | None, *, label: bool
-) -> FeedSource | None:
-    if data is None:
-        return None
-    plain = tuple(spec for spec in inputs if not spec.is_state)
-    images = options.images
-    for each in options.normalization:  # images can only be for a single input
-        if [each.input] == [spec.name for spec in plain]:
-            images = dataclasses.replace(images, mean=each.mean, std=each.std)
-    return load_feeds(data, plain, samples=samples, label=label, images=images)
 
 
 def _frozen(artifact: Artifact, options: ExportOptions) -> Artifact:

@@ -38,7 +38,7 @@ def with_nan(value):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"y": GOOD}, ["'y'", "'x'"]),
+        ({"y": GOOD, "z": GOOD}, ["'y'", "'x'"]),
         ({"x": GOOD, "z": GOOD}, ["'z'"]),
         ({"x": GOOD[:, :4]}, ["4", "5"]),
         ({"x": GOOD[..., None]}, ["5×1"]),
@@ -95,7 +95,7 @@ def test_data_cut_off(place, tmp_path, mlp):
 def test_a_pipe_among_the_data_is_not_waited_for(place, tmp_path, mlp, flag, name):
     (tmp_path / "data").mkdir()
     os.mkfifo(tmp_path / "data" / name)
-    refused(place, 1, [name, "no file"], mlp, flag, tmp_path / "data")
+    refused(place, 1, [name, "not a file"], mlp, flag, tmp_path / "data")
 
 
 def test_pickled_data_is_never_executed(place, tmp_path, mlp):

@@ -138,7 +138,7 @@ def test_a_gate_that_cannot_hold_delivers_nothing(digits, tmp_path):
             "tflite",
             int8=True,
             calib=digits.calib,
-            eval={"input": digits.images, "label": (digits.labels + 1) % 10},
+            eval=digits.test,
             max_drop=-101.0,
             output=tmp_path / "out",
         )

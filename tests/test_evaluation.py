@@ -35,11 +35,16 @@ def test_metrics(name: str | None, labels: np.ndarray, value: float) -> None:
 @pytest.mark.parametrize(
     ("name", "labels", "scores", "told"),
     [
-        ("top1", np.eye(2, dtype=int)[CLASSES], SCORES, "metric top1: labels of the shape 4×2; expected one class"),
+        (
+            "top1",
+            np.eye(2, dtype=int)[CLASSES],
+            SCORES,
+            r"one-hot, int64 of the shape 4×2; .*label = label.argmax\(1\)",
+        ),
         ("auc", np.eye(2, dtype=int)[CLASSES], SCORES, "metric auc: labels of the shape 4×2; expected one class"),
         ("top1", CLASSES, SCORES[:3], "metric top1: outputs of the shape 3×2 hold no scores for each sample"),
         (None, CLASSES, SCORES[:, :0], "outputs of the shape 4×0 hold no scores"),
-        (None, SCORES[:, :1], SCORES, "metric mse: labels of the shape 4×1 for outputs of the shape 4×2"),
+        (None, SCORES[:, :1], SCORES, "the labels are float32 and no whole numbers, and the output has 2 scores"),
         ("own_metric:fails", CLASSES, SCORES, r"--metric own_metric:fails raised KeyError: 'x' \(own_metric.py:2\)"),
         ("own_metric:many", CLASSES, SCORES, "--metric own_metric:many raised TypeError"),
     ],

@@ -110,10 +110,12 @@ def test_images_are_turned_upright_and_normalised(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"y": DATA}, "holds the array 'y'; the model's inputs are 'x'"),
+        ({"y": DATA, "z": DATA}, "holds the array 'y'; the model's inputs are 'x', labels are called 'label'"),
+        ({"x": DATA, "labels": DATA[:, 0, 0, 0]}, "holds the array 'labels'; the model's inputs are 'x', labels are"),
+        ({"x": DATA[0]}, r"one sample alone needs an axis in front: array\[None\]"),
         ({"x": DATA[:, :2]}, "samples of shape 1×2×4×5, the model takes N×3×4×5"),
         ({"x": DATA.transpose(0, 2, 3, 1)}, r"the data looks NHWC, store it with .transpose\(0, 3, 1, 2\)"),
-        ({"x": DATA[0, 0]}, "x has the shape 4×5; samples of the model's input are N×3×4×5"),
+        ({"x": DATA[0, 0]}, "'x' has the shape 4×5; samples of the model's input are N×3×4×5"),
         ({"x": (DATA * 9).astype(np.uint8)}, r"x is uint8, the model takes float32; store it with .astype"),
         ({"x": np.where(DATA > 2, np.nan, DATA)}, "x holds NaN or infinity"),
         ({"x": DATA[:0]}, "holds no sample"),

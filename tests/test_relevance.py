@@ -46,6 +46,11 @@ IDLE = {
         ("--images crop --calib DATA", "--images is about folders of images"),
         ("--images crop --calib ARRAYS", "--images is about folders of images"),
     ],
+    "--wav": [
+        ("--wav mono", "--wav is about folders of WAV files"),
+        ("--wav mono --calib ARRAYS", "--wav is about folders of WAV files"),
+        ("--wav 16000", "expected words of rate:16000"),
+    ],
     "--calib-method": [("--calib-method mse --w8 --calib DATA", "--calib-method mse goes with --int8")],
     "--eval": [("--eval=", "--eval is empty")],
     "--metric": [

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from convertkit.artifact import Array
+from convertkit.data.labels import chance_of_auc, chance_of_top1, check_classes, is_one_hot
 from convertkit.data.own_functions import metric_function, told
 from convertkit.errors import FeedError
 from convertkit.stage import Feed, Outputs, Runner
@@ -101,12 +102,23 @@ def find_metric(name: str | None, labels: Array, outputs: Array) -> Metric:
     ``pkg.mod:func`` takes ``(labels, outputs)``, both stacked over samples, and returns a float where
     more is better.
     """
+    if name in (None, "top1") and labels.dtype.kind in "fiub":
+        scores = _rows("top1", labels, outputs)
+        if name is not None or labels.size == len(labels) or is_one_hot(labels, scores.shape[1]):
+            check_classes(labels, scores)
     if name is None:
         classes = np.issubdtype(labels.dtype, np.integer) and _rows("top1", labels, outputs).shape[1] > 1
         return _BUILT_IN["top1" if classes else "mse"]
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     return Metric(name, partial(_own, name, metric_function(name)), in_points=True)
+
+
+def at_chance(metric: Metric, labels: Array, outputs: Array, value: float) -> str:
+    """Why the source's own ``value`` is no better than guessing; empty where it is, or where nobody can tell."""
+    if metric is _BUILT_IN["top1"]:
+        return chance_of_top1(labels, outputs, value)
+    return chance_of_auc(labels, value) if metric is _BUILT_IN["auc"] else ""
 
 
 def _own(name: str, function: Callable[[Array, Array], float], labels: Array, outputs: Array) -> float:

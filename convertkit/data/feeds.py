@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from convertkit.artifact import Array, TensorSpec
-from convertkit.data.files import DEFAULT_IMAGES, LABEL, Columns, Items, Raw, open_path
+from convertkit.data.files import LABEL, Columns, Items, Raw
+from convertkit.data.paths import DEFAULT_IMAGES, DEFAULT_WAV, open_path
 from convertkit.errors import FeedError
-from convertkit.recipe import ImageOptions
+from convertkit.recipe import ImageOptions, WavOptions
 from convertkit.stage import Feed
 
 __all__ = ["Feeds", "ImageOptions", "load_feeds"]
@@ -40,6 +41,8 @@ class Feeds:
     labels: Array | None
     count: int
     stream: Callable[[], Iterator[Feed]]
+    notes: tuple[str, ...] = ()
+    """What was done to the data, as its owner did not say it: told once, no reason to doubt."""
 
     def __len__(self) -> int:
         return self.count
@@ -55,17 +58,18 @@ def load_feeds(
     samples: int | None = None,
     label: bool = False,
     images: ImageOptions = DEFAULT_IMAGES,
+    wav: WavOptions = DEFAULT_WAV,
 ) -> Feeds:
     """Feeds for ``inputs`` from a path, ``pkg.mod:func``, arrays or an iterable; ``FeedError`` where they do not fit.
 
-    ``source`` is an ``.npz`` with arrays named after the inputs, an ``.npy`` or a folder of images
+    ``source`` is an ``.npz`` with arrays named after the inputs, an ``.npy`` or a folder of images, of ``.wav``
     or of ``.npy`` for a model with one input, ``pkg.mod:func`` or a callable that yields feeds, a
     mapping of arrays, one array, or an iterable of feeds.  ``samples`` takes that many, evenly
     spread.  ``label`` demands the array ``label`` (or, for images, one sub-folder per class) and adds
     each sample's part of it to the feed.
     State inputs may be missing: they are carried from call to call.
     """
-    raw = _open(source, inputs, images, samples)
+    raw = _open(source, inputs, images, wav, samples)
     chosen = raw.chosen(samples)
     known = raw.labels if label else None
     if label and known is None:
@@ -83,7 +87,9 @@ def load_feeds(
             truth = {} if labels is None else {LABEL: labels[index : index + 1]}
             yield {**check.fit(feed), **truth}
 
-    return Feeds(raw.description, check.digest.hexdigest(), check.warnings(count), labels, count, stream)
+    return Feeds(
+        raw.description, check.digest.hexdigest(), check.warnings(count), labels, count, stream, tuple(raw.notes)
+    )
 
 
 def _numpy_dtype(name: str) -> np.dtype[np.generic]:
@@ -95,9 +101,11 @@ def _numpy_dtype(name: str) -> np.dtype[np.generic]:
     return np.dtype(name)
 
 
-def _open(source: object, inputs: tuple[TensorSpec, ...], images: ImageOptions, samples: int | None) -> Raw:
+def _open(
+    source: object, inputs: tuple[TensorSpec, ...], images: ImageOptions, wav: WavOptions, samples: int | None
+) -> Raw:
     if isinstance(source, str | Path):
-        return open_path(str(source), inputs, images)
+        return open_path(str(source), inputs, images, wav)
     if isinstance(source, np.ndarray):
         return Columns.of_arrays("the given array", {_only(inputs, "one array").name: source}, inputs)
     if isinstance(source, Mapping):

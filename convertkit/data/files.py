@@ -9,28 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, Protocol
 
 import numpy as np
 
 from convertkit.artifact import Array, TensorSpec
-from convertkit.data.own_functions import data_function, told
-from convertkit.errors import ConvertKitError, FeedError, MissingFramework
-from convertkit.recipe import ImageOptions
+from convertkit.data.own_functions import told
+from convertkit.errors import ConvertKitError, FeedError
 from convertkit.stage import Feed
 
-if TYPE_CHECKING:
-    from PIL import Image
-
 LABEL = "label"
-_GREATEST_16 = 0xFFFF
-_IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif"})
-_NO_ARRAY = (ValueError, tokenize.TokenError)
+_ALMOST_LABEL = frozenset({"labels", "y", "target", "targets", "class", "classes", "truth"})
+NO_ARRAY = (ValueError, tokenize.TokenError)
 """What NumPy raises on files that are none of its own, or cut off."""
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, OSError, RuntimeError)
 """What zipfile raises on archives that are broken, encrypted or packed as it cannot unpack."""
-
-DEFAULT_IMAGES = ImageOptions()
 
 
 class Raw(Protocol):
@@ -40,6 +33,10 @@ class Raw(Protocol):
     def description(self) -> str: ...
     @property
     def labels(self) -> Array | None: ...
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was done to the data that its owner should know."""
+        ...
 
     def chosen(self, samples: int | None) -> Sequence[int] | None:
         """Positions of the wanted samples, None for all."""
@@ -117,6 +114,7 @@ class Columns:
     per_feed: Mapping[str, int]
     count: int
     labels: Array | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of_arrays(cls, title: str, arrays: Mapping[str, object], inputs: tuple[TensorSpec, ...]) -> Columns:
@@ -128,18 +126,25 @@ class Columns:
 
     @classmethod
     def matched(
-        cls, title: str, columns: Mapping[str, Column], inputs: tuple[TensorSpec, ...], labels: Array | None
+        cls,
+        title: str,
+        columns: Mapping[str, Column],
+        inputs: tuple[TensorSpec, ...],
+        labels: Array | None,
+        notes: tuple[str, ...] = (),
     ) -> Columns:
         """Columns held against the inputs; ``FeedError`` for a wrong name or unequal lengths."""
         specs = {spec.name: spec for spec in inputs}
+        columns = _renamed(columns, inputs)
         if unknown := [name for name in columns if name not in specs]:
             expected = ", ".join(repr(name) for name in specs)
-            raise FeedError(f"{title} holds the array {unknown[0]!r}; the model's inputs are {expected}")
+            called = f", labels are called {LABEL!r}" if unknown[0].lower() in _ALMOST_LABEL else ""
+            raise FeedError(f"{title} holds the array {unknown[0]!r}; the model's inputs are {expected}{called}")
         per_feed = {name: _rows_per_feed(title, specs[name], column) for name, column in columns.items()}
         counts = {name: columns[name].shape[0] // (rows or 1) for name, rows in per_feed.items()}
         if len(set(counts.values())) > 1:
             raise FeedError(f"{title}: unequal numbers of samples, {counts}")
-        return cls(title, columns, per_feed, min(counts.values(), default=0), labels)
+        return cls(title, columns, per_feed, min(counts.values(), default=0), labels, notes)
 
     def chosen(self, samples: int | None) -> Sequence[int] | None:
         """Evenly spread, because stored data is often sorted by class."""
@@ -157,6 +162,14 @@ class Columns:
                 yield {name: _joined(part, self.per_feed[name]) for name, part in parts.items()}
 
 
+def _renamed(columns: Mapping[str, Column], inputs: tuple[TensorSpec, ...]) -> Mapping[str, Column]:
+    """The only array for the only input, whatever it is called."""
+    plain = [spec.name for spec in inputs if not spec.is_state]
+    if len(columns) == len(plain) == 1:
+        return {plain[0]: next(iter(columns.values()))}
+    return columns
+
+
 def _joined(rows: list[Array], per_feed: int) -> Array:
     return np.asarray(rows[0]) if per_feed == 0 else np.stack(rows)
 
@@ -169,7 +182,9 @@ def _rows_per_feed(title: str, spec: TensorSpec, column: Column) -> int:
     if len(column.shape) != rank or rank == 0:
         want = "×".join(str(dim) for dim in spec.source_shape) or "()"
         got = "×".join(str(size) for size in column.shape) or "()"
-        raise FeedError(f"{title}: {spec.name} has the shape {got}; samples of the model's input are {want}")
+        single = len(column.shape) == rank - 1 and rank > 1
+        hint = "; one sample alone needs an axis in front: array[None]" if single else ""
+        raise FeedError(f"{title}: {spec.name!r} has the shape {got}; samples of the model's input are {want}{hint}")
     batch = spec.source_shape[0]
     return batch if isinstance(batch, int) and batch > 0 else 1
 
@@ -181,6 +196,7 @@ class Items:
     description: str
     make: Callable[[], object]
     inputs: tuple[TensorSpec, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def labels(self) -> Array | None:
@@ -233,41 +249,8 @@ def _array(title: str, value: object) -> Array:
         raise FeedError(f"{title} makes no array: {error}") from error
 
 
-def open_path(source: str, inputs: tuple[TensorSpec, ...], images: ImageOptions) -> Raw:
-    """The data at a path or behind ``pkg.mod:func``."""
-    path = Path(source)
-    if path.is_dir():
-        return _folder(path, inputs, images)
-    if path.is_file():
-        return _file(path, inputs)
-    return Items(source, data_function(source), inputs)
-
-
-def _single(inputs: tuple[TensorSpec, ...], path: Path) -> TensorSpec:
-    plain = [spec for spec in inputs if not spec.is_state]
-    if len(plain) != 1:
-        names = ", ".join(spec.name for spec in plain)
-        raise FeedError(f"{path} holds one array and the model has {len(plain)} inputs; give an .npz with {names}")
-    return plain[0]
-
-
-def _file(path: Path, inputs: tuple[TensorSpec, ...]) -> Raw:
-    if path.suffix == ".npy":
-        return Columns.matched(str(path), {_single(inputs, path).name: _stored(path, None)}, inputs, None)
-    if not zipfile.is_zipfile(path):
-        raise FeedError(f"{path} is neither an .npz nor an .npy")
-    with _reading(path), zipfile.ZipFile(path) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist()]
-    columns = {name: _stored(path, name) for name in names}
-    labels = None
-    if LABEL in columns and LABEL not in {spec.name for spec in inputs}:
-        del columns[LABEL]
-        with _reading(path), np.load(path, allow_pickle=False) as archive:
-            labels = np.asarray(archive[LABEL])
-    return Columns.matched(str(path), columns, inputs, labels)
-
-
-def _stored(path: Path, member: str | None) -> Column:
+def stored(path: Path, member: str | None) -> Column:
+    """The rows of an ``.npy``, or of a member of an ``.npz``."""
     with _npy_stream(path, member) as stream:
         shape, fortran, dtype = _npy_header(stream, path)
         title = f"{path}: {member}" if member else str(path)
@@ -283,7 +266,7 @@ def _stored(path: Path, member: str | None) -> Column:
 
 @contextmanager
 def _npy_stream(path: Path, member: str | None) -> Iterator[IO[bytes]]:
-    with _reading(path):
+    with reading(path):
         if member is None:
             with path.open("rb") as stream:
                 yield stream
@@ -293,7 +276,7 @@ def _npy_stream(path: Path, member: str | None) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """What goes wrong while a file is read as a sentence about the file."""
     try:
         yield
@@ -306,116 +289,6 @@ def _npy_header(stream: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, n
         version = np.lib.format.read_magic(stream)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(stream)
-    except _NO_ARRAY as error:
+    except NO_ARRAY as error:
         raise FeedError(f"{path} holds no NumPy array: {error}") from error
     return tuple(shape), bool(fortran), dtype
-
-
-def _folder(path: Path, inputs: tuple[TensorSpec, ...], images: ImageOptions) -> Raw:
-    spec = _single(inputs, path)
-    arrays = _regular(path.glob("*.npy"))
-    if arrays:
-        first = _load_npy(arrays[0])
-        return Columns.matched(
-            str(path), {spec.name: Folder(arrays, _load_npy, (len(arrays), *first.shape))}, inputs, None
-        )
-    files = _regular(file for file in path.rglob("*") if file.suffix.lower() in _IMAGE_SUFFIXES)
-    if not files:
-        raise FeedError(f"{path} holds no .npy and no image")
-    classes = sorted({file.relative_to(path).parts[0] for file in files if file.parent != path})
-    labels = None
-    if len(classes) > 1:
-        labels = np.array([classes.index(file.relative_to(path).parts[0]) for file in files], np.int64)
-    reader = _ImageReader(spec, images)
-    return Columns.matched(str(path), {spec.name: Folder(files, reader, (len(files), *reader.shape))}, inputs, labels)
-
-
-def _regular(files: Iterable[Path]) -> tuple[Path, ...]:
-    """In order; ``FeedError`` for what only has such a name: a pipe would be waited for."""
-    found = tuple(sorted(files))
-    for file in found:
-        if not file.is_file():
-            raise FeedError(f"{file} is no file that can be read")
-    return found
-
-
-def _load_npy(file: Path) -> Array:
-    try:
-        with file.open("rb") as stream:
-            return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
-    except _NO_ARRAY as error:
-        raise FeedError(f"{file} holds no NumPy array: {error}") from error
-
-
-def _of_bytes(image: Image.Image, file: Path) -> Image.Image:
-    """Grey images of 16 bits scaled to 8, where Pillow's own conversion cuts off what is above 255."""
-    from PIL import Image
-
-    if not image.mode.startswith(("I", "F")):
-        return image
-    values = np.asarray(image)
-    if image.mode == "F" or values.min() < 0 or values.max() > _GREATEST_16:
-        raise FeedError(
-            f"{file} holds numbers beyond 16 bits, or real ones; store such data as .npy, scaled as in training"
-        )
-    return Image.fromarray(np.rint(values / (_GREATEST_16 / 255)).astype(np.uint8))
-
-
-class _ImageReader:
-    """Reads one image as one sample of an input, channels where the input has them."""
-
-    def __init__(self, spec: TensorSpec, options: ImageOptions) -> None:
-        shape = spec.source_shape[1:]
-        if len(shape) != 3:
-            raise FeedError(f"images for input {spec.name} of shape {spec.source_shape}; expected N×C×H×W or N×H×W×C")
-        if free := [dim for dim in shape if isinstance(dim, str)]:
-            raise FeedError(f"images for input {spec.name} of a free size; fix it with --static {free[0]}=SIZE")
-        self.shape = tuple(int(dim) for dim in shape)
-        self._dtype = spec.dtype
-        self._options = options
-        self._first = self.shape[0] in (1, 3) and self.shape[2] not in (1, 3)
-        self._first |= self.shape[0] in (1, 3) and self.shape[1] > 3 and self.shape[2] > 3
-        if options.layout != "auto":
-            self._first = options.layout == "nchw"
-        self._channels = self.shape[0] if self._first else self.shape[2]
-        if self._channels not in (1, 3):
-            raise FeedError(f"images for input {spec.name} with {self._channels} channels; expected 1 or 3")
-        for numbers in (options.mean, options.std):
-            if len(numbers) not in (1, self._channels):
-                raise FeedError(f"{len(numbers)} means for {self._channels} channels of input {spec.name}")
-
-    def __call__(self, file: Path) -> Array:
-        try:
-            from PIL import Image, ImageOps
-        except ImportError as error:
-            raise MissingFramework("pillow", "images") from error
-        try:
-            with Image.open(file) as opened:
-                # The camera's rotation tag is applied, as every viewer does.
-                upright = ImageOps.exif_transpose(opened)
-        except Exception as error:  # Pillow's decoders raise errors of many kinds on broken files
-            raise FeedError(f"{file} is no readable image") from error
-        upright = _of_bytes(upright, file).convert("L" if self._channels == 1 else "RGB")
-        return self._normalised(np.asarray(self._fitted(upright)))
-
-    def _fitted(self, image: Image.Image) -> Image.Image:
-        """The image in the input's size."""
-        from PIL import Image, ImageOps
-
-        height, width = self.shape[1:] if self._first else self.shape[:2]
-        size, options = (width, height), self._options
-        way = Image.Resampling[options.filter.upper()]
-        if options.fit == "crop":
-            return ImageOps.fit(image, size, way, bleed=(1 - options.share) / 2)
-        if options.fit == "pad":
-            return ImageOps.pad(image, size, way, color=options.fill if image.mode == "L" else (options.fill,) * 3)
-        return image.resize(size, way)
-
-    def _normalised(self, pixels: Array) -> Array:
-        pixels = pixels.reshape(*pixels.shape[:2], self._channels)
-        if self._options.order == "bgr":
-            pixels = pixels[:, :, ::-1]
-        if np.issubdtype(np.dtype(self._dtype), np.floating):
-            mean, std = (np.array(each, np.float32) for each in (self._options.mean, self._options.std))
-            pixels = ((pixels.astype(np.float32) - mean) / std).astype(self._dtype)
-        return pixels.transpose(2, 0, 1) if self._first else pixels

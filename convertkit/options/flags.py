@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from convertkit.errors import RecipeError, UsageError
 from convertkit.options import consistency
+from convertkit.options.sounds import parse_wav
 from convertkit.recipe import (
     CalibMethod,
     ExportOptions,
@@ -35,6 +36,7 @@ _KEYS = (
     "calib",
     "calib_samples",
     "images",
+    "wav",
     "calib_method",
     "eval",
     "metric",
@@ -124,6 +126,8 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
     fields["passes"] = _strings("passes", given.get("passes", ()))
     if "images" in fields:
         fields["images"] = parse_images(fields["images"])
+    if "wav" in fields:
+        fields["wav"] = parse_wav(fields["wav"])
     options = ExportOptions(**{**fields, "precision": precision})
     consistency.check(options)
     return options
@@ -223,7 +227,12 @@ def parse_normalization(text: str | Normalization) -> Normalization:
         mean, std = (tuple(float(part) for part in half.split(",")) for half in numbers.split("/"))
     except ValueError as error:
         raise UsageError(f"--normalization {text}: expected INPUT:MEAN/STD, for example image:127.5/127.5") from error
-    if not name or len(mean) != len(std) or not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0:
+    if not name:
+        raise UsageError(
+            f"--normalization {text} names no input: write INPUT:{numbers} with the model's name for it, "
+            f"for example image:{numbers}"
+        )
+    if len(mean) != len(std) or not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0:
         raise UsageError(f"--normalization {text}: as many means as deviations, all finite, deviations positive")
     return Normalization(name, mean, std)
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from convertkit import plugins
 from convertkit.artifact import Artifact
+from convertkit.data.kinds import holds_images, holds_sounds
 from convertkit.data.own_functions import data_function, metric_function
-from convertkit.described import check_dims, check_normalization, data_lacks, labelled, labels
+from convertkit.described import check_dims, check_normalization, data_lacks, labelled, labels, refuse_unit_scale
 from convertkit.errors import FeedError, UsageError
-from convertkit.recipe import METRICS, ExportOptions, ImageOptions
+from convertkit.recipe import METRICS, ExportOptions, ImageOptions, WavOptions
 from convertkit.references import found_at
 from convertkit.stage import Converter, FlagReader, Target
 
@@ -48,6 +49,10 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
             )
     if options.images != ImageOptions() and not _folders_of_images(options):
         raise UsageError("--images is about folders of images, and neither --calib nor --eval is one")
+    if options.wav != WavOptions() and not any(holds_sounds(data) for data in (options.calib, options.eval)):
+        raise UsageError("--wav is about folders of WAV files, and neither --calib nor --eval is one")
+    for each in options.normalization if _folders_of_images(options) else ():
+        refuse_unit_scale(each)
     if options.label_file is not None:
         labels(Path(options.label_file))
     if options.metric is not None and options.metric not in METRICS:
@@ -94,11 +99,7 @@ def _reads(plugin: Target | Converter, flag: str) -> bool:
 
 
 def _folders_of_images(options: ExportOptions) -> bool:
-    return any(isinstance(data, str) and _holds_images(Path(data)) for data in (options.calib, options.eval))
-
-
-def _holds_images(folder: Path) -> bool:
-    return folder.is_dir() and next(folder.glob("*.npy"), None) is None
+    return any(map(holds_images, (options.calib, options.eval)))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -33,7 +33,7 @@ BAD = {
     "layout": ({"x": DATA.transpose(0, 2, 3, 1)}, r"the data looks NHWC, store it with \.transpose\(0, 3, 1, 2\)"),
     "bytes": ({"x": DATA.astype("u1")}, "x is uint8, the model takes float32"),
     "integers": ({"x": DATA.astype("i4")}, "x is int32, the model takes float32"),
-    "another name": ({"y": DATA}, "holds the array 'y'; the model's inputs are 'x'"),
+    "another name": ({"y": DATA, "z": DATA}, "holds the array 'y'; the model's inputs are 'x'"),
     "no samples": ({"x": DATA[:0]}, "holds no sample"),
     "overflow": ({"x": DATA * np.float32(1e37)}, "not finite"),
 }
