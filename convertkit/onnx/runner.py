@@ -52,7 +52,7 @@ class OnnxRunner:
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:
             self._session = ort.InferenceSession(self._model(), options, providers=["CPUExecutionProvider"])
-        except _ort_errors() as error:
+        except ort_errors() as error:
             if not self._beyond_ort():
                 raise ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {_brief(error)}") from error
             import onnx.reference
@@ -87,7 +87,7 @@ class OnnxRunner:
         assert self._session is not None, "the runner is used as a context manager"
         try:
             return list(self._session.run(names, feed))
-        except _ort_errors() as error:
+        except ort_errors() as error:
             raise ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {_brief(error)}") from error
 
     def _model(self) -> str | bytes:
@@ -122,7 +122,8 @@ def unread_statistics(model: ir.Model) -> tuple[str, ...]:
     return tuple(str(value.name) for value in spare if value.name and not value.is_graph_output())
 
 
-def _ort_errors() -> tuple[type[Exception], ...]:
+def ort_errors() -> tuple[type[Exception], ...]:
+    """What ONNX Runtime raises for a model that it cannot load or run."""
     state = ort.capi.onnxruntime_pybind11_state
     return (
         state.Fail,

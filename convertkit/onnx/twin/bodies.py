@@ -1,0 +1,123 @@
+"""Operators that ONNX defines by others: the function body of the schema, with the node's own attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+import onnx_ir as ir
+import onnx_ir.passes.common as common
+
+from convertkit.onnx.twin.call import Call
+from convertkit.onnx.twin.types import schema_of
+from convertkit.onnx.twin.values import Tensor
+
+BY_THEIR_BODY = frozenset({
+    "AffineGrid", "Attention", "BlackmanWindow", "CastLike", "CausalConvWithState", "Celu", "CenterCropPad", "Elu",
+    "Gelu", "GroupNormalization", "HammingWindow", "HannWindow", "HardSigmoid", "HardSwish",
+    "LeakyRelu", "LinearAttention", "LogSoftmax", "MeanVarianceNormalization", "Mish", "NegativeLogLikelihoodLoss",
+    "PRelu", "RMSNormalization", "RotaryEmbedding", "Selu", "Shrink", "Softmax", "SoftmaxCrossEntropyLoss",
+    "Softsign", "SwiGLU", "Swish", "ThresholdedRelu",
+})  # fmt: skip
+"""Operators whose body says best where they round: each of its steps does.
+
+Not those whose body overflows or cancels where kernels do not (Softplus, ReduceLogSumExp), nor those that only move."""
+
+
+class Bodies:
+    """Bodies by node: what has been written out for one node serves all that are equal."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, ir.Model | None] = {}
+
+    def of(self, call: Call) -> ir.Model | None:
+        """A model of the node with the node's operands as inputs; None where its operator has no body."""
+        if call.node.domain or call.node.op_type not in BY_THEIR_BODY:
+            return None
+        node = _plain(call)
+        types = [_type(value if isinstance(value, Tensor) else None) for value in call.inputs]
+        key = b"|".join((node.SerializeToString(deterministic=True), *types, str(call.opset).encode()))
+        if key not in self._known:
+            self._known[key] = _written_out(call, node, types)
+        return self._known[key]
+
+
+def _plain(call: Call) -> onnx.NodeProto:
+    node = ir.to_proto(call.node)
+    assert isinstance(node, onnx.NodeProto)
+    node.ClearField("metadata_props")
+    node.name, node.doc_string = "", ""
+    node.input[:] = [f"in{i}" if value is not None else "" for i, value in enumerate(call.inputs)]
+    node.output[:] = [f"out{i}" if name else "" for i, name in enumerate(node.output)]
+    return node
+
+
+def _type(tensor: Tensor | None) -> bytes:
+    proto = onnx.TypeProto()
+    if tensor is not None:
+        proto.tensor_type.elem_type = int(tensor.dtype)
+        for size in tensor.array.shape:
+            proto.tensor_type.shape.dim.add().dim_value = size
+    return bytes(proto.SerializeToString())
+
+
+def _written_out(call: Call, node: onnx.NodeProto, types: Sequence[bytes]) -> ir.Model | None:
+    function = _function(call, node, types)
+    if function is None:
+        return None
+    function.domain, function.overload = "body", ""
+    _complete(call, node)
+    produced = {*function.input, *(name for inner in function.node for name in inner.output)}
+    kept = [place for place, name in enumerate(function.output) if name in produced and place < len(node.output)]
+    function.output[:] = [function.output[place] for place in kept]
+    node.output[:] = [node.output[place] for place in kept]
+    node.domain = "body"
+    inputs = [onnx.ValueInfoProto(name=name) for name in node.input if name]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = onnx.helper.make_graph([node], "body", inputs, outputs)
+    opsets = {opset.domain: opset.version for opset in function.opset_import} | {"body": 1}
+    opsets.setdefault("", call.opset)
+    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    proto = onnx.helper.make_model(graph, functions=[function], opset_imports=imports)
+    model: ir.Model = ir.from_proto(proto)
+    common.InlinePass()(model)
+    return model
+
+
+def _complete(call: Call, node: onnx.NodeProto) -> None:
+    """Spell out the attributes that have their default."""
+    schema = schema_of(call)
+    assert schema is not None, "it has a body"
+    known = {attribute.name for attribute in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in known and attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
+            node.attribute.add().CopyFrom(attribute.default_value)
+            node.attribute[-1].name = name
+
+
+def _function(call: Call, node: onnx.NodeProto, types: Sequence[bytes]) -> onnx.FunctionProto | None:
+    schema = schema_of(call)
+    if schema is None:
+        return None
+    function = onnx.FunctionProto()
+    if schema.has_context_dependent_function:
+        version = _latest(schema.context_dependent_function_opset_versions, call.opset)
+        if version is None:
+            return None
+        content = schema.get_context_dependent_function_with_opset_version(
+            version, node.SerializeToString(), list(types)
+        )
+        function.ParseFromString(content)
+        return function if function.node else None
+    if schema.has_function:
+        version = _latest(schema.function_opset_versions, call.opset)
+        if version is None:
+            return None
+        function.ParseFromString(schema.get_function_with_opset_version(version))
+        return function
+    return None
+
+
+def _latest(versions: Sequence[int], opset: int) -> int | None:
+    """The newest body that a model of ``opset`` may use, else the oldest: bodies are equal but for their spelling."""
+    return max((each for each in versions if each <= opset), default=min(versions, default=None))

@@ -1,0 +1,29 @@
+"""Operators that the twin computes itself, by domain and name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from convertkit.onnx.twin.call import Handler
+from convertkit.onnx.twin.handlers import (
+    control,
+    convolutions,
+    elementary,
+    norms,
+    pooling,
+    products,
+    quantized,
+    recurrent,
+    reductions,
+    resizing,
+    sequences,
+    types,
+)
+
+_MODULES = (
+    control, convolutions, elementary, norms, pooling, products, quantized, recurrent, reductions, resizing,
+    sequences, types,
+)  # fmt: skip
+HANDLERS: Mapping[tuple[str, str], Handler] = {
+    ("", name): handler for module in _MODULES for name, handler in module.HANDLERS.items()
+}

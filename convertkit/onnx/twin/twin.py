@@ -1,0 +1,101 @@
+"""The model in float64, and how sensitive each of its outputs is to the roundings of the model's own types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import onnx_ir as ir
+import onnx_ir.passes.common as common
+
+from convertkit.artifact import Array, Artifact, TensorSpec
+from convertkit.errors import Unsupported
+from convertkit.onnx.contrib import decompose_contrib
+from convertkit.onnx.load import load_model
+from convertkit.onnx.twin.interpreter import Interpreter
+from convertkit.onnx.twin.noise import Noise
+from convertkit.onnx.twin.values import Tensor, Value, widened
+from convertkit.stage import Feed, Outputs
+
+RUNS = 3
+"""Perturbed runs of one feed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What a model computes for one feed in float64, and how far roundings of its own dtypes move that.
+
+    ``values`` holds the outputs by name, floats as float64, other dtypes as they are.  ``spread`` has the same names
+    and shapes, float64: the largest ``|perturbed - value|`` elementwise over the perturbed runs; inf where a perturbed
+    run is not finite and the value is, or where a discrete value flips beyond comparison.
+    """
+
+    values: Outputs
+    spread: Outputs
+
+
+class Twin:
+    """The float64 twin of an ONNX artifact, canonical or a source's own; a context manager.
+
+    Raises ``Unsupported`` where an operator cannot be computed in double.  One element's spread comes from few runs and
+    may be small by chance: a judge looks at elements together.
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+        self._model: ir.Model | None = None
+        self._interpreter = Interpreter()
+
+    def __enter__(self) -> Self:
+        model = load_model(self._artifact.path)
+        common.InlinePass()(model)
+        decompose_contrib(model)
+        self._model, self._interpreter = model, Interpreter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._model, self._interpreter = None, Interpreter()
+
+    def run(self, feed: Feed) -> Truth:
+        """The true outputs for one feed and their spread; the feed itself is exact."""
+        specs = {spec.name: spec for spec in self._artifact.inputs}
+        inputs = {name: widened(specs[name].encode(value)) for name, value in feed.items() if name in specs}
+        values = self._outputs(inputs, 0)
+        spread = {name: np.zeros(np.shape(value)) for name, value in values.items()}
+        for run in range(1, RUNS + 1):
+            perturbed = self._outputs(inputs, run)
+            for name, value in values.items():
+                spread[name] = np.maximum(spread[name], distance(perturbed[name], value))
+        return Truth(values, spread)
+
+    def _outputs(self, inputs: Mapping[str, Value], run: int) -> Outputs:
+        assert self._model is not None, "the twin is used as a context manager"
+        results = self._interpreter.run(self._model, inputs, Noise(run))
+        return {spec.name: _decoded(spec, value) for spec, value in zip(self._artifact.outputs, results, strict=True)}
+
+
+def distance(perturbed: Array, value: Array) -> Array:
+    """``|perturbed - value|`` elementwise as float64; inf where the two cannot be compared."""
+    if perturbed.shape != value.shape:
+        return np.full(value.shape, np.inf)
+    if value.dtype.kind in "OUS":
+        return np.where(perturbed == value, 0.0, np.inf)
+    first, second = perturbed.astype(np.float64), value.astype(np.float64)
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(first - second)
+    return np.where(same, 0.0, np.where(np.isfinite(apart), apart, np.inf))
+
+
+def _decoded(spec: TensorSpec, value: Value) -> Array:
+    if not isinstance(value, Tensor):
+        raise Unsupported(f"output {spec.name} is not a tensor")
+    array = value.array
+    if spec.quantization is not None:
+        array = (array.astype(np.float64) - spec.quantization.zero_point) * spec.quantization.scale
+    return array.transpose(np.argsort(spec.perm)) if spec.perm else array

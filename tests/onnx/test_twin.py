@@ -1,0 +1,224 @@
+"""The float64 twin: against formulas written by hand, against float32 ONNX Runtime, and what its spread tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from scipy import signal, special
+
+from convertkit.artifact import Artifact
+from convertkit.errors import Unsupported
+from convertkit.onnx.load import load_model
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.specs import interface
+from convertkit.onnx.twin import Truth, Twin
+from tests.onnx.twin_cases import CASES, Case
+
+RNG = np.random.default_rng(0)
+
+
+def artifact(tmp_path: Path, nodes, feed, outputs=("y",), constants=None, opset=20) -> Artifact:
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in feed.items()
+    ]
+    stored = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "g", inputs, [onnx.ValueInfoProto(name=name) for name in outputs], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    path = tmp_path / "model.onnx"
+    inferred = onnx.shape_inference.infer_shapes(model)
+    for value in inferred.graph.output:
+        if not value.type.WhichOneof("value"):  # of some operators the checker knows no type
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+    onnx.save(inferred, path)
+    specs = interface(load_model(path))
+    return Artifact(path, "onnx", *specs, sha256="")
+
+
+def truth_of(made: Artifact, feed) -> Truth:
+    with Twin(made) as twin:
+        return twin.run(feed)
+
+
+def single(made: Artifact, feed):
+    with OnnxRunner(made) as runner:
+        return runner.run(feed)
+
+
+def node(op, inputs, outputs="y", **attributes):
+    return helper.make_node(op, inputs.split(), outputs.split(), **attributes)
+
+
+X = RNG.standard_normal((2, 3, 9, 8)).astype(np.float32)
+W = RNG.standard_normal((5, 3, 3, 2)).astype(np.float32)
+V = RNG.standard_normal((4, 6)).astype(np.float32)
+FORMULAS = {
+    "conv": (
+        [node("Conv", "x w", strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2])],
+        {"x": X},
+        {"w": W},
+        lambda x, w: np.stack([
+            sum(
+                signal.correlate2d(np.pad(image[c], [(1, 2), (0, 1)]), np.kron(k[c], [[1, 0]])[:, :-1], "valid")
+                for c in range(3)
+            )[::2]
+            for image in x for k in w
+        ]).reshape(2, 5, 5, 7),
+    ),
+    "erf": ([node("Erf", "x")], {"x": V}, {}, special.erf),
+    "softplus": ([node("Softplus", "x")], {"x": 30 * V}, {}, lambda x: np.logaddexp(0, x)),
+    "log_softmax": ([node("LogSoftmax", "x", axis=1)], {"x": 9 * V}, {}, lambda x: special.log_softmax(x, 1)),
+    "matmul": ([node("MatMul", "x w")], {"x": V}, {"w": V.T.copy()}, lambda x, w: x @ w),
+    "log_sum_exp": (
+        [node("ReduceLogSumExp", "x axes", keepdims=0)], {"x": 90 * V}, {"axes": np.array([1])},
+        lambda x, axes: special.logsumexp(x, 1),
+    ),
+    "layer_norm": (
+        [node("LayerNormalization", "x s", epsilon=1e-3)], {"x": V}, {"s": V[0].copy()},
+        lambda x, s: (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + float(np.float32(1e-3))) * s,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_values_are_those_of_the_formula_in_double(name, tmp_path):
+    nodes, feed, constants, formula = FORMULAS[name]
+    made = artifact(tmp_path, nodes, feed, constants=constants)
+    doubles = [np.asarray(each, np.float64) for each in (*feed.values(), *constants.values())]
+    np.testing.assert_allclose(truth_of(made, feed).values["y"], formula(*doubles), rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_float32_lies_around_the_twin(case: Case, tmp_path):
+    """Values agree within what float32 can hold, and a few times the spread where that is not small by chance."""
+    made = artifact(tmp_path, case.nodes, case.feed, case.outputs, case.constants, case.opset)
+    truth, found = truth_of(made, case.feed), single(made, case.feed)
+    for name, value in truth.values.items():
+        assert value.dtype == (np.float64 if found[name].dtype.kind == "f" else found[name].dtype)
+        assert value.shape == truth.spread[name].shape == found[name].shape
+        error = np.abs(found[name].astype(np.float64) - value)
+        largest = np.abs(value).max(initial=1e-30)
+        assert error.max(initial=0.0) <= 1e-5 * largest
+        assert (error <= 8 * truth.spread[name] + 2**-22 * largest).all()
+        assert truth.spread[name].max(initial=0.0) <= 1e-5 * largest
+
+
+def test_the_spread_of_a_well_conditioned_model_is_that_of_float32(tmp_path):
+    made = artifact(tmp_path, [node("Tanh", "x", "t"), node("Mul", "t t")], {"x": V})
+    truth = truth_of(made, {"x": V})
+    relative = truth.spread["y"] / truth.values["y"]
+    assert 2e-8 < np.median(relative) < 4e-7
+
+
+def test_moving_data_adds_no_spread(tmp_path):
+    nodes = [
+        node("Transpose", "x", "t", perm=[1, 0]),
+        node("Relu", "t", "r"),
+        node("Neg", "r", "n"),
+        node("Max", "n t"),
+    ]
+    truth = truth_of(artifact(tmp_path, nodes, {"x": V}), {"x": V})
+    np.testing.assert_array_equal(truth.values["y"], np.maximum(-np.maximum(V.T, 0), V.T))
+    assert not truth.spread["y"].any()
+
+
+def test_exact_arithmetic_adds_no_spread_so_that_floors_do_not_flip(tmp_path):
+    x = np.arange(12, dtype=np.float32)
+    nodes = [node("Mul", "x half", "h"), node("Add", "h half", "s"), node("Floor", "s")]
+    truth = truth_of(artifact(tmp_path, nodes, {"x": x}, constants={"half": np.float32(0.5)}), {"x": x})
+    assert not truth.spread["y"].any()
+
+
+def test_cancellation_shows_in_the_spread(tmp_path):
+    """E[x²] - E[x]² at mean 100: float32 loses four digits, and the twin says so."""
+    x = (100 + RNG.standard_normal((8, 512))).astype(np.float32)
+    nodes = [
+        node("Mul", "x x", "xx"),
+        node("ReduceMean", "xx axes", "of_squares"),
+        node("ReduceMean", "x axes", "mean"),
+        node("Mul", "mean mean", "square"),
+        node("Sub", "of_squares square"),
+    ]
+    made = artifact(tmp_path, nodes, {"x": x}, constants={"axes": np.array([1])})
+    truth = truth_of(made, {"x": x})
+    np.testing.assert_allclose(truth.values["y"][:, 0], x.astype(np.float64).var(1), rtol=1e-10)
+    error = np.abs(single(made, {"x": x})["y"] - truth.values["y"])
+    assert truth.spread["y"].max() > 1e-3
+    assert (error <= 8 * truth.spread["y"].max()).all()
+
+
+def test_a_deep_random_net_is_known_as_sensitive(tmp_path):
+    x, nodes, constants = RNG.standard_normal((4, 32)).astype(np.float32), [], {}
+    for depth in range(30):
+        constants[f"w{depth}"] = (2.0 / np.sqrt(32) * RNG.standard_normal((32, 32))).astype(np.float32)
+        nodes += [node("MatMul", f"t{depth} w{depth}" if depth else "x w0", f"m{depth}"),
+                  node("Tanh", f"m{depth}", f"t{depth + 1}" if depth < 29 else "y")]  # fmt: skip
+    made = artifact(tmp_path, nodes, {"x": x}, constants=constants)
+    truth = truth_of(made, {"x": x})
+    error = np.abs(single(made, {"x": x})["y"] - truth.values["y"])
+    assert truth.spread["y"].max() > 1e-5
+    assert error.max() <= 8 * truth.spread["y"].max()
+
+
+def test_a_model_of_integers_has_a_spread(tmp_path):
+    table = RNG.standard_normal((9, 16)).astype(np.float32)
+    ids = np.array([[1, 5, 8]])
+    nodes = [node("Gather", "table ids", "e"), node("MatMul", "e w")]
+    made = artifact(
+        tmp_path, nodes, {"ids": ids}, constants={"table": table, "w": RNG.standard_normal((16, 4)).astype("f")}
+    )
+    truth = truth_of(made, {"ids": ids})
+    assert (truth.spread["y"] > 0).mean() > 0.9
+
+
+def test_a_dropped_epsilon_is_not_explained_near_silence(tmp_path):
+    x = np.float32([[0, 0, 0, 0], [1e-6, 2e-6, -1e-6, 0], [1e-5, 1e-5, 3e-5, 0]])
+    nodes = [node("Mul", "x x", "xx"), node("Add", "xx eps", "sum"), node("Log", "sum")]
+    (tmp_path / "right").mkdir()
+    (tmp_path / "wrong").mkdir()
+    right = artifact(tmp_path / "right", nodes, {"x": x}, constants={"eps": np.float32(1e-10)})
+    wrong = artifact(tmp_path / "wrong", nodes, {"x": x}, constants={"eps": np.float32(1e-9)})
+    truth = truth_of(right, {"x": x})
+    good, bad = (np.abs(single(each, {"x": x})["y"] - truth.values["y"]) for each in (right, wrong))
+    assert (good <= 8 * truth.spread["y"].max()).all()
+    assert (bad > 1e3 * truth.spread["y"].max()).any()
+
+
+def test_overflow_of_the_models_type_is_an_infinite_spread(tmp_path):
+    x = np.float32([10, 100])
+    made = artifact(tmp_path, [node("Exp", "x", "e"), node("Log", "e")], {"x": x})
+    truth = truth_of(made, {"x": x})
+    np.testing.assert_allclose(truth.values["y"], [10, 100], rtol=1e-15)
+    assert np.isfinite(truth.spread["y"]).tolist() == [True, False]
+
+
+def test_a_tie_that_rounds_either_way_is_a_whole_step(tmp_path):
+    x = (np.arange(64, dtype=np.float32) + np.float32(0.5)) * np.float32(0.1)
+    constants = {"s": np.float32(0.1), "z": np.uint8(128)}
+    made = artifact(tmp_path, [node("QuantizeLinear", "x s z")], {"x": x}, constants=constants)
+    truth = truth_of(made, {"x": x})
+    assert truth.values["y"].dtype == np.uint8
+    assert set(truth.spread["y"].tolist()) == {0.0, 1.0}
+
+
+def test_halves_round_as_halves(tmp_path):
+    x = V.astype(np.float16)
+    truth = truth_of(artifact(tmp_path, [node("Exp", "x")], {"x": x}), {"x": x})
+    relative = truth.spread["y"] / truth.values["y"]
+    assert 1e-4 < np.median(relative) < 2e-3
+
+
+def test_the_same_numbers_every_time(tmp_path):
+    made = artifact(tmp_path, [node("Exp", "x", "e"), node("MatMul", "e e")], {"x": V[:, :4].copy()})
+    first, second = (truth_of(made, {"x": V[:, :4]}) for _ in range(2))
+    np.testing.assert_array_equal(first.spread["y"], second.spread["y"])
+
+
+def test_what_draws_random_numbers_has_no_twin(tmp_path):
+    made = artifact(tmp_path, [node("RandomNormalLike", "x")], {"x": V})
+    with pytest.raises(Unsupported, match="random"):
+        truth_of(made, {"x": V})
