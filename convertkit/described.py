@@ -11,16 +11,18 @@ from pathlib import Path
 
 from convertkit.artifact import TensorSpec
 from convertkit.errors import UsageError
+from convertkit.formulas import names_in
 from convertkit.recipe import ExportOptions, Normalization
 
 
 def check_dims(wanted: Iterable[str], free: Iterable[str]) -> None:
-    """Raise ``UsageError`` for a name of ``--static`` that none of the free dimensions has."""
+    """Raise ``UsageError`` for a name of ``--static`` that no dynamic dimension has, nor is made of (``16*H``)."""
     names = set(free)
+    parts = {part for name in names for part in names_in(name)}
     for name in wanted:
-        if name not in names:
+        if name not in names | parts:
             known = ", ".join(sorted(names)) or "none"
-            raise UsageError(f"--static {name}: the model has no free dimension of that name; it has: {known}")
+            raise UsageError(f"--static {name}: the model has no dynamic dimension of that name; it has: {known}")
 
 
 def check_normalization(given: Iterable[Normalization], inputs: Sequence[TensorSpec]) -> None:

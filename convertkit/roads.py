@@ -22,6 +22,7 @@ from convertkit.data.evaluation import Evaluation, Metric, at_chance, find_metri
 from convertkit.early import Early
 from convertkit.errors import FeedError, GateError, ParityError, SourceError, ToolError, Unsupported, WorkerError
 from convertkit.findings.measure import Findings, Subject, find, refused
+from convertkit.formulas import sizes_of_dims
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.onnx.index_bounds import with_index_bounds
 from convertkit.options.relevance import check_interface, check_passes
@@ -349,7 +350,8 @@ class Run:
 
 def _frozen(artifact: Artifact, options: ExportOptions) -> Artifact:
     """The source's interface with the sizes of ``--static``: what feeds must fit."""
-    sizes = dict(options.static)
+    names = [dim for spec in artifact.inputs for dim in spec.shape if isinstance(dim, str)]
+    sizes = sizes_of_dims(dict(options.static), names)
     inputs = tuple(
         dataclasses.replace(
             spec, shape=tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape)

@@ -74,9 +74,9 @@ IDLE = {
         ("--target tflite --input-layout nhwc", "--input-layout nhwc: no input or output"),
     ],
     "--static": [
-        ("--static M=4", "--static M: the model has no free dimension of that name; it has: N"),
+        ("--static M=4", "--static M: the model has no dynamic dimension of that name; it has: N"),
         ("--static N=4 --static N=5", "--static N is given twice"),
-        ("--input x:1,5 --static N=4", "--static N: the model has no free dimension"),
+        ("--input x:1,5 --static N=4", "--static N: the model has no dynamic dimension"),
     ],
     "--signature": [("--signature main", "--signature does nothing for")],
     "--description": [("--description words", "--description does nothing for onnxruntime; it is for --target tflite")],

@@ -11,7 +11,7 @@ import numpy as np
 from jax import export
 
 from convertkit.artifact import Array
-from convertkit.converters.stablehlo.importer import Interface, interface_of, portable, refined
+from convertkit.converters.stablehlo.importer import Interface, interface_of, refined, serialized
 from convertkit.errors import Unsupported
 
 
@@ -37,7 +37,7 @@ def exported_module(module: bytes | str, interface: Interface) -> Any:
         "ordered_effects": (),
         "unordered_effects": (),
         "disabled_safety_checks": (),
-        "mlir_module_serialized": portable(module),
+        "mlir_module_serialized": serialized(module),
         "calling_convention_version": export.maximum_supported_calling_convention_version,
         "module_kept_var_idx": tuple(range(len(inputs))),
         "uses_global_constants": any(isinstance(size, str) for each in interface.inputs for size in each.shape),

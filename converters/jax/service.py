@@ -8,21 +8,24 @@ import re
 import signal
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import onnx_ir as ir
 from jax import export
 
 from convertkit.artifact import Array, TensorSpec
 from convertkit.converters.jax.callables import exported_callable
 from convertkit.converters.jax.ends import BFLOAT16, widen_ends, widened, widened_array
 from convertkit.converters.jax.programs import exported_module, specialised
-from convertkit.converters.stablehlo.importer import Interface, Names, Parsed, Port
+from convertkit.converters.stablehlo.importer import Interface, Names, Parsed, Port, refined
 from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.errors import SourceError, ToolError, Unsupported
-from convertkit.onnx.canonical import canonicalize, freeze_dims
+from convertkit.formulas import sizes_of_dims
+from convertkit.onnx.canonical import canonicalize, freeze_dims_left
 from convertkit.onnx.save import save_model
 from convertkit.workers.process import Reply
 
@@ -107,13 +110,10 @@ class JaxService:
     def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Write the canonical ONNX model to ``path``, with the free dimensions named in ``sizes`` fixed."""
         assert self._interface is not None
-        assert self._parsed is not None
         inputs, outputs = self._interface.inputs, self._interface.outputs
-        names = Names([each.name for each in inputs], [each.name for each in outputs], _free(inputs), _free(outputs))
-        model = self._parsed.to_onnx(names)
+        model = self._imported(params["sizes"])
         widen_ends(model)
-        if params["sizes"]:
-            freeze_dims(model, params["sizes"])
+        freeze_dims_left(model, params["sizes"])
         # Once more, now that inference has named the free dimensions which the importer leaves open.
         artifact = save_model(recognise(canonicalize(model)), Path(params["path"]), params["made_by"])
         ends = {
@@ -121,6 +121,20 @@ class JaxService:
             for side, specs, ports in (("inputs", artifact.inputs, inputs), ("outputs", artifact.outputs, outputs))
         }
         return Reply({**ends, "sha256": artifact.sha256})
+
+    def _imported(self, sizes: dict[str, int]) -> ir.Model:
+        """The program as ONNX; read for these very sizes where they leave none free, as fewer operators need then."""
+        assert self._interface is not None
+        assert self._parsed is not None
+        inputs, outputs = self._interface.inputs, self._interface.outputs
+        named = [each.name for each in inputs], [each.name for each in outputs]
+        free = set(_free(inputs).values())
+        known = sizes_of_dims(sizes, free)
+        if free and free <= known.keys():
+            shapes = [[known[size] if isinstance(size, str) else size for size in each.shape] for each in inputs]
+            with suppress(SourceError):  # what StableHLO's passes cannot specialise gets its sizes afterwards
+                return Parsed(refined(self._module, shapes)).to_onnx(Names(*named))
+        return self._parsed.to_onnx(Names(*named, _free(inputs), _free(outputs)))
 
     def run(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Execute the program with JAX on CPU."""

@@ -56,7 +56,7 @@ class JaxSource:
         opened = _opened(self._worker, {"source": source, "kind": kind, "inputs": wanted})
         inputs, outputs = (tuple(_spec(*each) for each in opened[side]) for side in ("inputs", "outputs"))
         specs = with_input_options(inputs, options.inputs)
-        self._sizes = fixed_sizes(inputs, specs)
+        self._sizes = {**fixed_sizes(inputs, specs), **dict(options.static)}
         half = HALF_PARITY.get(opened["half_precision"], PARITY)
         self._tolerance = QUANTIZED_PARITY if opened["quantized"] else half
         self.notes = tuple(str(note) for note in opened["notes"])

@@ -11,14 +11,22 @@ from typing import Any
 
 import onnx_ir as ir
 from jaxlib.mlir import ir as mlir
-from jaxlib.mlir.dialects import stablehlo
 
 from convertkit.converters.stablehlo.accumulators import drop_accumulators
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.inlining import inline_calls
 from convertkit.converters.stablehlo.interpreter import Interpreter
 from convertkit.converters.stablehlo.mlir import dtype_of, element, is_complex, shape_of, text
-from convertkit.converters.stablehlo.module import PORTABLE, context, functions, prepare, read_module, run_pass, walk
+from convertkit.converters.stablehlo.module import (
+    PORTABLE,
+    context,
+    functions,
+    portable,
+    prepare,
+    read_module,
+    run_pass,
+    walk,
+)
 from convertkit.converters.stablehlo.naming import apart_from, argument_names, result_names
 from convertkit.converters.stablehlo.ops import HANDLERS
 from convertkit.converters.stablehlo.quantization import QUANTIZED_WAY_OUT, quantization_of
@@ -181,22 +189,21 @@ def _port(name: str, kind: Any) -> Port:
     return Port(name, (*shape, 2) if has_parts else shape, dtype_of(kind).numpy().name, has_parts, integers)
 
 
-def portable(source: bytes | str) -> bytes:
-    """The module as a portable artifact of this StableHLO version."""
+def serialized(source: bytes | str) -> bytes:
+    """The module as a portable artifact; one that is an artifact already stays the version that it is."""
+    if isinstance(source, bytes) and source.startswith(PORTABLE + b"\rStableHLO_v"):
+        return source
     with context() as ctx, mlir.Location.unknown(ctx):
-        if isinstance(source, bytes) and source.startswith(PORTABLE + b"\rStableHLO_v"):
-            return source
-        module = read_module(ctx, source)
-        return bytes(stablehlo.serialize_portable_artifact_str(str(module), stablehlo.get_current_version()))
+        return portable(read_module(ctx, source))
 
 
 def refined(source: bytes | str, shapes: Sequence[Sequence[int]]) -> str:
-    """The module's text with its entry point specialised to inputs of these shapes."""
+    """The module's text with its entry point specialised to inputs of these shapes; a last axis of parts is ignored."""
     with context() as ctx, mlir.Location.unknown(ctx):
         module = read_module(ctx, source)
         kind = mlir.FunctionType(mlir.TypeAttr(entry_point(module).attributes["function_type"]).value)
         types = [
-            f"tensor<{'x'.join([*map(str, shape), element(each)])}>"
+            f"tensor<{'x'.join([*map(str, shape[: len(shape_of(each))]), element(each)])}>"
             for each, shape in zip(kind.inputs, shapes, strict=True)
         ]
         # Refinement compares the function of a composite or a call with types that it has refined only in part.

@@ -11,15 +11,18 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from jaxlib import _jax
 from jaxlib.mlir import ir as mlir
 from jaxlib.mlir import passmanager
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
 from convertkit.converters.stablehlo.mlir import element
+from convertkit.converters.stablehlo.older import in_todays_spelling
 from convertkit.errors import SourceError
 
 PORTABLE = b"ML\xefR"
+_UNREADABLE = (mlir.MLIRError, ValueError, RuntimeError)
 _KEPT_CHLO = frozenset({"chlo.erf", "chlo.top_k", "chlo.tan", "chlo.sinh", "chlo.cosh", "chlo.asin", "chlo.acos"})
 _HALF_OR_SINGLE = frozenset({"f32", "f16", "bf16"})
 _PIPELINE = (
@@ -70,11 +73,28 @@ def read_module(ctx: Any, source: bytes | str) -> Any:
         if isinstance(source, bytes) and source.startswith(PORTABLE):
             try:
                 return stablehlo.deserialize_portable_artifact(ctx, source)
-            except (ValueError, RuntimeError, mlir.MLIRError):
+            except _UNREADABLE:
                 return mlir.Module.parse(source, ctx)
-        return mlir.Module.parse(source, ctx)
-    except (mlir.MLIRError, ValueError, RuntimeError) as error:
+        return mlir.Module.parse(source, ctx) if isinstance(source, bytes) else _parsed_text(ctx, source)
+    except _UNREADABLE as error:
         raise SourceError(f"the StableHLO module cannot be read: {_complaint(error)}") from error
+
+
+def _parsed_text(ctx: Any, source: str) -> Any:
+    """Text of any version; what is wrong with it is said of the text as it stands."""
+    try:
+        return mlir.Module.parse(source, ctx)
+    except _UNREADABLE:
+        today = in_todays_spelling(source)
+        if today == source:
+            raise
+        return mlir.Module.parse(today, ctx)
+
+
+def portable(module: Any) -> bytes:
+    """The module as a portable artifact of this StableHLO version; CHLO operators stay, as in what JAX serializes."""
+    version = stablehlo.get_current_version()
+    return bytes(_jax.mlir.serialize_portable_artifact(module, version, use_mixed_serialization=True))
 
 
 def prepare(module: Any) -> None:

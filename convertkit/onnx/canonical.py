@@ -7,12 +7,15 @@ order of inputs and outputs kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from convertkit.described import check_dims
 from convertkit.errors import Unsupported
+from convertkit.formulas import names_in, sizes_of_dims
 from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
@@ -130,14 +133,35 @@ def _named(dim: object) -> int | str | None:
 
 
 def freeze_dims(model: ir.Model, sizes: dict[str, int]) -> None:
-    """Give named free dimensions a fixed size, in place; ``UsageError`` for a name that the model lacks."""
-    name_free_dims(model)
-    names = {str(dim.value) for value in model.graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
-    check_dims(sizes, names)
-    for value in (*model.graph.inputs, *model.graph.outputs, *_inner_values(model)):
+    """Give named free dimensions a fixed size, in place; ``UsageError`` for a name that the model lacks.
+
+    A name may be one of a formula: ``H`` of ``16*H``.
+    """
+    check_dims(sizes, free_dims(model))
+    values = (*model.graph.inputs, *model.graph.outputs, *_inner_values(model))
+    sizes = sizes_of_dims(sizes, _names_of(values))
+    for value in values:
         if value.shape is not None:
             dims: tuple[object, ...] = tuple(value.shape)
             value.shape = ir.Shape([_frozen(dim, sizes) for dim in dims])
+
+
+def freeze_dims_left(model: ir.Model, sizes: Mapping[str, int]) -> None:
+    """The same for a model that may have been read at some of these sizes already."""
+    left = free_dims(model)
+    parts = left | {part for dim in left for part in names_in(dim)}
+    freeze_dims(model, {name: size for name, size in sizes.items() if name in parts})
+
+
+def free_dims(model: ir.Model) -> frozenset[str]:
+    """The names of the inputs' free dimensions, which all get one here."""
+    name_free_dims(model)
+    return _names_of(model.graph.inputs)
+
+
+def _names_of(values: Iterable[ir.Value]) -> frozenset[str]:
+    dims = (_named(dim) for value in values for dim in value.shape or ())
+    return frozenset(dim for dim in dims if isinstance(dim, str))
 
 
 def _inner_values(model: ir.Model) -> list[ir.Value]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from convertkit.artifact import Artifact
-from convertkit.onnx.canonical import canonicalize, freeze_dims
+from convertkit.onnx.canonical import canonicalize, freeze_dims_left
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Tolerance
@@ -31,7 +31,7 @@ class FreezeStage:
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_model(source.path)
-        freeze_dims(model, self._sizes)
+        freeze_dims_left(model, self._sizes)
         model = canonicalize(model)
         state = None if source.initial_state is None else self._state(source, workdir / source.initial_state.name)
         return save_model(model, workdir / "static.onnx", f"{self.name} {self.version}", state)

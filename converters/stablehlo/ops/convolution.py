@@ -30,7 +30,6 @@ from convertkit.converters.stablehlo.tensor import (
     is_float,
     splat,
 )
-from convertkit.errors import Unsupported
 
 convolutions = Handlers()
 
@@ -59,12 +58,14 @@ def dynamic_conv(b: Builder, op: hlo.DynamicConvOp, x: Tensor, kernel: Tensor, a
     """Padding (axis, side) that depends on free sizes is carried out in front."""
     numbers = hlo.ConvDimensionNumbers(op.dimension_numbers)
     spatial = list(numbers.input_spatial_dimensions)
-    if any(size != 1 for size in ints(op.lhs_dilation, (1,))):
-        raise Unsupported("a spread input with padding that only the running model knows")
+    between = [0] * x.rank
+    for axis, spread in zip(spatial, ints(op.lhs_dilation, (1,) * len(spatial)), strict=True):
+        between[axis] = spread - 1
+    x = padded(b, x, b.like(x, 0), [0] * x.rank, [0] * x.rank, between)
     both = b.reshape(b.transpose(b.cast(amounts, I64), [1, 0]), (2 * len(spatial),))
     inputs = [x, both, b.like(x, 0), int64s(spatial)]
     shape = tuple(None if axis in spatial else size for axis, size in enumerate(x.shape))
-    return _convolved(b, op, b.op("Pad", inputs, shape, x.dtype), kernel)
+    return _convolved(b, op, b.op("Pad", inputs, shape, x.dtype), kernel, is_spread=True)
 
 
 @convolutions.complex
@@ -72,15 +73,15 @@ def complex_convolution(b: Builder, op: hlo.ConvolutionOp, x: Operand, kernel: O
     return pairwise(b, x, kernel, lambda p, q: _convolved(b, op, p, q))
 
 
-def _attributes(op: hlo.ConvolutionOp | hlo.DynamicConvOp, rank: int) -> Convolution:
+def _attributes(op: hlo.ConvolutionOp | hlo.DynamicConvOp, rank: int, *, is_spread: bool) -> Convolution:
     ones = (1,) * rank
     zeros = (0,) * (2 * rank)
-    padding = zeros if isinstance(op, hlo.DynamicConvOp) else ints(op.padding, zeros)
+    padding = zeros if is_spread else ints(op.padding, zeros)
     return Convolution(
         ints(op.window_strides, ones),
         padding[::2],
         padding[1::2],
-        ints(op.lhs_dilation, ones),
+        ones if is_spread else ints(op.lhs_dilation, ones),
         ints(op.rhs_dilation, ones),
         integer(op.feature_group_count),
         integer(op.batch_group_count),
@@ -88,13 +89,16 @@ def _attributes(op: hlo.ConvolutionOp | hlo.DynamicConvOp, rank: int) -> Convolu
     )
 
 
-def _convolved(b: Builder, op: hlo.ConvolutionOp | hlo.DynamicConvOp, x: Tensor, kernel: Tensor) -> Tensor:
+def _convolved(
+    b: Builder, op: hlo.ConvolutionOp | hlo.DynamicConvOp, x: Tensor, kernel: Tensor, *, is_spread: bool = False
+) -> Tensor:
+    """``is_spread``: dilation and padding of the input have been carried out."""
     shape = shape_of(op.result.type)
     if None not in shape and 0 in (*shape, *x.shape, *kernel.shape):
         # Nothing comes out, or sums of nothing; Conv refuses a kernel that is larger than its input.
         return splat(0, shape, dtype_of(op.result.type))
     numbers = hlo.ConvDimensionNumbers(op.dimension_numbers)
-    how = _attributes(op, len(numbers.input_spatial_dimensions))
+    how = _attributes(op, len(numbers.input_spatial_dimensions), is_spread=is_spread)
     x = b.transpose(
         x, [numbers.input_batch_dimension, numbers.input_feature_dimension, *numbers.input_spatial_dimensions]
     )
@@ -181,7 +185,7 @@ def _transposed(b: Builder, x: Tensor, kernel: Tensor, how: Convolution) -> Tens
     high = [r - p for r, p in zip(reach, how.high, strict=True)]
     extra = [max(0, -pad) for pad in high]
     fits = all(e < s for e, s in zip(extra, how.spread, strict=True)) and min(low) >= 0
-    if all(s == 1 for s in how.spread) or any(s != 1 for s in how.strides) or not fits or None in x.shape[2:]:
+    if all(s == 1 for s in how.spread) or any(s != 1 for s in how.strides) or not fits:
         return None
     outputs, inputs = kernel.shape[0] or 0, kernel.shape[1] or 0
     spatial = [size or 0 for size in kernel.shape[2:]]

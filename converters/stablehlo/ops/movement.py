@@ -186,26 +186,37 @@ def padded(
     x = b.pad(x, [max(0, n) for n in low], [max(0, n) for n in high], value)
     for axis, (before, after) in enumerate(zip(low, high, strict=True)):
         size = x.shape[axis]
-        if before < 0 or after < 0:
-            if size is None:
-                raise Unsupported(f"negative padding of the free axis {axis}")
-            x = b.take(x, axis, max(0, -before), max(0, -before, size - max(0, -after)))
+        if (before < 0 or after < 0) and size is None:
+            x = _cropped(b, x, axis, max(0, -before), max(0, -after))
+        elif before < 0 or after < 0:
+            x = b.take(x, axis, max(0, -before), max(0, -before, (size or 0) - max(0, -after)))
     return x
+
+
+def _cropped(b: Builder, x: Tensor, axis: int, before: int, after: int) -> Tensor:
+    """A free axis without its first and last elements; nothing is left of a shorter one."""
+    end = int64s([-after if after else np.iinfo(np.int64).max])
+    return b.op("Slice", [x, int64s([before]), end, int64s([axis])], x.shape, x.dtype)
 
 
 def _spread(b: Builder, x: Tensor, value: Tensor, axis: int, between: int) -> Tensor:
     """Put ``between`` copies of ``value`` between neighbours along ``axis``."""
     size = x.shape[axis]
-    if size is None:
-        raise Unsupported(f"interior padding of the free axis {axis}")
-    if size < 2:
+    if size is not None and size < 2:
         return x
     apart = b.unsqueeze(x, [axis + 1])
     highs = [0] * apart.rank
     highs[axis + 1] = between
     apart = b.pad(apart, [0] * apart.rank, highs, value)
-    joined = (*x.shape[:axis], size * (between + 1), *x.shape[axis + 1 :])
-    return b.take(b.reshape(apart, joined), axis, 0, size * (between + 1) - between)
+    each = b.size(apart, axis)
+    whole = each * (between + 1) if isinstance(each, int) else b.mul(each, int64s([between + 1]))
+    kept = [b.size(apart, place) for place in range(apart.rank)]
+    sizes: list[Size] = [*kept[:axis], whole, *kept[axis + 2 :]]
+    shape = tuple(part if isinstance(part, int) else None for part in sizes)
+    joined = b.reshape(apart, shape, b.sizes(sizes))
+    if size is not None:
+        return b.take(joined, axis, 0, size * (between + 1) - between)
+    return b.op("Slice", [joined, int64s([0]), int64s([-between]), int64s([axis])], shape, x.dtype)
 
 
 @movement.translates

@@ -149,6 +149,24 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any]] = {
         lambda p: {"out": {"a": p["x"]["u"] * 2, "b": [p["y"], p["x"]["v"]]}},
         [{"x": {"u": Arg("N 3"), "v": Arg("3")}, "y": Arg("N 2")}],
     ),
+    "transposed_convolution_of_free_sizes": (
+        lambda x: (
+            lax.conv_transpose(x, weight(3, 3, 2, 4), (2, 2), "SAME"),
+            lax.conv_transpose(x, weight(2, 2, 2, 4), (3, 2), "VALID", rhs_dilation=(1, 2)),
+        ),
+        [Arg("N 2*T T 2")],
+    ),
+    "spread_and_strided": (
+        lambda x: lax.conv_general_dilated(x, weight(3, 2, 4), (2,), [(2, -1)], (3,), (2,), ("NWC", "WIO", "NWC")),
+        [Arg("N T 2")],
+    ),
+    "padding_between_free_sizes": (
+        lambda x: (
+            lax.pad(x, 7.0, ((1, 0, 2), (-1, 2, 1), (0, -1, 0))),
+            lax.pad(x, 7.0, ((0, 0, 0), (-2, -1, 0), (0, 0, 3))),
+        ),
+        [Arg("N 3+T 3")],
+    ),
     "polynomial_sizes": (
         lambda x, y: x[:, :-1] * 2 + jnp.repeat(y, 2, axis=1),
         [Arg("N 2*T+1"), Arg("N T")],

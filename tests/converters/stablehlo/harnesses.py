@@ -22,7 +22,7 @@ from jax._src.internal_test_util import test_harnesses
 
 from convertkit.converters.stablehlo.importer import Names, Parsed
 from convertkit.errors import ConvertKitError
-from tests.converters.stablehlo.conformance import difference, executed
+from tests.converters.stablehlo.programs import difference, executed
 
 _OPEN = "isstable_False"
 """Sorts that leave open in which order elements of equal keys come."""

@@ -7,7 +7,7 @@ pytest.importorskip("jaxlib.mlir.ir")
 
 from convertkit.converters.stablehlo.importer import to_onnx
 from convertkit.errors import SourceError, Unsupported
-from tests.converters.stablehlo.conformance import executed
+from tests.converters.stablehlo.programs import executed
 
 I64 = np.int64
 rng = np.random.default_rng(3)

@@ -1,0 +1,15 @@
+"""The service that holds JAX programs widens JAX for its whole process; here that process is the tests'."""
+
+from collections.abc import Iterator
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+
+@pytest.fixture(autouse=True)
+def jax_as_it_was() -> Iterator[None]:
+    """Undo what a test has set."""
+    before = jax.config.jax_enable_x64
+    yield
+    jax.config.update("jax_enable_x64", before)
