@@ -23,8 +23,23 @@ from convertkit.onnx.contrib_rotary import rotary_embedding
 from convertkit.onnx.fusion import Fusion
 
 CONTRIB = "com.microsoft"
+_INT32 = (ir.AttrInt64("to", int(ir.DataType.INT32)),)
+_ONNX_SINCE: Mapping[str, float] = {"LayerNormalization": 17, "SimplifiedLayerNormalization": np.inf}
+"""Operators of ONNX Runtime that carry ONNX's domain, and the opset since which ONNX has them."""
 Results = Sequence[ir.Value | None]
 Rule = Callable[[Fusion], Results]
+
+
+def name_domains(model: ir.Model) -> None:
+    """Give operators that ONNX Runtime keeps in ONNX's own domain, and ONNX does not have there, theirs; in place.
+
+    Its optimiser writes LayerNormalization into models of opset 14, and SimplifiedLayerNormalization into any.
+    """
+    opset = model.graph.opset_imports.get("", 1)
+    for node in model.graph.all_nodes():
+        if node.domain == "" and opset < _ONNX_SINCE.get(node.op_type, 0):
+            node.domain = CONTRIB
+            model.graph.opset_imports.setdefault(CONTRIB, 1)
 
 
 def decompose_contrib(model: ir.Model) -> bool:
@@ -179,9 +194,14 @@ def _embed(f: Fusion) -> Results:
         total = f.op("Add", total, f.op("Gather", f.input(4), segments))
     attributes = [ir.AttrInt64("axis", -1), ir.AttrFloat32("epsilon", f.real("epsilon", 1e-12))]
     result = f.op("LayerNormalization", total, f.input(5), f.input(6), attributes=attributes)
-    lengths = None
-    if mask is not None and f.whole("mask_index_type") in (0, 1):
-        lengths = f.op("ReduceSum", mask, f.ints(1), attributes=[ir.AttrInt64("keepdims", 0)])
+    if mask is None:  # the lengths are 0 then, as ONNX Runtime has them
+        batch = f.op("Gather", f.op("Shape", words), f.ints(0))
+        lengths = f.op("Expand", f.tensor(np.array(0, np.int32)), batch)
+    else:
+        ones = f.op(
+            "Cast", f.op("Equal", mask, f.tensor(np.array(1, np.int32))), attributes=_INT32
+        )  # 1 counts, 2 does not
+        lengths = f.op("ReduceSum", ones, f.ints(1), attributes=[ir.AttrInt64("keepdims", 0)])
     return [result, lengths, total]
 
 

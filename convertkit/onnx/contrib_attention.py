@@ -16,21 +16,31 @@ _MASKED = -10000.0
 
 
 def attention(f: Fusion) -> Sequence[ir.Value | None]:
-    """``Attention``: one product makes queries, keys and values."""
-    if f.given(4) is not None or f.whole("do_rotary"):
-        raise Unsupported("a past or rotary positions inside", subject=f.title)
-    sizes = f.node.attributes.get("qkv_hidden_sizes")
-    if sizes is not None and len(set(sizes.as_ints())) > 1:
-        raise Unsupported("queries, keys and values of different sizes", subject=f.title)
+    """``Attention``: one product makes queries, keys and values.
+
+    The past and the second result hold keys and values as (2, batch, heads, places, size).
+    """
+    if f.given(6) is not None or f.whole("past_present_share_buffer"):
+        raise Unsupported("a cache of fixed size", subject=f.title)
+    if f.whole("do_rotary"):
+        raise Unsupported("rotary positions inside", subject=f.title)
     joined, bias = f.op("MatMul", f.input(0), f.input(1)), f.given(2)
     if bias is not None:
         joined = f.op("Add", joined, bias)
-    shape = f.input(1).shape
+    return attended(f, joined, hidden_sizes(f), (f.given(3), f.given(5), f.given(4)))
+
+
+_FIRST = (ir.AttrInt64("axis", 0),)
+
+
+def hidden_sizes(f: Fusion) -> tuple[int, ...]:
+    """Sizes of queries, keys and values, all heads together."""
+    stated, shape = f.node.attributes.get("qkv_hidden_sizes"), f.input(1).shape
+    if stated is not None:
+        return tuple(stated.as_ints())
     if shape is None or not isinstance(shape[-1], int):
         raise Unsupported("weights of unknown size", subject=f.title)
-    attributes = [ir.AttrInt64("axis", -1), ir.AttrInt64("num_outputs", 3)]
-    parts = f.ops("Split", joined, attributes=attributes, count=3)
-    return [attended(f, parts, shape[-1] // 3, f.given(3), f.given(5)), None]
+    return (shape[-1] // 3,) * 3
 
 
 def multi_head_attention(f: Fusion) -> Sequence[ir.Value | None]:
@@ -95,12 +105,20 @@ def _with_bias(f: Fusion, parts: list[ir.Value]) -> list[ir.Value]:
 
 
 def attended(
-    f: Fusion, parts: Sequence[ir.Value], hidden: int, mask: ir.Value | None, bias: ir.Value | None
-) -> ir.Value:
-    """Queries, keys and values (batch, places, hidden) as one such result."""
-    heads = f.whole("num_heads")
-    query, key, value = (by_heads(f, part, heads) for part in parts)
-    return by_score(f, (query, key, value), hidden // heads, mask, bias)
+    f: Fusion, joined: ir.Value, sizes: Sequence[int], given: tuple[ir.Value | None, ir.Value | None, ir.Value | None]
+) -> list[ir.Value]:
+    """Queries, keys and values, (batch, places, all ``sizes``), as one such result; and keys and values as a past has.
+
+    ``given`` are the mask, what is added to the scores, and the past.
+    """
+    mask, bias, past = given
+    parts = f.ops("Split", joined, f.ints(*sizes), attributes=[ir.AttrInt64("axis", -1)], count=3)
+    query, key, value = (by_heads(f, part, f.whole("num_heads")) for part in parts)
+    if past is not None:
+        old = (f.op("Gather", past, f.scalar(place), attributes=_FIRST) for place in (0, 1))
+        key, value = (_behind(f, before, part) for before, part in zip(old, (key, value), strict=True))
+    result = by_score(f, (query, key, value), sizes[0] // f.whole("num_heads"), mask, bias)
+    return [result, f.op("Concat", *(f.op("Unsqueeze", part, f.ints(0)) for part in (key, value)), attributes=_FIRST)]
 
 
 def by_score(
@@ -115,10 +133,11 @@ def by_score(
     turned = f.op("Transpose", key, attributes=[ir.AttrInt64s("perm", [0, 1, 3, 2])])
     scale = f.real("scale", 0.0) or 1 / math.sqrt(size)
     scores = f.op("Mul", f.op("MatMul", query, turned), _real(f, scale))
-    if mask is not None:
-        scores = f.op("Add", scores, _forbidden(f, mask, scores))
+    hidden = None if mask is None else _forbidden(f, mask, scores)
     if f.whole("unidirectional"):
-        scores = f.op("Add", scores, _later(f, scores))
+        hidden = f.op("Where", _later(f, scores), _lowest(f), _real(f, 0.0) if hidden is None else hidden)
+    if hidden is not None:
+        scores = f.op("Add", scores, hidden)
     if bias is not None:
         scores = f.op("Add", scores, bias)
     shares = f.op("Softmax", scores, attributes=[ir.AttrInt64("axis", -1)])
@@ -141,36 +160,56 @@ def by_heads(f: Fusion, x: ir.Value, heads: int) -> ir.Value:
 
 
 def _forbidden(f: Fusion, mask: ir.Value, scores: ir.Value) -> ir.Value:
-    """What is added where the mask is 0: (batch), lengths; (batch, places); or (batch, places, places)."""
+    """What is added where a mask (batch, places), (batch, places, places) or one of ends and starts forbids.
+
+    Of integers, any above 0 allows.
+    """
     rank = f.rank(mask)
-    axes: tuple[int, ...] = (1, 2)
     if rank == 1:
-        first = f.input(0).shape
-        if mask.shape is None or first is None or mask.shape[0] != first[0]:
-            raise Unsupported("a mask of lengths and starts", subject=f.title)
-        count = f.op("Squeeze", size_along(f, scores, 3), f.ints(0))
-        zero, one = (f.op("Squeeze", f.ints(number), f.ints(0)) for number in (0, 1))
-        places = f.op("Range", zero, count, one)
-        inside = f.op("Less", places, f.op("Unsqueeze", _whole(f, mask), f.ints(1)))
-        allowed = _whole(f, inside)
+        allowed = _inside(f, mask, scores)
     elif rank in (2, 3):
-        allowed, axes = _whole(f, mask), (1, 2) if rank == 2 else (1,)
+        allowed = f.op("Greater", _whole(f, mask), f.scalar(0))
     else:
         raise Unsupported(f"a mask of rank {rank}", subject=f.title)
-    given = f.input(0).dtype
-    kind = given if given is not None and given.is_floating_point() else ir.DataType.FLOAT
-    real = f.op("Cast", allowed, attributes=[ir.AttrInt64("to", int(kind))])
-    missing = f.op("Sub", _real(f, 1.0), f.op("Unsqueeze", real, f.ints(*axes)))
-    return f.op("Mul", missing, _real(f, f.real("mask_filter_value", _MASKED)))
+    by_place = f.op("Unsqueeze", allowed, f.ints(1) if rank == 3 else f.ints(1, 2))
+    return f.op("Where", by_place, _real(f, 0.0), _real(f, f.real("mask_filter_value", _MASKED)))
+
+
+def _inside(f: Fusion, mask: ir.Value, scores: ir.Value) -> ir.Value:
+    """Which places (batch, places) lie before the ends (batch) in ``mask`` and not before the starts behind them.
+
+    Where the sizes do not tell whether there are starts, zeros stand behind the mask: starts that hide nothing.
+    """
+    places = upto(f, size_along(f, scores, 3))
+    ends, first = _whole(f, mask), f.input(0).shape
+    if mask.shape is not None and first is not None and mask.shape[0] == first[0]:
+        return f.op("Less", places, f.op("Unsqueeze", ends, f.ints(1)))
+    count = size_along(f, f.input(0), 0)
+    padded = f.op("Concat", ends, f.op("Expand", f.scalar(0), count), attributes=_FIRST)
+    ends, starts = (
+        f.op("Unsqueeze", f.op("Slice", padded, first, last, f.ints(0)), f.ints(1))
+        for first, last in ((f.ints(0), count), (count, f.op("Add", count, count)))
+    )
+    return f.op("And", f.op("Less", places, ends), f.op("GreaterOrEqual", places, starts))
 
 
 def _later(f: Fusion, scores: ir.Value) -> ir.Value:
-    """What is added where a key stands behind its query; the last ones stand side by side."""
-    zeros = f.op("Mul", scores, _real(f, 0.0))
-    filled = f.op("Add", zeros, _real(f, f.real("mask_filter_value", _MASKED)))
+    """Where (places, places) a key stands behind its query; the last ones stand side by side."""
+    queries, keys = (upto(f, size_along(f, scores, axis)) for axis in (2, 3))
     older = f.op("Sub", size_along(f, scores, 3), size_along(f, scores, 2))
-    place = f.op("Squeeze", f.op("Add", older, f.ints(1)), f.ints(0))
-    return f.op("Trilu", filled, place, attributes=[ir.AttrInt64("upper", 1)])
+    return f.op("Greater", keys, f.op("Unsqueeze", f.op("Add", queries, older), f.ints(1)))
+
+
+def upto(f: Fusion, count: ir.Value) -> ir.Value:
+    """0, 1, … below ``count`` of shape (1)."""
+    return f.op("Range", f.scalar(0), f.op("Squeeze", count, f.ints(0)), f.scalar(1))
+
+
+def _lowest(f: Fusion) -> ir.Value:
+    """What ONNX Runtime puts in the place of any mask behind the query: no share, whatever is hidden."""
+    kind = f.input(0).dtype
+    real = np.float32 if kind is None or not kind.is_floating_point() else kind.numpy()
+    return _real(f, float(np.finfo(real).min))
 
 
 def size_along(f: Fusion, x: ir.Value, axis: int) -> ir.Value:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
-from convertkit.onnx.contrib_attention import by_heads, size_along
+from convertkit.onnx.contrib_attention import by_heads, size_along, upto
 from convertkit.onnx.contrib_rotary import rotated
 from convertkit.onnx.fusion import Fusion
 
@@ -87,7 +87,7 @@ def _turned(f: Fusion, query: ir.Value, key: ir.Value, places: _Places, size: in
     if table is None or not isinstance(table[-1], int):
         raise Unsupported("a table of unknown size", subject=f.title)
     given = f.given(9)
-    ids = f.op("Add", _column(f, places.old, 1), _upto(f, places.new)) if given is None else given
+    ids = f.op("Add", _column(f, places.old, 1), upto(f, places.new)) if given is None else given
     cos, sin = (f.op("Unsqueeze", f.op("Gather", f.input(place), ids), f.ints(1)) for place in (7, 8))
     pairs = bool(f.whole("rotary_interleaved"))
     one, other = (rotated(f, x, cos, sin, 2 * table[-1], size, interleaved=pairs) for x in (query, key))
@@ -100,7 +100,7 @@ def _cached(f: Fusion, past: ir.Value | None, new: ir.Value, places: _Places) ->
         return new
     room = size_along(f, past, 2)
     rows = f.op("Concat", past, new, attributes=_axis(2))
-    place, old = f.op("Unsqueeze", _upto(f, places.all), f.ints(0)), _column(f, places.old, 1)
+    place, old = f.op("Unsqueeze", upto(f, places.all), f.ints(0)), _column(f, places.old, 1)
     behind = f.op("Add", f.op("Sub", place, old), room)
     last = f.op("Sub", f.op("Add", room, places.new), f.ints(1))
     index = f.op("Where", f.op("Less", place, old), place, f.op("Min", behind, last))
@@ -130,9 +130,9 @@ def _weighed(f: Fusion, scores: ir.Value, places: _Places, size: int) -> ir.Valu
 
 def _masked(f: Fusion, scores: ir.Value, places: _Places) -> ir.Value:
     """No key behind its query, none further back than the window."""
-    new = f.op("Unsqueeze", _upto(f, places.new), f.ints(0))
+    new = f.op("Unsqueeze", upto(f, places.new), f.ints(0))
     now = f.op("Unsqueeze", f.op("Add", new, _column(f, places.old, 1)), f.ints(2))
-    place = f.op("Unsqueeze", _upto(f, places.all), f.ints(0, 1))
+    place = f.op("Unsqueeze", upto(f, places.all), f.ints(0, 1))
     if f.whole("causal", 1):
         allowed = f.op("LessOrEqual", place, now)
     else:
@@ -169,11 +169,6 @@ def _exchanged(f: Fusion, x: ir.Value, perm: tuple[int, ...] = (0, 2, 1, 3)) -> 
 
 def _column(f: Fusion, x: ir.Value, axis: int) -> ir.Value:
     return f.op("Unsqueeze", x, f.ints(axis))
-
-
-def _upto(f: Fusion, count: ir.Value) -> ir.Value:
-    """0, 1, … below ``count`` of shape (1)."""
-    return f.op("Range", f.scalar(0), f.op("Squeeze", count, f.ints(0)), f.scalar(1))
 
 
 def _whole(f: Fusion, x: ir.Value) -> ir.Value:

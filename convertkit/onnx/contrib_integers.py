@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
-from convertkit.onnx.contrib_attention import attended
+from convertkit.onnx.contrib_attention import attended, hidden_sizes
 from convertkit.onnx.fusion import Fusion
 
 
@@ -29,15 +29,10 @@ def matmul_integer_to_float(f: Fusion) -> Sequence[ir.Value | None]:
 
 def quantized_attention(f: Fusion) -> Sequence[ir.Value | None]:
     """``QAttention``: ``Attention`` whose first product is one of integers."""
-    if f.given(8) is not None or f.whole("do_rotary"):
-        raise Unsupported("a past or rotary positions inside", subject=f.title)
+    if f.whole("do_rotary"):
+        raise Unsupported("rotary positions inside", subject=f.title)
     joined = _product(f, (f.input(0), f.input(3), f.given(6)), (f.input(1), f.input(4), f.given(7)))
-    shape = f.input(1).shape
-    if shape is None or not isinstance(shape[-1], int):
-        raise Unsupported("weights of unknown size", subject=f.title)
-    attributes = [ir.AttrInt64("axis", -1), ir.AttrInt64("num_outputs", 3)]
-    parts = f.ops("Split", f.op("Add", joined, f.input(2)), attributes=attributes, count=3)
-    return [attended(f, parts, shape[-1] // 3, f.given(5), None), None]
+    return attended(f, f.op("Add", joined, f.input(2)), hidden_sizes(f), (f.given(5), None, f.given(8)))
 
 
 def _product(
