@@ -23,10 +23,9 @@ T = TypeVar("T")
 class Story:
     """Progress on stderr: bars on a terminal, one plain line per finished step everywhere."""
 
-    def __init__(self, *, verbose: bool = False, quiet: bool = False) -> None:
+    def __init__(self, *, verbose: bool = False) -> None:
         self._verbose = verbose
-        self._quiet = quiet
-        self._live = sys.stderr.isatty() and not os.environ.get("CI") and not quiet
+        self._live = sys.stderr.isatty() and not os.environ.get("CI")
 
     @cached_property
     def _bars(self) -> Progress:
@@ -96,8 +95,6 @@ class Story:
                 self._print(f"     {diff.name}: {diff_text(diff)}", "dim")
 
     def _print(self, line: str, style: str) -> None:
-        if self._quiet:
-            return
         if not sys.stderr.isatty():
             print(line, file=sys.stderr)
             return

@@ -17,7 +17,6 @@ class OnnxConverter:
 
     name = "onnx"
     summary = "ONNX (.onnx)"
-    extra = "core"
     reads = frozenset[str]()
 
     def sniff(self, source: str) -> str | None:

@@ -17,7 +17,6 @@ class StableHloConverter:
 
     name = "stablehlo"
     summary = "StableHLO (.mlir text, .mlirbc bytecode)"
-    extra = "jax"
     reads = frozenset[str]()
 
     def sniff(self, source: str) -> str | None:

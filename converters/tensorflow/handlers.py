@@ -49,18 +49,42 @@ class Erfc:
 
 @tf_op("Expm1")
 class Expm1:
+    """``tanh(x / 2) (exp(x) + 1)``, which loses no digits near 0."""
+
     @classmethod
     def version_9(cls, ctx: Any, node: Any, **_: Any) -> None:
-        exp = ctx.make_node("Exp", [node.input[0]]).output[0]
-        _replace(ctx, node, "Sub", [exp, _constant(ctx, node, 1)])
+        x = node.input[0]
+        half = ctx.make_node("Mul", [x, _constant(ctx, node, 0.5)]).output[0]
+        plus = ctx.make_node("Add", [ctx.make_node("Exp", [x]).output[0], _constant(ctx, node, 1)]).output[0]
+        _replace(ctx, node, "Mul", [ctx.make_node("Tanh", [half]).output[0], plus])
+
+
+_SERIES_END = 0.3
+_SERIES = tuple(2 / (2 * power + 1) for power in range(4, -1, -1))
 
 
 @tf_op("Log1p")
 class Log1p:
+    """``2 s (1 + s²/3 + …)`` with ``s = x / (2 + x)`` near 0, where ``log(1 + x)`` loses digits.
+
+    The last coefficient is 2.  The terms left out are below 3e-9 up to |x| = 0.3.
+    """
+
     @classmethod
     def version_9(cls, ctx: Any, node: Any, **_: Any) -> None:
-        plus = ctx.make_node("Add", [node.input[0], _constant(ctx, node, 1)]).output[0]
-        _replace(ctx, node, "Log", [plus])
+        x = node.input[0]
+
+        def op(kind: str, *inputs: str) -> str:
+            return str(ctx.make_node(kind, list(inputs)).output[0])
+
+        first, *rest = (_constant(ctx, node, coefficient) for coefficient in _SERIES)
+        s = op("Div", x, op("Add", x, rest[-1]))
+        square, series = op("Mul", s, s), first
+        for coefficient in rest:
+            series = op("Add", op("Mul", series, square), coefficient)
+        near = op("Less", op("Abs", x), _constant(ctx, node, _SERIES_END))
+        far = op("Log", op("Add", x, _constant(ctx, node, 1)))
+        _replace(ctx, node, "Where", [near, op("Mul", s, series), far])
 
 
 @tf_op("Inv")

@@ -22,7 +22,7 @@ from convertkit.onnx.on_demand import put_off
 with put_off("onnx.reference", "onnx.reference.ops"):
     import onnxscript.optimizer
     from onnxscript import rewriter
-    from onnxscript.optimizer._constant_folding import FoldConstantsPass
+    from onnxscript.optimizer._constant_folding import FoldConstantsPass, Replacement
     from onnxscript.rewriter._rewrite_rule import ReplacementSubgraph
 
 _ITERATIONS = 2
@@ -66,6 +66,21 @@ RULES = rewriter.RewriteRuleSet([RootedRule(r) for r in rewriter._DEFAULT_REWRIT
 """A rule that a newer version of the library brings is left out until someone has looked at it."""
 
 
+class ExactFoldPass(FoldConstantsPass):  # type: ignore[misc] # untyped
+    """The library's constant folding, which forgets that sizes may lie in rows.
+
+    It follows sizes through Reshape and takes a Gather of rows, as of ``Reshape(Shape(x), [2, 2])``, for one of sizes.
+    """
+
+    def process_node(self, node: ir.Node, is_function: bool) -> Replacement | None:
+        replacement: Replacement | None = super().process_node(node, is_function)
+        for value in node.outputs:
+            are_sizes = isinstance(self._state.get_sym_value(value), ir.Shape)
+            if are_sizes and (value.shape is None or len(value.shape) > 1):
+                del self._state.symbolic_value_map[value]
+        return replacement
+
+
 class ClippedTypesPass(ir.passes.InPlacePass):
     """Types for what is clipped, where inference node by node has found none, as behind loops.
 
@@ -90,7 +105,7 @@ def optimize_ir(model: ir.Model, should_fold: Callable[[ir.Node], bool | None]) 
     """
     rounds = ir.passes.PassManager(
         [
-            FoldConstantsPass(
+            ExactFoldPass(
                 shape_inference=True,
                 input_size_limit=onnxscript.optimizer.constant_folding.DEFAULT_CONSTANT_FOLD_INPUT_SIZE_LIMIT,
                 output_size_limit=onnxscript.optimizer.constant_folding.DEFAULT_CONSTANT_FOLD_OUTPUT_SIZE_LIMIT,

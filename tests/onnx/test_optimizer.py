@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx.parser
 import onnx_ir as ir
 import onnxscript.optimizer
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from convertkit.onnx.optimizer import RULES, optimize_ir
 
@@ -60,3 +62,15 @@ def test_a_rule_is_tried_at_its_operator_only(monkeypatch: pytest.MonkeyPatch) -
     optimize_ir(_model(_GRAPHS["activations"]), should_fold=lambda node: None)
     assert tried
     assert all(root == operator for root, operator in tried)
+
+
+def test_sizes_in_rows_are_no_row_of_sizes() -> None:
+    """The library follows sizes through Reshape and took the second row of ``[[N, 3], [4, 5]]`` for the second size."""
+    text = (
+        "g (float[N,3,4,5] x) => (int64[1,2] y) <int64[2] s = {2, 2}, int64[1] i = {1}>"
+        "{a = Shape(x) b = Reshape(a, s) y = Gather<axis = 0>(b, i)}"
+    )
+    model = _model(text)
+    optimize_ir(model, should_fold=lambda node: None)
+    given = {"x": np.zeros((2, 3, 4, 5), np.float32)}
+    assert ReferenceEvaluator(ir.to_proto(model)).run(None, given)[0].tolist() == [[4, 5]]

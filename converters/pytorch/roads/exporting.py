@@ -14,6 +14,7 @@ from convertkit.converters.pytorch.interface.leaves import Leaf
 from convertkit.converters.pytorch.loading.operators import decompositions, refusal, untranslated
 from convertkit.converters.pytorch.loading.state import Slot
 from convertkit.converters.pytorch.loading.subject import Subject, to_tensor, value_for
+from convertkit.converters.pytorch.operators import elementary
 from convertkit.converters.pytorch.operators.lacking import substitutes
 from convertkit.converters.pytorch.operators.masks import keep_zeros
 from convertkit.converters.pytorch.roads.flat import Flat, is_constant
@@ -77,9 +78,9 @@ def _example(leaf: Leaf, array: Array) -> torch.Tensor:
     return value if isinstance(value, torch.Tensor) else to_tensor(array)
 
 
-def _translations(program: Any) -> dict[Any, Any] | None:
+def _translations(program: Any) -> dict[Any, Any]:
     """Operators that torch's exporter does not translate, or not exactly; imported where one is needed."""
-    found: dict[Any, Any] = {}
+    found: dict[Any, Any] = elementary.translations()
     if hasattr(torch.ops.torchvision, "nms"):
         from convertkit.converters.pytorch.loading import detection
 
@@ -88,7 +89,7 @@ def _translations(program: Any) -> dict[Any, Any] | None:
         from convertkit.converters.pytorch.operators import quantized
 
         found |= quantized.translations()
-    return found or None
+    return found
 
 
 def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:

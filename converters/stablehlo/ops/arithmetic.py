@@ -123,7 +123,7 @@ def angle(b: Builder, y: Tensor, x: Tensor) -> Tensor:
     turn = arctangent(b, b.where(b.is_nan(big), big, ratio))
     turn = b.where(b.greater(ay, ax), b.sub(b.like(x, math.pi / 2), turn), turn)
     turn = b.where(sign_bit(b, x), b.sub(b.like(x, math.pi), turn), turn)
-    return b.where(sign_bit(b, y), b.neg(turn), turn)
+    return b.mul(turn, b.where(sign_bit(b, y), -1.0, b.like(y, 1.0)))  # ONNX Runtime's Where makes 0.0 of -0.0
 
 
 def sign_bit(b: Builder, x: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from convertkit.converters.stablehlo.recognise.recurrent import recognise_recurr
 from convertkit.converters.stablehlo.recognise.softmax import recognise_log_softmax, recognise_softmax
 from convertkit.converters.stablehlo.recognise.softplus import recognise_softplus
 from convertkit.converters.stablehlo.recognise.transposes import sink_transposes
+from convertkit.onnx.sigmoids import write_out_sigmoids
 
 _FUNCTIONS = (
     recognise_erf,
@@ -49,6 +50,7 @@ def recognise(model: ir.Model) -> ir.Model:
     for graph in model.graphs():
         sink_transposes(graph)
     _apply(model, _LINEAR)
+    write_out_sigmoids(model)
     common.RemoveUnusedNodesPass()(model)
     return model
 

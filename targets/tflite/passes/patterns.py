@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 
 from convertkit.targets.tflite.marks import OWN, set_source
 from convertkit.targets.tflite.passes.edits import constant, drop, only_user, typed
 from convertkit.targets.tflite.passes.part import Part
-
-_CLOSE = 1e-6
 
 
 def fuse_gelu(part: Part) -> None:
@@ -24,7 +23,7 @@ def fuse_gelu(part: Part) -> None:
             continue
         x = _erf_input(node) if node.op_type == "Erf" else _tanh_input(node)
         last = None if x is None else _half_of_one_plus(node, x)
-        if x is None or last is None:
+        if x is None or last is None or x.shape != last.outputs[0].shape:
             continue
         made = ir.node("Gelu", [x], {"approximate": "tanh" if node.op_type == "Tanh" else "none"}, domain=OWN)
         made.name, result = f"{last.name}/gelu", made.outputs[0]
@@ -114,8 +113,16 @@ def _other(node: ir.Node, number: float) -> ir.Value | None:
 
 
 def _is(value: ir.Value | None, number: float) -> bool:
+    """Whether ``value`` is ``number``; one that float32 does not hold may be rounded either way.
+
+    A place of the factor in front of erf or tanh counts as much as the product's own rounding.
+    """
     array = constant(value)
-    return array is not None and array.size == 1 and abs(float(array.reshape(-1)[0]) - number) <= _CLOSE * abs(number)
+    if array is None or array.size != 1:
+        return False
+    nearest = np.float32(number)
+    slack = 0.0 if float(nearest) == number else float(np.spacing(nearest))
+    return abs(float(array.reshape(-1)[0]) - float(nearest)) <= slack
 
 
 def fuse_transposed_products(part: Part) -> None:
