@@ -30,6 +30,12 @@ class JaxConverter:
         imported = imports_of(source, _OURS | _OTHERS)
         return "jax-callable" if imported & _OURS and not imported & _OTHERS else None
 
+    def save_live(self, model: object, example: object, folder: Path) -> Path | None:
+        """A file in ``folder`` made of an object of the caller's process; None where it is not this framework's."""
+        from convertkit.converters.jax.live import saved_live
+
+        return saved_live(model, example, folder)
+
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
         from convertkit.converters.jax.source import JaxSource
 

@@ -60,8 +60,8 @@ def resolved(source: str) -> Any:
 
 def model_function(found: Any, names: Sequence[str], source: str) -> Callable[..., Any]:
     """A function of the inputs alone, parameters bound."""
-    if _is_nnx(found):
-        return _nnx_function(found)
+    if is_nnx(found):
+        return nnx_function(found)
     if not callable(found):
         raise SourceError(f"{source} is a {type(found).__name__}, expected a function or a Flax module")
     parameters = [p for p in inspect.signature(found).parameters.values() if p.default is p.empty]
@@ -70,13 +70,11 @@ def model_function(found: Any, names: Sequence[str], source: str) -> Callable[..
         return _by_name(found, names) if {p.name for p in required} <= set(names) else found
     made = found()
     if isinstance(made, tuple) and len(made) == 2:
-        model, state = made
-        if hasattr(model, "apply") and hasattr(model, "init"):
-            return lambda *values: model.apply(state, *values)
-        if callable(model):
-            return lambda *values: model(state, *values)
-    if _is_nnx(made):
-        return _nnx_function(made)
+        bound = with_parameters(*made)
+        if bound is not None:
+            return bound
+    if is_nnx(made):
+        return nnx_function(made)
     if callable(made):
         function: Callable[..., Any] = made
         return function
@@ -89,22 +87,31 @@ def _by_name(function: Callable[..., Any], names: Sequence[str]) -> Callable[...
     return lambda *values: function(**dict(zip(names, values, strict=True)))
 
 
-def _is_nnx(found: Any) -> bool:
+def with_parameters(model: Any, state: Any) -> Callable[..., Any] | None:
+    """A Linen module with its variables, or a function with its parameters, as a function of the inputs alone."""
+    if hasattr(model, "apply") and hasattr(model, "init"):
+        return lambda *values, **named: model.apply(state, *values, **named)
+    return (lambda *values, **named: model(state, *values, **named)) if callable(model) else None
+
+
+def is_nnx(found: Any) -> bool:
+    """Whether an object is a module of Flax NNX; imports nothing."""
     return any(
         f"{kind.__module__}.{kind.__name__}".startswith("flax.nnx.") and kind.__name__ == "Module"
         for kind in type(found).__mro__
     )
 
 
-def _nnx_function(model: Any) -> Callable[..., Any]:
+def nnx_function(model: Any) -> Callable[..., Any]:
+    """A module of Flax NNX as a function of its inputs."""
     from flax import nnx
 
     graph, state = nnx.split(model)
 
-    def applied(*values: Any) -> Any:
+    def applied(*values: Any, **named: Any) -> Any:
         # Merged anew in each trace, from fresh variables: a trace may change only those that it made itself, and
         # the random streams of an NNX.RNN's carry count.
-        return nnx.merge(graph, jax.tree.map(lambda value: value, state))(*values)
+        return nnx.merge(graph, jax.tree.map(lambda value: value, state))(*values, **named)
 
     return applied
 

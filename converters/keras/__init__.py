@@ -38,6 +38,12 @@ class KerasConverter:
             return None
         return None
 
+    def save_live(self, model: object, example: object, folder: Path) -> Path | None:
+        """A file in ``folder`` made of an object of the caller's process; None where it is not this framework's."""
+        from convertkit.converters.keras.live import saved_live
+
+        return saved_live(model, example, folder)
+
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
         from convertkit.converters.keras.source import KerasSource
 
