@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,14 +19,36 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from convertkit import __version__
+from convertkit.colour import painted
 from convertkit.errors import ConvertKitError
+from convertkit.options.declared import ExportCommand, export_flags
 
 if TYPE_CHECKING:
-    from convertkit.job import Result
+    from convertkit.job import Outcome
 
 _OBJECTS_PER_COLLECTION = 20_000
 _EXIT_CODES = """\b
 Exit codes: 0 done · 1 failed · 2 usage · 3 parity or accuracy gate failed · 4 a needed framework is not installed"""
+_OTHER_NAMES = {"convert": "export", "run": "export", "quantize": "export", "list": "targets", "doctor": "targets"}
+"""Commands of other tools, and ours."""
+
+
+@dataclass(slots=True)
+class Session:
+    """What a command has come to so far: :func:`main` tells it, however it ends."""
+
+    as_json: bool = False
+    quiet: bool = False
+    outcomes: list[Outcome] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a command ended before it was done: its exit code, the kind of error, and what it says."""
+
+    code: int
+    kind: str
+    message: str
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -33,28 +56,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Without ``arguments`` it is the process's own command, and ends the process where that succeeds.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    session = Session(as_json="--json" in words)
     if arguments is None:
         signal.signal(signal.SIGTERM, _terminate)
+    ending = _ended(words, session)
+    _print_results(session, ending, words)
+    if ending is not None:
+        sys.exit(ending.code)
+    if arguments is None:
+        _leave()
+
+
+def _ended(words: list[str], session: Session) -> Ending | None:
+    """Run the command; how it failed, told on stderr already, None where it did not."""
     try:
-        cli.main(args=arguments, prog_name="convertkit", standalone_mode=False)
-        if arguments is None:
-            _leave()
+        cli.main(args=words, prog_name="convertkit", standalone_mode=False, obj=session)
     except click.exceptions.Abort as stop:
         if isinstance(stop.__cause__, EOFError):  # click takes the early end of any file for Ctrl-D
-            _internal(stop.__cause__, arguments)
-        click.echo("stopped; nothing was written", err=True)
-        sys.exit(128 + (signal.SIGTERM if isinstance(stop.__cause__, _Terminated) else signal.SIGINT))
+            return _internal(stop.__cause__, words)
+        number = signal.SIGTERM if isinstance(stop.__cause__, _Terminated) else signal.SIGINT
+        done = ", ".join(str(each.result.path) for each in session.outcomes if each.result is not None)
+        said = f"stopped; delivered before: {done}" if done else "stopped; nothing was written"
+        click.echo(said, err=True)
+        return Ending(128 + number, "Interrupted", said)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return Ending(error.exit_code, "UsageError", error.format_message())
     except ConvertKitError as error:
-        click.echo(f"convertkit: {error}", err=True)
-        sys.exit(error.exit_code)
+        return _told(Ending(error.exit_code, type(error).__name__, str(error)))
     except MemoryError:
-        click.echo("convertkit: out of memory; nothing was written", err=True)
-        sys.exit(1)
+        return _told(Ending(1, "InternalError", "out of memory; nothing was written"))
     except Exception as error:  # noqa: BLE001 - the border of the tool: everything is told
-        _internal(error, arguments)
+        return _internal(error, words)
+    return None
 
 
 class _Terminated(KeyboardInterrupt):
@@ -65,13 +100,19 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise _Terminated
 
 
-def _internal(error: BaseException, arguments: Sequence[str] | None) -> NoReturn:
+def _told(ending: Ending) -> Ending:
+    click.echo(f"{painted('convertkit:', 'error', sys.stderr)} {ending.message}", err=True)
+    return ending
+
+
+def _internal(error: BaseException, words: Sequence[str]) -> Ending:
     """What nobody foresaw, as one sentence; as it is with ``--verbose``."""
-    if "--verbose" in (arguments or sys.argv):
+    if {"--verbose", "-v"} & set(words):
         raise error
     message = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    click.echo(f"convertkit: internal error, {type(error).__name__}: {message} (--verbose shows where)", err=True)
-    sys.exit(1)
+    return _told(
+        Ending(1, "InternalError", f"internal error, {type(error).__name__}: {message} (--verbose shows where)")
+    )
 
 
 def _leave() -> None:
@@ -84,78 +125,37 @@ def _leave() -> None:
     os._exit(0)
 
 
-@click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__)
+class _Commands(click.Group):
+    """Answers commands of other tools with ours, and a model in the place of a command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; ``UsageError`` that names it where it is written in another way."""
+        name = args[0]
+        if self.get_command(ctx, name) is None:
+            if name == "help":
+                return "help", click.Command("help", callback=lambda: click.echo(self.get_help(ctx))), []
+            if name in _OTHER_NAMES:
+                raise click.UsageError(
+                    f"There is no command {name!r}; did you mean 'convertkit {_OTHER_NAMES[name]}'?", ctx
+                )
+            if not name.startswith("-") and (Path(name).suffix or Path(name).exists()):
+                raise click.UsageError(f"{name} is not a command; did you mean 'convertkit export {name} …'?", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", "-V")
 def cli() -> None:
     """Turn a trained model into an artifact that ships, and prove that it still computes the same thing."""
 
 
-def _complete_targets(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from convertkit import plugins
-
-    return [name for name in plugins.target_names() if name.startswith(incomplete)]
-
-
-@cli.command(epilog=_EXIT_CODES, short_help="Convert a model, with proof at every step.")
+@cli.command(cls=ExportCommand, epilog=_EXIT_CODES, short_help="Convert a model, with proof at every step.")
 @click.argument("source", required=False, type=click.Path())
-@click.option(
-    "--target", "-t", multiple=True, shell_complete=_complete_targets, metavar="T", help="Target; repeat for several."
-)
-@click.option("--output", "-o", type=click.Path(), metavar="DIR", help="Output folder [default: <stem>-<target>].")
-@click.option("--int8", is_flag=True, help="8-bit integers where they pay.")
-@click.option("--int16x8", is_flag=True, help="16-bit activations, 8-bit weights.")
-@click.option("--fp16", is_flag=True, help="float16 weights.")
-@click.option("--w8", is_flag=True, help="8-bit weights only.")
-@click.option("--w4", is_flag=True, help="4-bit weights only.")
-@click.option("--full-integer", is_flag=True, help="Every operator integer, or refuse (microcontrollers, NPUs).")
-@click.option("--io-dtype", metavar="DTYPE", help="Interface of a quantized artifact: float32, int8, uint8, int16.")
-@click.option("--calib", metavar="PATH", help="Calibration data: .npz, .npy, a folder, or pkg.mod:func.")
-@click.option("--calib-samples", type=int, metavar="N", help="Use only N samples, evenly spread.")
-@click.option(
-    "--images", metavar="SPEC", help="Images of a folder: stretch, crop[:0.875] or pad[:114]; bicubic, bgr, nhwc, …"
-)
-@click.option("--wav", metavar="SPEC", help="WAV files of a folder: rate:16000, mono, window:1s, hop:500ms.")
-@click.option(
-    "--calib-method",
-    metavar="METHOD",
-    help="auto, minmax, moving-average, percentile, percentile-99.99, entropy or mse [default: auto].",
-)
-@click.option("--eval", metavar="PATH", help="Labelled data: like --calib, with an array called label.")
-@click.option("--metric", metavar="NAME", help="top1, auc, mse or pkg.mod:func [default: top1 or mse by the labels].")
-@click.option("--max-drop", type=float, metavar="POINTS", help="Fail (exit 3) when the metric loses more than this.")
-@click.option(
-    "--strict", is_flag=True, help="Fail (exit 3) when the artifact is not of the precision that was asked for."
-)
-@click.option("--prune", metavar="SHARE", help="Prune weights: 0.5, or 2:4.")
-@click.option("--prune-channels", type=float, metavar="SHARE", help="Prune whole channels: 0.3.")
-@click.option(
-    "--input", multiple=True, metavar="SPEC", help="NAME:1,3,224,224[:float32], NAME:N,3,224,224, IDS:1,64:int64[0,9)."
-)
-@click.option("--model", metavar="PKG.MOD:FACTORY", help="Makes the module that a state_dict belongs to.")
-@click.option("--input-layout", metavar="LAYOUT", help="auto, nchw or nhwc [default: auto].")
-@click.option("--static", multiple=True, metavar="NAME=SIZE", help="Give a named dimension a fixed size.")
-@click.option("--signature", metavar="NAME", help="Signature of a SavedModel.")
-@click.option("--description", metavar="TEXT", help="What the model does, for the file's metadata.")
-@click.option("--label-file", type=click.Path(), metavar="PATH", help="Names of the classes, one per line.")
-@click.option(
-    "--normalization",
-    multiple=True,
-    metavar="SPEC",
-    help="INPUT:MEAN/STD that the model was trained with; a,b,c per channel.",
-)
-@click.option("--opset", type=int, metavar="N", help="Opset of a delivered .onnx.")
-@click.option("--trust", multiple=True, metavar="KIND", help="Execute code in the file: pickle, lambda or pyfunc.")
-@click.option("--timeout", type=float, metavar="S", help="Longest time for one call of a framework, in seconds.")
-@click.option(
-    "--pass", "passes", multiple=True, metavar="NAME", help="Also run an installed pass that waits to be named."
-)
-@click.option("--keep-failed", is_flag=True, help="Keep an artifact that failed its proof, in <DIR>.failed.")
-@click.option("--force", is_flag=True, help="Replace what an earlier export wrote into the folder.")
-@click.option("--seed", type=int, metavar="N", help="Seed of generated feeds [default: 0].")
-@click.option("--recipe", type=click.Path(), metavar="FILE.toml", help="Read flags from a file; flags given win.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--verbose", "-v", is_flag=True, help="Tell more, and show tracebacks of internal errors.")
-def export(recipe: str | None, as_json: bool, **flags: Any) -> None:
+@export_flags
+@click.pass_obj
+def export(session: Session, /, recipe: str | None, as_json: bool, quiet: bool, **flags: Any) -> None:
     """Convert SOURCE for one or more targets.
 
     SOURCE is a PyTorch, TensorFlow/Keras, JAX or ONNX model (recognised by content), or
@@ -165,8 +165,9 @@ def export(recipe: str | None, as_json: bool, **flags: Any) -> None:
     from convertkit.options.flags import merged, options_from, read_recipe
     from convertkit.story import Story
 
+    session.quiet = quiet
     given = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}
-    values = merged({} if recipe is None else read_recipe(Path(recipe)), given)
+    values = merged({} if recipe is None else read_recipe(Path(recipe).expanduser()), given)
     if "source" not in values:
         raise click.UsageError("name a SOURCE model")
     options = options_from(values)
@@ -178,13 +179,9 @@ def export(recipe: str | None, as_json: bool, **flags: Any) -> None:
     gc.freeze()
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     gc.enable()
-    outcomes = list[job.Outcome]()
-    try:
-        with Story(verbose=options.verbose) as story:
-            job.run(options, story, story.step, outcomes.append)
-    finally:
-        _print_results(tuple(each.result for each in outcomes if each.result is not None), as_json)
-    if (failed := job.failure(outcomes)) is not None:
+    with Story(verbose=options.verbose, quiet=quiet) as story:
+        job.run(options, story, story.step, session.outcomes.append)
+    if (failed := job.failure(session.outcomes)) is not None:
         raise failed
 
 
@@ -198,32 +195,45 @@ def _quiet_libraries(verbose: bool) -> None:
         warnings.simplefilter("ignore")
 
 
-def _print_results(results: tuple[Result, ...], as_json: bool) -> None:
-    from convertkit import show
+def _print_results(session: Session, ending: Ending | None, words: Sequence[str]) -> None:
+    """What was delivered, and where the reports of what failed lie; one object with ``--json``."""
+    delivered = [each.result for each in session.outcomes if each.result is not None]
+    if session.as_json:
+        _print_summary(session, ending, words)
+    elif delivered:
+        from convertkit import show
+
+        show.print_results(delivered, quiet=session.quiet)
+    for each in session.outcomes:
+        if each.left is not None:
+            click.echo(f"  see   {each.left / 'report.html'}", err=True)
+
+
+def _print_summary(session: Session, ending: Ending | None, words: Sequence[str]) -> None:
     from convertkit.report.jsonable import dumps
+    from convertkit.summary import described, summary
 
-    if as_json:
-        reports = [result.report for result in results]
-        click.echo(dumps(reports[0] if len(reports) == 1 else reports), nl=False)
-        return
-    for result in results:
-        show.print_result(result)
+    command = next((word for word in words if word in cli.commands), "export")
+    if ending is None and command != "export":
+        return  # it has printed what it lists
+    error = None if ending is None else described(ending.kind, ending.message)
+    click.echo(dumps(summary(command, 0 if ending is None else ending.code, error, session.outcomes)), nl=False)
 
 
-@cli.command("targets", short_help="List targets, converters and passes.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@cli.command("targets", short_help="List targets and sources: what is installed, and what adds the rest.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def list_targets(as_json: bool) -> None:
-    """List what is installed: targets with their precisions, and the sources that can be read."""
-    from convertkit import plugins, show
-    from convertkit.report.jsonable import dumps
+    """List targets with their precisions, and the sources that can be read.
 
-    targets = [
-        {"name": target.name, "summary": target.summary, "precisions": list(target.precisions)}
-        for target in map(plugins.target, plugins.target_names())
-    ]
-    sources = [{"name": each.name, "summary": each.summary} for each in plugins.converters()]
-    passes = [{"name": each.name, "order": each.order} for each in plugins.passes()]
+    Each is installed, or the command that adds it is shown.
+    """
+    from convertkit import listing
+
     if as_json:
-        click.echo(dumps({"targets": targets, "converters": sources, "passes": passes}), nl=False)
+        from convertkit.report.jsonable import dumps
+        from convertkit.summary import summary
+
+        found = {name: [each.as_json() for each in entries] for name, entries in listing.everything().items()}
+        click.echo(dumps(summary("targets", 0, None) | found), nl=False)
         return
-    show.print_plugins(targets, sources)
+    listing.print_everything()

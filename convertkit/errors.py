@@ -158,8 +158,8 @@ class MissingFramework(ConvertKitError):
 
 
 def install_command(extra: str) -> str:
-    """What a shell needs to add one of our extras."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
+    """What a shell needs to add one of our extras, or the core."""
+    return f"pip install {DISTRIBUTION}" if extra == "core" else f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 _EXTRAS = {

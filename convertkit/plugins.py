@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError, SourceError, UsageError, missing_framework
+from convertkit.lookalikes import archive_of, not_a_model
 from convertkit.references import closest, found_at, not_found, python_file
 from convertkit.stage import Converter, PassPlugin, Runner, RunnerFactory, Target
 
@@ -63,6 +64,30 @@ def target_names() -> tuple[str, ...]:
     return tuple(_points(TARGETS))
 
 
+_OTHER_NAMES = {
+    "litert": "tflite",
+    "lite": "tflite",
+    "tf-lite": "tflite",
+    "tensorflow-lite": "tflite",
+    "ort": "onnxruntime",
+    "onnx": "onnxruntime",
+    "onnx-runtime": "onnxruntime",
+    "trt": "tensorrt",
+    "tensor-rt": "tensorrt",
+}
+"""What targets are called elsewhere, and here."""
+
+
+def usual_name(name: str) -> str:
+    """The installed target that is meant by ``name``: ``TFLite``, ``litert``; as it is where none is."""
+    known = target_names()
+    if name in known:
+        return name
+    plain = name.strip().lower().replace("_", "-")
+    meant = _OTHER_NAMES.get(plain, plain)
+    return meant if meant in known else name
+
+
 def target(name: str) -> Target:
     """The target called ``name``; ``UsageError`` with the closest name where there is none."""
     points = _points(TARGETS)
@@ -82,6 +107,8 @@ def runner(artifact: Artifact) -> Runner:
 def converter_for(source: str) -> Converter:
     """The converter that recognises ``source`` by its content; ``SourceError`` where none does."""
     path = found_at(source, SourceError)
+    if path is not None and (other := not_a_model(path)) is not None:
+        raise SourceError(other)
     for point in _points(CONVERTERS).values():  # loaded one by one: most files are recognised by an early one
         each = cast(Converter, load(point))
         if each.sniff(source) is not None:
@@ -92,6 +119,8 @@ def converter_for(source: str) -> Converter:
         raise SourceError(f"{source} is empty")
     if path.suffix == ".py":
         raise SourceError(python_file(path))
-    kind = "folder is no model" if path.is_dir() else "file is no model"
+    if (packed := archive_of(path)) is not None:
+        raise SourceError(packed)
+    kind = "folder" if path.is_dir() else "file"
     known = "; ".join(each.summary for each in converters())
-    raise SourceError(f"{source}: this {kind} that convertkit recognises; it reads: {known}")
+    raise SourceError(f"{source}: this {kind} is not a model that convertkit recognises; it reads: {known}")

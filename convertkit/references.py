@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from convertkit.errors import ConvertKitError
+from convertkit.lookalikes import elsewhere
 
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _MOST_FILES = 400
@@ -73,7 +74,7 @@ def not_found(source: str) -> str:
     if attribute and (file := Path(name)).suffix == ".py" and file.is_file():
         return f"{source} does not exist; a function in {name} is called {_dotted(file)}:{attribute}"
     if not _REFERENCE.fullmatch(source):
-        return f"{source} does not exist"
+        return elsewhere(source) or f"{source} does not exist{closest(Path(source).name, _beside(source))}"
     if module_file(name) is None:
         here = [file.stem for file in Path().glob("*.py")]
         return f"{source}: there is no module {name} in the current folder or where Python looks{closest(name, here)}"
@@ -81,6 +82,14 @@ def not_found(source: str) -> str:
         f"{source}: neither {name} nor a module that it imports names a framework, so it is not known whose model this"
         f" is\n  try   an import of the framework in {name}, for instance: import torch"
     )
+
+
+def _beside(source: str) -> list[str]:
+    """The names of what lies in the folder in which ``source`` was looked for."""
+    try:
+        return sorted(entry.name for entry in Path(source).parent.iterdir())
+    except OSError:
+        return []
 
 
 def closest(name: str, known: Sequence[str]) -> str:

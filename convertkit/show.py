@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from convertkit.colour import painted
 
 if TYPE_CHECKING:
     from convertkit.job import Result
     from convertkit.parity import ParityReport, TensorDiff
 
 
-def print_result(result: Result) -> None:
-    """The delivered export as a table on stdout, the artifact's path as its last line."""
+def print_results(results: Sequence[Result], *, quiet: bool = False) -> None:
+    """What was delivered, on stdout; each artifact's path as a line of its own, and nothing else with ``quiet``.
+
+    Where the same terminal has shown every step already, the steps are not shown again.
+    """
+    seen = sys.stdout.isatty() and sys.stderr.isatty()
+    for number, result in enumerate(results):
+        if not quiet:
+            _print_result(result, steps=not seen)
+        print(painted(str(result.artifact.path), "path", sys.stdout))
+        if not quiet and seen and number + 1 < len(results):
+            print()
+
+
+def _print_result(result: Result, *, steps: bool) -> None:
     report = result.report
     print(headline(report))
-    rows = [("step", "seconds", "bytes", "versus previous", "versus source")]
+    if steps:
+        for line in aligned(_step_rows(report), right=(1, 2)):
+            print(line)
+    for line in _facts(report):
+        print(painted(line, "warning", sys.stdout) if "SLOWER" in line or "LOW" in line else line)
+    for note in report["notes"]:
+        print(f"note: {note}")
+
+
+def _step_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("step", "seconds", "bytes", "versus previous", "versus source")]
     for step in report["steps"]:
         parity = step["parity"]
         rows.append(
@@ -26,11 +52,7 @@ def print_result(result: Result) -> None:
                 _reported(parity["versus_source"]),
             )
         )
-    for line in (*_aligned(rows, right=(1, 2)), *_facts(report)):
-        print(line)
-    for note in report["notes"]:
-        print(f"note: {note}")
-    print(result.artifact.path)
+    return rows
 
 
 def headline(report: Mapping[str, Any]) -> str:
@@ -39,18 +61,7 @@ def headline(report: Mapping[str, Any]) -> str:
     return f"{report['target']}  {became['sentence'] if became is not None else report['precision']}"
 
 
-def print_plugins(targets: Sequence[Mapping[str, Any]], sources: Sequence[Mapping[str, Any]]) -> None:
-    """Targets with their precisions, then the kinds of source, on stdout."""
-    rows = [("target", "what it delivers", "precisions")]
-    rows += [(target["name"], target["summary"], " ".join(target["precisions"])) for target in targets]
-    for line in _aligned(rows):
-        print(line)
-    print("\nsources")
-    for source in sources:
-        print(f"  {source['summary']}")
-
-
-def _aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
     """Rows as lines whose columns stand below each other, those at the places ``right`` flush right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -242,6 +242,14 @@ class FlagReader(Protocol):
     def reads(self) -> frozenset[str]: ...
 
 
+@runtime_checkable
+class WithExtra(Protocol):
+    """A plugin of ours that needs one of our extras, by its name; ``convertkit targets`` tells whether it is there."""
+
+    @property
+    def extra(self) -> str: ...
+
+
 class PassPlugin(Protocol):
     """What an entry point of ``convertkit.passes`` holds: builds a stage where the options ask for it."""
 

@@ -23,9 +23,10 @@ T = TypeVar("T")
 class Story:
     """Progress on stderr: bars on a terminal, one plain line per finished step everywhere."""
 
-    def __init__(self, *, verbose: bool = False) -> None:
+    def __init__(self, *, verbose: bool = False, quiet: bool = False) -> None:
         self._verbose = verbose
-        self._live = sys.stderr.isatty() and not os.environ.get("CI")
+        self._quiet = quiet
+        self._live = sys.stderr.isatty() and not os.environ.get("CI") and not quiet
 
     @cached_property
     def _bars(self) -> Progress:
@@ -95,6 +96,8 @@ class Story:
                 self._print(f"     {diff.name}: {diff_text(diff)}", "dim")
 
     def _print(self, line: str, style: str) -> None:
+        if self._quiet:
+            return
         if not sys.stderr.isatty():
             print(line, file=sys.stderr)
             return

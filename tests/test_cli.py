@@ -7,13 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
+from click.shell_completion import ShellComplete
 
 import convertkit
 from convertkit import errors
+from convertkit.cli import cli
+from convertkit.options.declared import GROUPS, GroupedOption
 from tests import onnx_models
-from tests.command_line import apart, here
+from tests.command_line import apart, command, here
 
 
 @pytest.fixture
@@ -35,16 +39,17 @@ def test_no_progress_bars_outside_of_a_terminal(tmp_path, mlp):
     assert "\r" not in said.err
 
 
-def test_json_is_the_report(tmp_path, mlp):
+def test_json_holds_the_report(tmp_path, mlp):
     said = here("export", mlp, "-o", tmp_path / "out", "--json")
-    assert json.loads(said.out) == json.loads((tmp_path / "out" / "report.json").read_text())
+    (target,) = json.loads(said.out)["targets"]
+    assert target["report"] == json.loads((tmp_path / "out" / "report.json").read_text())
 
 
 def test_several_targets_share_one_folder(tmp_path, mlp):
     flags = ["--target", "onnxruntime", "--target", "tflite", "--static", "N=1"]
     said = here("export", mlp, *flags, "-o", tmp_path / "out", "--json")
     assert said.code == 0, said.err
-    assert [report["target"] for report in json.loads(said.out)] == ["onnxruntime", "tflite"]
+    assert [each["target"] for each in json.loads(said.out)["targets"]] == ["onnxruntime", "tflite"]
     assert (tmp_path / "out" / "onnxruntime" / "model.onnx").is_file()
     assert (tmp_path / "out" / "tflite" / "model.tflite").is_file()
 
@@ -81,7 +86,13 @@ def test_python_does_the_same(tmp_path, mlp):
 
 
 def test_every_flag_is_a_keyword():
-    flags = set(re.findall(r"--([a-z0-9-]+)", here("export", "--help").out)) - {"help", "json", "verbose", "recipe"}
+    flags = set(re.findall(r"--([a-z0-9-]+)", here("export", "--help").out)) - {
+        "help",
+        "json",
+        "verbose",
+        "recipe",
+        "quiet",
+    }
     keywords = set(convertkit.export.__kwdefaults__) | {"source", "target"}
     spelled = {"pass": "passes"}  # a word that Python keeps for itself
     assert {spelled.get(flag, flag.replace("-", "_")) for flag in flags} <= keywords
@@ -134,3 +145,82 @@ def test_missing_everything_is_help():
     said = here()
     assert said.code == 2
     assert "Usage: convertkit" in said.err + said.out
+
+
+def test_help_is_in_groups_with_examples_that_are_taken():
+    said = here("export", "--help").out
+    places = [said.index(f"\n{group}:") for group in ("Input", "Precision", "Data", "Proof", "Output", "Examples")]
+    assert places == sorted(places)
+    assert re.search(r"-t, --target T\s+onnxruntime, tensorrt, tflite.*\[default: onnxruntime\]", said, re.DOTALL)
+    examples = re.findall(r"^  convertkit export (.*)$", said, re.MULTILINE)
+    assert len(examples) == 3
+    for example in examples:
+        cli.commands["export"].make_context("export", example.split())
+
+
+def test_every_flag_stands_in_one_group():
+    flags = {each.name for each in cli.commands["export"].params if not isinstance(each, click.Argument)}
+    assert {each.name for each in cli.commands["export"].params if isinstance(each, GroupedOption)} == flags
+    assert {each.group for each in cli.commands["export"].params if isinstance(each, GroupedOption)} == set(GROUPS)
+
+
+def test_quiet_is_the_path_alone(tmp_path, mlp):
+    said = here("export", mlp, "-o", tmp_path / "out", "-q")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == f"{tmp_path / 'out' / 'model.onnx'}\n"
+    said = here("export", mlp, "-o", tmp_path / "out", "-q")
+    assert (said.code, said.out) == (1, "")
+    assert "not empty" in said.err
+
+
+@pytest.mark.parametrize(
+    ("flag", "begun", "values"),
+    [
+        ("--calib-method", "perc", {"percentile", "percentile-99.99"}),
+        ("--io-dtype", "", {"float32", "int8", "uint8", "int16"}),
+        ("--metric", "t", {"top1"}),
+        ("--input-layout", "n", {"nchw", "nhwc"}),
+        ("--trust", "p", {"pickle", "pyfunc"}),
+        ("--images", "crop,b", {"crop,bilinear", "crop,bicubic", "crop,bgr"}),
+        ("--target", "onnxruntime,tf", {"onnxruntime,tflite"}),
+    ],
+)
+def test_values_are_completed(flag, begun, values):
+    complete = ShellComplete(cli, {}, "convertkit", "_CONVERTKIT_COMPLETE")
+    assert {each.value for each in complete.get_completions(["export", "m.onnx", flag], begun)} == values
+
+
+def in_terminal(tmp_path, *words, **environment):
+    """What one sees whose stdout and stderr are the same terminal."""
+    master, end = os.openpty()
+    seen = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", **environment}
+    seen.pop("CI", None)
+    with subprocess.Popen(command(*words), stdin=end, stdout=end, stderr=end, env=seen, cwd=tmp_path):
+        os.close(end)
+        parts = []
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            parts.append(part)
+    os.close(master)
+    return b"".join(parts).decode()
+
+
+def test_a_terminal_shows_each_step_once_and_the_path_in_colour(tmp_path, mlp):
+    said = in_terminal(tmp_path, "export", mlp, "-o", "out")
+    assert said.count("ok   canonical-onnx") == said.count("canonical-onnx       ") == 1
+    assert "versus source" not in said
+    assert "\x1b[32m\x1b[1mout/model.onnx\x1b[0m" in said
+    refused = in_terminal(tmp_path, "export", mlp, "-o", "out")
+    assert "\x1b[31m\x1b[1mconvertkit:\x1b[0m out exists" in refused
+
+
+def test_no_color_is_respected(tmp_path, mlp):
+    said = in_terminal(tmp_path, "export", mlp, "-o", "out", NO_COLOR="1")
+    said += in_terminal(tmp_path, "export", mlp, "-o", "out", NO_COLOR="1")
+    assert "out/model.onnx" in said
+    assert not re.search(r"\x1b\[(?:3\d|9\d|38;[\d;]+)m", said)

@@ -21,6 +21,7 @@ class JaxConverter:
 
     name = "jax"
     summary = "JAX (jax.export bytes, pkg.mod:callable with --input, Flax Linen and NNX)"
+    extra = "jax"
     reads = frozenset[str]()
 
     def sniff(self, source: str) -> str | None:

@@ -22,6 +22,7 @@ class KerasConverter:
 
     name = "keras"
     summary = "Keras (.keras, .h5)"
+    extra = "keras"
     reads = frozenset({"--model", "--trust lambda", "--trust pyfunc"})
 
     def sniff(self, source: str) -> str | None:

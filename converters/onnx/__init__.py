@@ -17,6 +17,7 @@ class OnnxConverter:
 
     name = "onnx"
     summary = "ONNX (.onnx)"
+    extra = "core"
     reads = frozenset[str]()
 
     def sniff(self, source: str) -> str | None:

@@ -24,6 +24,7 @@ class TorchConverter:
 
     name = "pytorch"
     summary = "PyTorch (TorchScript, .pt2, state_dict .pt/.pth/.safetensors with --model, pkg.mod:factory)"
+    extra = "torch"
     reads = frozenset({"--model", "--trust pickle"})
 
     def sniff(self, source: str) -> str | None:

@@ -17,6 +17,7 @@ class StableHloConverter:
 
     name = "stablehlo"
     summary = "StableHLO (.mlir text, .mlirbc bytecode)"
+    extra = "jax"
     reads = frozenset[str]()
 
     def sniff(self, source: str) -> str | None:

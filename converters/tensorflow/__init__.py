@@ -17,6 +17,7 @@ class TensorFlowConverter:
 
     name = "tensorflow"
     summary = "TensorFlow (SavedModel folder, frozen .pb)"
+    extra = "tensorflow"
     reads = frozenset({"--signature", "--trust pyfunc"})
 
     def sniff(self, source: str) -> str | None:

@@ -18,6 +18,7 @@ class TFLiteConverter:
 
     name = "tflite"
     summary = "TensorFlow Lite (.tflite)"
+    extra = "tflite"
     reads = frozenset({"--signature"})
 
     def sniff(self, source: str) -> str | None:

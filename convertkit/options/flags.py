@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -75,7 +76,7 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     **dict.fromkeys(("max_drop", "prune_channels", "timeout"), (_NUMBER, (int, float))),
     "prune": ("a share or N:M", (int, float, str)),
 }
-_IMAGE_WORDS: Mapping[str, tuple[str, ...]] = {
+IMAGE_WORDS: Mapping[str, tuple[str, ...]] = {
     "fit": ("stretch", "crop", "pad"),
     "filter": ("bilinear", "bicubic", "nearest", "lanczos"),
     "order": ("rgb", "bgr"),
@@ -108,7 +109,9 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
             raise UsageError(f"unknown option {name!r}{_closest(name)}")
         _check_kind(name, value)
     precision = _precision(given)
-    fields: dict[str, Any] = {_RENAMED.get(name, name): value for name, value in given.items()}
+    fields: dict[str, Any] = {
+        _RENAMED.get(name, name): _at_home(value) if name in _PATHS else value for name, value in given.items()
+    }
     for name in (*PRECISION_FLAGS, "target", "input"):
         fields.pop(name, None)
     for name, choices in _CHOICES.items():
@@ -116,7 +119,7 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
             raise UsageError(f"{flag(name)} {fields[name]}: not one of {', '.join(choices)}")
     if "prune" in fields:
         fields["prune"] = str(fields["prune"])
-    fields["targets"] = _strings("target", given.get("target", ("onnxruntime",)))
+    fields["targets"] = _targets(given.get("target", ("onnxruntime",)))
     fields["inputs"] = tuple(parse_input(text) for text in _strings("input", given.get("input", ())))
     fields["normalization"] = tuple(
         parse_normalization(text) for text in _strings("normalization", given.get("normalization", ()))
@@ -193,7 +196,7 @@ def parse_images(text: str | ImageOptions) -> ImageOptions:
     chosen: dict[str, Any] = {}
     for word in str(text).lower().replace(" ", "").split(","):
         name, colon, number = word.partition(":")
-        field = next((field for field, words in _IMAGE_WORDS.items() if name in words), None)
+        field = next((field for field, words in IMAGE_WORDS.items() if name in words), None)
         if field is None or field in chosen or (colon and name not in _IMAGE_NUMBERS):
             raise UsageError(f"--images {text}: {word!r}; expected one word each of {_image_words()}")
         chosen[field] = name
@@ -204,7 +207,7 @@ def parse_images(text: str | ImageOptions) -> ImageOptions:
 
 
 def _image_words() -> str:
-    return ", ".join("|".join(words) for words in _IMAGE_WORDS.values())
+    return ", ".join("|".join(words) for words in IMAGE_WORDS.values())
 
 
 def _within(title: str, text: str, kind: type[int] | type[float], least: float, most: float) -> float:
@@ -276,6 +279,20 @@ def _pair(text: str) -> tuple[str, str]:
     return name, size
 
 
+def _targets(value: Any) -> tuple[str, ...]:
+    """Names of targets, also with commas between them and as they are called elsewhere."""
+    from convertkit.plugins import usual_name
+
+    return tuple(usual_name(name) for text in _strings("target", value) for name in str(text).split(",") if name)
+
+
+def _at_home(value: Any) -> Any:
+    """A path whose ``~`` no shell has replaced, as in ``--calib=~/data`` or in a recipe."""
+    if isinstance(value, str) and value.startswith("~") and not Path(value).exists():
+        return os.path.expanduser(value)
+    return value
+
+
 def _strings(name: str, value: Any) -> tuple[Any, ...]:
     values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
     for each in values:
@@ -297,6 +314,6 @@ def _line(text: str, key: str) -> int:
 
 
 def _beside(recipe: Path, value: Any) -> Any:
-    if isinstance(value, str) and value and ":" not in value and not Path(value).is_absolute():
+    if isinstance(value, str) and value and ":" not in value and value[0] != "~" and not Path(value).is_absolute():
         return str(recipe.parent / value)
     return value

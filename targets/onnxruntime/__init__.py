@@ -19,6 +19,7 @@ class OnnxRuntimeTarget:
 
     name = "onnxruntime"
     summary = "ONNX Runtime, portable model.onnx (float or QDQ)"
+    extra = "core"
     precisions = ("float32", "fp16", "int8", "w8", "w4")
     runs_here = True
     reads = frozenset({"--opset"})

@@ -20,6 +20,7 @@ class TfliteTarget:
 
     name = "tflite"
     summary = "TensorFlow Lite (LiteRT), model.tflite"
+    extra = "tflite"
     precisions = ("float32", "fp16", "int8", "int16x8", "w8", "w4")
     runs_here = True
     reads = frozenset({"--io-dtype", "--input-layout", "--description", "--label-file", "--normalization"})

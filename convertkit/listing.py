@@ -1,0 +1,109 @@
+"""What ``convertkit targets`` lists: every target and source, whether it can be used here, and what would add it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from convertkit import plugins
+from convertkit.colour import painted
+from convertkit.errors import install_command
+from convertkit.show import aligned
+from convertkit.stage import Converter, PassPlugin, Target, WithExtra
+
+PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "torch": (("torch",), ("safetensors",)),
+    "tensorflow": (("tensorflow-cpu", "tensorflow"), ("tf2onnx",), ("h5py",)),
+    "keras": (("keras",), ("h5py",), ("jax",)),
+    "jax": (("jax",), ("jaxlib",)),
+    "tflite": (("ai-edge-litert",), ("flatbuffers",)),
+    "core": (("onnxruntime",),),
+}
+"""What an extra brings, by the names that pip knows; of alternatives one is enough.  The core is there without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A plugin: ``packages`` are what it needs beside the core, with the version that is there or None."""
+
+    name: str
+    facts: Mapping[str, object]
+    packages: Mapping[str, str | None]
+    install: str | None
+
+    @property
+    def installed(self) -> bool:
+        """Whether all that it needs is there."""
+        return None not in self.packages.values()
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry as ``--json`` prints it."""
+        return {
+            "name": self.name,
+            **self.facts,
+            "installed": self.installed,
+            "packages": self.packages,
+            "install": self.install,
+        }
+
+    @property
+    def state(self) -> str:
+        """What is there, or what is missing and the command that adds it."""
+        if not self.installed:
+            missing = ", ".join(name for name, version in self.packages.items() if version is None)
+            return f"missing {missing}: {self.install}"
+        return ", ".join(f"{name} {version}" for name, version in self.packages.items()) or "installed"
+
+
+def everything() -> dict[str, list[Entry]]:
+    """All installed plugins by what they are: targets, converters, passes."""
+    targets = [_target(plugins.target(name)) for name in plugins.target_names()]
+    sources = [_entry(each, {"summary": each.summary}) for each in plugins.converters()]
+    passes = [_entry(each, {"order": each.order}) for each in plugins.passes()]
+    return {"targets": targets, "converters": sources, "passes": passes}
+
+
+def print_everything() -> None:
+    """The same as two tables on stdout."""
+    found = everything()
+    rows: list[tuple[str, ...]] = [("target", "what it delivers", "precisions", "here")]
+    rows += [
+        (each.name, str(each.facts["summary"]), " ".join(plugins.target(each.name).precisions), each.state)
+        for each in found["targets"]
+    ]
+    _print(rows, found["targets"])
+    print()
+    sources: list[tuple[str, ...]] = [("source", "here")]
+    sources += [(str(each.facts["summary"]), each.state) for each in found["converters"]]
+    _print(sources, found["converters"])
+
+
+def _print(rows: list[tuple[str, ...]], entries: list[Entry]) -> None:
+    head, *lines = aligned(rows)
+    print(head)
+    for entry, line in zip(entries, lines, strict=True):
+        print(line if entry.installed else painted(line, "warning", sys.stdout))
+
+
+def _target(target: Target) -> Entry:
+    return _entry(target, {"summary": target.summary, "precisions": list(target.precisions)})
+
+
+def _entry(plugin: Target | Converter | PassPlugin, facts: Mapping[str, object]) -> Entry:
+    extra = plugin.extra if isinstance(plugin, WithExtra) else ""
+    packages = dict(_version(names) for names in PACKAGES.get(extra, ()))
+    missing = None in packages.values()
+    return Entry(plugin.name, facts, packages, install_command(extra) if missing else None)
+
+
+def _version(names: tuple[str, ...]) -> tuple[str, str | None]:
+    """The first of these packages that is installed, with its version; else the first one's name."""
+    for name in names:
+        try:
+            return name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return names[0], None

@@ -1,0 +1,237 @@
+"""The flags of ``convertkit export``, in the groups in which ``--help`` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, get_args
+
+import click
+
+from convertkit.recipe import METRICS, CalibMethod, Layout, Trust
+
+F = TypeVar("F", bound=Callable[..., Any])
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+GROUPS = ("Input", "Precision", "Data", "Proof", "Output")
+IO_DTYPES = ("float32", "int8", "uint8", "int16")
+_EXAMPLES = (
+    ("float32 for a phone, one image at a time", "model.pt -t tflite --static N=1"),
+    ("8-bit integers, which may lose half a point", "model.onnx -t tflite --int8 --calib images --eval test.npz "),
+    ("two targets in one folder, as JSON for a pipeline", "model.keras -t onnxruntime,tensorrt -o release --json"),
+)
+_ELSEWHERE = {
+    "--quantize": "--int8, --int16x8, --fp16, --w8 or --w4",
+    "--quant": "--int8, --int16x8, --fp16, --w8 or --w4",
+    "--quantization": "--int8, --int16x8, --fp16, --w8 or --w4",
+    "--precision": "--int8, --int16x8, --fp16, --w8 or --w4; float32 needs no flag",
+    "--dtype": "--int8, --int16x8, --fp16, --w8 or --w4; float32 needs no flag",
+    "--half": "--fp16",
+    "--format": "--target",
+    "--to": "--target",
+    "--calibration": "--calib PATH",
+    "--calibration-data": "--calib PATH",
+    "--dataset": "--calib PATH, or --eval PATH for labelled data",
+    "--data": "--calib PATH, or --eval PATH for labelled data",
+    "--input-shape": "--input NAME:1,3,224,224",
+    "--shape": "--input NAME:1,3,224,224",
+    "--batch": "--static N=1, with the name that the report has for the batch",
+    "--batch-size": "--static N=1, with the name that the report has for the batch",
+    "--out": "--output DIR",
+    "--output-dir": "--output DIR",
+    "--overwrite": "--force",
+    "--labels": "--label-file PATH",
+    "--config": "--recipe FILE.toml",
+    "--mean": "--normalization INPUT:MEAN/STD",
+    "--std": "--normalization INPUT:MEAN/STD",
+}
+"""What other tools call it, and what it is called here."""
+
+
+class GroupedOption(click.Option):
+    """A flag that stands in one of :data:`GROUPS`."""
+
+    def __init__(self, *declared: Any, group: str, **how: Any) -> None:
+        super().__init__(*declared, **how)
+        self.group = group
+
+
+class TargetOption(GroupedOption):
+    """``--target``, whose help names what is installed."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Its flags, and the installed targets."""
+        from convertkit import plugins
+
+        record = super().get_help_record(ctx)
+        names = ", ".join(plugins.target_names())
+        return None if record is None else (record[0], f"{names}; repeat it, or commas [default: onnxruntime].")
+
+
+class ExportCommand(click.Command):
+    """Help in groups, and the flags of other tools answered with ours."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group."""
+        for group in GROUPS:
+            records = [
+                record
+                for each in self.get_params(ctx)
+                if isinstance(each, click.Option)
+                and (each.group if isinstance(each, GroupedOption) else GROUPS[-1]) == group
+                and (record := each.get_help_record(ctx)) is not None
+            ]
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write three examples, then what every command ends with."""
+        with formatter.section("Examples"):
+            for what, command in _EXAMPLES:
+                formatter.write(f"  # {what}\n  convertkit export {command.strip()}\n")
+        super().format_epilog(ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the flags; one that other tools have is answered with what it is called here."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in _ELSEWHERE:
+                raise
+            raise click.UsageError(
+                f"There is no {error.option_name}; here it is {_ELSEWHERE[error.option_name]}", ctx
+            ) from error
+
+
+def export_flags(function: F) -> F:
+    """Declare every flag of ``convertkit export``."""
+    for declared, how in reversed(_FLAGS):
+        kind = TargetOption if "--target" in declared else GroupedOption
+        function = click.option(*declared, cls=kind, **how)(function)
+    return function
+
+
+def _one_of(values: Sequence[str]) -> Complete:
+    return lambda context, parameter, begun: [value for value in values if value.startswith(begun)]
+
+
+def _complete_targets(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from convertkit import plugins
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in plugins.target_names() if name.startswith(last)]
+
+
+def _complete_images(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from convertkit.options.flags import IMAGE_WORDS
+
+    before, comma, last = incomplete.rpartition(",")
+    words = [word for group in IMAGE_WORDS.values() for word in group]
+    return [f"{before}{comma}{word}" for word in words if word.startswith(last)]
+
+
+def _flag(group: str, *declared: str, help: str, **how: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return declared, {"group": group, "help": help, **how}
+
+
+def _switch(group: str, *declared: str, help: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return _flag(group, *declared, help=help, is_flag=True)
+
+
+_METHODS = get_args(CalibMethod)
+_FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    _flag(
+        "Input",
+        "--input",
+        multiple=True,
+        metavar="SPEC",
+        help="NAME:1,3,224,224[:float32], NAME:N,3,224,224, IDS:1,64:int64[0,9).",
+    ),
+    _flag("Input", "--static", multiple=True, metavar="NAME=SIZE", help="Give a named dimension a fixed size."),
+    _flag("Input", "--model", metavar="PKG.MOD:FACTORY", help="Makes the module that a state_dict belongs to."),
+    _flag("Input", "--signature", metavar="NAME", help="Signature of a SavedModel."),
+    _flag(
+        "Input",
+        "--trust",
+        multiple=True,
+        metavar="KIND",
+        shell_complete=_one_of(get_args(Trust)),
+        help="Execute code in the file: pickle, lambda or pyfunc.",
+    ),
+    _flag("Input", "--timeout", type=float, metavar="S", help="Longest time for one call of a framework, in seconds."),
+    _flag("Input", "--recipe", type=click.Path(), metavar="FILE.toml", help="Read flags from a file; flags given win."),
+    _switch("Precision", "--int8", help="8-bit integers where they pay."),
+    _switch("Precision", "--int16x8", help="16-bit activations, 8-bit weights."),
+    _switch("Precision", "--fp16", help="float16 weights."),
+    _switch("Precision", "--w8", help="8-bit weights only."),
+    _switch("Precision", "--w4", help="4-bit weights only."),
+    _switch("Precision", "--full-integer", help="Every operator integer, or refuse (microcontrollers, NPUs)."),
+    _flag(
+        "Precision",
+        "--io-dtype",
+        metavar="DTYPE",
+        shell_complete=_one_of(IO_DTYPES),
+        help=f"Interface of a quantized artifact: {', '.join(IO_DTYPES)}.",
+    ),
+    _flag("Precision", "--prune", metavar="SHARE", help="Prune weights: 0.5, or 2:4."),
+    _flag("Precision", "--prune-channels", type=float, metavar="SHARE", help="Prune whole channels: 0.3."),
+    _flag(
+        "Precision",
+        "--pass",
+        "passes",
+        multiple=True,
+        metavar="NAME",
+        help="Also run an installed pass that waits to be named.",
+    ),
+    _flag("Data", "--calib", metavar="PATH", help="Calibration data: .npz, .npy, a folder, or pkg.mod:func."),
+    _flag("Data", "--calib-samples", type=int, metavar="N", help="Use only N samples, evenly spread."),
+    _flag(
+        "Data",
+        "--calib-method",
+        metavar="METHOD",
+        shell_complete=_one_of(_METHODS),
+        help=f"{', '.join(_METHODS[:-1])} or {_METHODS[-1]} [default: auto].",
+    ),
+    _flag("Data", "--eval", metavar="PATH", help="Labelled data: like --calib, with an array called label."),
+    _flag(
+        "Data",
+        "--images",
+        metavar="SPEC",
+        shell_complete=_complete_images,
+        help="Images of a folder: stretch, crop[:0.875] or pad[:114]; bicubic, bgr, nhwc, …",
+    ),
+    _flag("Data", "--wav", metavar="SPEC", help="WAV files of a folder: rate:16000, mono, window:1s, hop:500ms."),
+    _flag(
+        "Data",
+        "--normalization",
+        multiple=True,
+        metavar="SPEC",
+        help="INPUT:MEAN/STD that the model was trained with; a,b,c per channel.",
+    ),
+    _flag("Data", "--seed", type=int, metavar="N", help="Seed of generated inputs [default: 0]."),
+    _flag(
+        "Proof",
+        "--metric",
+        metavar="NAME",
+        shell_complete=_one_of(METRICS),
+        help=f"{', '.join(METRICS)} or pkg.mod:func [default: top1 or mse by the labels].",
+    ),
+    _flag("Proof", "--max-drop", type=float, metavar="POINTS", help="Fail (exit 3) when the metric loses more."),
+    _switch("Proof", "--strict", help="Fail (exit 3) when the artifact is not of the precision that was asked for."),
+    _switch("Proof", "--keep-failed", help="Keep an artifact that failed its proof, in <DIR>.failed."),
+    _flag("Output", "--target", "-t", multiple=True, shell_complete=_complete_targets, metavar="T", help="Target."),
+    _flag("Output", "--output", "-o", type=click.Path(), metavar="DIR", help="Folder [default: <stem>-<target>]."),
+    _switch("Output", "--force", help="Replace what an earlier export wrote into the folder."),
+    _flag(
+        "Output",
+        "--input-layout",
+        metavar="LAYOUT",
+        shell_complete=_one_of(get_args(Layout)),
+        help="auto, nchw or nhwc [default: auto].",
+    ),
+    _flag("Output", "--opset", type=int, metavar="N", help="Opset of a delivered .onnx."),
+    _flag("Output", "--description", metavar="TEXT", help="What the model does, for the file's metadata."),
+    _flag("Output", "--label-file", type=click.Path(), metavar="PATH", help="Names of the classes, one per line."),
+    (("--json", "as_json"), {"group": "Output", "is_flag": True, "help": "Print one JSON object, in every case."}),
+    _switch("Output", "--quiet", "-q", help="Say nothing but errors and the artifact's path."),
+    _switch("Output", "--verbose", "-v", help="Tell more, and show tracebacks of internal errors."),
+)

@@ -1,0 +1,94 @@
+"""``convertkit targets`` says what is there, and what adds the rest."""
+
+import importlib.metadata
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from convertkit import plugins
+from convertkit.errors import DISTRIBUTION
+from convertkit.listing import PACKAGES, everything
+from convertkit.stage import WithExtra
+from tests.command_line import apart, here
+
+ROOT = Path(__file__).resolve().parents[1]
+
+HIDDEN = """
+import importlib.metadata as metadata
+import sys
+real = metadata.version
+def version(name):
+    if name in {hidden}:
+        raise metadata.PackageNotFoundError(name)
+    return real(name)
+metadata.version = version
+from convertkit import cli
+cli.main({words})
+"""
+
+
+def without(hidden, *words):
+    """The command in an environment in which these packages are not installed."""
+    import subprocess
+    import sys
+
+    script = HIDDEN.format(hidden=set(hidden), words=list(words))
+    return subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True).stdout
+
+
+def test_what_is_missing_is_said_with_the_command_that_adds_it():
+    lines = without(["ai-edge-litert", "torch"], "targets").splitlines()
+    tflite = next(line for line in lines if line.startswith("tflite "))
+    assert f"missing ai-edge-litert: pip install '{DISTRIBUTION}[tflite]'" in tflite
+    torch = next(line for line in lines if line.startswith("PyTorch"))
+    assert f"missing torch: pip install '{DISTRIBUTION}[torch]'" in torch
+    assert "onnxruntime 1." in next(line for line in lines if line.startswith("onnxruntime "))
+    listed = {each["name"]: each for each in json.loads(without(["torch"], "targets", "--json"))["converters"]}
+    assert (listed["pytorch"]["installed"], listed["pytorch"]["packages"]["torch"]) == (False, None)
+    assert (listed["onnx"]["installed"], listed["onnx"]["install"]) == (True, None)
+
+
+@pytest.mark.parametrize("build", ["tensorflow-cpu", "tensorflow", None])
+def test_one_of_two_builds_is_enough(monkeypatch, build):
+    def version(name):
+        if name in ("tensorflow-cpu", "tensorflow") and name != build:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "2.0"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = next(each for each in everything()["converters"] if each.name == "tensorflow")
+    assert found.installed == (build is not None)
+    assert next(iter(found.packages)) == (build or "tensorflow-cpu")
+
+
+def test_versions_are_those_that_are_installed():
+    from importlib.metadata import version
+
+    assert f"ai-edge-litert {version('ai-edge-litert')}" in here("targets").out
+
+
+def test_every_plugin_of_ours_names_its_extra():
+    ours = [*map(plugins.target, ("onnxruntime", "tensorrt", "tflite"))]
+    ours += [each for each in plugins.converters() if type(each).__module__.startswith("convertkit.")]
+    for each in ours:
+        assert isinstance(each, WithExtra), each.name
+        assert each.extra in PACKAGES
+
+
+def test_packages_are_those_of_the_extras():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {**project["optional-dependencies"], "core": project["dependencies"]}
+    for extra, packages in PACKAGES.items():
+        wanted = " ".join(extras[extra])
+        for names in packages:
+            assert all(name in wanted for name in names), (extra, names)
+
+
+def test_a_plugin_of_somebody_else_is_there_when_it_is_listed():
+    from tests.command_line import with_path
+
+    said = apart("targets", "--json", env=with_path(Path(__file__).with_name("plugins") / "acme"))
+    listed = {each["name"]: each for each in json.loads(said.out)["targets"]}
+    assert (listed["c-header"]["installed"], listed["c-header"]["packages"]) == (True, {})

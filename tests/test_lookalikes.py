@@ -1,0 +1,112 @@
+"""What users give in the place of a model, a target, a flag or a command gets the sentence that helps."""
+
+import gzip
+import tarfile
+import zipfile
+
+import pytest
+
+from convertkit.options.flags import options_from, read_recipe
+from tests import onnx_models
+from tests.command_line import check_refusal, here
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    onnx_models.write(tmp_path, onnx_models.mlp(), "model.onnx")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("https://example.org/models/resnet.onnx", ["is an address", "download it first"]),
+        ("s3://bucket/model.pt", ["is an address"]),
+        ("hf://bert-base-uncased", ["is an address"]),
+        ("google/vit-base-patch16-224", ["on a hub", "--model pkg.mod:factory"]),
+        ("modle.onnx", ["does not exist, did you mean 'model.onnx'"]),
+        ("missing/model.onnx", ["does not exist"]),
+    ],
+)
+def test_what_is_not_on_this_disk(place, source, words):
+    check_refusal(here("export", source), 1, *words)
+
+
+@pytest.mark.parametrize("name", ["model2.onnx", "model.pt", "model.safetensors", "model.tflite", "model.keras"])
+def test_what_a_download_left_in_the_place_of_a_model(place, name):
+    (place / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n")
+    check_refusal(here("export", name), 1, "is a Git LFS pointer", "git lfs pull")
+    (place / name).write_text("\n\n<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>")
+    check_refusal(here("export", name), 1, "is a page of HTML", "try   the address of the download")
+
+
+@pytest.mark.parametrize("inner", ["model.onnx", "deep/net.tflite", "net/saved_model.pb", "notes.txt"])
+def test_an_archive_around_a_model(place, inner):
+    with zipfile.ZipFile("packed.zip", "w") as archive:
+        archive.writestr(inner, (place / "model.onnx").read_bytes())
+    found = "in which no file has the name of a model" if inner == "notes.txt" else f"with {inner} in it"
+    if inner.endswith("saved_model.pb"):
+        found = "with net/saved_model.pb, net/ in it"
+    check_refusal(here("export", "packed.zip"), 1, f"is a zip archive {found}", "unzip packed.zip")
+    for mode in ("w", "w:gz"):
+        with tarfile.open("packed.tar", mode) as archive:
+            archive.add("model.onnx", inner)
+        check_refusal(here("export", "packed.tar"), 1, "is a tar archive", "tar xf packed.tar")
+
+
+def test_a_compressed_model(place):
+    (place / "model.onnx.gz").write_bytes(gzip.compress((place / "model.onnx").read_bytes()))
+    check_refusal(here("export", "model.onnx.gz"), 1, "is compressed", "gunzip model.onnx.gz")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("tflite,onnxruntime", ("tflite", "onnxruntime")),
+        ("litert", ("tflite",)),
+        ("TFLite", ("tflite",)),
+        ("ort", ("onnxruntime",)),
+        ("onnx", ("onnxruntime",)),
+        ("TensorRT", ("tensorrt",)),
+        (("trt", "ONNX_Runtime"), ("tensorrt", "onnxruntime")),
+    ],
+)
+def test_targets_as_they_are_called_elsewhere(given, meant):
+    assert options_from({"source": "m.onnx", "target": given}).targets == meant
+
+
+def test_a_target_twice_under_two_names(place):
+    check_refusal(here("export", "model.onnx", "-t", "tflite,litert"), 2, "--target tflite is given twice")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["convert", "model.onnx"], "did you mean 'convertkit export'"),
+        (["model.onnx"], "did you mean 'convertkit export model.onnx …'"),
+        (["export", "model.onnx", "--quantize", "int8"], "here it is --int8"),
+        (["export", "model.onnx", "--precision=fp16"], "here it is --int8"),
+        (["export", "model.onnx", "--input-shape", "1,5"], "here it is --input NAME"),
+        (["export", "model.onnx", "--overwrite"], "here it is --force"),
+        (["export", "model.onnx", "--calibration-data", "x"], "here it is --calib"),
+    ],
+)
+def test_words_of_other_tools(place, words, says):
+    check_refusal(here(*words), 2, says)
+
+
+def test_help_is_a_command_too():
+    assert here("help").out == here("--help").out
+    assert here("-V").out == here("--version").out
+
+
+def test_home_is_found_where_no_shell_has_looked(place, monkeypatch):
+    monkeypatch.setenv("HOME", str(place))
+    options = options_from({"source": "~/model.onnx", "calib": "~/x.npy", "output": "~/out", "label_file": "~/l"})
+    paths = (options.source, options.calib, options.output, options.label_file)
+    assert paths == tuple(str(place / name) for name in ("model.onnx", "x.npy", "out", "l"))
+    (place / "deep").mkdir()
+    (place / "deep" / "recipe.toml").write_text('source = "~/model.onnx"\n')
+    assert here("export", "--recipe", "~/deep/recipe.toml").code == 0
+    assert read_recipe(place / "deep" / "recipe.toml") == {"source": "~/model.onnx"}
