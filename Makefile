@@ -64,7 +64,7 @@ $(BIN)/python:
 # torch comes first and alone: where its CPU build was installed by hand (README), it is left alone.
 $(VENV)/.ready-demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) torch
-	$(PIP) --editable '.[torch,tflite]'
+	$(PIP) --editable '.[torch,tflite,images]'
 	@touch $@
 
 $(VENV)/.ready-all: $(VENV)/.ready-demo

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +45,17 @@ def digits() -> Digits:
     """The small CNN on real digits, with its data."""
     folder = ROOT / "fixtures" / "digits"
     return Digits(folder / "model.pt", folder / "calib.npz", folder / "test.npz")
+
+
+@pytest.fixture(scope="session")
+def acme(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process in which somebody else's plugin is installed, as its users would install it."""
+    place = tmp_path_factory.mktemp("acme")
+    tree, installed = place / "tree", place / "installed"
+    shutil.copytree(ROOT / "tests" / "plugins" / "acme", tree, ignore=shutil.ignore_patterns("__pycache__"))
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-build-isolation"]
+    subprocess.run([*pip, "--no-deps", "--no-index", "--target", installed, tree], check=True)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])}
 
 
 @pytest.fixture(scope="session")

@@ -86,9 +86,7 @@ def test_packages_are_those_of_the_extras():
             assert all(name in wanted for name in names), (extra, names)
 
 
-def test_a_plugin_of_somebody_else_is_there_when_it_is_listed():
-    from tests.command_line import with_path
-
-    said = apart("targets", "--json", env=with_path(Path(__file__).with_name("plugins") / "acme"))
+def test_a_plugin_of_somebody_else_is_there_when_it_is_listed(acme):
+    said = apart("targets", "--json", env=acme)
     listed = {each["name"]: each for each in json.loads(said.out)["targets"]}
     assert (listed["c-header"]["installed"], listed["c-header"]["packages"]) == (True, {})

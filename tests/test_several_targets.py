@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +10,7 @@ from onnx import TensorProto, helper
 import convertkit
 from convertkit.errors import TargetsFailed
 from tests import onnx_models
-from tests.command_line import apart, everything_below, here, with_path
-
-PLUGIN = Path(__file__).with_name("plugins") / "acme"
+from tests.command_line import apart, everything_below, here
 
 
 @pytest.fixture
@@ -50,14 +47,14 @@ def test_python_gets_what_was_delivered_with_the_error(tmp_path, double):
     assert refusal.value.delivered == {"onnxruntime": str(tmp_path / "out" / "onnxruntime")}
 
 
-def test_a_failed_proof_of_one_is_exit_3(tmp_path):
+def test_a_failed_proof_of_one_is_exit_3(tmp_path, acme):
     source = tmp_path / "model.acme"
     rows = np.random.default_rng(5).standard_normal((5, 6))
     lines = ["#acme 1", "dense 5 6", *(" ".join(f"{number:.6f}" for number in row) for row in rows)]
     source.write_text("\n".join(lines) + "\n")
     flags = ["--target", "c-header-wrong", "--target", "onnxruntime", "-o", tmp_path / "out"]
     for force in ([], ["--force"]):
-        said = apart("export", source, *flags, *force, env=with_path(PLUGIN))
+        said = apart("export", source, *flags, *force, env=acme)
         assert said.code == 3, said.err
         assert "failed: c-header-wrong; delivered: onnxruntime" in said.complaint
         assert {name for name in everything_below(tmp_path / "out") if "/" not in name} == {
