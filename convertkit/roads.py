@@ -329,10 +329,11 @@ class Run:
         described = report_build.build(
             self._source.artifact,
             target,
-            self._options.precision,
+            self._options,
             steps,
             evaluation,
             found,
+            {"calibration": self._calibration, "evaluation": self._evaluation},
             (*self._source.notes, *(self._calibration.warnings if self._calibration else ()), *self._notes),
             str(failure or ""),
         )

@@ -29,11 +29,13 @@ def print_results(results: Sequence[Result], *, quiet: bool = False) -> None:
 
 def _print_result(result: Result, *, steps: bool) -> None:
     report = result.report
-    print(headline(report))
+    became = report["effective"] or {"requested": "", "effective": ""}
+    other = became["requested"] != became["effective"]
+    print(painted(headline(report), "warning", sys.stdout) if other else headline(report))
     if steps:
         for line in aligned(_step_rows(report), right=(1, 2)):
             print(line)
-    for line in _facts(report):
+    for line in (*_facts(report), *_interface(report)):
         print(painted(line, "warning", sys.stdout) if "SLOWER" in line or "LOW" in line else line)
     for note in report["notes"]:
         print(f"note: {note}")
@@ -124,6 +126,24 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"latency   {latency_text(report['latency'])}"
     if report["evaluation"] is not None:
         yield _evaluation_text(report["evaluation"])
+
+
+def _interface(report: Mapping[str, Any]) -> Iterator[str]:
+    """What an app gives and gets, and what verified the artifact."""
+    ports = report["interface"] or {"inputs": (), "outputs": ()}
+    for role in ("inputs", "outputs"):
+        for port in ports[role]:
+            yield f"{role[:-1]:<9} {port['name']}: {port['sentence']}"
+    yield f"verified  {verified_text(report)}"
+
+
+def verified_text(report: Mapping[str, Any]) -> str:
+    """Which programs computed the two sides of the last comparison; TensorRT's own does not run here."""
+    if not report["steps"]:
+        return "nothing"
+    final = report["steps"][-1]["artifact"]
+    told = f"{final['path']} in {final['runtime']}, the source in {report['source']['runtime']}"
+    return told if report["runs_here"] else f"{told}; not by {report['target']}, which does not run here"
 
 
 def quality_text(quality: Mapping[str, Any]) -> str:

@@ -10,11 +10,14 @@ from pathlib import Path
 from convertkit import plugins
 from convertkit.artifact import Artifact
 from convertkit.errors import GateError
+from convertkit.findings.depth import Level, along_depth
+from convertkit.findings.interface import Interface, interface
 from convertkit.findings.precision import Effective, effective
 from convertkit.findings.quality import Quality, measure, unseen
 from convertkit.latency import Latency, measure_latency
+from convertkit.onnx.profiling import NodeTime, node_times
 from convertkit.operators import InspectingTarget, Operator
-from convertkit.pipeline import StepRecord
+from convertkit.pipeline import StepRecord, is_small
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext, Feed, FeedSource, Runner, Target
@@ -56,7 +59,11 @@ class Findings:
     effective: Effective | None = None
     quality: Quality | None = None
     latency: Latency | None = None
+    interface: Interface | None = None
+    depth: tuple[Level, ...] = ()
+    times: tuple[NodeTime, ...] = ()
     notes: tuple[str, ...] = ()
+    runs_here: bool = True
 
 
 def find(subject: Subject) -> Findings:
@@ -66,7 +73,17 @@ def find(subject: Subject) -> Findings:
     diagnoses = [step.diagnosis for step in subject.steps if step.diagnosis is not None]
     became = effective(options.precision, operators, diagnoses) if operators else None
     latency = _latency(subject)
-    return Findings(operators, became, _quality(subject), latency, tuple(_notes(subject, latency)))
+    return Findings(
+        operators=operators,
+        effective=became,
+        quality=_quality(subject),
+        latency=latency,
+        interface=interface(subject.artifact, options, subject.feed),
+        depth=_depth(subject),
+        times=_times(subject),
+        notes=tuple(_notes(subject, latency)),
+        runs_here=target.runs_here,
+    )
 
 
 def refused(found: Findings, options: ExportOptions) -> GateError | None:
@@ -85,6 +102,30 @@ def _quality(subject: Subject) -> Quality | None:
     subject.progress.status("measuring on held-out samples")
     delivered = subject.artifact, plugins.runner(subject.artifact)
     return measure(*samples, (subject.source, subject.source_runner()), delivered)
+
+
+def _depth(subject: Subject) -> tuple[Level, ...]:
+    """Of the first lossy step from ONNX to ONNX, on one set of inputs; not of models that are held once at a time."""
+    before = subject.hub
+    for step in subject.steps:
+        if step.versus_previous.tolerance.lossy and step.artifact.format == before.format == "onnx":
+            return along_depth(before, step.artifact, subject.feed) if is_small(before) else ()
+        before = step.artifact
+    return ()
+
+
+def _times(subject: Subject) -> tuple[NodeTime, ...]:
+    """By node, where ONNX Runtime is what will run it: LiteRT's interpreter does not tell."""
+    artifact = subject.artifact
+    if not subject.target.runs_here or artifact.format != "onnxruntime" or artifact.initial_state is not None:
+        return ()
+    if not is_small(artifact):
+        return ()
+    specs = {spec.name: spec for spec in artifact.inputs}
+    feed = {name: specs[name].encode(value) for name, value in subject.feed.items() if name in specs}
+    place = subject.workdir / f"{subject.target.name}-profile"
+    place.mkdir(parents=True, exist_ok=True)
+    return node_times(artifact, feed, place)
 
 
 def _latency(subject: Subject) -> Latency | None:

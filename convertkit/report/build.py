@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -14,13 +14,18 @@ from typing import Any
 from convertkit import __version__
 from convertkit.artifact import Artifact
 from convertkit.data.evaluation import Evaluation
+from convertkit.findings.command import command
+from convertkit.findings.interface import Interface
 from convertkit.findings.measure import Findings
 from convertkit.findings.precision import Effective
 from convertkit.findings.quality import Quality
+from convertkit.findings.runtimes import runtime_of, source_runtime
 from convertkit.latency import Latency
 from convertkit.parity import ParityReport
 from convertkit.pipeline import StepRecord
+from convertkit.recipe import ExportOptions
 from convertkit.report.jsonable import jsonable
+from convertkit.stage import FeedSource
 
 SCHEMA = 1
 _REPORTED = (
@@ -45,30 +50,43 @@ Json = Any
 def build(
     source: Artifact,
     target: str,
-    precision: str,
+    options: ExportOptions,
     steps: Sequence[StepRecord],
     evaluation: Evaluation | None,
     found: Findings,
+    data: Mapping[str, FeedSource | None],
     notes: Sequence[str],
     failure: str,
 ) -> dict[str, Json]:
-    """The whole report; ``failure`` is the sentence that ended the export, empty where it passed."""
+    """The whole report; ``data`` is calibration and evaluation, ``failure`` the sentence that ended it, if any."""
     return {
         "schema": SCHEMA,
         "convertkit": __version__,
-        "source": describe(source, source.size_bytes),
+        "source": {**describe(source, source.size_bytes), "runtime": source_runtime(source)},
         "target": target,
-        "precision": precision,
+        "precision": options.precision,
+        "command": command(options, target),
+        "seed": options.seed,
+        "data": {role: None if each is None else _data(each) for role, each in data.items()},
+        "runs_here": found.runs_here,
         "steps": [_step(step) for step in steps],
         "evaluation": None if evaluation is None else {**jsonable(evaluation), "passed": evaluation.passed},
         "effective": _effective(found.effective),
+        "interface": None if found.interface is None else _interface(found.interface),
         "quality": None if found.quality is None else _quality(found.quality),
         "latency": None if found.latency is None else _latency(found.latency),
+        "operators": jsonable(found.operators),
+        "times": jsonable(found.times),
+        "depth": jsonable(found.depth),
         "environment": environment(),
         "notes": [*notes, *found.notes, *(str(note) for step in steps for note in _told(step))],
         "failure": failure,
         "passed": not failure,
     }
+
+
+def _data(data: FeedSource) -> dict[str, Json]:
+    return {"description": Path(data.description).name, "samples": len(data), "sha256": data.sha256}
 
 
 def _effective(became: Effective | None) -> dict[str, Json] | None:
@@ -77,6 +95,11 @@ def _effective(became: Effective | None) -> dict[str, Json] | None:
 
 def _quality(quality: Quality) -> dict[str, Json]:
     return {**jsonable(quality), "weak": quality.weak, "where": quality.where}
+
+
+def _interface(interface: Interface) -> dict[str, Json]:
+    sides = {"inputs": interface.inputs, "outputs": interface.outputs}
+    return {side: [{**jsonable(port), "sentence": port.sentence} for port in ports] for side, ports in sides.items()}
 
 
 def _latency(latency: Latency) -> dict[str, Json]:
@@ -155,7 +178,7 @@ def _step(step: StepRecord) -> dict[str, Json]:
         "seconds": round(step.seconds, 4),
         "parity_seconds": round(step.parity_seconds, 4),
         "peak_rss_bytes": step.peak_rss_bytes,
-        "artifact": describe(step.artifact, step.size_bytes),
+        "artifact": {**describe(step.artifact, step.size_bytes), "runtime": runtime_of(step.artifact)},
         "parity": {
             "versus_previous": _parity(step.versus_previous),
             "versus_source": _parity(step.versus_source),

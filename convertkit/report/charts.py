@@ -10,42 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-_BOX, _GAP, _BOX_HEIGHT, _MARGIN = 178, 108, 104, 8
 _PLOT_WIDTH, _PLOT_HEIGHT = 300, 84
 _CURVE_WIDTH, _CURVE_HEIGHT = 520, 220
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One artifact on the road, with the stage that made it (none for the source)."""
+    """One artifact of the pipeline; ``verdict`` and ``label`` tell of the step to it, None and empty for the source."""
 
-    x: int
     title: str
     format: str
+    runtime: str
     bytes: int
-    seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Arrow:
-    """A step between two boxes: whether it was proven, and its number."""
-
-    x: int
-    passed: bool
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Road:
-    """The picture of an export from left to right."""
-
-    width: int
-    height: int
-    box_width: int
-    box_height: int
-    gap: int
-    boxes: tuple[Box, ...]
-    arrows: tuple[Arrow, ...]
+    seconds: float | None = None
+    verdict: bool | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +50,12 @@ class Bars:
     low: float
     high: float
     marks: tuple[float, ...] = ()
+
+    @property
+    def peak(self) -> float:
+        """The middle of the fullest bin."""
+        fullest = max(self.bars, key=lambda bar: bar.share)
+        return (fullest.low + fullest.high) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +84,17 @@ class Curve:
         return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in sorted(self.points, key=lambda point: point.x))
 
 
-def road(report: Mapping[str, Any]) -> Road:
-    """Boxes for the source and every step's artifact, arrows with the parity against the one before."""
-    source, steps = report["source"], report["steps"]
-    boxes = [Box(_MARGIN, "source", source["format"], source["bytes"], None)]
-    arrows = []
-    for number, step in enumerate(steps, start=1):
-        x = _MARGIN + number * (_BOX + _GAP)
-        made = step["artifact"]
-        boxes.append(Box(x, step["stage"], made["format"], made["bytes"], step["seconds"]))
-        parity = step["parity"]["versus_previous"]
-        arrows.append(Arrow(x - _GAP, parity["passed"], headline(parity)))
-    width = 2 * _MARGIN + len(boxes) * _BOX + (len(boxes) - 1) * _GAP
-    return Road(width, _BOX_HEIGHT + 2 * _MARGIN, _BOX, _BOX_HEIGHT, _GAP, tuple(boxes), tuple(arrows))
+def pipeline(report: Mapping[str, Any]) -> tuple[Box, ...]:
+    """The source and every step's artifact, each with its verification against the one before."""
+    source = report["source"]
+    boxes = [Box("source", source["format"], source.get("runtime", ""), source["bytes"])]
+    for step in report["steps"]:
+        made, parity = step["artifact"], step["parity"]["versus_previous"]
+        runtime = made.get("runtime", "")
+        passed, label = parity["passed"], headline(parity)
+        label = f"max rel. error {label}" if "e" in label and label != "equal" and parity["tensors"] else label
+        boxes.append(Box(step["stage"], made["format"], runtime, made["bytes"], step["seconds"], passed, label))
+    return tuple(boxes)
 
 
 def headline(parity: Mapping[str, Any]) -> str:

@@ -5,19 +5,27 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import jinja2
 
-from convertkit.report import charts
+from convertkit.findings.snippets import snippets
+from convertkit.report import charts, layers
+from convertkit.show import verified_text
 
 
 def render(report: Mapping[str, Any]) -> str:
     """The page for one report that fulfils ``schema.json``; every text in it is escaped."""
     return page().render(
         report=report,
-        road=charts.road(report),
+        pipeline=charts.pipeline(report),
+        failure=failure(report["failure"]),
+        verified=verified_text(report),
+        snippets=_snippets(report),
+        operators={"precisions": layers.precisions(report["operators"]), "charts": layers.charts(report, size)},
+        depth=layers.depth(report["depth"]),
         final=report["steps"][-1] if report["steps"] else None,
         warnings=warnings(report),
         diagnoses=[
@@ -45,13 +53,41 @@ def page() -> jinja2.Template:
 
 
 def warnings(report: Mapping[str, Any]) -> list[str]:
-    """Every warning and every failure of the parity checks, each named after its step, without repetition."""
+    """Every warning and every failure of the comparisons, each named after its step, without repetition.
+
+    What the page's failure says already is left out.
+    """
     found = []
     for step in report["steps"]:
         for parity in step["parity"].values():
             sentences = [*parity.get("failures", ()), *parity.get("warnings", ()), parity.get("unproven", "")]
-            found += [f"{step['stage']}: {sentence}" for sentence in sentences if sentence]
+            fresh = [sentence for sentence in sentences if sentence and sentence not in report["failure"]]
+            found += [f"{step['stage']}: {sentence}" for sentence in fresh]
     return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What ended an export, and what may be tried."""
+
+    sentence: str
+    ways_out: tuple[str, ...]
+
+
+def failure(text: str) -> Failure:
+    """A failure's sentence, and its lines that begin with ``try``."""
+    lines = text.splitlines()
+    ways = [line.strip() for line in lines if line.startswith("  try ")]
+    told = "\n".join(line for line in lines if not line.startswith("  try "))
+    return Failure(told, tuple(way.removeprefix("try").strip() for way in ways))
+
+
+def _snippets(report: Mapping[str, Any]) -> dict[str, str]:
+    return (
+        snippets(report["steps"][-1]["artifact"], report["interface"])
+        if report["interface"] and report["steps"]
+        else {}
+    )
 
 
 def size(count: int) -> str:

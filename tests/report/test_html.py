@@ -58,10 +58,39 @@ def step(stage, artifact_format, **changes):
         "seconds": 0.25,
         "parity_seconds": 0.1,
         "peak_rss_bytes": 200_000_000,
-        "artifact": {"path": "model." + artifact_format, "format": artifact_format, "sha256": "ab" * 32, "bytes": 1500},
+        "artifact": {
+            "path": "model." + artifact_format,
+            "format": artifact_format,
+            "sha256": "ab" * 32,
+            "bytes": 1500,
+            "runtime": "LiteRT 2.3",
+        },
         "parity": {"versus_previous": parity(tensor("logits")), "versus_source": parity(tensor("logits"))},
         **changes,
     }
+
+
+def port(name, *shape):
+    return {
+        "name": name,
+        "dtype": "int8",
+        "shape": ["N", *shape],
+        "dynamic": ["N"],
+        "example": [1, *shape],
+        "source_shape": ["N", *shape[-1:], *shape[:-1]],
+        "perm": [0, 2, 3, 1] if len(shape) == 3 else [],
+        "layout": "NHWC where the source has NCHW" if len(shape) == 3 else "",
+        "normalization": {"input": name, "mean": [127.5], "std": [127.5]},
+        "quantization": {"scale": 0.0078125, "zero_point": -1},
+        "is_state": False,
+        "sentence": "int8 N×8×8×1",
+    }
+
+
+OPERATORS = [
+    {"name": f"conv_{i}", "kind": "CONV_2D", "precision": "int8", "weight_bytes": 100 + i, "macs": 5000 + i}
+    for i in range(20)
+] + [{"name": "softmax", "kind": "SOFTMAX", "precision": "float32", "weight_bytes": 0, "macs": 0}]
 
 
 TRANSPOSE = {"tensor": "boxes", "shape": [1, -1, 4], "node": "cat", "why": "output boxes keeps its layout"}
@@ -114,9 +143,23 @@ def report():
     return {
         "schema": 1,
         "convertkit": "0.1.0",
-        "source": {"path": "model.pt", "format": "torchscript", "sha256": "cd" * 32, "bytes": 4000},
+        "source": {
+            "path": "model.pt",
+            "format": "torchscript",
+            "sha256": "cd" * 32,
+            "bytes": 4000,
+            "runtime": "PyTorch 2.13",
+        },
         "target": "tflite",
         "precision": "int8",
+        "runs_here": True,
+        "command": "convertkit export model.pt --target tflite --int8 --calib calib.npz",
+        "seed": 0,
+        "data": {"calibration": {"description": "calib.npz", "samples": 200, "sha256": "ef" * 32}, "evaluation": None},
+        "interface": {"inputs": [port("input", 8, 8, 1)], "outputs": [port("logits", 10)]},
+        "operators": OPERATORS,
+        "times": [],
+        "depth": [{"name": f"conv_{i}", "kind": "Conv", "snr_db": 50.0 - 3 * i} for i in range(12)],
         "steps": [
             step("pytorch", "onnx"),
             step("quantize", "onnx", parity=both, diagnosis=diagnosis()),
@@ -171,9 +214,9 @@ def test_example_fulfils_the_schema(report):
 
 def test_page_tells_everything(report):
     page = render(report)
-    for told in ("model.pt → tflite, int8", "99.5 → 99.25", "34.0 dB", "dynamic batch assumed", "3.11.7", "2.4.6"):
+    for told in ("model.pt → tflite, int8", "99.5 → 99.25", "34 dB", "dynamic batch assumed", "3.11.7", "2.4.6"):
         assert told in page
-    assert page.count('<rect class="box') == 4
+    assert page.count('<li class="box') == 4
     assert page.count('class="bar"') >= 6
     assert "relu_13" in page
     assert page.count("<figcaption>values of relu_") == 10, "only the ten worst tensors are drawn"
@@ -321,3 +364,110 @@ def test_chosen_candidate_is_the_one_that_was_kept(report):
 )
 def test_figures_for_people(made, text):
     assert made == text
+
+
+def test_page_tells_the_interface_and_code_to_copy(report):
+    page = render(report)
+    for told in (
+        "NHWC where the source has NCHW",
+        "(pixel − 127.5) / 127.5",
+        "real = (integer − -1) × 0.0078125",
+        "<summary>Kotlin</summary>",
+        "<summary>C++</summary>",
+        "from ai_edge_litert.interpreter import Interpreter",
+    ):
+        assert told in page, told
+
+
+def test_page_tells_where_size_work_and_noise_lie(report):
+    page = render(report)
+    assert "<caption>Weights by layer</caption>" in page
+    assert "8 more" in page, "twelve of twenty layers have a row of their own"
+    assert page.count('<circle class="dot') == 12 + 5, "noise along the model, and the trade-off"
+    assert page.count('<circle class="dot low"') == 1, "below 20 dB"
+    assert "Time by node" not in page
+    report["times"] = [{"name": "conv_0", "kind": "Conv", "ms": 0.25}]
+    assert "0.25 ms" in render(report)
+
+
+def test_page_tells_how_it_was_made(report):
+    page = render(report)
+    for told in (
+        "--target tflite --int8 --calib calib.npz",
+        "200 samples of calib.npz",
+        "ef" * 32,
+        "ab" * 32,
+        "cd" * 32,
+    ):
+        assert told in page
+    assert "<summary>Glossary</summary>" in page
+
+
+def test_runtimes_are_named(report):
+    assert "run by PyTorch 2.13" in render(report)
+    report["steps"][-1]["artifact"]["runtime"] = "ONNX Runtime 1.31"
+    report.update(target="tensorrt", runs_here=False)
+    assert "ONNX Runtime 1.31, the source in PyTorch 2.13; not by tensorrt, which does not run here" in render(report)
+
+
+def test_what_is_weak_is_not_green(report):
+    assert '<div class="tile-value tick">34 dB</div>' in render(report)
+    report["quality"].update(snr_db=15.2, weak=True)
+    assert '<div class="tile-value amber">15.2 dB</div>' in render(report)
+    report["quality"] = None
+    warned = report["steps"][-1]["parity"]["versus_source"]
+    warned["warnings"] = ['output "logits" keeps only 15.2 dB of signal over noise']
+    assert '<div class="tile-value amber">4.0e−08</div>' in render(report)
+
+
+def test_slower_is_told_as_a_factor_and_in_colour(report):
+    assert '<div class="cross">float32 0.1 ms: 2.1 × SLOWER than float32 here</div>' in render(report)
+
+
+def test_a_failed_page_has_the_ways_out_and_says_things_once(report):
+    sentence = 'output "logits" max_abs 3, relative 1e+00'
+    report["steps"][2]["parity"]["versus_previous"].update(failures=[sentence], passed=False)
+    report.update(passed=False, interface=None, operators=[], depth=[], quality=None, effective=None)
+    report["failure"] = (
+        f"parity failed after tflite: {sentence}\n  from  a.py:3\n  try   --calib DATA\n  try   --static N=1"
+    )
+    page = render(report)
+    assert "<li>--calib DATA</li><li>--static N=1</li>" in page
+    assert page.count("max_abs 3") == 1
+    assert "from  a.py:3" in page
+
+
+def test_tables_can_be_heard_and_stacked(report):
+    page = render(report)
+    assert page.count("<table") == page.count("<caption>")
+    assert "<th>" not in page
+    heads = re.findall(r"<th [^>]*>", page)
+    assert heads
+    assert all('scope="' in head for head in heads)
+    cells = re.findall(r"<td[^>]*>", page)
+    assert [cell for cell in cells if "data-label" not in cell] == ["<td>"] * (12 + 1 + 12 + 1), (
+        "bars say it themselves"
+    )
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_text_stands_out(root, mode):
+    """WCAG 2.2, success criterion 1.4.3: at least 4.5 for text; 1.4.11: at least 3 for graphics."""
+    css = (root / "convertkit/report/page.css").read_text()
+    light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    colours = dict(re.findall(r"--([\w-]+): (#\w{6})", light if mode == "light" else dark))
+
+    def contrast(one, other):
+        low, high = sorted((luminance(colours[one]), luminance(colours[other])))
+        return (high + 0.05) / (low + 0.05)
+
+    texts = [(ink, ground) for ink in ("ink", "soft", "good", "bad", "warn") for ground in ("paper", "ground")]
+    texts += [("warn", "warn-ground"), ("badge-ink", "badge-good"), ("badge-ink", "badge-bad"), ("ink", "code")]
+    assert {pair: round(contrast(*pair), 2) for pair in texts if contrast(*pair) < 4.5} == {}
+    assert min(contrast("accent", "paper"), contrast("bad", "paper")) >= 3

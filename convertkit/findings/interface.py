@@ -1,0 +1,126 @@
+"""The interface of what is delivered, as someone writes code against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from convertkit.artifact import Array, Artifact, Dim, Quantization, TensorSpec
+from convertkit.data.kinds import holds_images
+from convertkit.recipe import ExportOptions, Normalization
+from convertkit.stage import Feed
+from convertkit.state import saved_arrays
+
+_SOURCE_LAYOUTS = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output of a delivered artifact.
+
+    ``shape`` has sizes and the names of dynamic dimensions, ``example`` the sizes of one input that was run (of outputs
+    1 for what is dynamic).  ``layout`` is empty where the artifact keeps the source's order of axes.  ``normalization``
+    is in units of pixels: the model takes ``(pixel - mean) / std``.  An integer interface stands for
+    ``(integer - zero_point) * scale``.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+    dynamic: tuple[str, ...]
+    example: tuple[int, ...]
+    source_shape: tuple[Dim, ...]
+    perm: tuple[int, ...]
+    layout: str
+    normalization: Normalization | None
+    quantization: Quantization | None
+    is_state: bool
+
+    @property
+    def sentence(self) -> str:
+        """All of it in a line: ``float32 N×8×8×1, NHWC where the source has NCHW; (pixel - 0) / 255``."""
+        parts = [f"{self.dtype} {'×'.join(map(str, self.shape)) or 'scalar'}"]
+        if self.dynamic:
+            parts[0] += f", {' and '.join(self.dynamic)} dynamic"
+        if self.layout:
+            parts[0] += f", {self.layout}"
+        if self.normalization is not None:
+            mean, std = (_numbers(each) for each in (self.normalization.mean, self.normalization.std))
+            parts.append(f"(pixel - {mean}) / {std}")
+        if self.quantization is not None:
+            zero = self.quantization.zero_point
+            parts.append(f"stands for (q {'+' if zero < 0 else '-'} {abs(zero)}) * {self.quantization.scale:.6g}")
+        if self.is_state:
+            parts.append("state, carried from call to call")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """Everything that goes into and comes out of a delivered artifact, in its order."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+def interface(artifact: Artifact, options: ExportOptions, feed: Feed) -> Interface:
+    """The interface of ``artifact``; ``feed`` is an input that it has run, in the source's layout."""
+    norms = _normalizations(artifact.inputs, options)
+    examples = {**saved_arrays(artifact.initial_state), **feed}
+    inputs = tuple(_port(spec, norms.get(spec.name), _example(spec, examples)) for spec in artifact.inputs)
+    return Interface(inputs, tuple(_port(spec, None, _ones(spec.shape)) for spec in artifact.outputs))
+
+
+def _normalizations(inputs: Sequence[TensorSpec], options: ExportOptions) -> Mapping[str, Normalization]:
+    """What the user said, else what was done to images of a folder."""
+    given = {each.input: each for each in options.normalization}
+    plain = [spec for spec in inputs if not spec.is_state]
+    if given or len(plain) != 1 or not any(map(holds_images, (options.calib, options.eval))):
+        return given
+    (only,) = plain
+    if "float" not in only.dtype and only.quantization is None:
+        return given
+    return {only.name: Normalization(only.name, options.images.mean, options.images.std)}
+
+
+def _port(spec: TensorSpec, normalization: Normalization | None, example: tuple[int, ...]) -> Port:
+    return Port(
+        spec.name,
+        spec.dtype,
+        spec.shape,
+        tuple(dict.fromkeys(dim for dim in spec.shape if isinstance(dim, str))),
+        example,
+        spec.source_shape,
+        spec.perm,
+        layout(spec.perm),
+        normalization,
+        spec.quantization,
+        spec.is_state,
+    )
+
+
+def layout(perm: tuple[int, ...]) -> str:
+    """How the order of axes differs from the source's, in words; empty where it does not."""
+    if not perm or perm == tuple(range(len(perm))):
+        return ""
+    source = _SOURCE_LAYOUTS.get(len(perm), "")
+    to_last = (0, *range(2, len(perm)), 1)
+    if source and perm == to_last:
+        return f"{''.join(source[axis] for axis in perm)} where the source has {source}"
+    return f"the source's axes in the order {', '.join(map(str, perm))}"
+
+
+def _example(spec: TensorSpec, examples: Mapping[str, Array]) -> tuple[int, ...]:
+    if spec.name not in examples:
+        return _ones(spec.shape)
+    shape = examples[spec.name].shape
+    return tuple(shape[axis] for axis in spec.perm) if spec.perm else tuple(shape)
+
+
+def _ones(shape: Sequence[Dim]) -> tuple[int, ...]:
+    return tuple(1 if isinstance(dim, str) else dim for dim in shape)
+
+
+def _numbers(values: Sequence[float]) -> str:
+    told = ", ".join(f"{value:g}" for value in values)
+    return told if len(values) == 1 else f"[{told}]"

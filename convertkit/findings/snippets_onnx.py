@@ -1,0 +1,117 @@
+"""Running an ``.onnx`` file: ONNX Runtime from Python, Kotlin, Swift and C++, and building TensorRT's engine."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from convertkit.findings.snippet_parts import PortCode, Ports, kotlin_quoted
+
+_BUFFERS = {
+    "float32": ("FloatBuffer", "FloatArray"),
+    "int64": ("LongBuffer", "LongArray"),
+    "int32": ("IntBuffer", "IntArray"),
+    "float64": ("DoubleBuffer", "DoubleArray"),
+}
+_SWIFT = {"float32": ("Float", "float"), "int64": ("Int64", "int64"), "int32": ("Int32", "int32"),
+          "int8": ("Int8", "int8"), "uint8": ("UInt8", "uInt8")}  # fmt: skip
+_CPP = {"float32": "float", "int64": "int64_t", "int32": "int32_t", "int8": "int8_t", "uint8": "uint8_t",
+        "float64": "double", "int16": "int16_t", "bool": "bool"}  # fmt: skip
+
+
+def python(ports: Ports) -> str:
+    """With onnxruntime and NumPy."""
+    lines = ["import numpy as np", "import onnxruntime as ort", ""]
+    lines += [f'session = ort.InferenceSession({ports.file}, providers=["CPUExecutionProvider"])']
+    if ports.states:
+        lines += ['start = np.load("initial_state.npz")  # lies beside the model']
+    for port in ports.inputs:
+        shape = f"({port.dims},)" if len(port.shape) == 1 else f"({port.dims})"
+        made = f"np.zeros({shape}, {_numpy(port)})"
+        if port.is_state:
+            made = f"np.ascontiguousarray(np.broadcast_to(start[{port.quoted}], {shape}))"
+        lines += [f"# {port.comment}", f"{port.variable} = {made}"]
+    given = ", ".join(f"{port.quoted}: {port.variable}" for port in ports.inputs)
+    taken = ", ".join(port.quoted for port in ports.outputs)
+    lines += [f"outputs = dict(zip([{taken}], session.run([{taken}], {{{given}}})))"]
+    for port in ports.outputs:
+        lines += [f"# {port.comment}", f"{port.variable} = outputs[{port.quoted}]"]
+    return "\n".join(lines) + "\n"
+
+
+def _numpy(port: PortCode) -> str:
+    return {"bool": "bool", "string": "object"}.get(port.dtype, f"np.{port.dtype}")
+
+
+def kotlin(ports: Ports) -> str:
+    """With com.microsoft.onnxruntime:onnxruntime-android."""
+    lines = ["import ai.onnxruntime.OnnxTensor", "import ai.onnxruntime.OrtEnvironment", "import java.nio.*", ""]
+    lines += ["val environment = OrtEnvironment.getEnvironment()"]
+    lines += [f"val session = environment.createSession({kotlin_quoted(ports.file)})"]
+    for port in ports.inputs:
+        buffer, array = _BUFFERS.get(port.dtype, ("FloatBuffer", "FloatArray"))
+        lines += [f"// {port.comment}"]
+        lines += [f"val {port.variable} = OnnxTensor.createTensor("]
+        lines += [f"    environment, {buffer}.wrap({array}({port.count})), longArrayOf({port.dims}))"]
+    given = ", ".join(f"{kotlin_quoted(port.quoted)} to {port.variable}" for port in ports.inputs)
+    lines += [f"val results = session.run(mapOf({given}))"]
+    for port in ports.outputs:
+        lines += [f"// {port.comment}", f"val {port.variable} = results[{kotlin_quoted(port.quoted)}].get().value"]
+    return "\n".join(lines) + "\n"
+
+
+def swift(ports: Ports) -> str:
+    """With onnxruntime-swift-package-manager."""
+    lines = ["import Foundation", "import OnnxRuntimeBindings", ""]
+    lines += ["let environment = try ORTEnv(loggingLevel: .warning)"]
+    lines += [f"let session = try ORTSession(env: environment, modelPath: {ports.file}, sessionOptions: nil)"]
+    for port in ports.inputs:
+        kind, element = _SWIFT.get(port.dtype, ("Float", "float"))
+        lines += [f"// {port.comment}"]
+        lines += [f"let {port.variable} = try ORTValue("]
+        lines += [f"    tensorData: NSMutableData(length: {port.count} * MemoryLayout<{kind}>.size)!,"]
+        lines += [f"    elementType: .{element}, shape: [{port.dims}])"]
+    given = ", ".join(f"{port.quoted}: {port.variable}" for port in ports.inputs)
+    taken = ", ".join(port.quoted for port in ports.outputs)
+    lines += [f"let results = try session.run(withInputs: [{given}], outputNames: [{taken}], runOptions: nil)"]
+    for port in ports.outputs:
+        lines += [f"// {port.comment}", f"let {port.variable} = try results[{port.quoted}]!.tensorData()"]
+    return "\n".join(lines) + "\n"
+
+
+def cpp(ports: Ports) -> str:
+    """With onnxruntime_cxx_api.h."""
+    lines = ["#include <cstdint>", "#include <memory>", "#include <vector>", "#include <onnxruntime_cxx_api.h>", ""]
+    lines += ["int main() {", "  Ort::Env environment;"]
+    lines += [f"  Ort::Session session(environment, {ports.file}, Ort::SessionOptions{{}});"]
+    lines += ["  auto memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);"]
+    lines += ["  std::vector<Ort::Value> inputs;"]
+    for port in ports.inputs:
+        kind = _CPP.get(port.dtype, "float")
+        lines += [f"  // {port.comment}"]
+        lines += [f"  std::unique_ptr<{kind}[]> {port.variable}(new {kind}[{port.count}]());"]
+        lines += [f"  const std::vector<int64_t> shape_{port.place}{{{port.dims}}};"]
+        lines += [f"  inputs.push_back(Ort::Value::CreateTensor<{kind}>(memory, {port.variable}.get(), {port.count},"]
+        lines += [
+            f"                                                 shape_{port.place}.data(), shape_{port.place}.size()));"
+        ]
+    lines += [f"  const char* input_names[] = {{{', '.join(port.quoted for port in ports.inputs)}}};"]
+    lines += [f"  const char* output_names[] = {{{', '.join(port.quoted for port in ports.outputs)}}};"]
+    lines += ["  auto outputs = session.Run(Ort::RunOptions{}, input_names, inputs.data(), inputs.size(),"]
+    lines += [f"                             output_names, {len(ports.outputs)});"]
+    for port in ports.outputs:
+        kind = _CPP.get(port.dtype, "float")
+        lines += [f"  // {port.comment}"]
+        lines += [f"  const {kind}* {port.variable} = outputs[{port.place}].GetTensorData<{kind}>();"]
+        lines += [f"  (void){port.variable};"]
+    lines += ["}"]
+    return "\n".join(lines) + "\n"
+
+
+def trtexec(ports: Ports) -> str:
+    """TensorRT's own tool, where the engine will run."""
+    dynamic = [port for port in ports.inputs if port.is_dynamic]
+    shapes = ",".join(f"{json.loads(port.quoted)}:{'x'.join(map(str, port.shape))}" for port in dynamic)
+    words = ["trtexec", f"--onnx={json.loads(ports.file)}", "--saveEngine=model.engine", "--stronglyTyped"]
+    words += [f"--{which}Shapes={shapes}" for which in ("min", "opt", "max") if shapes]
+    return " \\\n    ".join(map(shlex.quote, words)) + "\n"
