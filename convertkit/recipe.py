@@ -97,6 +97,7 @@ class ExportOptions:
     output: str | None = None
     precision: Precision = "float32"
     full_integer: bool = False
+    accept_loss: bool = False
     io_dtype: Literal["float32", "int8", "uint8", "int16"] = "float32"
     calib: object = None
     calib_samples: int | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import onnx_ir as ir
@@ -39,6 +40,9 @@ from convertkit.quantization.preparation.norms import norms_as_convolutions
 from convertkit.quantization.preparation.opset import INT16_OPSET, at_least
 from convertkit.quantization.preparation.prepare import drop_unused, prepare
 from convertkit.quantization.report import describe
+from convertkit.quantization.search.descent import Descent
+from convertkit.quantization.search.descent import told as told_instead
+from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.loop import Loop, Outcome
 from convertkit.quantization.search.plan import Plan, Ranges, apply, placed
 from convertkit.quantization.search.trial import Trials
@@ -116,19 +120,22 @@ class Integers:
         loop = Loop(units, ranges, self._options, trials, self._progress)
         outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
         outcome = loop.with_stored_weights(outcome, self._able(units, outcome.plan, marking_units(units, statistics)))
-        allowed_ns = _UNNOTICED * loop.cost_ns(outcome.plan)
-        quality, _ = trials.finished(outcome.plan, lambda copy: self._finish(copy, statistics, allowed_ns))
+        finish = partial(self._finish, statistics, _UNNOTICED * loop.cost_ns(outcome.plan))
+        rungs = Descent(loop, trials, self._options, finish).run(outcome)
+        outcome, quality = rungs[-1].outcome, rungs[-1].quality
+        refuse_ruin(quality, self._options)
         # What was chosen stays; the ranges may now take all of the data into account.
         merge_samples(statistics, self._observed(units, self._held_out))
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
-        self._finish(self._model, statistics, allowed_ns)
+        finish(self._model, outcome.plan)
         told = describe(units, placement, statistics, outcome, tuned, flats)
         self._diagnosis = {
             **effect(self._model, self._options.precision, self._profile),
             "held_out": held_out(quality, is_all=self._held_out_is_all),
             **told,
             "equalized": dict(moved),
-            "notes": self._notes(units, placement, outcome),
+            "rungs": [rung.described() for rung in rungs],
+            "notes": told_instead(rungs, f"--{self._options.precision}") or self._notes(units, placement, outcome),
         }
         return self._model
 
@@ -144,14 +151,15 @@ class Integers:
         why = "lose too much on the calibration data" if outcome.kept else slow
         return [f"{made}: integers {why}; --full-integer insists on them"]
 
-    def _finish(self, model: ir.Model, statistics: Mapping[str, Statistics], allowed_ns: float) -> None:
+    def _finish(self, statistics: Mapping[str, Statistics], allowed_ns: float, model: ir.Model, plan: Plan) -> None:
         """What is written beside the pairs of the plan; ``allowed_ns`` is what look-ups in tables may add."""
         if self._options.io_dtype != "float32":
             quantize_ends(model.graph, self._profile, statistics)
-        if self._profile.tables:
+        is_float = not (plan.integer or plan.stored or plan.dynamic)
+        if self._profile.tables and not is_float:
             row = self._profile.costs.get("Gather.row")
             quantize_tables(model.graph, 0.0 if row is None else row.integer_call, allowed_ns)
-        if self._profile.recurrent:
+        if self._profile.recurrent and not is_float:
             quantize_recurrent(model)
         drop_unused(model.graph)
 

@@ -30,6 +30,11 @@ IDLE = {
     "--w8": [("--w8 --w4", "exclude each other")],
     "--w4": [("--w4 --int8", "exclude each other")],
     "--full-integer": [("--full-integer --w8", "--full-integer goes with --int8")],
+    "--accept-loss": [
+        ("--accept-loss --fp16", "--accept-loss goes with --int8"),
+        ("--accept-loss --w4", "--accept-loss is about samples of --calib"),
+        ("--accept-loss --int8 --full-integer --calib DATA", "--full-integer keeps all integers as it is"),
+    ],
     "--io-dtype": [
         ("--io-dtype int8 --w8", "--io-dtype int8 goes with --int8"),
         ("--io-dtype int8 --int8 --calib DATA", "--io-dtype does nothing for onnxruntime; it is for --target tflite"),

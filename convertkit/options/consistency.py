@@ -47,6 +47,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(lambda o: o.full_integer and not o.quantized, "--full-integer goes with --int8 or --int16x8"),
     Rule(
+        lambda o: o.accept_loss and o.precision not in ("int8", "int16x8", "w8", "w4"),
+        "--accept-loss goes with --int8, --int16x8, --w8 or --w4",
+    ),
+    Rule(lambda o: o.accept_loss and o.calib is None, "--accept-loss is about samples of --calib; give them"),
+    Rule(
+        lambda o: o.accept_loss and o.full_integer,
+        "--full-integer keeps all integers as it is: --accept-loss adds nothing",
+    ),
+    Rule(
         lambda o: o.io_dtype != "float32" and not o.quantized, "--io-dtype {o.io_dtype} goes with --int8 or --int16x8"
     ),
     Rule(

@@ -33,6 +33,7 @@ _KEYS = (
     "output",
     *PRECISION_FLAGS,
     "full_integer",
+    "accept_loss",
     "io_dtype",
     "calib",
     "calib_samples",
@@ -70,7 +71,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _FLAG, _TEXT, _WHOLE, _NUMBER = "true or false", "text", "a whole number", "a number"
 _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
-    **dict.fromkeys((*PRECISION_FLAGS, "full_integer", "strict", "keep_failed", "force", "verbose"), (_FLAG, (bool,))),
+    **dict.fromkeys(
+        (*PRECISION_FLAGS, "full_integer", "accept_loss", "strict", "keep_failed", "force", "verbose"), (_FLAG, (bool,))
+    ),
     **dict.fromkeys(("source", "output", "metric", "model", "signature", "description", "label_file"), (_TEXT, (str,))),
     **dict.fromkeys(("calib_samples", "opset", "seed"), (_WHOLE, (int,))),
     **dict.fromkeys(("max_drop", "prune_channels", "timeout"), (_NUMBER, (int, float))),

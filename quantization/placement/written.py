@@ -14,6 +14,7 @@ import onnx_ir as ir
 from convertkit.profile import QuantProfile
 from convertkit.quantization.placement.exact_float import exact_in_float
 from convertkit.quantization.placement.islands import choose_integer, conversion, looked_up, total_cost, unit_cost
+from convertkit.quantization.placement.statistics import statistics_units
 from convertkit.quantization.placement.units import Unit
 
 _SLOWER = 1.1
@@ -42,6 +43,7 @@ def exact_choices(
     others = [
         choose_integer(units, profile, insist=False, keep_float=keep_float, reluctance=share) for share in _RELUCTANCE
     ]
+    others.append(choose_integer(units, profile, insist=False, keep_float=keep_float | statistics_units(units)))
     return tuple(
         each
         for each in dict.fromkeys(others)

@@ -6,13 +6,14 @@ nanosecond that they cost, and the shortest prefix that is good enough is kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from convertkit.progress import Progress
 from convertkit.quantization.calibration.flat import shown_db
 from convertkit.quantization.calibration.ranges import Affine
-from convertkit.quantization.placement.islands import total_cost, unit_work
+from convertkit.quantization.placement.islands import choose_integer, total_cost, unit_work
+from convertkit.quantization.placement.statistics import statistics_units
 from convertkit.quantization.placement.units import Unit, is_among
 from convertkit.quantization.search.plan import Plan, Ranges, placed
 from convertkit.quantization.search.trial import Score, Trials
@@ -21,7 +22,7 @@ from convertkit.quantization.weights.weight_only import is_candidate, nearest
 from convertkit.recipe import ExportOptions
 
 _SUSPECTS, _REPAIRS = 24, 8
-"""Units that are tried alone with ``--max-drop``, and where only what is below the level that warns is repaired."""
+"""Units that are tried alone at any cost, and where only what is nearly as fast in float is repaired."""
 _GOOD_DB = 20.0
 """Without ``--max-drop``: the level below which a step warns is worth repairing …"""
 _DEARER = 1.10
@@ -77,7 +78,7 @@ class Loop:
         start, curve = first.cost_ns, [first]
         if self._good(score) or self._options.full_integer:
             return plain
-        gains = self._gains(plan, score)
+        gains = self._gains(plan, score, at_any_cost=self._options.max_drop is not None)
         kept: dict[str, str] = {}
         current, reached = plan, score
         for name, gain in gains:
@@ -95,13 +96,41 @@ class Loop:
                 break
         return Outcome(current, reached, kept, tuple(curve))
 
+    def sensitive(self, outcome: Outcome) -> Mapping[str, str]:
+        """Integer units that win in float, whatever that costs, the most worthwhile first, each with what it wins."""
+        gains = self._gains(outcome.plan, outcome.score, at_any_cost=True)
+        return {name: f"float wins {gain:.1f} dB alone" for name, gain in gains}
+
+    def statistics(self, plan: Plan) -> frozenset[str]:
+        """Integer units among the statistics of norms, softmax and logarithms."""
+        return statistics_units(self._units) & plan.integer
+
+    def without(self, plan: Plan, names: Collection[str]) -> Plan:
+        """The plan with those units in float, and what else pays no more without them."""
+        stays = frozenset(unit.name for unit in self._units if unit.name not in plan.integer or unit.name in names)
+        chosen = choose_integer(self._units, self._ranges.profile, insist=False, keep_float=stays)
+        integer = frozenset(unit.name for unit in chosen)
+        return replace(plan, integer=integer, in_float=plan.in_float & integer)
+
+    @property
+    def stores_weights(self) -> bool:
+        """Whether the target makes integer weights of float operators real once."""
+        return self._ranges.profile.tables
+
+    def float_cost_ns(self) -> float:
+        """The float model's time by the cost table."""
+        profile = replace(self._ranges.profile, dynamic=frozenset())
+        if not profile.costs:
+            return float(sum(2 * unit_work(unit) for unit in self._units))
+        return total_cost(self._units, profile, frozenset())
+
     def with_stored_weights(self, outcome: Outcome, able: frozenset[str] = frozenset()) -> Outcome:
         """Integer weights for the units that stay float, where that costs next to nothing: a quarter of their bytes.
 
         It may also cost what integers for all of ``able`` would, where they stay float for the sake of speed alone.
         The profile says whether the target makes such weights real once.
         """
-        if not self._ranges.profile.tables:
+        if not self.stores_weights:
             return outcome
         plan = self._with_integer_neighbours(replace(outcome.plan, stored=True))
         score = self._trials.score(plan)
@@ -144,17 +173,18 @@ class Loop:
             return score.worst_db >= _GOOD_DB
         return score.drop <= self._options.max_drop / 2 and score.worst_db >= _GOOD_DB / 2
 
-    def _gains(self, plan: Plan, score: Score) -> list[tuple[str, float]]:
+    def _gains(self, plan: Plan, score: Score, *, at_any_cost: bool) -> list[tuple[str, float]]:
         """Suspects and what each wins in dB when it alone is float, by gain per added time."""
         base = self.cost_ns(plan)
         found = []
-        suspects = self._suspects(plan)
+        most = _SUSPECTS if at_any_cost else _REPAIRS
+        suspects = self.noisiest(plan)[: min(most, self._trials.affordable)]
         if not self._trials.score(replace(plan, integer=plan.integer - {*suspects})).beats(score):
             return []
         for name in self._progress.track(suspects, len(suspects), "finding sensitive nodes"):
             changed = replace(plan, integer=plan.integer - {name})
             cost = self.cost_ns(changed)
-            if self._options.max_drop is None and _is_dear(cost, base):
+            if not at_any_cost and _is_dear(cost, base):
                 continue
             gain = self._trials.score(changed).snr_db - score.snr_db
             added = max(cost - base, base * 1e-3)
@@ -162,8 +192,8 @@ class Loop:
                 found.append((gain / added, name, gain))
         return [(name, gain) for _, name, gain in sorted(found, key=lambda item: (-item[0], item[1]))]
 
-    def _suspects(self, plan: Plan) -> list[str]:
-        """Integer units with the noisiest tensors; moves of data follow their neighbours."""
+    def noisiest(self, plan: Plan) -> list[str]:
+        """Integer units, those with the noisiest tensors first; moves of data follow their neighbours."""
         placement = placed(self._units, plan, self._ranges)
         levels = []
         for unit in self._units:
@@ -179,8 +209,7 @@ class Loop:
             tensors += [(value, placement.values[unit.outputs[0]]) for value in joins]
             noise = [self._level(str(value.name), parameters) for value, parameters in tensors]
             levels.append((min(noise, default=0.0), unit.name))
-        most = _SUSPECTS if self._options.max_drop is not None else _REPAIRS
-        return [name for _, name in sorted(levels)[: min(most, self._trials.affordable)]]
+        return [name for _, name in sorted(levels)]
 
     def _level(self, name: str, parameters: Affine) -> float:
         return shown_db(self._ranges.statistics[name].histogram, parameters, self._ranges.flats.get(name))

@@ -96,3 +96,40 @@ def detector(seed: int = 0, sharpness: float = 1.2) -> onnx.ModelProto:
     ]
     constants = {name: value.astype(np.float32) for name, value in c.items()}
     return model_of(nodes, constants, {"x": [1, 3, 12, 12]}, {"y": [1, 10, 6, 6]})
+
+
+def gain_invariant_classifier(classes: int = 214, seed: int = 0) -> onnx.ModelProto:
+    """Features of any loudness, a hidden layer, a norm that removes the loudness, scores, softmax; fitted, not random.
+
+    Integers of one scale for all samples lose the quiet ones in front of the norm.
+    """
+    rng = np.random.default_rng(seed)
+    w1 = rng.normal(0, 1 / 8, (64, 256))
+    data, labels = loud_and_quiet(8 * classes, classes, seed)
+    hidden = np.maximum(data @ w1, 0)
+    hidden /= np.sqrt(np.square(hidden).mean(-1, keepdims=True) + 1e-12)
+    wanted = np.eye(classes)[labels] - 1 / classes
+    w2 = np.linalg.solve(hidden.T @ hidden + 1.0 * np.eye(256), hidden.T @ wanted) * 12
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], "hidden"),
+        helper.make_node("Relu", ["h"], ["r"], "relu"),
+        helper.make_node("Mul", ["r", "r"], ["rr"], "square"),
+        helper.make_node("ReduceMean", ["rr", "axis"], ["m"], "mean", keepdims=1),
+        helper.make_node("Add", ["m", "tiny"], ["e"], "epsilon"),
+        helper.make_node("Sqrt", ["e"], ["s"], "root"),
+        helper.make_node("Div", ["r", "s"], ["n"], "norm"),
+        helper.make_node("MatMul", ["n", "w2"], ["z"], "scores"),
+        helper.make_node("Softmax", ["z"], ["y"], "softmax", axis=-1),
+    ]
+    floats = {"w1": w1, "w2": w2, "tiny": np.array(1e-12)}
+    constants: dict[str, Array] = {name: value.astype(np.float32) for name, value in floats.items()}
+    return model_of(nodes, {**constants, "axis": np.array([-1], np.int64)}, {"x": ["N", 64]}, {"y": ["N", classes]})
+
+
+def loud_and_quiet(count: int, classes: int = 214, seed: int = 0, decades: float = 3.0) -> tuple[Array, Array]:
+    """Samples of :func:`gain_invariant_classifier` and their classes; ``seed`` 0 is what it was fitted on."""
+    kinds = np.random.default_rng(1000).normal(0, 1, (classes, 64))
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, count)
+    gain = 10 ** rng.uniform(0.5 - decades, 0.5, (count, 1))
+    return ((kinds[labels] + rng.normal(0, 0.3, (count, 64))) * gain).astype(np.float32), labels

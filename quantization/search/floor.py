@@ -1,0 +1,20 @@
+"""What is not delivered whoever asks for it, unless labelled data judges it."""
+
+from __future__ import annotations
+
+from convertkit.errors import ParityError
+from convertkit.quantization.search.quality import LEAST_DB, Quality
+from convertkit.recipe import ExportOptions
+
+
+def refuse_ruin(quality: Quality | None, options: ExportOptions) -> None:
+    """``ParityError`` below :data:`LEAST_DB`, where no accuracy gate will judge the artifact."""
+    if quality is None or quality.is_bearable or options.max_drop is not None:
+        return
+    insists = "--full-integer" if options.full_integer else "--accept-loss" if options.accept_loss else ""
+    asked = f"--{options.precision} {insists}".strip()
+    lines = [f"{asked} keeps {quality.told()}: below {LEAST_DB:.0f} dB nothing is delivered"]
+    if insists:
+        lines.append(f"  try   --{options.precision} without {insists}, which keeps float what loses most")
+    lines.append("  try   --eval with labelled data and --max-drop, which judge by accuracy instead")
+    raise ParityError("\n".join(lines))
