@@ -25,20 +25,19 @@ Not those whose body overflows or cancels where kernels do not (Softplus, Reduce
 
 
 class Bodies:
-    """Bodies by node: what has been written out for one node serves all that are equal."""
+    """Bodies by node and the types and shapes of its operands."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, ir.Model | None] = {}
+        self._known: dict[tuple[ir.Node, tuple[bytes, ...]], ir.Model | None] = {}
 
     def of(self, call: Call) -> ir.Model | None:
         """A model of the node with the node's operands as inputs; None where its operator has no body."""
         if call.node.domain or call.node.op_type not in BY_THEIR_BODY:
             return None
-        node = _plain(call)
-        types = [_type(value if isinstance(value, Tensor) else None) for value in call.inputs]
-        key = b"|".join((node.SerializeToString(deterministic=True), *types, str(call.opset).encode()))
+        types = tuple(_type(value if isinstance(value, Tensor) else None) for value in call.inputs)
+        key = call.node, types
         if key not in self._known:
-            self._known[key] = _written_out(call, node, types)
+            self._known[key] = _written_out(call, _plain(call), types)
         return self._known[key]
 
 

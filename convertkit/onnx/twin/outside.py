@@ -48,6 +48,7 @@ class Outside:
 
     def __init__(self) -> None:
         self._built: dict[bytes, Compute] = {}
+        self._known: dict[tuple[ir.Node, tuple[object, ...]], Compute] = {}
 
     def run(self, call: Call) -> Results:
         """The results in double with the model's types, rounded; ``Unsupported`` where nobody has a double kernel."""
@@ -60,23 +61,36 @@ class Outside:
         return results
 
     def _arrays(self, call: Call, feed: Mapping[str, Array]) -> Arrays:
+        key = call.node, tuple((name, array.dtype, array.ndim) for name, array in feed.items())
+        if key not in self._known:
+            self._known[key] = self._compute(call, feed)
+        try:
+            return self._known[key](feed)
+        except _REFUSALS as error:
+            raise Unsupported(f"its double kernel fails: {_brief(error)}", subject=call.title) from error
+
+    def _compute(self, call: Call, feed: Mapping[str, Array]) -> Compute:
         model = _single(call, feed)
         key = model.SerializeToString(deterministic=True)
         if key in self._built:
-            return self._built[key](feed)
+            return self._built[key]
         reasons = []
         for make in (_onnxruntime, _reference):
             try:
                 compute = make(model)
                 arrays = compute(feed)
             except _REFUSALS as error:
-                reasons.append(f"{make.__name__[1:]}: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+                reasons.append(f"{make.__name__[1:]}: {_brief(error)}")
                 continue
             if all(array.dtype != np.float32 for array in arrays):
                 self._built[key] = compute
-                return arrays
+                return compute
             reasons.append(f"{make.__name__[1:]} computes it in float32")
-        raise Unsupported(f"nothing computes it in double ({'; '.join(reasons)[:300]})", subject=call.title)
+        raise Unsupported(f"nothing computes it in double ({'; '.join(reasons)})", subject=call.title)
+
+
+def _brief(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def _value(call: Call, array: Array, dtype: ir.DataType) -> Value:

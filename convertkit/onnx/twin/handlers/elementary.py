@@ -13,7 +13,6 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.twin.call import Call, Handler, Results
 from convertkit.onnx.twin.values import Tensor, widened
 
-_ERF = np.frompyfunc(math.erf, 1, 1)
 
 
 def _function(compute: Callable[[Array], Array]) -> Handler:
@@ -21,7 +20,7 @@ def _function(compute: Callable[[Array], Array]) -> Handler:
 
 
 def _erf(x: Array) -> Array:
-    return np.asarray(_ERF(x), np.float64)
+    return np.fromiter(map(math.erf, x.reshape(-1).tolist()), np.float64, x.size).reshape(x.shape)
 
 
 def _softplus(call: Call) -> Results:

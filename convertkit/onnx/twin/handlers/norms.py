@@ -54,9 +54,9 @@ def moments(
 
 
 def _normalised(call: Call, x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Array:
-    """Kernels may fold all into one product and one sum, so operands of the difference are perturbed."""
+    """Kernels may fold all into one product and one sum, so the difference is rounded as its operands are."""
     root = call.step(np.sqrt(call.step(variance + call.number("epsilon", 1e-5))))
-    shifted = call.noise.operand(x, call.dtype, 1.0) - call.noise.operand(mean, call.dtype, 1.0)
+    shifted = call.noise.within(x - mean, call.dtype, np.abs(x) + np.abs(mean))
     return np.asarray(shifted * call.step(scale / root) + bias)
 
 

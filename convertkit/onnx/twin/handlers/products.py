@@ -77,8 +77,8 @@ def _cumulative(call: Call) -> Results | None:
     total = np.cumsum(np.flip(x, axis) if call.whole("reverse") else x, axis)
     if call.whole("exclusive"):
         total = np.roll(total, 1, axis)
-        first: list[slice | int] = [slice(None)] * x.ndim
-        first[axis] = 0
+        first = [slice(None)] * x.ndim
+        first[axis] = slice(0, 1)
         total[tuple(first)] = 0.0
     return [call.rounded(np.flip(total, axis) if call.whole("reverse") else total, terms)]
 
