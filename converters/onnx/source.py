@@ -32,17 +32,23 @@ _INTEGERS = Tolerance(
 class OnnxSource:
     """An ONNX file: no framework is involved, so it is opened in this process."""
 
-    notes: tuple[str, ...] = ()
     concurrent = True
 
     def __init__(self, path: Path, options: ExportOptions) -> None:
         self._opened: ir.Model | None = load_model(path)
+        self._runners: list[OnnxRunner] = []
         self._unread = unread_statistics(self._opened)
         inputs, outputs = interface(self._opened)
         specs = with_input_options(inputs, options.inputs)
         self._sizes = fixed_sizes(inputs, specs)
         state = state_beside(path, specs)
         self.artifact = Artifact(path, "onnx", specs, outputs, sha256_of(path), initial_state=state)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where ONNX Runtime does not load the file: what executed it instead."""
+        refusals = dict.fromkeys(runner.refusal for runner in self._runners if runner.refusal)
+        return tuple(f"the source was run by ONNX's reference evaluator: {refusal}" for refusal in refusals)
 
     def __enter__(self) -> Self:
         return self
@@ -53,7 +59,8 @@ class OnnxSource:
         return
 
     def runner(self) -> Runner:
-        return OnnxRunner(self.artifact, unread=self._unread)
+        self._runners.append(OnnxRunner(self.artifact, unread=self._unread))
+        return self._runners[-1]
 
     def stage(self) -> Stage:
         opened, self._opened = self._opened, None  # the stage changes the model: another stage reads the file again

@@ -18,6 +18,7 @@ from convertkit.errors import Unsupported
 from convertkit.formulas import names_in, sizes_of_dims
 from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib, name_domains
+from convertkit.onnx.newer import to_older
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
 from convertkit.onnx.sequences import restore_sequences
 from convertkit.onnx.sigmoids import write_out_sigmoids
@@ -214,6 +215,9 @@ def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
         raise Unsupported(
             "Scan of opset 8 runs over a batch axis, which no later opset has; export with opset 9 or later"
         )
+    if opset > max_opset:
+        to_older(model, max_opset)
+        return model
     target = MIN_OPSET if opset < MIN_OPSET else max_opset
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     if opset < SEVEN:

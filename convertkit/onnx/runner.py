@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import onnx
 import onnxruntime as ort
-from google.protobuf.message import DecodeError
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import ToolError
@@ -19,7 +18,8 @@ from convertkit.stage import Feed, Outputs
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-_LOADS_UP_TO_OPSET = 26
+    from convertkit.onnx.evaluator import Evaluator
+
 _QUIET = 4
 
 
@@ -28,7 +28,8 @@ class OnnxRunner:
 
     Off, because optimised integer kernels may saturate u8×s8 sums on x86 without VNNI, and because
     fusions change rounding: an oracle must compute what the graph says.  ``optimised=True`` is how
-    users will run the file.  Opsets that ONNX Runtime does not load go to ``onnx.reference``.
+    users will run the file.  A file that ONNX Runtime has no kernels for, or whose opset it does not load, is executed
+    by ONNX's reference evaluator instead; never one that users will run in ONNX Runtime.
     """
 
     def __init__(self, artifact: Artifact, *, optimised: bool = False, unread: Sequence[str] = ()) -> None:
@@ -37,12 +38,14 @@ class OnnxRunner:
         self._optimised = optimised
         self._unread = tuple(unread)
         self._session: ort.InferenceSession | None = None
-        self._reference: onnx.reference.ReferenceEvaluator | None = None
+        self._reference: Evaluator | None = None
+        self.refusal = ""
+        """Why ONNX Runtime does not load the file, where the reference evaluator executes it."""
 
     @property
     def runtime(self) -> str:
         """What executes the artifact, with its version."""
-        return f"ONNX Runtime {ort.__version__}"
+        return f"ONNX's reference evaluator {onnx.__version__}" if self.refusal else f"ONNX Runtime {ort.__version__}"
 
     def __enter__(self) -> Self:
         options = ort.SessionOptions()
@@ -53,11 +56,15 @@ class OnnxRunner:
         try:
             self._session = ort.InferenceSession(self._model(), options, providers=["CPUExecutionProvider"])
         except ort_errors() as error:
-            if not self._beyond_ort():
-                raise ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {_brief(error)}") from error
-            import onnx.reference
+            refused = ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {_brief(error)}")
+            if self._optimised or not isinstance(error, _lacks()):
+                raise refused from error
+            from convertkit.onnx.evaluator import Evaluator
 
-            self._reference = onnx.reference.ReferenceEvaluator(str(self._artifact.path))
+            self._reference = Evaluator.of(self._artifact.path)
+            if self._reference is None:
+                raise refused from error
+            self.refusal = _brief(error)
         return self
 
     def __exit__(
@@ -83,7 +90,7 @@ class OnnxRunner:
 
     def _values(self, names: list[str], feed: dict[str, Array]) -> list[Array]:
         if self._reference is not None:
-            return list(self._reference.run(names, feed))
+            return self._reference.run(names, feed)
         assert self._session is not None, "the runner is used as a context manager"
         try:
             return list(self._session.run(names, feed))
@@ -96,13 +103,6 @@ class OnnxRunner:
         proto = onnx.load_model(self._artifact.path)
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._unread)
         return bytes(proto.SerializeToString())
-
-    def _beyond_ort(self) -> bool:
-        try:
-            proto = onnx.load_model(self._artifact.path, load_external_data=False)
-        except DecodeError:
-            return False
-        return any(opset.domain == "" and opset.version > _LOADS_UP_TO_OPSET for opset in proto.opset_import)
 
 
 def optimised_runner(artifact: Artifact) -> OnnxRunner:
@@ -120,6 +120,12 @@ def unread_statistics(model: ir.Model) -> tuple[str, ...]:
     trained = (node for node in norms if node.attributes.get_int("training_mode", 0) == 1)
     spare = (value for node in trained for value in node.outputs[1:])
     return tuple(str(value.name) for value in spare if value.name and not value.is_graph_output())
+
+
+def _lacks() -> tuple[type[Exception], ...]:
+    """What ONNX Runtime raises for a valid model that it has no kernel, type or opset for."""
+    state = ort.capi.onnxruntime_pybind11_state
+    return state.NotImplemented, state.InvalidGraph, state.Fail
 
 
 def ort_errors() -> tuple[type[Exception], ...]:

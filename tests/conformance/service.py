@@ -49,14 +49,14 @@ class Conformance:
 
 
 def _judged(path: Path, artifact: Path, data: _Feed, rtol: float, atol: float) -> Verdict:
-    feed, expected = _part(data, "in"), _part(data, "out")
+    feed, expected = part(data, "in"), part(data, "out")
     interpreter = litert.Interpreter(model_path=str(artifact), num_threads=1)
     interpreter.allocate_tensors()
     verdict = compare(run(interpreter, feed, list(expected)), expected, rtol, atol)
-    oracle = _oracle(path, feed, expected, rtol, atol)
+    trusted = oracle(path, feed, expected, rtol, atol)
     number = 0
-    while not verdict.reason and oracle is not None and (more := _part(data, f"feed{number}")):
-        wanted = oracle(more)
+    while not verdict.reason and trusted is not None and (more := part(data, f"feed{number}")):
+        wanted = trusted(more)
         found = compare(run(interpreter, more, list(wanted)), wanted, rtol, atol)
         reason = f"feed {number}: {found.reason}" if found.reason else ""
         verdict = Verdict(reason, max(verdict.worst, found.worst))
@@ -64,7 +64,8 @@ def _judged(path: Path, artifact: Path, data: _Feed, rtol: float, atol: float) -
     return verdict
 
 
-def _part(data: _Feed, prefix: str) -> _Feed:
+def part(data: _Feed, prefix: str) -> _Feed:
+    """The arrays that are stored below ``prefix:``, by name."""
     return {key.partition(":")[2]: value for key, value in data.items() if key.startswith(f"{prefix}:")}
 
 
@@ -83,7 +84,7 @@ def run(interpreter: litert.Interpreter, feed: _Feed, outputs: list[str]) -> _Fe
     }
 
 
-def _oracle(path: Path, feed: _Feed, expected: _Feed, rtol: float, atol: float):
+def oracle(path: Path, feed: _Feed, expected: _Feed, rtol: float, atol: float):
     """ONNX Runtime, or ONNX's reference evaluator: the first that gives the suite's own outputs."""
     for make in (_onnxruntime, _reference):
         try:

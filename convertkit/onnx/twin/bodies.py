@@ -8,8 +8,8 @@ import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
+from convertkit.onnx.function_bodies import body_of, defaults
 from convertkit.onnx.twin.call import Call
-from convertkit.onnx.twin.types import schema_of
 from convertkit.onnx.twin.values import Tensor
 
 BY_THEIR_BODY = frozenset({
@@ -61,15 +61,11 @@ def _type(tensor: Tensor | None) -> bytes:
 
 
 def _written_out(call: Call, node: onnx.NodeProto, types: Sequence[bytes]) -> ir.Model | None:
-    function = _function(call, node, types)
+    function = body_of(node, types, call.opset)
     if function is None:
         return None
     function.domain, function.overload = "body", ""
     _complete(call, node)
-    produced = {*function.input, *(name for inner in function.node for name in inner.output)}
-    kept = [place for place, name in enumerate(function.output) if name in produced and place < len(node.output)]
-    function.output[:] = [function.output[place] for place in kept]
-    node.output[:] = [node.output[place] for place in kept]
     node.domain = "body"
     inputs = [onnx.ValueInfoProto(name=name) for name in node.input if name]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
@@ -85,38 +81,8 @@ def _written_out(call: Call, node: onnx.NodeProto, types: Sequence[bytes]) -> ir
 
 def _complete(call: Call, node: onnx.NodeProto) -> None:
     """Spell out the attributes that have their default."""
-    schema = schema_of(call)
-    assert schema is not None, "it has a body"
     known = {attribute.name for attribute in node.attribute}
-    for name, attribute in schema.attributes.items():
-        if name not in known and attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
-            node.attribute.add().CopyFrom(attribute.default_value)
+    for name, attribute in defaults(node.op_type, call.opset).items():
+        if name not in known:
+            node.attribute.add().CopyFrom(attribute)
             node.attribute[-1].name = name
-
-
-def _function(call: Call, node: onnx.NodeProto, types: Sequence[bytes]) -> onnx.FunctionProto | None:
-    schema = schema_of(call)
-    if schema is None:
-        return None
-    function = onnx.FunctionProto()
-    if schema.has_context_dependent_function:
-        version = _latest(schema.context_dependent_function_opset_versions, call.opset)
-        if version is None:
-            return None
-        content = schema.get_context_dependent_function_with_opset_version(
-            version, node.SerializeToString(), list(types)
-        )
-        function.ParseFromString(content)
-        return function if function.node else None
-    if schema.has_function:
-        version = _latest(schema.function_opset_versions, call.opset)
-        if version is None:
-            return None
-        function.ParseFromString(schema.get_function_with_opset_version(version))
-        return function
-    return None
-
-
-def _latest(versions: Sequence[int], opset: int) -> int | None:
-    """The newest body that a model of ``opset`` may use, else the oldest: bodies are equal but for their spelling."""
-    return max((each for each in versions if each <= opset), default=min(versions, default=None))

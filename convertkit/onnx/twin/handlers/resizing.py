@@ -46,8 +46,8 @@ def _resize(call: Call) -> Results | None:
         column = [-1 if number == axis.number else 1 for number in range(x.ndim)]
         taps = _INTERPOLATE[call.text("mode", "nearest")](call, axis, places)
         for index, weight in taps:
-            total += np.take(x, index, axis.number) * weight.reshape(column)
-        x = total if len(taps) == 1 else call.step(total, float(len(taps)))
+            total += call.step(np.take(x, index, axis.number) * weight.reshape(column))
+        x = total if len(taps) == 1 else call.step(total)
         if crops:
             outside = outside + ((places < 0) | (places > axis.before - 1)).reshape(column)
     filled = np.where(outside > 0, call.number("extrapolation_value", 0.0), x) if crops else x

@@ -1,0 +1,127 @@
+"""The ONNX node suite through the whole export, without calibration data, as a page of docs/.
+
+python tests/conformance/command_board.py [--op OP …] [--case NAME …] [--out docs/conformance-command.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from convertkit.errors import ConvertKitError
+from convertkit.workers.process import Worker
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import suite  # noqa: E402 - the folder of this script, which is no package
+
+STATUSES = ("right", "refused", "wrong", "error", "crash")
+_TIMEOUT_S = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one case; ``target`` is the one that delivered it."""
+
+    name: str
+    op: str
+    status: str
+    target: str
+    reason: str
+
+
+def run(cases: Sequence[suite.Eligible]) -> Iterator[Outcome]:
+    """Export ``cases`` one after the other, each in a fork of one warm worker process."""
+    environment = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "1"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Worker("command_service:Command", timeout_s=_TIMEOUT_S, env=environment) as worker,
+    ):
+        tolerances = suite.write(tuple(cases), Path(folder))
+        for case in cases:
+            params = {"folder": folder, "name": case.name, **tolerances[case.name]}
+            try:
+                found = worker.call("case", params, {}, isolated=True).value
+            except ConvertKitError as failure:
+                status = "crash" if "crashed" in str(failure) or "killed" in str(failure) else "error"
+                yield Outcome(case.name, case.op, status, "", str(failure))
+                continue
+            yield Outcome(case.name, case.op, found["status"], found["target"], found["reason"])
+
+
+def page(outcomes: Sequence[Outcome]) -> str:
+    """The board in Markdown: totals, a row for each operator, every case that is not right."""
+    totals = Counter(outcome.status for outcome in outcomes)
+    targets = Counter(outcome.target for outcome in outcomes if outcome.status == "right")
+    told = ", ".join(f"{count} as {target}" for target, count in targets.most_common())
+    share = 100 * totals["right"] / len(outcomes)
+    lines = [
+        "# ONNX operator conformance of the whole export",
+        "",
+        "Written by `python tests/conformance/command_board.py --out docs/conformance-command.md`. Each case of",
+        "`tests/conformance/eligible.json` goes through `convertkit export` without calibration data: to TFLite, or",
+        "where that is refused to ONNX Runtime. What is delivered runs outside of the pipeline, on the suite's own",
+        "data and on three more seeded inputs. It is compared with the suite's outputs and ONNX Runtime's, or with",
+        "those of ONNX's reference evaluator where ONNX Runtime does not load the case.",
+        "",
+        f"**{totals['right']} of {len(outcomes)} delivered and right ({share:.1f} %)**: {told}; "
+        + ", ".join(f"{totals[status]} {status}" for status in STATUSES[1:])
+        + ".",
+        "",
+        "| operator | cases | TFLite | ONNX Runtime | " + " | ".join(STATUSES[1:]) + " |",
+        "|---|---|---|---|" + "---|" * len(STATUSES[1:]),
+    ]
+    by_op: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        by_op[outcome.op].append(outcome)
+    for op in sorted(by_op):
+        counts = Counter(each.target if each.status == "right" else each.status for each in by_op[op])
+        cells = " | ".join(str(counts[key] or "") for key in ("tflite", "onnxruntime", *STATUSES[1:]))
+        lines.append(f"| {op} | {len(by_op[op])} | {cells} |")
+    lines += ["", "## Not right", "", "| case | status | reason |", "|---|---|---|"]
+    lines += [f"| {each.name} | {each.status} | {_cell(each.reason)} |" for each in outcomes if each.status != "right"]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())[:400]
+
+
+def main() -> None:
+    """Run the board and print the totals."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--op", action="append", help="only cases of this operator")
+    parser.add_argument("--case", action="append", help="only this case")
+    parser.add_argument("--every", type=int, default=1, help="only each n-th case")
+    parser.add_argument("--out", type=Path, help="write the page here")
+    parser.add_argument("--json", type=Path, help="write every outcome here, a line each")
+    options = parser.parse_args()
+    cases = suite.eligible()[:: options.every]
+    if options.op or options.case:
+        cases = tuple(case for case in cases if case.op in (options.op or ()) or case.name in (options.case or ()))
+    outcomes = []
+    if options.json:
+        options.json.write_text("")
+    for outcome in run(cases):
+        outcomes.append(outcome)
+        if options.json:
+            with options.json.open("a") as stream:
+                stream.write(json.dumps(asdict(outcome)) + "\n")
+        if options.op or options.case:
+            print(f"{outcome.status:8} {outcome.target:12} {outcome.name}  {outcome.reason[:800]}", flush=True)
+    if options.out:
+        options.out.write_text(page(outcomes))
+    print(dict(Counter(outcome.status for outcome in outcomes)))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

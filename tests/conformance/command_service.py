@@ -1,0 +1,64 @@
+"""The worker's side: one case through the whole export, and what was delivered held against the suite and an oracle."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import service
+from compare import Verdict, compare
+
+import convertkit
+from convertkit.errors import ConvertKitError
+from convertkit.job import Result
+from convertkit.workers.process import Reply
+
+TARGETS = ("tflite", "onnxruntime")
+"""In this order: a case counts for the first that delivers it."""
+
+
+class Command:
+    """Methods of the worker; each call runs in a fork, so that an aborting kernel ends only that call."""
+
+    def case(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
+        """Export one case; the reply says ``right`` or ``wrong`` and for which target, or why it was ``refused``."""
+        path = Path(params["folder"]) / f"{params['name']}.onnx"
+        with np.load(path.with_suffix(".npz")) as stored:
+            data = dict(stored)
+        reasons = []
+        for target in params.get("targets", TARGETS):
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    result = convertkit.export(path, target, output=Path(folder) / "out")
+                    verdict = _judged(path, result, data, params["rtol"], params["atol"])
+                except ConvertKitError as refusal:
+                    reasons.append(f"{target}: {_brief(refusal)}")
+                    continue
+                finally:
+                    shutil.rmtree(Path(folder) / "out.failed", ignore_errors=True)
+            status = "wrong" if verdict.reason else "right"
+            reason = "; ".join([*reasons, *([f"{target}: {verdict.reason}"] if verdict.reason else [])])
+            return Reply({"status": status, "reason": reason, "worst": verdict.worst, "target": target})
+        return Reply({"status": "refused", "reason": "; ".join(reasons), "target": ""})
+
+
+def _judged(path: Path, result: Result, data: Mapping[str, np.ndarray], rtol: float, atol: float) -> Verdict:
+    """The suite's own data, then more feeds against whatever gives the suite's own results for its data."""
+    feed, expected = service.part(data, "in"), service.part(data, "out")
+    verdict = compare(result.run(feed), expected, rtol, atol)
+    oracle = service.oracle(path, feed, expected, rtol, atol)
+    number = 0
+    while not verdict.reason and oracle is not None and (more := service.part(data, f"feed{number}")):
+        wanted = oracle(more)
+        found = compare(result.run(more), wanted, rtol, atol)
+        verdict = Verdict(f"feed {number}: {found.reason}" if found.reason else "", max(verdict.worst, found.worst))
+        number += 1
+    return verdict
+
+
+def _brief(refusal: ConvertKitError) -> str:
+    return f"{type(refusal).__name__}: {str(refusal).splitlines()[0]}"
