@@ -20,6 +20,7 @@ from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib, name_domains
 from convertkit.onnx.newer import to_older
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
+from convertkit.onnx.recognise import recognise_operators
 from convertkit.onnx.sequences import restore_sequences
 from convertkit.onnx.sigmoids import write_out_sigmoids
 from convertkit.onnx.size_readers import ask_behind
@@ -54,6 +55,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     decompose_contrib(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     simplify(model)
+    recognise_operators(model)
     write_out_sigmoids(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     common.NameFixPass()(model)

@@ -28,6 +28,7 @@ from convertkit.converters.stablehlo.tensor import (
     BOOL,
     F16,
     F32,
+    F64,
     I64,
     U8,
     Complex,
@@ -144,12 +145,28 @@ def windowed(b: Builder, kind: Reducer, x: Tensor, start: Tensor, window: Window
     if x.dtype in (F16, BF16) and kind in ("add", "multiply") and math.prod(window.size) <= SEQUENTIAL:
         neutral = b.like(x, identity(kind, x) or 0)
         return sequential(b, kind, patches(b, _padded(b, x, neutral, window), window, _turned(window)), start)
+    if kind == "add" and x.scalar == 1 and start.scalar == 0 and x.dtype in (F32, F64) and None not in x.shape:
+        return _counted(x, window)
     scanned = _scan(b, kind, x, window)
     if scanned is None and start.scalar == identity(kind, x):
         scanned = _pool(b, kind, x, window)
     if scanned is None:
         scanned = _by_axes(b, kind, x, window)
     return scanned if start.scalar == identity(kind, x) else combined(b, kind, scanned, start)
+
+
+def _counted(x: Tensor, window: Window) -> Tensor:
+    """How many elements of ``x``, all of them 1, each window has: what averages that leave out padding divide by."""
+    counts = np.ones((), np.float64)
+    for axis, size in enumerate(static(x.shape)):
+        spread, reach = window.base_dilation[axis], (window.size[axis] - 1) * window.dilation[axis] + 1
+        last = (size - 1) * spread
+        starts = range(-window.low[axis], last + 1 + window.high[axis] - reach + 1, window.stride[axis])
+        taken = [[start + step * window.dilation[axis] for step in range(window.size[axis])] for start in starts]
+        line = np.array([sum(0 <= at <= last and at % spread == 0 for at in each) for each in taken], np.float64)
+        counts = counts[..., None] * (line[:1] if line.size and (line == line[0]).all() else line)
+    shape = tuple(_output_size(size, window, axis) for axis, size in enumerate(x.shape))
+    return Tensor(counts.astype(x.dtype.numpy()), counts.shape, shape, x.dtype)
 
 
 def _scan(b: Builder, kind: Reducer, x: Tensor, window: Window) -> Tensor | None:

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.converters.stablehlo.recognise.edit import (
+from convertkit.onnx.recognise.edit import (
     array_of,
     initializer,
     is_float32,

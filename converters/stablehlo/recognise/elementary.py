@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from convertkit.converters.stablehlo.recognise.edit import (
+from convertkit.onnx.recognise.edit import (
     array_of,
     axes_of,
     is_float32,
@@ -14,7 +14,7 @@ from convertkit.converters.stablehlo.recognise.edit import (
     replaced,
     sizes,
 )
-from convertkit.converters.stablehlo.recognise.match import Term, is_number, match
+from convertkit.onnx.recognise.match import Term, is_number, match
 
 _SIGMOID: Term = ("Div", 1.0, ("Add", 1.0, ("Exp", ("Neg", "x"))))
 

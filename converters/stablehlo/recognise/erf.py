@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from convertkit.converters.stablehlo.recognise.match import Term, added, match, polynomial
+from convertkit.onnx.recognise.match import Term, added, match, polynomial
 
 _ABOVE = (
     *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05),

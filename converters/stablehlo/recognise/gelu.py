@@ -7,8 +7,8 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.converters.stablehlo.recognise.edit import is_float32, replaced
-from convertkit.converters.stablehlo.recognise.match import Term, added, match, only_user, polynomial, scalar
+from convertkit.onnx.recognise.edit import is_float32, replaced
+from convertkit.onnx.recognise.match import Term, added, match, only_user, polynomial, scalar
 
 _ROOT_HALF = float(np.float32(math.sqrt(0.5)))
 _BELOW_TWO = (

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.converters.stablehlo.recognise.edit import (
+from convertkit.onnx.recognise.edit import (
     array_of,
     axes_of,
     initializer,
@@ -17,7 +17,7 @@ from convertkit.converters.stablehlo.recognise.edit import (
     replaced,
     sizes,
 )
-from convertkit.converters.stablehlo.recognise.match import is_number
+from convertkit.onnx.recognise.match import is_number
 
 _VIEWS = ("Reshape", "Unsqueeze", "Squeeze", "Identity")
 

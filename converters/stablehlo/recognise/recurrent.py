@@ -13,8 +13,8 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.converters.stablehlo.recognise.edit import array_of, initializer, producer, sizes
-from convertkit.converters.stablehlo.recognise.match import Term, match
+from convertkit.onnx.recognise.edit import array_of, initializer, producer, sizes
+from convertkit.onnx.recognise.match import Term, match
 
 _CELL: Term = ("Add", ("Mul", ("Sigmoid", "f"), "c"), ("Mul", ("Sigmoid", "i"), ("Tanh", "g")))
 _LSTM: Term = ("Mul", ("Sigmoid", "o"), ("Tanh", "next"))

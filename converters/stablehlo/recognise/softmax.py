@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from convertkit.converters.stablehlo.recognise.match import added
+from convertkit.onnx.recognise.match import added
 
 Size = int | ir.SymbolicDim
 

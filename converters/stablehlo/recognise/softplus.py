@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from convertkit.converters.stablehlo.ops.unary import LOG1P_END, LOG1P_SERIES
-from convertkit.converters.stablehlo.recognise.edit import is_float32, replaced
-from convertkit.converters.stablehlo.recognise.match import Term, match, polynomial
+from convertkit.onnx.recognise.edit import is_float32, replaced
+from convertkit.onnx.recognise.match import Term, match, polynomial
 
 _POWER: Term = ("Exp", ("Neg", ("Abs", "x")))
 _RATIO: Term = ("Div", _POWER, ("Add", _POWER, 2.0))

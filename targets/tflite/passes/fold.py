@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
+from convertkit.targets.tflite.passes.averages import counts_as_onnx
 from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, insert_before, typed
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
@@ -307,15 +308,8 @@ def _matmul(island: Island) -> bool:
 
 
 def _average(island: Island) -> bool:
-    """Averages without padding, over images: the kernel counts as ONNX does, and shares parameters."""
-    value, attributes = island.inputs[0], island.node.attributes
-    pads, dilations = attributes.get("pads"), attributes.get("dilations")
-    ceil, auto = attributes.get("ceil_mode"), attributes.get("auto_pad")
-    padded = (pads is not None and any(pads.value)) or (ceil is not None and bool(ceil.value))
-    special = (dilations is not None and set(dilations.value) != {1}) or (auto is not None and "SAME" in auto.value)
-    return (
-        value is not None and len(value.shape or ()) <= 4 and not (padded or special) and _one_scale(island.params(0))
-    )
+    """Averages that the kernel counts as ONNX does, and whose input and output share parameters."""
+    return counts_as_onnx(island.node, island.inputs[0]) and _one_scale(island.params(0))
 
 
 _MOVES = """Reshape Flatten Squeeze Unsqueeze Transpose Slice Split Gather Identity Tile Expand DepthToSpace

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.converters.stablehlo.recognise.match import only_user
+from convertkit.onnx.recognise.match import only_user
 
 Attribute = int | float | str | Sequence[int]
 _NONE: Mapping[str, Attribute] = {}

@@ -1,0 +1,26 @@
+"""Compositions that sources of every kind write out, put back into the one ONNX operator that they are.
+
+Each recogniser asks for operators, constants, axes and shapes exactly and leaves alone what differs.  What only one
+kind of source writes is recognised by its converter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx_ir as ir
+import onnx_ir.passes.common as common
+
+from convertkit.onnx.recognise.pooling import recognise_average_pool
+
+_RECOGNISERS: tuple[Callable[[ir.Node], None], ...] = (recognise_average_pool,)
+
+
+def recognise_operators(model: ir.Model) -> None:
+    """Apply every recogniser to the model and its subgraphs, in place; shapes have been inferred, constants lifted."""
+    for recogniser in _RECOGNISERS:
+        # Backwards, what is composed of others is seen before its parts.
+        for node in reversed(list(model.graph.all_nodes())):
+            if node.graph is not None:  # not taken out by the ones before
+                recogniser(node)
+    common.RemoveUnusedNodesPass()(model)
