@@ -22,17 +22,20 @@ from convertkit import errors
 
 if TYPE_CHECKING:
     from convertkit.api import export
-    from convertkit.job import Result, export_all
+    from convertkit.job import export_all
     from convertkit.recipe import ExportOptions
+    from convertkit.result import Interface, Result, load
 
 __version__ = "0.1.0"
-__all__ = ["ExportOptions", "Result", "errors", "export", "export_all"]
+__all__ = ["ExportOptions", "Interface", "Result", "errors", "export", "export_all", "load"]
 
 _HOMES = {
     "ExportOptions": "convertkit.recipe",
-    "Result": "convertkit.job",
+    "Interface": "convertkit.result",
+    "Result": "convertkit.result",
     "export": "convertkit.api",
     "export_all": "convertkit.job",
+    "load": "convertkit.result",
 }
 
 
@@ -42,3 +45,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature as signature_of
 from os import PathLike, fspath
+from pathlib import Path
 
 from convertkit.errors import UsageError
-from convertkit.job import Result, export_all
-from convertkit.options.flags import options_from
+from convertkit.job import export_all
+from convertkit.live import as_source
+from convertkit.options.flags import merged, options_from, read_recipe
 from convertkit.recipe import ImageOptions, InputSpec, Normalization, WavOptions
+from convertkit.result import Result
+from convertkit.watching import watched
+
+_OF_PYTHON = ("example", "progress", "recipe")
+"""Keywords that are not options of an export."""
 
 
 def export(
-    source: str | PathLike[str],
+    source: object = None,
     target: str = "onnxruntime",
     *,
+    example: object = None,
     output: str | PathLike[str] | None = None,
     int8: bool = False,
     int16x8: bool = False,
@@ -50,55 +59,92 @@ def export(
     force: bool = False,
     passes: Sequence[str] = (),
     seed: int = 0,
+    verbose: bool = False,
+    recipe: str | PathLike[str] | None = None,
+    progress: bool | Callable[[str, int, int | None], object] | None = None,
 ) -> Result:
-    """Convert ``source`` for ``target``, prove every step, and return what was delivered.
+    """Convert ``source`` for ``target``, verify every step, and return what was delivered.
 
-    Keywords are the flags of ``convertkit export``; ``calib`` and ``eval`` also take arrays by input
-    name or any iterable of feeds.  Raises a subclass of ``ConvertKitError``, each with its exit code.
+    Raises a subclass of ``ConvertKitError``, each with its exit code.  Steps and warnings go to the logger
+    ``convertkit`` as well.
+
+    Args:
+        source: a path, ``pkg.mod:callable``, or a live model: a PyTorch module, a Keras model, a JAX function, an
+            ``onnx.ModelProto``.
+        target: ``onnxruntime``, ``tflite`` or ``tensorrt``; ``convertkit.export_all`` takes several.
+        example: inputs that a live model is called with, where it does not know them itself: an array, a tuple of
+            positional or a dict of keyword arguments.
+        output: the folder to deliver; ``<stem>-<target>`` without one.
+        int8: 8-bit integers where they pay; needs ``calib``.
+        int16x8: 16-bit activations and 8-bit weights; needs ``calib``.
+        fp16: float16 weights.
+        w8: 8-bit weights alone.
+        w4: 4-bit weights alone.
+        full_integer: every operator in integers, or refuse; with ``int8`` or ``int16x8``.
+        accept_loss: keep integers that lose too much, down to 10 dB.
+        io_dtype: dtype of a quantized model's inputs and outputs: ``float32``, ``int8``, ``uint8``, ``int16``.
+        calib: calibration data: a path, arrays by input name, or an iterable of dicts, one for each sample.
+        calib_samples: use only so many samples, evenly spread.
+        images: how images of a folder become inputs, as in ``crop:0.875,bicubic,bgr``.
+        wav: how WAV files of a folder become inputs, as in ``rate:16000,mono,window:1s``.
+        calib_method: how ranges are measured: ``auto``, ``minmax``, ``moving-average``, ``percentile``,
+            ``percentile-99.99``, ``entropy``, ``mse``.
+        eval: labelled data: like ``calib``, with an array called ``label``.
+        metric: ``top1``, ``auc``, ``mse`` or ``pkg.mod:func``; by the labels without one.
+        max_drop: raise ``GateError`` where the metric loses more points than this.
+        strict: raise ``GateError`` where the result is not of the precision that was asked for.
+        prune: share of the weights to prune, or ``2:4``.
+        prune_channels: share of the channels to prune.
+        input: shapes that the file does not hold: ``NAME:N,3,224,224[:float32]``, one or several.
+        model: ``pkg.mod:factory`` of the module that a state_dict belongs to.
+        input_layout: ``auto``, ``nchw`` or ``nhwc``.
+        static: sizes for named dimensions, ``{"N": 1}``.
+        signature: signature of a SavedModel.
+        description: what the model does, for the file's metadata.
+        label_file: names of the classes, one per line.
+        normalization: ``INPUT:MEAN/STD`` that the model was trained with, one or several.
+        opset: opset of a delivered ``.onnx``.
+        trust: code in the file that may be executed: ``pickle``, ``lambda``, ``pyfunc``.
+        timeout: longest time for one call of a framework, in seconds.
+        keep_failed: keep an artifact that failed its proof, in ``<output>.failed``.
+        force: replace what an earlier export wrote into ``output``.
+        passes: names of installed passes to run as well.
+        seed: seed of generated inputs.
+        verbose: let libraries log and warn.
+        recipe: a TOML file of these options; what is given here beside it wins.
+        progress: called with what is being done, how much of it is done, and of how much (None where that is not
+            known); True shows a bar, False nothing; without it a bar is shown on a terminal and in a notebook.
+
     """
-    if not isinstance(target, str):
+    given = {name: _plain(name, value) for name, value in locals().items() if name in _DEFAULTS}
+    if not isinstance(target, str) or "," in target:
         raise UsageError("export() takes one target; use convertkit.export_all for several")
-    given = {
-        "source": fspath(source),
-        "target": target,
-        "output": None if output is None else fspath(output),
-        "int8": int8,
-        "int16x8": int16x8,
-        "fp16": fp16,
-        "w8": w8,
-        "w4": w4,
-        "full_integer": full_integer,
-        "accept_loss": accept_loss,
-        "io_dtype": io_dtype,
-        "calib": _path(calib),
-        "calib_samples": calib_samples,
-        "images": images,
-        "wav": wav,
-        "calib_method": calib_method,
-        "eval": _path(eval),
-        "metric": metric,
-        "max_drop": max_drop,
-        "strict": strict,
-        "prune": None if prune is None else str(prune),
-        "prune_channels": prune_channels,
-        "input": input,
-        "model": model,
-        "input_layout": input_layout,
-        "static": static,
-        "signature": signature,
-        "description": description,
-        "label_file": None if label_file is None else fspath(label_file),
-        "normalization": normalization,
-        "opset": opset,
-        "trust": trust if isinstance(trust, str) else tuple(trust),
-        "timeout": timeout,
-        "keep_failed": keep_failed,
-        "force": force,
-        "passes": tuple(passes),
-        "seed": seed,
-    }
-    return export_all(options_from(given))[0]
+    chosen = {name: value for name, value in given.items() if not _is_default(name, value)}
+    values = merged({} if recipe is None else read_recipe(Path(recipe)), chosen)
+    model_given = values.pop("source", None) if source is None else source
+    if model_given is None:
+        raise UsageError("export() needs a source: a path, pkg.mod:callable or a live model")
+    with as_source(model_given, example) as path, watched(progress, verbose=verbose) as (told, on_step):
+        return export_all(options_from({**values, "source": path}), told, on_step)[0]
 
 
-def _path(data: object) -> object:
-    return fspath(data) if isinstance(data, PathLike) else data
+def _plain(name: str, value: object) -> object:
+    """Paths as text, and what may be any iterable as a tuple."""
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if name in ("trust", "passes") and isinstance(value, Iterable) and not isinstance(value, str):
+        return tuple(value)
+    return value
+
+
+def _is_default(name: str, value: object) -> bool:
+    """Whether the value is what the keyword has without one; data, which may be arrays, has None."""
+    default = _DEFAULTS[name]
+    return value is default or (isinstance(value, str | int | float | tuple) and value == default)
+
+
+_DEFAULTS: Mapping[str, object] = {
+    name: parameter.default
+    for name, parameter in signature_of(export).parameters.items()
+    if name not in ("source", *_OF_PYTHON)
+}

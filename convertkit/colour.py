@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import TextIO
 
-import click
-
 STYLES = {
     "path": {"fg": "green", "bold": True},
     "error": {"fg": "red", "bold": True},
@@ -16,7 +14,11 @@ STYLES = {
 
 def painted(text: str, style: str, stream: TextIO) -> str:
     """``text`` in one of :data:`STYLES` where ``stream`` shows that."""
-    return click.style(text, **STYLES[style]) if shows_colour(stream) else text  # type: ignore[arg-type]
+    if not shows_colour(stream):
+        return text
+    import click
+
+    return click.style(text, **STYLES[style])  # type: ignore[arg-type]
 
 
 def shows_colour(stream: TextIO) -> bool:

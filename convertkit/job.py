@@ -17,25 +17,12 @@ from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions
-from convertkit.stage import Converter, Feed, Foresee, ForeseeingConverter, Outputs, Source, Target
+from convertkit.result import Result
+from convertkit.stage import Converter, Foresee, ForeseeingConverter, Source, Target
 
 if TYPE_CHECKING:
     from convertkit.early import Early
     from convertkit.roads import Finished, OnStep
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A delivered export: ``path`` is its folder, ``artifact`` the model in it, ``report`` report.json."""
-
-    path: Path
-    artifact: Artifact
-    report: Mapping[str, Any]
-
-    def run(self, feed: Feed) -> Outputs:
-        """Execute the artifact on one feed, in the source's layout and dtype."""
-        with plugins.runner(self.artifact) as runner:
-            return runner.run(feed)
 
 
 @dataclass(frozen=True, slots=True)

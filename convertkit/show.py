@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from convertkit.colour import painted
 
 if TYPE_CHECKING:
-    from convertkit.job import Result
     from convertkit.parity import ParityReport, TensorDiff
+    from convertkit.result import Result
 
 
 def print_results(results: Sequence[Result], *, quiet: bool = False) -> None:

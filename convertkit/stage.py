@@ -243,6 +243,20 @@ class FlagReader(Protocol):
 
 
 @runtime_checkable
+class LiveConverter(Protocol):
+    """A converter that also takes objects of the caller's own process, by saving them as a file that it reads."""
+
+    def save_live(self, model: object, example: object, folder: Path) -> Path | None:
+        """A file in ``folder`` made of ``model``; None where that is not an object of this framework.
+
+        ``example`` is None, an array, a tuple of positional or a dict of keyword arguments.  Imports no framework that
+        the caller has not imported, and changes nothing about the object.  Raises ``UsageError`` where an example is
+        missing or does not fit, another ``ConvertKitError`` where the object has no form that can be saved.
+        """
+        ...
+
+
+@runtime_checkable
 class WithExtra(Protocol):
     """A plugin of ours that needs one of our extras, by its name; ``convertkit targets`` tells whether it is there."""
 

@@ -69,3 +69,12 @@ def test_no_placeholder_is_left_to_paste():
     assert len(commands) > 8
     for line in commands:
         assert not re.search(r"\b[A-Z]+_[A-Z]+\b(?!=)", line.replace("_CONVERTKIT_COMPLETE", "")), line
+
+
+def test_the_page_on_python_runs(place):
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    given: dict[str, object] = {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(code, given)
+    assert {path.name for path in place.iterdir() if path.is_dir()} == {"images", "out", "release", "watched"}
+    assert [result.target for result in given["results"]] == ["onnxruntime", "tflite"]

@@ -23,6 +23,12 @@ class OnnxConverter:
     def sniff(self, source: str) -> str | None:
         return "onnx" if is_onnx(Path(source)) else None
 
+    def save_live(self, model: object, example: object, folder: Path) -> Path | None:
+        """An ``onnx.ModelProto``, an onnx_ir model or what ``torch.onnx.export`` returns, as a file; else None."""
+        from convertkit.converters.onnx.live import saved_live
+
+        return saved_live(model, folder)
+
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
         import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.converters.onnx.source import OnnxSource

@@ -134,6 +134,19 @@ def _only(inputs: tuple[TensorSpec, ...], what: str) -> TensorSpec:
     return plain[0]
 
 
+def fitted(title: str, inputs: Sequence[TensorSpec], given: Feed | Array) -> Feed:
+    """One call's inputs in the dtypes that the source takes; an array alone is that of the only input.
+
+    Raises ``FeedError``, which ``title`` begins, where names, shapes or dtypes do not fit.
+    """
+    plain = [spec.name for spec in inputs if not spec.is_state]
+    if not isinstance(given, Mapping):
+        if len(plain) != 1:
+            raise FeedError(f"{title} takes arrays by name: {_names(plain)}")
+        given = {plain[0]: given}
+    return _Examination(title, tuple(inputs)).fit(given)
+
+
 class _Examination:
     """Checks feeds against the model's inputs and gathers what is worth a warning."""
 
