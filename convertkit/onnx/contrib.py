@@ -7,11 +7,10 @@ Source: the schemas and texts of ONNX Runtime's contrib operators.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes.common import ShapeInferencePass
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
@@ -20,14 +19,12 @@ from convertkit.onnx.contrib_grouped import grouped_query_attention
 from convertkit.onnx.contrib_images import activated, channels_last_conv, channels_last_max_pool, fused_conv
 from convertkit.onnx.contrib_integers import dynamic_quantize_matmul, matmul_integer_to_float, quantized_attention
 from convertkit.onnx.contrib_rotary import rotary_embedding
-from convertkit.onnx.fusion import Fusion
+from convertkit.onnx.fusion import Fusion, Results, Rule, replace_node
 
 CONTRIB = "com.microsoft"
 _INT32 = (ir.AttrInt64("to", int(ir.DataType.INT32)),)
 _ONNX_SINCE: Mapping[str, float] = {"LayerNormalization": 17, "SimplifiedLayerNormalization": np.inf}
 """Operators of ONNX Runtime that carry ONNX's domain, and the opset since which ONNX has them."""
-Results = Sequence[ir.Value | None]
-Rule = Callable[[Fusion], Results]
 
 
 def name_domains(model: ir.Model) -> None:
@@ -49,32 +46,10 @@ def decompose_contrib(model: ir.Model) -> bool:
         for node in list(graph):
             rule = _RULES.get((node.domain, node.op_type))
             if rule is not None:
-                _replace(model, graph, node, rule)
-                found = True
+                found |= replace_node(model, graph, node, rule)
     if found and not any(node.domain == CONTRIB for node in model.graph.all_nodes()):
         model.graph.opset_imports.pop(CONTRIB, None)
     return found
-
-
-def _replace(model: ir.Model, graph: ir.Graph, node: ir.Node, rule: Rule) -> None:
-    if any(value is not None and value.shape is None and value.const_value is None for value in node.inputs):
-        ShapeInferencePass()(model)
-    fusion = Fusion(node)
-    results = rule(fusion)
-    graph.insert_before(node, fusion.nodes)
-    for place, old in enumerate(node.outputs):
-        new = results[place] if place < len(results) else None
-        if new is None:
-            if old.uses() or old.is_graph_output():
-                raise Unsupported(f"its output {place} is used, for which there is no rule", subject=fusion.title)
-            continue
-        new.shape = old.shape
-        if old.dtype is not None:
-            new.dtype = old.dtype
-        name = old.name
-        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-        old.name, new.name = f"{name}/fused", name
-    graph.remove(node, safe=True)
 
 
 def _gelu(f: Fusion) -> Results:

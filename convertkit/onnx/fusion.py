@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
@@ -95,3 +96,42 @@ class Fusion:
         order = list(range(self.rank(x)))
         order[-2:] = order[:-3:-1]
         return self.op("Transpose", x, attributes=[ir.AttrInt64s("perm", order)])
+
+
+Results = Sequence[ir.Value | None] | None
+"""What stands for each result of a node; None where it has no exact counterpart, and the node stays."""
+Rule = Callable[[Fusion], Results]
+
+
+def replace_node(model: ir.Model, graph: ir.Graph, node: ir.Node, rule: Rule) -> bool:
+    """Put what ``rule`` makes of ``node`` in its place; False where it makes nothing.
+
+    Raises ``Unsupported`` where a result is used for which the rule has nothing.
+    """
+    if any(value is not None and value.shape is None and value.const_value is None for value in node.inputs):
+        ShapeInferencePass()(model)
+    fusion = Fusion(node)
+    results = rule(fusion)
+    if results is None:
+        return False
+    results = [_own(fusion, value) for value in results]
+    graph.insert_before(node, fusion.nodes)
+    for place, old in enumerate(node.outputs):
+        new = results[place] if place < len(results) else None
+        if new is None:
+            if old.uses() or old.is_graph_output():
+                raise Unsupported(f"its output {place} is used, for which there is no rule", subject=fusion.title)
+            continue
+        new.shape = old.shape
+        if old.dtype is not None:
+            new.dtype = old.dtype
+        name = old.name
+        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+        old.name, new.name = f"{name}/fused", name
+    graph.remove(node, safe=True)
+    return True
+
+
+def _own(fusion: Fusion, value: ir.Value | None) -> ir.Value | None:
+    """A result of the fusion's own: an input that is handed on would otherwise be renamed."""
+    return value if value is None or value.producer() in fusion.nodes else fusion.op("Identity", value)

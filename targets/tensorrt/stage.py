@@ -12,7 +12,9 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import simplify
 from convertkit.onnx.load import load_model
+from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
 
@@ -37,6 +39,8 @@ class DeliverExplicit:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Integer biases become float; every pair that is left is checked."""
         model = load_model(source.path)
+        if decompose_trees(model):
+            simplify(model)
         for node in tuple(model.graph.all_nodes()):
             if node.op_type == "DequantizeLinear":
                 _float_bias(node)

@@ -10,7 +10,9 @@ from pathlib import Path
 import onnx_ir as ir
 
 from convertkit.artifact import Quantization, TensorSpec
+from convertkit.onnx.canonical import simplify
 from convertkit.onnx.halves import widen_halves
+from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.specs import interface
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.halves import has_halves, store_halves
@@ -79,6 +81,8 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     specs_in, specs_out = interface(model)
     fix_inputs(model, fixed or {})
     from_integers = any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes())
+    if decompose_trees(model):
+        simplify(model)
     keeps_halves = has_halves(model)
     from_halves = widen_halves(model)
     fold_constants(model)
