@@ -75,6 +75,12 @@ def _quick_gelu(f: Fusion) -> Results:
     return [f.op("Mul", x, f.op("Sigmoid", f.op("Mul", x, f.number(f.real("alpha", 1.702)))))]
 
 
+def _swish(f: Fusion) -> Results:
+    """ONNX's own since opset 24: ONNX Runtime has no kernel for it."""
+    x, alpha = f.input(0), f.real("alpha", 1.0)
+    return [f.op("Mul", x, f.op("Sigmoid", x if alpha == 1.0 else f.op("Mul", x, f.number(alpha))))]
+
+
 def _fused_matmul(f: Fusion) -> Results:
     sides = [_side(f, place, name) for place, name in enumerate(_TRANSPOSED)]
     product = f.op("MatMul", *sides)
@@ -208,6 +214,7 @@ def _unpacked(stored: Array, bits: int) -> Array:
 
 
 _RULES: Mapping[tuple[str, str], Rule] = {
+    ("", "Swish"): _swish,
     (CONTRIB, "Attention"): attention,
     (CONTRIB, "BiasAdd"): _bias_add,
     (CONTRIB, "BiasGelu"): _bias_gelu,
@@ -235,4 +242,4 @@ _RULES: Mapping[tuple[str, str], Rule] = {
     (CONTRIB, "SkipSimplifiedLayerNormalization"): _skip_simplified,
     (CONTRIB, "TransposeMatMul"): _fused_matmul,
 }
-"""Operators that have a rule, by domain and name."""
+"""Operators that have a rule, by domain and name; of ONNX's own one that ONNX Runtime does not run."""

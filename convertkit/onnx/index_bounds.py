@@ -1,4 +1,4 @@
-"""How large the integers of an input may be: as many as the tables have rows that they look up.
+"""Which integers an input may hold: what they index, divide by, shift by, count or are compared with tells it.
 
 Generated inputs need it.  Token types of 3 end a model with two of them, and tokens below 4 prove 4 rows of a table.
 """
@@ -6,46 +6,216 @@ Generated inputs need it.  Token types of 3 end a model with two of them, and to
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import numpy as np
 import onnx
+import onnx.inliner
+from onnx import numpy_helper
 
-from convertkit.artifact import Artifact, TensorSpec
+from convertkit.artifact import Array, Artifact, TensorSpec
 
+_INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
 _HANDS_ON = frozenset(
-    {"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Slice", "Expand"}
+    {"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Slice", "Expand", "Tile"}
 )
 _STORED_AS = frozenset({"Identity", "Cast", "DequantizeLinear"})
 """What may stand between a table as it is stored and as it is read."""
+_TRIPS = 4
+"""Iterations of a loop that an input counts."""
+_BEYOND = 2
+"""How far generated values reach beyond what they are compared with."""
+_SMALL = 1 << 20
+"""Elements of a constant that is looked at."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Ask:
+    """An operand must lie in ``[low, high)``, or should reach ``high`` where nothing says how large it may be."""
+
+    place: int
+    low: float = -math.inf
+    high: float = math.inf
+    should_reach: float = -math.inf
+
+
+class _Graph:
+    """Shapes and constants by name, as far as they are known."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        graph = onnx.shape_inference.infer_shapes(model).graph
+        values = (*graph.input, *graph.value_info, *graph.output)
+        self.nodes = graph.node
+        self._shapes = {value.name: _sizes(value) for value in values if value.type.tensor_type.HasField("shape")}
+        self._stored = {tensor.name: tensor for tensor in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Constant":
+                self._stored.update((node.output[0], each.t) for each in node.attribute if each.name == "value")
+        self._shapes |= {name: tuple(tensor.dims) for name, tensor in self._stored.items()}
+        for node in graph.node:
+            if node.op_type in _STORED_AS and node.input[0] in self._stored:
+                self._shapes.setdefault(node.output[0], self._shapes[node.input[0]])
+
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """Sizes by axis, 0 where a size is not known; nothing where the rank is not."""
+        return self._shapes.get(name, ())
+
+    def constant(self, name: str) -> Array | None:
+        """A small constant in the file itself."""
+        tensor = self._stored.get(name)
+        if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL or math.prod(tensor.dims) > _SMALL:
+            return None
+        return np.asarray(numpy_helper.to_array(tensor))
+
+
+def _sizes(value: onnx.ValueInfoProto) -> tuple[int, ...]:
+    return tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
 
 
 def with_index_bounds(source: Artifact, inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """``inputs`` of an ONNX source, integers without a range bounded by the smallest table that they index."""
-    wanted = [spec.name for spec in inputs if spec.dtype in ("int32", "int64") and spec.value_range is None]
+    """``inputs`` of an ONNX source, integers without a range bounded by what the graph asks of them."""
+    wanted = {spec.name: float(np.iinfo(spec.dtype).max) + 1.0 for spec in inputs if _is_open(spec)}
     if source.format != "onnx" or not wanted:
         return tuple(inputs)
-    graph = onnx.load(source.path, load_external_data=False).graph
-    rows = _rows(graph, wanted)
+    model = onnx.inliner.inline_local_functions(onnx.load(source.path, load_external_data=False))
+    found = _ranges(_Graph(model), wanted)
     return tuple(
-        dataclasses.replace(spec, value_range=(0.0, float(rows[spec.name]))) if rows.get(spec.name, 0) > 1 else spec
-        for spec in inputs
+        dataclasses.replace(spec, value_range=found[spec.name]) if spec.name in found else spec for spec in inputs
     )
 
 
-def _rows(graph: onnx.GraphProto, names: Sequence[str]) -> dict[str, int]:
-    """Rows of the smallest constant table that each named input indexes, as it is or moved."""
-    tables = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    origin = {name: name for name in names}
-    found: dict[str, int] = {}
-    for node in graph.node:
-        if node.op_type == "Constant":
-            tables[node.output[0]] = next((tuple(a.t.dims) for a in node.attribute if a.name == "value"), ())
-        elif node.op_type in _HANDS_ON and node.input[0] in origin:
+def _is_open(spec: TensorSpec) -> bool:
+    return spec.dtype in _INTEGERS and spec.value_range is None
+
+
+def _ranges(graph: _Graph, names: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+    """``[low, high)`` of each input of which the graph says how large it may be, below what its type holds."""
+    origin = {name: (name, 0.0) for name in names}
+    low, high, reach = dict.fromkeys(names, -math.inf), dict.fromkeys(names, math.inf), dict.fromkeys(names, -math.inf)
+    for node in graph.nodes:
+        for ask in _asks(graph, node):
+            if ask.place < len(node.input) and node.input[ask.place] in origin:
+                name, shift = origin[node.input[ask.place]]
+                low[name] = max(low[name], ask.low - shift)
+                high[name] = min(high[name], ask.high - shift)
+                reach[name] = max(reach[name], ask.should_reach - shift)
+        if node.op_type in _HANDS_ON and node.input[0] in origin:
             origin[node.output[0]] = origin[node.input[0]]
-        elif node.op_type in _STORED_AS and node.input[0] in tables:
-            tables[node.output[0]] = tables[node.input[0]]
-        elif node.op_type == "Gather" and node.input[1] in origin and tables.get(node.input[0]):
-            axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-            size, name = tables[node.input[0]][axis], origin[node.input[1]]
-            found[name] = min(size, found.get(name, size))
-    return found
+        elif (moved := _shifted(graph, node, origin)) is not None:
+            origin[node.output[0]] = moved
+    ends = {name: min(high[name] if math.isfinite(high[name]) else reach[name], most) for name, most in names.items()}
+    found = {name: (max(low[name], 0.0), end) for name, end in ends.items() if math.isfinite(end)}
+    return {name: (least, most) for name, (least, most) in found.items() if most - least > 1}
+
+
+def _shifted(graph: _Graph, node: onnx.NodeProto, origin: Mapping[str, tuple[str, float]]) -> tuple[str, float] | None:
+    """Where a constant is added to an input or taken from it: whose value it is, and how much larger."""
+    if node.op_type not in ("Add", "Sub") or node.input[0] not in origin:
+        return None
+    number = graph.constant(node.input[1])
+    if number is None or number.size != 1:
+        return None
+    name, shift = origin[node.input[0]]
+    return name, shift + float(number.item()) * (1.0 if node.op_type == "Add" else -1.0)
+
+
+def _asks(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    rule = _RULES.get(node.op_type)
+    if rule is not None and not node.domain:
+        yield from rule(graph, node)
+
+
+def _axis(node: onnx.NodeProto, name: str = "axis", default: int = 0) -> int:
+    return next((int(each.i) for each in node.attribute if each.name == name), default)
+
+
+def _indexes(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """Into the first operand, along an axis."""
+    sizes, axis = graph.sizes(node.input[0]), _axis(node)
+    if -len(sizes) <= axis < len(sizes) and sizes[axis]:
+        yield _Ask(1, 0.0, float(sizes[axis]))
+
+
+def _tuples(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """Into the first axes of the first operand, behind its batch axes: the smallest counts."""
+    sizes, indices, batch = graph.sizes(node.input[0]), graph.sizes(node.input[1]), _axis(node, "batch_dims")
+    if sizes and indices and indices[-1]:
+        met = sizes[batch : batch + indices[-1]]
+        if all(met):
+            yield _Ask(1, 0.0, float(min(met)))
+
+
+def _one_hot(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    depth = graph.constant(node.input[1])
+    if depth is not None:
+        yield _Ask(0, 0.0, float(depth.reshape(-1)[0]))
+
+
+def _classes(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """Targets of a loss: the classes are the second axis."""
+    sizes = graph.sizes(node.input[0])
+    if len(sizes) > 1 and sizes[1]:
+        yield _Ask(1, 0.0, float(sizes[1]))
+
+
+def _divides(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    yield _Ask(1, low=1.0, should_reach=float(_TRIPS + 1))
+    yield _Ask(0, should_reach=float(_dividends(graph, node)))
+
+
+def _dividends(graph: _Graph, node: onnx.NodeProto) -> int:
+    """So many that quotients and remainders differ."""
+    number = graph.constant(node.input[1])
+    return 16 if number is None else min(1 << 15, 2 * int(np.abs(number.astype(np.int64)).max(initial=1)) + _BEYOND)
+
+
+def _shifts(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    yield _Ask(1, 0.0, 8.0)
+
+
+def _counts(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    yield _Ask(0, 0.0, should_reach=float(_TRIPS))
+
+
+def _compared(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """Both sides of a constant have to be met."""
+    for place, other in ((0, 1), (1, 0)):
+        number = graph.constant(node.input[other])
+        if number is not None and number.dtype.kind in "iu" and number.size:
+            yield _Ask(place, should_reach=min(float(number.max()) + _BEYOND, 2.0**31))
+
+
+def _lengths(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """How long sequences are, at most as long as the first operand."""
+    place, axis = (1, _axis(node, "time_axis")) if node.op_type == "ReverseSequence" else (4, _axis(node, "layout"))
+    sizes = graph.sizes(node.input[0])
+    if sizes and sizes[axis]:
+        yield _Ask(place, 1.0, float(sizes[axis] + 1))
+
+
+_RULES: Mapping[str, Callable[[_Graph, onnx.NodeProto], Iterator[_Ask]]] = {
+    "BitShift": _shifts,
+    "Div": _divides,
+    "Equal": _compared,
+    "GRU": _lengths,
+    "Gather": _indexes,
+    "GatherElements": _indexes,
+    "GatherND": _tuples,
+    "Greater": _compared,
+    "GreaterOrEqual": _compared,
+    "LSTM": _lengths,
+    "Less": _compared,
+    "LessOrEqual": _compared,
+    "Loop": _counts,
+    "Mod": _divides,
+    "NegativeLogLikelihoodLoss": _classes,
+    "OneHot": _one_hot,
+    "RNN": _lengths,
+    "ReverseSequence": _lengths,
+    "Scatter": _indexes,
+    "ScatterElements": _indexes,
+    "ScatterND": _tuples,
+    "SoftmaxCrossEntropyLoss": _classes,
+}
+"""What operators ask of integer operands.  Source: ONNX operators."""

@@ -47,6 +47,43 @@ def test_the_smallest_table_counts_along_the_axis_that_is_indexed(source: Artifa
     assert found == {"ids": (0.0, 4.0), "types": (0.0, 2.0), "mask": (0.0, 7.0), "x": None}
 
 
+ASKS = {
+    "float[7,5] x, int64[3] i -> y = Gather <axis = 1> (x, i)": (0, 5),
+    "float[7,5] x, int64[3] i -> j = Sub (i, two) y = Gather (x, j)": (2, 9),
+    "float[7,5] x, int64[3] i -> j = Add (i, two) y = Gather (x, j)": (0, 5),
+    "float[7,5] x, int64[3,2] i -> y = GatherND (x, i)": (0, 5),
+    "float[4,7,5] x, int64[4,1] i -> y = GatherND <batch_dims = 1> (x, i)": (0, 7),
+    "float[7,5] x, int64[7,2] i -> y = GatherElements <axis = 1> (x, i)": (0, 5),
+    "float[7,5] x, int64[2,5] i -> z = Cast <to = 1> (i) y = ScatterElements (x, i, z)": (0, 7),
+    "float[N,5] x, int64[3] i -> y = Gather (x, i)": None,
+    "float[7,5] x, int64[3] i -> y = OneHot (i, twenty, values)": (0, 20),
+    "float[7,5] x, int64[7] i -> y = NegativeLogLikelihoodLoss (x, i)": (0, 5),
+    "float[7,5] x, int64[7] i -> y = Div (twenty, i)": (1, 5),
+    "float[7,5] x, int64[7] i -> y = Mod (i, two)": (0, 6),
+    "float[7,5] x, int64[7] i -> y = Less (i, twenty)": (0, 22),
+    "float[7,5] x, int64[7] i -> y = Equal (twenty, i)": (0, 22),
+    'float[7,5] x, uint8[7] i -> y = BitShift <direction = "LEFT"> (i, i)': (0, 8),
+    "float[7,5] x, int8[7] i -> j = Cast <to = 1> (i) y = Div (j, large)": (0, 128),
+    "float[7,5] x, int64[5] i -> y = ReverseSequence (x, i)": (1, 8),
+    "float[7,5] x, int64[7] i -> y = Add (i, i)": None,
+}
+
+
+@pytest.mark.parametrize("case", ASKS)
+def test_what_an_operator_asks_of_integers(case: str, tmp_path: Path) -> None:
+    inputs, body = case.split(" -> ")
+    proto = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g ({inputs}) => (float y) {{ {body} }}')
+    numbers = {"two": np.int64(2), "twenty": np.int64(20), "large": np.float32(255), "values": np.float32([0, 1])}
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(each), name) for name, each in numbers.items()
+    )
+    onnx.save(proto, tmp_path / "model.onnx")
+    dtype = inputs.split(", ")[1].partition("[")[0]
+    spec = TensorSpec("i", (7,), dtype)
+    (found,) = with_index_bounds(Artifact(tmp_path / "model.onnx", "onnx", (spec,), (), ""), (spec,))
+    assert found.value_range == ASKS[case]
+
+
 def test_a_range_that_was_said_stays(source: Artifact) -> None:
     said = tuple(replace(spec, value_range=(1.0, 3.0)) for spec in source.inputs)
     assert with_index_bounds(source, said) == said

@@ -60,7 +60,8 @@ def test_newer_opsets_keep_their_numbers(case, tmp_path):
         found = runner.run(feed)["y"]
         assert not runner.refusal
     assert found.dtype == expected.dtype
-    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
+    largest = np.abs(expected.astype(np.float64)).max()
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6 * largest)  # ONNX Runtime's Sigmoid is as exact
 
 
 def artifact(path: Path) -> Artifact:
