@@ -87,6 +87,35 @@ class Log1p:
         _replace(ctx, node, "Where", [near, op("Mul", s, series), far])
 
 
+@tf_op("Atan2")
+class Atan2:
+    """The angle of the point (x, y), signed zeros as in C; tf2onnx's own form asks for ``Sign``, which loses them.
+
+    Factors turn the signs, because ONNX Runtime's Where makes 0.0 of -0.0.  Of two forms that of the later opset
+    counts, and tf2onnx's is of 9.
+    """
+
+    @classmethod
+    def version_11(cls, ctx: Any, node: Any, **_: Any) -> None:
+        def op(kind: str, *inputs: str) -> str:
+            return str(ctx.make_node(kind, list(inputs)).output[0])
+
+        zero, one, less, half = (_constant(ctx, node, value) for value in (0, 1, -1, np.pi / 2))
+        whole = _constant(ctx, node, np.pi)
+
+        def is_negative(value: str) -> str:
+            return op("Or", op("Less", value, zero), op("Less", op("Div", one, value), zero))
+
+        y, x = node.input
+        rise, run = op("Abs", y), op("Abs", x)
+        big, small = op("Max", rise, run), op("Min", rise, run)
+        even = op("Where", op("Equal", big, zero), zero, one)
+        turn = op("Atan", op("Where", op("Equal", rise, run), even, op("Div", small, big)))
+        turn = op("Where", op("Greater", rise, run), op("Sub", half, turn), turn)
+        turn = op("Where", is_negative(x), op("Sub", whole, turn), turn)
+        _replace(ctx, node, "Mul", [turn, op("Where", is_negative(y), less, one)])
+
+
 @tf_op("Inv")
 class Inv:
     @classmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -98,24 +99,40 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
     if table := {**substitutes(program), **decompositions()}:
         program = program.run_decompositions(table)
     try:
-        torch.onnx.export(
+        written = torch.onnx.export(
             program,
             (),
-            path,
             input_names=list(inputs),
             output_names=list(outputs),
             opset_version=OPSET,
             dynamo=True,
-            external_data=False,
             optimize=False,
             verbose=False,
             custom_translation_table=_translations(program),
         )
+        assert written is not None, "of an exported program"
+        _free_names(written.model.graph, outputs)
+        written.save(path, external_data=False)
     except torch.onnx.OnnxExporterError as error:
         refused = refusal(error, lambda: _nodes(program)) or untranslated(error, lambda: _nodes(program))
         if refused is not None:
             raise refused from error
         raise
+
+
+def _free_names(graph: Any, outputs: Sequence[str]) -> None:
+    """Let no inner value be called like an output, in place: the exporter calls a value after its operator."""
+    made = [value for node in graph.all_nodes() for value in node.outputs]
+    ends, used = set(graph.outputs), {value.name for value in made}
+    for value in made:
+        if value.name in outputs and value not in ends:
+            value.name = next(name for name in _numbered(f"{value.name}_inner") if name not in used)
+            used.add(value.name)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in itertools.count(1))
 
 
 def _nodes(program: Any) -> list[Any]:
