@@ -13,7 +13,7 @@ from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 
 _COSTS = Path(__file__).with_name("costs.toml")
 _DYNAMIC = frozenset({"Gemm", "MatMul"})
-_LOOKUP = frozenset({"Gelu.part"})
+_LOOKUP = frozenset({"Gelu", "Gelu.part"})
 """What XNNPACK makes one look-up of, where it stands between DEQUANTIZE and QUANTIZE."""
 
 _LEAST_GAIN = 0.1

@@ -13,18 +13,19 @@ import onnx_ir.passes.common as common
 from convertkit.converters.stablehlo.recognise.affine import recognise_convolution_affine
 from convertkit.converters.stablehlo.recognise.elementary import recognise_mean, recognise_sigmoid
 from convertkit.converters.stablehlo.recognise.erf import recognise_erf
-from convertkit.converters.stablehlo.recognise.gelu import GELU_SINCE, recognise_gelu, recognise_whole_gelu
+from convertkit.converters.stablehlo.recognise.gelu import recognise_erfc
 from convertkit.converters.stablehlo.recognise.norm import recognise_layer_norm
 from convertkit.converters.stablehlo.recognise.products import recognise_gemm, recognise_swapped_product
 from convertkit.converters.stablehlo.recognise.recurrent import recognise_recurrent
 from convertkit.converters.stablehlo.recognise.softmax import recognise_log_softmax, recognise_softmax
 from convertkit.converters.stablehlo.recognise.softplus import recognise_softplus
 from convertkit.converters.stablehlo.recognise.transposes import sink_transposes
+from convertkit.onnx.recognise.gelu import can_have_gelu, recognise_gelu, with_gelu
 from convertkit.onnx.sigmoids import write_out_sigmoids
 
 _FUNCTIONS = (
     recognise_erf,
-    recognise_gelu,
+    recognise_erfc,
     recognise_softmax,
     recognise_log_softmax,
     recognise_softplus,
@@ -43,10 +44,9 @@ _LINEAR = (
 def recognise(model: ir.Model) -> ir.Model:
     """Apply every recogniser to the model and its subgraphs, in place."""
     _apply(model, _FUNCTIONS, backwards=True)
-    if all(node.op_type != "DFT" for node in model.graph.all_nodes()):  # newer opsets write it differently
-        _apply(model, (recognise_whole_gelu,), backwards=True)
-    if any(node.op_type == "Gelu" for node in model.graph.all_nodes()):
-        model.graph.opset_imports[""] = max(GELU_SINCE, model.graph.opset_imports[""])
+    if can_have_gelu(model):
+        _apply(model, (recognise_gelu,), backwards=True)
+    with_gelu(model)
     for graph in model.graphs():
         sink_transposes(graph)
     _apply(model, _LINEAR)

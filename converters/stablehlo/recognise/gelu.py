@@ -1,4 +1,4 @@
-"""Exact GELU from the polynomials that XLA writes for ``erfc``."""
+"""The polynomials that XLA writes for ``erfc``, where GELU is made of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.recognise.edit import is_float32, replaced
 from convertkit.onnx.recognise.match import Term, added, match, only_user, polynomial, scalar
 
 _ROOT_HALF = float(np.float32(math.sqrt(0.5)))
@@ -45,47 +44,8 @@ _HALF: Term = ("Mul", 0.5, "x")
 _ARGUMENT: Term = ("Mul", ("Neg", "x"), _ROOT_HALF)
 _ERFC = erfc("z")
 
-_ERF_PLUS_ONE: Term = ("Add", ("Erf", ("Mul", "x", _ROOT_HALF)), 1.0)
-_CUBE: Term = ("Mul", ("Mul", "x", "x"), "x")
-_TANH_PLUS_ONE: Term = (
-    "Add",
-    1.0,
-    (
-        "Tanh",
-        (
-            "Mul",
-            float(np.float32(math.sqrt(2 / math.pi))),
-            ("Add", "x", ("Mul", float(np.float32(0.044715)), _CUBE)),
-        ),
-    ),
-)
 
-
-def _half_of(factor: Term) -> tuple[Term, ...]:
-    return (("Mul", ("Mul", 0.5, "x"), factor), ("Mul", "x", ("Mul", 0.5, factor)), ("Mul", 0.5, ("Mul", "x", factor)))
-
-
-_WHOLE = {"none": _half_of(_ERF_PLUS_ONE), "tanh": _half_of(_TANH_PLUS_ONE)}
-GELU_SINCE = 20
-
-
-def recognise_whole_gelu(node: ir.Node) -> None:
-    """GELU by its definition, exact or with tanh.
-
-    before:  Mul(Mul(0.5, x), Add(Erf(Mul(x, √½)), 1)), or with tanh
-    after:   Gelu(x), which needs opset 20
-    """
-    if node.op_type != "Mul" or node.domain != "" or not is_float32(node.outputs[0]):
-        return
-    for approximate, forms in _WHOLE.items():
-        for form in forms:
-            found = match(form, node.outputs[0], {})
-            if found is not None and found["x"].shape == node.outputs[0].shape:
-                replaced(node, "Gelu", [found["x"]], {"approximate": approximate})
-                return
-
-
-def recognise_gelu(node: ir.Node) -> None:
+def recognise_erfc(node: ir.Node) -> None:
     """The product of ``x / 2`` and the 65 nodes that compute ``erfc(-x / √2)``.
 
     before:  Mul(Mul(0.5, x), erfc's polynomials of Mul(Neg(x), √½))

@@ -11,16 +11,19 @@ from collections.abc import Callable
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
+from convertkit.onnx.recognise.gelu import can_have_gelu, recognise_gelu, with_gelu
 from convertkit.onnx.recognise.pooling import recognise_average_pool
 
-_RECOGNISERS: tuple[Callable[[ir.Node], None], ...] = (recognise_average_pool,)
+Recogniser = Callable[[ir.Node], None]
+_RECOGNISERS: tuple[Recogniser, ...] = (recognise_average_pool,)
 
 
 def recognise_operators(model: ir.Model) -> None:
     """Apply every recogniser to the model and its subgraphs, in place; shapes have been inferred, constants lifted."""
-    for recogniser in _RECOGNISERS:
+    for recogniser in (*_RECOGNISERS, recognise_gelu) if can_have_gelu(model) else _RECOGNISERS:
         # Backwards, what is composed of others is seen before its parts.
         for node in reversed(list(model.graph.all_nodes())):
             if node.graph is not None:  # not taken out by the ones before
                 recogniser(node)
+    with_gelu(model)
     common.RemoveUnusedNodesPass()(model)
