@@ -17,24 +17,28 @@ from convertkit.onnx.save import save_model
 from convertkit.parity.feeds import proof_feeds
 from convertkit.profile import QuantProfile
 from convertkit.quantization.calibration.observe import observe
-from convertkit.quantization.calibration.split import split
+from convertkit.quantization.calibration.split import split, thinned
 from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.integers import Integers
 from convertkit.quantization.placement.units import Unit, find_units, is_float
 from convertkit.quantization.preparation.opset import INT4_OPSET, at_least
 from convertkit.quantization.preparation.prepare import prepare
 from convertkit.quantization.report import layers
-from convertkit.quantization.search.reference import Reference, reference_of
+from convertkit.quantization.search.floor import refuse_ruin
+from convertkit.quantization.search.reference import affordable_samples, reference_of
+from convertkit.quantization.search.weights import Chosen, WeightSearch, told
 from convertkit.quantization.step import LossyStep
 from convertkit.quantization.weights.half import compute_half, store_half
 from convertkit.quantization.weights.patches import has_rows, moments
 from convertkit.quantization.weights.tune import Tuned, affordable, tune_all
-from convertkit.quantization.weights.weight_only import is_candidate, nearest, nearest_wide, quantize_weights, widened
+from convertkit.quantization.weights.weight_only import is_candidate, nearest, widened
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext, Feed, FeedSource, Stage
 from convertkit.state import initial_state
 
 _FILE = "quantized.onnx"
+_TUNED = (64, 150)
+"""Least and most samples that weights are tuned on, by the model's work; held-out ones judge them."""
 _QUANTIZED = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "QGemm", "ConvInteger", "MatMulInteger"})
 
 
@@ -74,9 +78,9 @@ class QuantizeIntegers(LossyStep):
 class QuantizeWeights(LossyStep):
     """Integer weights, float activations; better ones where there is calibration data."""
 
+    choices: ExportOptions
     profile: QuantProfile
     calibration: FeedSource | None = None
-    seed: int = 0
 
     name = "quantize-weights"
 
@@ -92,22 +96,30 @@ class QuantizeWeights(LossyStep):
             if self.profile.weight == "int4":
                 model = at_least(model, INT4_OPSET)
             prepare(model)
-            reference = reference_of(model, self.calibration, initial_state(source))
+            state = initial_state(source)
+            reference = reference_of(model, self.calibration, state)
             units = find_units(model.graph, self.profile)
             wide = widened(units, self.profile)
-            tuned = self._tuned(model, [unit for unit in units if unit.name not in wide], initial_state(source))
-            corrected = {unit.name: nearest_wide(unit) for unit in units if unit.name in wide}
-            quantize_weights(model, units, self.profile, corrected | {name: one.weight for name, one in tuned.items()})
-            self.diagnosis = {**self._effect(model, reference), "layers": layers(tuned)}
+            tuned = self._tuned(model, [unit for unit in units if unit.name not in wide], state)
+            search = WeightSearch(model, self.profile, tuned, self.choices)
+            chosen = search.run(reference)
+            refuse_ruin(chosen.quality, self.choices)
+            search.apply(model, chosen.widths)
+            self.diagnosis = self._told(model, chosen, tuned)
         else:
-            self.diagnosis = self._effect(model, None)
+            self.diagnosis = effect(model, self.choices.precision, self.profile)
         return save_model(model, workdir / _FILE, f"{self.name} {self.version}", source.initial_state)
 
-    def _effect(self, model: ir.Model, reference: Reference | None) -> Mapping[str, object]:
-        quality = None if reference is None else reference.quality(model.clone())
-        seen = self.calibration is not None and reference is not None and reference.samples == len(self.calibration)
-        requested = "w4" if self.profile.weight == "int4" else "w8"
-        return {**effect(model, requested, self.profile), "held_out": held_out(quality, is_all=seen)}
+    def _told(self, model: ir.Model, chosen: Chosen, tuned: Mapping[str, Tuned]) -> Mapping[str, object]:
+        quality, given = chosen.quality, self.calibration
+        seen = quality is not None and given is not None and quality.samples == len(given)
+        return {
+            **effect(model, self.choices.precision, self.profile),
+            "held_out": held_out(quality, is_all=seen),
+            "rungs": list(chosen.rungs),
+            "layers": layers(tuned),
+            "notes": told(chosen, f"--{self.choices.precision}"),
+        }
 
     def _tuned(self, model: ir.Model, units: Sequence[Unit], state: Mapping[str, Array]) -> Mapping[str, Tuned]:
         """Weights corrected on the data: 5 to 12 dB at 4 bits, up to 1.5 dB at 8 where inputs are correlated."""
@@ -115,8 +127,8 @@ class QuantizeWeights(LossyStep):
         if self.calibration is None or not chosen:
             return {}
         self.progress.status("tuning weights")
-        feeds = split(self.calibration)[1]
-        found = moments(model, chosen, feeds, state, np.random.default_rng(self.seed))
+        feeds = thinned(split(self.calibration)[0], affordable_samples(model, *_TUNED))
+        found = moments(model, chosen, feeds, state, np.random.default_rng(self.choices.seed))
         rounded = {unit.name: nearest(unit, self.profile) for unit in chosen}
         return tune_all(chosen, rounded, found, self.profile.weight_range)
 
@@ -162,7 +174,7 @@ def build(context: BuildContext) -> Stage:
     if options.precision == "fp16":
         return HalfPrecision(profile, context.calibration, options.seed, progress=context.progress)
     if profile.weight_only:
-        return QuantizeWeights(profile, context.calibration, options.seed, progress=context.progress)
+        return QuantizeWeights(options, profile, context.calibration, progress=context.progress)
     if context.calibration is None:
         raise data_lacks(options)
     return QuantizeIntegers(options, profile, context.calibration, progress=context.progress)

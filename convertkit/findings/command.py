@@ -21,7 +21,10 @@ def command(options: ExportOptions, target: str) -> str:
     plain = ExportOptions("")
     for field in fields(options):
         value = getattr(options, field.name)
-        if field.name not in _ELSEWHERE and value != getattr(plain, field.name):
+        usual = getattr(plain, field.name)
+        # Data may be arrays, which compare one by one.
+        chosen = value is not usual if field.name in _PATHS else value != usual
+        if field.name not in _ELSEWHERE and chosen:
             words += _words(_RENAMED.get(field.name, field.name), value)
     return shlex.join(words)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convertkit.data.held_out import held_out_positions
+from convertkit.data.held_out import held_out_positions, spread
 from convertkit.errors import FeedError
 from convertkit.stage import Feed, FeedSource
 
@@ -53,3 +53,9 @@ def split(source: FeedSource) -> tuple[Part, tuple[Feed, ...]]:
     if not held_out:
         return Part(source, everything), tuple(source)
     return Part(source, everything - held_out), tuple(Part(source, held_out))
+
+
+def thinned(part: Part, most: int) -> Part:
+    """At most ``most`` feeds of a part, evenly spread."""
+    positions = sorted(part.positions)
+    return Part(part.source, frozenset(positions[index] for index in spread(len(positions), most)))

@@ -12,6 +12,7 @@ from typing import Literal
 
 import onnx_ir as ir
 
+from convertkit.quantization.search.floor import is_enough
 from convertkit.quantization.search.loop import Loop, Outcome, Point
 from convertkit.quantization.search.plan import Plan
 from convertkit.quantization.search.quality import Quality
@@ -129,14 +130,7 @@ class Descent:
     def _rung(self, name: Name, outcome: Outcome) -> Rung:
         quality, size = self._trials.finished(outcome.plan, lambda copy: self._finish(copy, outcome.plan))
         cost = self._loop.cost_ns(outcome.plan)
-        return Rung(name, outcome, quality, self._enough(quality), cost, self._loop.float_cost_ns(), size)
-
-    def _enough(self, quality: Quality) -> bool:
-        """With an accuracy gate, what the gate will most likely pass; without one, what is good by itself."""
-        limit = self._options.max_drop
-        if limit is None:
-            return quality.is_good
-        return quality.is_bearable and (quality.drop is None or quality.drop <= limit)
+        return Rung(name, outcome, quality, is_enough(quality, self._options), cost, self._loop.float_cost_ns(), size)
 
 
 def told(rungs: tuple[Rung, ...], requested: str) -> list[str]:

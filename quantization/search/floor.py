@@ -1,10 +1,17 @@
-"""What is not delivered whoever asks for it, unless labelled data judges it."""
+"""What keeps enough to be made, and what is not delivered whoever asks for it unless labelled data judges it."""
 
 from __future__ import annotations
 
 from convertkit.errors import ParityError
 from convertkit.quantization.search.quality import LEAST_DB, Quality
 from convertkit.recipe import ExportOptions
+
+
+def is_enough(quality: Quality, options: ExportOptions) -> bool:
+    """With an accuracy gate, what the gate will most likely pass; without one, what is good by itself."""
+    if options.max_drop is None:
+        return quality.is_good
+    return quality.is_bearable and (quality.drop is None or quality.drop <= options.max_drop)
 
 
 def refuse_ruin(quality: Quality | None, options: ExportOptions) -> None:

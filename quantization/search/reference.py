@@ -19,7 +19,8 @@ from convertkit.stage import Feed, FeedSource
 
 _BUDGET = 2.5e10
 """Multiply-adds that the answers to all samples may cost."""
-_LEAST = 8
+_SAMPLES = (8, 64)
+"""The fewest and the most that judge stored weights."""
 _EXPLAINED = 0.5
 """A reconstruction leaves at most this share of the input's variance."""
 
@@ -69,16 +70,17 @@ class Reference:
 
 
 def reference_of(model: ir.Model, calibration: FeedSource | None, state: Mapping[str, Array]) -> Reference | None:
-    """The answers of a model whose weights alone will change; None where there is no data, or no float to lose.
-
-    Large models answer fewer samples: what is run bounds the time, not a clock.
-    """
+    """The answers of a model whose weights alone will change; None where there is no data, or no float to lose."""
     if calibration is None or not any(map(is_real, model.graph.outputs)):
         return None
     held_out = split(calibration)[1]
+    return Reference(model.clone(), held_out[: affordable_samples(model, *_SAMPLES)], state)
+
+
+def affordable_samples(model: ir.Model, least: int, most: int) -> int:
+    """How many samples a model may be run on, by its multiply-adds: no clock decides."""
     once = sum(map(multiply_adds, model.graph))
-    affordable = max(_LEAST, int(_BUDGET / max(once, 1.0)))
-    return Reference(model.clone(), held_out[:affordable], state)
+    return int(np.clip(_BUDGET / max(once, 1.0), least, most))
 
 
 def weight_bytes(model: ir.Model) -> int:

@@ -133,3 +133,33 @@ def loud_and_quiet(count: int, classes: int = 214, seed: int = 0, decades: float
     labels = rng.integers(0, classes, count)
     gain = 10 ** rng.uniform(0.5 - decades, 0.5, (count, 1))
     return ((kinds[labels] + rng.normal(0, 0.3, (count, 64))) * gain).astype(np.float32), labels
+
+
+def autoencoder() -> onnx.ModelProto:
+    """Principal components as two layers, 96 → 6 → 96, and a wide layer that does nothing but lose digits at 4 bits."""
+    data, _ = machine_sounds(2000, 0)
+    mean = data.mean(0)
+    _, _, rows = np.linalg.svd(data - mean, full_matrices=False)
+    kept = rows[:6].T
+    rng = np.random.default_rng(5)
+    turned = np.linalg.qr(rng.normal(0, 1, (96, 96)))[0]
+    constants = {"w0": turned, "w1": turned.T @ kept, "w2": kept.T, "b1": -mean @ kept, "b2": mean}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["t"], "turn"),
+        helper.make_node("MatMul", ["t", "w1"], ["e"], "encode"),
+        helper.make_node("Add", ["e", "b1"], ["c"], "code"),
+        helper.make_node("MatMul", ["c", "w2"], ["d"], "decode"),
+        helper.make_node("Add", ["d", "b2"], ["y"], "mean"),
+    ]
+    floats = {name: value.astype(np.float32) for name, value in constants.items()}
+    return model_of(nodes, floats, {"x": ["N", 96]}, {"y": ["N", 96]})
+
+
+def machine_sounds(count: int, seed: int) -> tuple[Array, Array]:
+    """Samples of :func:`autoencoder` and whether each is an anomaly: every second one but for ``seed`` 0 and 1."""
+    shapes = np.random.default_rng(99).normal(0, 1, (6, 96)) * np.array([[1.0], [0.8], [0.6], [0.5], [0.4], [0.3]])
+    rng = np.random.default_rng(seed)
+    strange = (np.arange(count) % 2 == 1) & (seed > 1)
+    data = 0.3 + rng.normal(0, 1, (count, 6)) @ shapes + rng.normal(0, 0.1, (count, 96))
+    bumps = np.exp(-0.5 * ((np.arange(96) - rng.uniform(10, 86, (count, 1))) / 1.5) ** 2)
+    return (data + 0.36 * bumps * strange[:, None]).astype(np.float32), strange

@@ -58,7 +58,7 @@ def test_what_is_not_computed_in_integers_is_told_so(quantized, precision: str, 
     found = quantized(mlp(96, 80, 60), data, precision, target).stage.diagnosis
     assert (found["requested"], found["effective"]) == (precision, effective)
     assert found["held_out"]["samples"] == 10
-    assert found["held_out"]["snr_db"] > 15
+    assert found["held_out"]["snr_db"] > 10
 
 
 def test_weights_that_are_too_small_stay_float(quantized) -> None:

@@ -1,0 +1,160 @@
+"""How many bits each weight gets where activations are float: more, where held-out samples show that it takes more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.profile import QuantProfile
+from convertkit.quantization.placement.units import Unit, constant, find_units
+from convertkit.quantization.search.floor import is_enough
+from convertkit.quantization.search.levels import decibels
+from convertkit.quantization.search.quality import Quality
+from convertkit.quantization.search.reference import Reference, weight_bytes
+from convertkit.quantization.weights.tune import Tuned
+from convertkit.quantization.weights.weight_only import (
+    Corrected,
+    is_candidate,
+    nearest,
+    nearest_wide,
+    quantize_weights,
+    widened,
+)
+from convertkit.recipe import ExportOptions
+
+Name = Literal["int4", "some int8", "int8", "some float", "float"]
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """Names of units whose weights are int8 where the profile's are int4, and of those whose weights stay float.
+
+    ``others``: embedding tables and recurrent weights become int8.
+    """
+
+    wide: frozenset[str]
+    real: frozenset[str] = frozenset()
+    others: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The widths that are made, what they and the ``fewest`` bits keep (None where no data tells), what was tried."""
+
+    widths: Widths
+    quality: Quality | None
+    fewest: Quality | None = None
+    rungs: tuple[Mapping[str, object], ...] = ()
+
+
+class WeightSearch:
+    """Quantizes weights of copies of one float model, by ``tuned`` integers where there are any."""
+
+    def __init__(
+        self, model: ir.Model, profile: QuantProfile, tuned: Mapping[str, Tuned], options: ExportOptions
+    ) -> None:
+        self._model, self._profile, self._tuned, self._options = model, profile, tuned, options
+        self._rungs: list[Mapping[str, object]] = []
+        self._fewest: Quality | None = None
+        units = find_units(model.graph, profile)
+        self._noisy = [unit.name for unit in sorted(filter(is_candidate, units), key=self._level)]
+        self._start = Widths(widened(units, profile))
+
+    def run(self, reference: Reference | None) -> Chosen:
+        """The fewest bits that keep enough of what ``reference`` says, the noisiest layers the first to get more."""
+        if reference is None:
+            return Chosen(self._start, None)
+        self._fewest = quality = self._quality(reference, self._start)
+        narrow = self._profile.weight == "int4"
+        self._told("int4" if narrow else "int8", self._start, quality)
+        if is_enough(quality, self._options) or self._options.accept_loss:
+            return self._chosen(self._start, quality)
+        everything = frozenset(self._noisy)
+        if narrow:
+            found = self._shortest(reference, lambda names: Widths(self._start.wide | names), "some int8", "int8")
+            if found is not None:
+                return found
+        found = self._shortest(reference, lambda names: Widths(everything, names), "some float", "float")
+        if found is not None:
+            return found
+        untouched = Widths(everything, everything, others=False)
+        return self._chosen(untouched, self._quality(reference, untouched))
+
+    def apply(self, model: ir.Model, widths: Widths) -> None:
+        """Quantize the weights of a copy, in place."""
+        if not widths.others:
+            return
+        units = [unit for unit in find_units(model.graph, self._profile) if unit.name not in widths.real]
+        corrected: Corrected = {name: one.weight for name, one in self._tuned.items()}
+        wide = {unit.name: nearest_wide(unit) for unit in units if unit.name in widths.wide and is_candidate(unit)}
+        narrow = self._profile.weight == "int4"
+        quantize_weights(model, tuple(units), self._profile, {**corrected, **wide} if narrow else corrected)
+
+    def _shortest(
+        self, reference: Reference, widths: Callable[[frozenset[str]], Widths], some: Name, every: Name
+    ) -> Chosen | None:
+        """The shortest start of the noisiest layers, by doubling and then halving; None where not all are enough."""
+        names, tried = self._noisy, dict[int, Quality]()
+
+        def good(count: int) -> bool:
+            tried[count] = self._quality(reference, widths(frozenset(names[:count])))
+            return is_enough(tried[count], self._options)
+
+        low, high = 0, 1
+        while high < len(names) and not good(high):
+            low, high = high, 2 * high
+        high = min(high, len(names))
+        if high not in tried and not good(high):
+            self._told(every, widths(frozenset(names)), tried[high])
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if good(middle) else (middle, high)
+        made = widths(frozenset(names[:high]))
+        self._told(some if high < len(names) else every, made, tried[high])
+        return self._chosen(made, tried[high])
+
+    def _chosen(self, widths: Widths, quality: Quality) -> Chosen:
+        return Chosen(widths, quality, self._fewest, tuple(self._rungs))
+
+    def _told(self, name: Name, widths: Widths, quality: Quality) -> None:
+        copy = self._model.clone()
+        self.apply(copy, widths)
+        told: dict[str, object] = {"rung": name, "good": is_enough(quality, self._options), "snr_db": quality.snr_db}
+        told |= {"snr_db_p5": quality.p5_db, "agreement": quality.agreement, "bytes": weight_bytes(copy)}
+        self._rungs.append({**told, "reconstruction_db": quality.reconstruction_db})
+
+    def _level(self, unit: Unit) -> tuple[float, str]:
+        """SNR in dB of the layer, or of its weight where no data has tuned it; for sorting."""
+        if unit.name in self._tuned:
+            return self._tuned[unit.name].best_db, unit.name
+        weight = constant(unit.weight_or_fail[1])
+        noise = np.square(nearest(unit, self._profile).real() - weight).sum() / max(
+            float(np.square(weight).sum()), 1e-30
+        )
+        return float(decibels(noise)), unit.name
+
+    def _quality(self, reference: Reference, widths: Widths) -> Quality:
+        copy = self._model.clone()
+        self.apply(copy, widths)
+        return reference.quality(copy)
+
+
+def told(chosen: Chosen, requested: str) -> list[str]:
+    """What was done instead of the fewest bits."""
+    if len(chosen.rungs) < 2 or chosen.quality is None or chosen.fewest is None:
+        return []
+    first, last = chosen.rungs[0], chosen.rungs[-1]
+    real, wide = len(chosen.widths.real), len(chosen.widths.wide - chosen.widths.real)
+    became = " and ".join(
+        f"{count} layers have {kind} weights" for count, kind in ((wide, "int8"), (real, "float32")) if count
+    )
+    share = float(str(last["bytes"])) / max(float(str(first["bytes"])), 1.0)
+    return [
+        f"{requested} everywhere keeps {chosen.fewest.told()}, too little; {became}. That keeps "
+        f"{chosen.quality.told()}, with {share:.2f} times the bytes; --accept-loss takes the fewest bits"
+    ]
