@@ -1,4 +1,4 @@
-"""``pkg.mod:callable`` as a source: found on disk and read as text, never imported here.
+"""``pkg.mod:callable`` and ``folder/file.py:callable``: found on disk and read as text; workers import it.
 
 Which converter a callable belongs to is seen from what its module imports, itself or through other modules.
 """
@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import ast
 import difflib
+import importlib
 import importlib.util
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 from convertkit.errors import ConvertKitError
 from convertkit.lookalikes import elsewhere
 
-_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_REFERENCE = re.compile(r"(?:[A-Za-z_][\w.]*|.+\.py):[A-Za-z_][\w.]*")
 _MOST_FILES = 400
 """Modules that are read before a callable counts as one of no framework."""
 _BY_NAME = frozenset({"import_module", "__import__"})
@@ -43,8 +45,41 @@ def imports_of(source: str, sought: frozenset[str]) -> frozenset[str]:
 
 
 def module_file(module: str) -> Path | None:
-    """The file of a module in the current folder or where Python looks, None where there is none."""
+    """The file of a module, named with dots or as ``folder/file.py``, None where there is none.
+
+    Names with dots are looked for in the current folder and where Python looks.
+    """
+    if module.endswith(".py"):
+        return Path(module) if Path(module).is_file() else None
     return next((file for file in _candidates(module.split(".")) if file.is_file()), None)
+
+
+def imported(module: str) -> ModuleType:
+    """The module that ``module`` names, with dots or as ``folder/file.py``; its code runs.
+
+    The current folder is importable, as for ``python -m``; the folder of a file, too, as for ``python folder/file.py``.
+    """
+    _importable(Path.cwd())
+    if not module.endswith(".py"):
+        return importlib.import_module(module)
+    file = Path(module).resolve()
+    if not file.is_file():
+        raise ModuleNotFoundError(f"there is no file {module}")
+    _importable(file.parent)
+    if getattr(sys.modules.get(file.stem), "__file__", None) == str(file):
+        return sys.modules[file.stem]
+    name = file.stem if file.stem not in sys.modules else f"_{file.stem}_of_a_file"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None, "files that end in .py have one"
+    sys.modules[name] = made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def _importable(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def _candidates(parts: Sequence[str]) -> Iterator[Path]:
@@ -70,11 +105,11 @@ def _within(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 def not_found(source: str) -> str:
     """Why nothing reads ``source``, which is no file: as far as it is a reference, what is wrong with it."""
-    name, _, attribute = source.partition(":")
-    if attribute and (file := Path(name)).suffix == ".py" and file.is_file():
-        return f"{source} does not exist; a function in {name} is called {_dotted(file)}:{attribute}"
+    name = source.partition(":")[0]
     if not _REFERENCE.fullmatch(source):
         return elsewhere(source) or f"{source} does not exist{closest(Path(source).name, _beside(source))}"
+    if module_file(name) is None and name.endswith(".py"):
+        return f"{source}: there is no file {name}{closest(name, [file.name for file in Path().glob('*.py')])}"
     if module_file(name) is None:
         here = [file.stem for file in Path().glob("*.py")]
         return f"{source}: there is no module {name} in the current folder or where Python looks{closest(name, here)}"
@@ -123,7 +158,8 @@ def found_at(text: str, refusal: type[ConvertKitError]) -> Path | None:
 
 def _with_parents(names: Sequence[str]) -> Iterator[str]:
     """The modules that are executed when those are imported."""
-    for name in names:
+    yield from (name for name in names if name.endswith(".py"))
+    for name in (name for name in names if not name.endswith(".py")):
         parts = name.split(".")
         yield from (".".join(parts[:length]) for length in range(1, len(parts) + 1))
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from convertkit.plugins import converter_for
-from convertkit.references import imports_of, module_file, not_found, python_file
+from convertkit.references import imported, imports_of, module_file, not_found, python_file
 
 SOUGHT = frozenset({"torch", "jax"})
 
@@ -52,6 +52,21 @@ def test_framework_is_that_of_the_nearest_import(here, modules, found):
     assert imports_of("made:function", SOUGHT) == found
 
 
+def test_a_file_names_a_module_too(here, tmp_path, monkeypatch):
+    here({"lib/nets": "from near import SIZE\nimport torch\nclass Net: pass", "lib/near": "SIZE = 3"})
+    assert imports_of("lib/nets.py:Net", SOUGHT) == {"torch"}
+    assert converter_for(f"{tmp_path}/lib/nets.py:Net").name == "pytorch"
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    made = imported("lib/nets.py")
+    assert (made.SIZE, imported("lib/nets.py")) == (3, made)
+
+
+def test_a_file_called_as_a_module_of_python_is_the_file(here, monkeypatch):
+    here({"types": "OWN = 1"})
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert imported("types.py").OWN == 1
+
+
 def test_relative_imports_are_followed(here):
     here(
         {"lib/sub/made": "from ..nets import Net\nfrom .near import y", "lib/nets": "import torch", "lib/sub/near": ""}
@@ -91,5 +106,6 @@ def test_what_is_wrong_with_a_reference_is_said(here):
     assert not_found("netz:Net").endswith("did you mean 'nets'")
     assert "names a framework" in not_found("nets:Net")
     assert "import torch" in not_found("nets:Net")
-    assert "lib.nets:Net" in not_found("lib/nets.py:Net")
+    assert "neither lib/nets.py nor a module" in not_found("lib/nets.py:Net")
+    assert not_found("net.py:Net") == "net.py:Net: there is no file net.py, did you mean 'nets.py'"
     assert "nets:FUNCTION" in python_file(module_file("nets"))

@@ -10,9 +10,7 @@ What the callable may be, in this order:
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +20,7 @@ import numpy as np
 from jax import export
 
 from convertkit.errors import SourceError, UsageError
+from convertkit.references import imported
 
 Wanted = tuple[str, Sequence[int | str] | None, str | None]
 """Name, shape and dtype of one ``--input``."""
@@ -45,10 +44,8 @@ def exported_callable(source: str, inputs: Sequence[Wanted]) -> tuple[Any, tuple
 def resolved(source: str) -> Any:
     """The object that ``pkg.mod:name`` stands for."""
     module, _, name = source.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     try:
-        found: Any = importlib.import_module(module)
+        found: Any = imported(module)
         for part in name.split("."):
             found = getattr(found, part)
     except ModuleNotFoundError as error:

@@ -10,8 +10,6 @@ import contextlib
 import importlib
 import inspect
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from convertkit.converters.stablehlo.importer import to_onnx
 from convertkit.errors import SourceError, Unsupported, UsageError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.save import save_model
+from convertkit.references import imported
 from convertkit.workers.process import Reply
 
 _LOAD_ERRORS = (
@@ -134,9 +133,8 @@ def _given(spec: str | None) -> Any:
     if spec is None:
         return None
     module, _, name = spec.partition(":")
-    sys.path.insert(0, os.getcwd())
     try:
-        found = importlib.import_module(module)
+        found = imported(module)
     except ImportError as error:
         raise UsageError(f"--model {spec}: {error}") from error
     if not name or not hasattr(found, name):

@@ -27,7 +27,7 @@ from convertkit.converters.pytorch.loading.load import load
 from convertkit.converters.pytorch.loading.operators import refusal
 from convertkit.converters.pytorch.loading.state import Session, slots_from_json
 from convertkit.converters.pytorch.loading.subject import Subject
-from convertkit.converters.pytorch.loading.weights import brief
+from convertkit.converters.pytorch.loading.weights import brief, innermost
 from convertkit.converters.pytorch.roads import exporting, routes
 from convertkit.converters.pytorch.roads.acceptance import check_feed, check_feeds, hiding_feeds
 from convertkit.errors import ConvertKitError, SourceError, Unsupported, full_disk
@@ -125,7 +125,8 @@ class TorchService:
             unknown = refusal(error)
             if unknown is not None:
                 return Reply({"failed": str(unknown), "unknown": _fields(unknown)})
-            return Reply({"failed": f"{type(error).__name__}: {brief(error)}"})
+            cause = innermost(error)
+            return Reply({"failed": f"{type(cause).__name__}: {brief(cause)}"})
         return Reply({"seconds": time.perf_counter() - begun})
 
     def reference(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:

@@ -25,6 +25,7 @@ from convertkit.onnx.recognise import recognise_operators
 from convertkit.onnx.sequences import restore_sequences
 from convertkit.onnx.sigmoids import write_out_sigmoids
 from convertkit.onnx.size_readers import ask_behind
+from convertkit.onnx.static_sequences import write_out_sequences
 
 MIN_OPSET, MAX_OPSET = 18, 26
 _COORDINATES_SINCE, _LAST_AXES_SINCE = 11, 13
@@ -57,7 +58,10 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     decompose_contrib(model)
     decompose_ml(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    write_out_sequences(model)
     simplify(model)
+    if write_out_sequences(model):  # of places that had to be folded first
+        simplify(model)
     recognise_operators(model)
     write_out_sigmoids(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)

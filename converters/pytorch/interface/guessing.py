@@ -44,24 +44,24 @@ def guess(subject: Subject, path: Path, options: Sequence[Mapping[str, Any]]) ->
     route = "torchscript-exporter"
     if subject.program is not None:
         fixed = leaves = leaves_of(subject, program_examples(subject), options)
-        outputs, route = _of_program(subject.program), "program"
+        outputs, route = _of_program(subject.program, fixed), "program"
         if subject.exported_batch:
             leaves, route = free_following(leaves, subject.follows) or free_batch(leaves) or leaves, "torch.export"
     else:
         fixed = leaves_of(subject, traced_examples(path), options)
         leaves = free_batch(fixed) or fixed
-        outputs = _of_script(subject.module)
+        outputs = _of_script(subject.module, fixed)
     names = {dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)}
     trials = (example_sizes(leaves, fixed), *further_sizes(leaves))
     return Guess(leaves, dict.fromkeys(names, _EXAMPLE_SIZE), outputs, route, trials)
 
 
-def _of_script(module: Any) -> tuple[str, ...]:
+def _of_script(module: Any, leaves: Sequence[Leaf]) -> tuple[str, ...]:
     if any(_sets_attributes(each) for each in module.modules()):
         raise Unsupported("the model may keep state")
     if [value.type().kind() for value in module.forward.graph.outputs()] != ["TensorType"]:
         raise Unsupported("what the model returns has names that a run tells")
-    return ("output",)
+    return tuple(name for name, _ in named_outputs(torch.empty(0), [leaf.name for leaf in leaves]))
 
 
 def _sets_attributes(module: Any) -> bool:
@@ -70,7 +70,7 @@ def _sets_attributes(module: Any) -> bool:
     return any(method.graph.findNode("prim::SetAttr") is not None for method in methods)
 
 
-def _of_program(program: Any) -> tuple[str, ...]:
+def _of_program(program: Any, leaves: Sequence[Leaf]) -> tuple[str, ...]:
     changed = {node.name for node in written(program.graph.nodes)}
     if program.graph_signature.buffers_to_mutate or changed & set(program.graph_signature.inputs_to_buffers):
         raise Unsupported("the model keeps state")
@@ -79,4 +79,4 @@ def _of_program(program: Any) -> tuple[str, ...]:
     if any(name not in values for name in names):
         raise Unsupported("the model returns constants")
     result = torch.utils._pytree.tree_unflatten([values[name] for name in names], program.call_spec.out_spec)
-    return tuple(name for name, _ in named_outputs(result))
+    return tuple(name for name, _ in named_outputs(result, [leaf.name for leaf in leaves]))

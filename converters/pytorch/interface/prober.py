@@ -57,6 +57,13 @@ class Prober:
             if not keep:
                 restore(self.subject, self.fresh)
 
+    def output_names(self, leaves: Sequence[Leaf], sizes: Mapping[str, int]) -> tuple[str, ...]:
+        """The names that the model itself gives its outputs, which inputs may have, too."""
+        try:
+            return self.subject.output_names(leaves, check_feed(leaves, sizes, self._seed, 0))
+        finally:
+            restore(self.subject, self.fresh)
+
     def with_offsets(self, leaves: tuple[Leaf, ...], sizes: Mapping[str, int]) -> tuple[Leaf, ...]:
         """The inputs, those that say where bags begin drawn as such."""
         if not has_bags(self.subject):

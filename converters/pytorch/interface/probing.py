@@ -36,6 +36,7 @@ from convertkit.converters.pytorch.interface.inputs import (
     leaves_of,
 )
 from convertkit.converters.pytorch.interface.leaves import Leaf, to_json
+from convertkit.converters.pytorch.interface.notes import renaming_notes, state_notes
 from convertkit.converters.pytorch.interface.prober import Prober
 from convertkit.converters.pytorch.loading.programs import program_examples
 from convertkit.converters.pytorch.loading.state import Slot, initial, lifted
@@ -107,6 +108,7 @@ def describe(
     computed = known[0] if 0 in known else prober.run(leaves, trials[0], 0)
     _check_real(leaves, computed)
     outputs = tuple(computed)
+    renamed = renaming_notes(prober, leaves, trials[0], outputs)
     state = {STATE_PREFIX + slot.name: initial(subject.module, slot, {}) for slot in lifted(freed)}
     following = tuple(NEXT_STATE_PREFIX + slot.name for slot in lifted(slots))
     description = Description(
@@ -116,8 +118,8 @@ def describe(
         trials,
         freed,
         slots,
-        (*notes, *more, *_state_notes(freed)),
-        (*notes, *_state_notes(slots)),
+        (*notes, *more, *renamed, *state_notes(freed)),
+        (*notes, *renamed, *state_notes(slots)),
     )
     return description, state, known
 
@@ -250,17 +252,6 @@ def _examples(subject: Subject, path: Path) -> Sequence[Example] | Mapping[str, 
     if subject.kind == "torchscript":
         return traced_examples(path)
     return program_examples(subject)
-
-
-def _state_notes(slots: Sequence[Slot]) -> list[str]:
-    notes = []
-    if carried := [slot.name for slot in lifted(slots)]:
-        notes.append(f"state became inputs and outputs: {', '.join(carried)}")
-    if settled := [f"{slot.name} = {slot.constant}" for slot in slots if isinstance(slot.constant, bool | int | float)]:
-        notes.append(f"settled by the first call and fixed: {', '.join(settled)}")
-    if batches := [f"{slot.name} = {slot.constant}" for slot in slots if isinstance(slot.constant, str)]:
-        notes.append(f"computed from the inputs' sizes: {', '.join(batches)}")
-    return notes
 
 
 def further_sizes(leaves: Sequence[Leaf], base: Mapping[str, int] = _NO_SIZES) -> tuple[dict[str, int], ...]:

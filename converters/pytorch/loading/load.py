@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import pickle
@@ -17,13 +16,14 @@ import torch
 import torch.nn.utils.parametrize
 from torch._export.serde.schema import SCHEMA_VERSION
 
-from convertkit.converters.pytorch.loading import operators, outside
+from convertkit.converters.pytorch.loading import configured, containers, operators, outside
 from convertkit.converters.pytorch.loading.programs import arguments_of
 from convertkit.converters.pytorch.loading.subject import Constant, Parameter, Subject
 from convertkit.converters.pytorch.loading.weights import brief, fill, stored_weights
+from convertkit.converters.pytorch.loading.wrappers import unwrapped
 from convertkit.converters.pytorch.provenance import python_trace, user_line
 from convertkit.errors import ConvertKitError, SourceError, Unsupported, Untrusted, UsageError
-from convertkit.references import closest
+from convertkit.references import closest, imported
 
 
 def load(path: str, kind: str, factory: str | None) -> Subject:
@@ -51,11 +51,8 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
     if kind == "pickled-module":
         return _eager(_pickled(path))
     if factory is None:
-        raise UsageError(
-            f"{Path(path).name} holds weights only; the module that they belong to is missing\n"
-            "  try   --model pkg.mod:factory, a function or class that returns the module"
-        )
-    module = _made(factory)
+        raise configured.missing(Path(path))
+    module = _made(factory, Path(path))
     fill(module, stored_weights(path, kind), Path(path).name, factory)
     return _eager(module)
 
@@ -162,7 +159,7 @@ def _exported(path: str) -> Subject:
                 f" this one reads {SCHEMA_VERSION[0]}\n"
                 f"  try   exporting the model again, with torch {torch.__version__.partition('+')[0]}"
             ) from error
-        if _define_known():  # torch does not say which operator it lacks
+        if _define_known() or containers.define_unknown(path):  # torch does not say which operator or class it lacks
             return _exported(path)
         if (unknown := operators.unknown_in(path)) is not None:
             raise unknown from error
@@ -201,7 +198,7 @@ def _of_any_batch(program: Any) -> tuple[Any, int, tuple[bool, ...], str]:
 
 
 def _eager(module: torch.nn.Module) -> Subject:
-    module.eval()
+    module = unwrapped(module).eval()
     _bake_parametrizations(module)
     for parameter in module.parameters():
         parameter.requires_grad_(False)
@@ -229,19 +226,23 @@ def _annotation(annotation: object) -> str:
     return text.replace("typing.", "").replace("torch.", "")
 
 
-def _made(reference: str) -> torch.nn.Module:
-    """Call ``pkg.mod:factory``; the current folder is importable, as it is for ``python -m``."""
+def _made(reference: str, weights: Path | None = None) -> torch.nn.Module:
+    """Call ``pkg.mod:factory``; one of transformers' classes gets the settings that lie beside ``weights``."""
     try:
         made = _named(_imported(reference), reference)
         torch.manual_seed(0)  # weights that a factory draws at random are the same in every fork
-        module = made if isinstance(made, torch.nn.Module) else _called(made, reference)
+        if isinstance(made, torch.nn.Module):
+            return unwrapped(made)
+        module = None if weights is None else configured.module(made, weights)
+        if module is None:
+            module = _called(made, reference)
     except ConvertKitError:
         raise
     except Exception as error:
         raise UsageError(f"{reference} failed with {type(error).__name__}: {brief(error)}") from error
     if not isinstance(module, torch.nn.Module):
         raise UsageError(f"{reference} returned {type(module).__name__}; expected a torch.nn.Module")
-    return module
+    return unwrapped(module)
 
 
 def _named(module: Any, reference: str) -> Any:
@@ -277,11 +278,9 @@ def _imported(reference: str) -> Any:
     """The module of ``pkg.mod:factory``."""
     name, _, attribute = reference.partition(":")
     if not name or not attribute:
-        raise UsageError(f"{reference}: expected pkg.mod:factory")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+        raise UsageError(f"{reference}: expected pkg.mod:factory or file.py:factory")
     try:
-        return importlib.import_module(name)
+        return imported(name)
     except Exception as error:
         raise UsageError(f"{name} cannot be imported: {type(error).__name__}: {brief(error)}") from error
 

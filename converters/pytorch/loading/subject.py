@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.interface.leaves import Leaf
+from convertkit.converters.pytorch.loading.containers import as_exported
 from convertkit.errors import Unsupported
 
 
@@ -69,15 +70,24 @@ class Subject:
                 kwargs[parameter.name] = value
             else:
                 args.append(value)
+        if self.program is not None:
+            args, kwargs = as_exported([args, kwargs], self.program.call_spec.in_spec)
         return tuple(args), kwargs
 
     def compute(self, leaves: Sequence[Leaf], feed: Mapping[str, Array]) -> dict[str, Array]:
-        """All outputs for one feed, flat and named."""
+        """All outputs for one feed, flat and named; none has the name of an input."""
+        taken = [leaf.name for leaf in leaves]
+        return {name: to_array(tensor) for name, tensor in named_outputs(self._called(leaves, feed), taken)}
+
+    def output_names(self, leaves: Sequence[Leaf], feed: Mapping[str, Array]) -> tuple[str, ...]:
+        """The names that the model itself gives its outputs: an input may have the same."""
+        return tuple(name for name, _ in named_outputs(self._called(leaves, feed)))
+
+    def _called(self, leaves: Sequence[Leaf], feed: Mapping[str, Array]) -> Any:
         values = {leaf.name: value_for(leaf, feed[leaf.name]) for leaf in leaves}
         args, kwargs = self.arguments(leaves, values)
         with torch.no_grad(), torch.jit.optimized_execution(False):  # profiling pays off after many calls only
-            result = self.module(*args, **kwargs)
-        return {name: to_array(tensor) for name, tensor in named_outputs(result)}
+            return self.module(*args, **kwargs)
 
 
 def _structured(leaves: Sequence[Leaf], values: Mapping[str, Any], depth: int = 0) -> Any:
@@ -121,11 +131,12 @@ def to_array(tensor: Any) -> Array:
     return array
 
 
-def named_outputs(result: Any) -> list[tuple[str, Any]]:
+def named_outputs(result: Any, taken: Collection[str] = ()) -> list[tuple[str, Any]]:
     """The tensors of what ``forward`` returned, with names.
 
     One tensor is ``output``, several are ``output_0`` …; keys of a dict and fields of a named tuple
-    are taken as they are, nested ones joined with ``_``.  ``None`` is left out.
+    are taken as they are, nested ones joined with ``_``.  ``None`` is left out.  A name that is ``taken`` by an input
+    gets ``_out`` behind it.
     """
     found = list(_walk(result, ""))
     if not found:
@@ -135,7 +146,19 @@ def named_outputs(result: Any) -> list[tuple[str, Any]]:
     names = [_named(path) for path, _ in found]
     if len(set(names)) < len(names):
         names = [f"output_{place}" for place in range(len(names))]
-    return [(name, value) for name, (_, value) in zip(names, found, strict=True)]
+    return [(name, value) for name, (_, value) in zip(_apart(names, taken), found, strict=True)]
+
+
+def _apart(names: Sequence[str], taken: Collection[str]) -> list[str]:
+    used = {*taken, *names}
+    found = []
+    for name in names:
+        fresh = name
+        while name in taken and fresh in used:
+            fresh += "_out"
+        used.add(fresh)
+        found.append(fresh)
+    return found
 
 
 def _named(path: str) -> str:

@@ -14,6 +14,7 @@ import torch
 from convertkit.converters.pytorch.files.shards import shards
 from convertkit.converters.pytorch.files.sniff import examine
 from convertkit.converters.pytorch.loading import inert
+from convertkit.converters.pytorch.loading.wrappers import without_compiled
 from convertkit.errors import SourceError, UsageError
 
 _STATE_KEYS = (
@@ -97,7 +98,7 @@ def fill(module: torch.nn.Module, weights: Mapping[str, torch.Tensor], file: str
     old files count no batches.
     """
     held = module.state_dict(keep_vars=True)
-    weights = _without_prefix(weights, list(held))
+    weights = _without_prefix(without_compiled(weights), list(held))
     stored = {id(held[name]) for name in weights if name in held}
     missing = [name for name in held if name not in weights and id(held[name]) not in stored]
     missing = sorted(name for name in missing if not name.endswith("num_batches_tracked"))
@@ -175,3 +176,10 @@ def brief(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if not re.match(r"(File |Traceback|The above|During handling|\^|~|<--)", line)]
     return (telling or lines or [type(error).__name__])[0][:300]
+
+
+def innermost(error: BaseException) -> BaseException:
+    """What an error was raised from in the end: torch's exporters wrap the cause in sentences about themselves."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

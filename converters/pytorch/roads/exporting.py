@@ -15,9 +15,11 @@ from convertkit.converters.pytorch.interface.leaves import Leaf
 from convertkit.converters.pytorch.loading.operators import decompositions, refusal, untranslated
 from convertkit.converters.pytorch.loading.state import Slot
 from convertkit.converters.pytorch.loading.subject import Subject, to_tensor, value_for
+from convertkit.converters.pytorch.loading.weights import innermost
 from convertkit.converters.pytorch.operators import elementary
 from convertkit.converters.pytorch.operators.lacking import substitutes
 from convertkit.converters.pytorch.operators.masks import keep_zeros
+from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views
 from convertkit.converters.pytorch.roads.flat import Flat, is_constant
 
 OPSET = 18
@@ -98,6 +100,16 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
     keep_zeros(program)
     if table := {**substitutes(program), **decompositions()}:
         program = program.run_decompositions(table)
+    try:
+        _translate(program, inputs, outputs, path)
+    except torch.onnx.OnnxExporterError as error:
+        if not is_view_refused(innermost(error)):
+            raise
+        lay_out_views(program)
+        _translate(program, inputs, outputs, path)
+
+
+def _translate(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:
     try:
         written = torch.onnx.export(
             program,

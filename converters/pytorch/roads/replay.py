@@ -19,7 +19,8 @@ from convertkit.converters.pytorch.loading.operators import registered
 from convertkit.converters.pytorch.loading.state import inside
 from convertkit.converters.pytorch.operators.fused import FUSED
 from convertkit.converters.pytorch.provenance import python_trace, user_line
-from convertkit.converters.pytorch.roads.scalars import ALWAYS, DTYPES, MEMORY_FORMATS, NUMERIC
+from convertkit.converters.pytorch.roads.numbers import NUMERIC, ON_LISTS, cast
+from convertkit.converters.pytorch.roads.scalars import ALWAYS, DTYPES, MEMORY_FORMATS
 from convertkit.errors import Unsupported
 
 Path = tuple[str, ...]
@@ -173,9 +174,11 @@ class _Run:
         plain = not any(_holds_tensor(arg) for arg in args)
         if kind in ALWAYS and not (kind == "aten::__getitem__" and isinstance(args[0], torch.Tensor)):
             return ALWAYS[kind](*args)
-        if kind in NUMERIC and (plain or _is_list_operator(kind, args)):
+        if kind in NUMERIC and (plain or (kind in ON_LISTS and isinstance(args[0], list))):
             return NUMERIC[kind](*args)
         operator = operator_of(node)
+        if kind == "aten::to" and plain:
+            return _cast(operator, args)
         positional, keywords = _bound(operator, args)
         return self._traced(node, operator, positional, keywords)
 
@@ -375,8 +378,13 @@ def _holds_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _is_list_operator(kind: str, args: Sequence[Any]) -> bool:
-    return kind in ("aten::add", "aten::add_", "aten::slice", "aten::copy") and isinstance(args[0], list)
+def _cast(operator: Any, args: Sequence[Any]) -> Any:
+    """``aten::to`` of a number: its type alone can change."""
+    given = dict(zip((each.name for each in operator._schema.arguments), args, strict=False))
+    dtype, other = given.get("dtype"), given.get("other")
+    if dtype is None:
+        return args[0] if other is None else NUMERIC["aten::type_as"](args[0], other)
+    return cast(args[0], DTYPES[dtype])
 
 
 def _decided(condition: Any, node: Any) -> bool:

@@ -1,4 +1,4 @@
-"""TorchScript's operators on numbers, lists, dicts, strings and shapes, done in Python.
+"""TorchScript's operators on lists, dicts, strings and shapes, done in Python whatever they are given.
 
 torch.export sees none of them: sizes stay symbolic, lists and tuples vanish.  Signatures follow
 torch/csrc/jit/runtime/register_prim_ops.cpp; a value where TorchScript has an int may be a
@@ -7,7 +7,6 @@ torch/csrc/jit/runtime/register_prim_ops.cpp; a value where TorchScript has an i
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -15,7 +14,7 @@ from typing import Any
 
 import torch
 
-from convertkit.errors import Unsupported
+from convertkit.converters.pytorch.roads.numbers import broadcast, greatest, least, range_length
 
 # torch/headeronly/core/ScalarType.h, c10/core/MemoryFormat.h: TorchScript passes these as ints.
 DTYPES = (
@@ -53,7 +52,9 @@ def _implicit(value: Any) -> Any:
     return value.item() if isinstance(value, torch.Tensor) else value
 
 
-def _size(tensor: torch.Tensor, dim: int | None = None) -> Any:
+def _size(tensor: Any, dim: int | None = None) -> Any:
+    if not isinstance(tensor, torch.Tensor):  # a number that a trace holds as a tensor
+        return []
     return list(tensor.shape) if dim is None else tensor.shape[dim]
 
 
@@ -87,47 +88,8 @@ def _contains(items: Any, key: Any) -> bool:
     return key in items
 
 
-def _list_slice(items: Any, start: int | None, end: int | None, step: int = 1) -> Any:
-    return items[start:end:step]
-
-
-def _divided(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
-    if rounding_mode == "floor":
-        return a // b
-    if rounding_mode == "trunc":
-        return a // b if (a >= 0) == (b >= 0) else -(-a // b)
-    return torch.sym_float(a) / b
-
-
-def _ceil(value: Any) -> Any:
-    return math.ceil(value)
-
-
-def _range_length(low: Any, high: Any, step: int) -> Any:
-    if step == 0:
-        raise Unsupported("range() with a step of 0")
-    length = (high - low + step - 1) // step if step > 0 else (low - high - step - 1) // -step
-    return torch.sym_max(length, 0) if isinstance(length, torch.SymInt) else max(length, 0)
-
-
 def _derive_index(index: Any, start: Any, step: Any) -> Any:
     return start + index * step
-
-
-def _least(*values: Any) -> Any:
-    items = values[0] if len(values) == 1 else values
-    least = items[0]
-    for item in items[1:]:
-        least = torch.sym_min(least, item)
-    return least
-
-
-def _greatest(*values: Any) -> Any:
-    items = values[0] if len(values) == 1 else values
-    greatest = items[0]
-    for item in items[1:]:
-        greatest = torch.sym_max(greatest, item)
-    return greatest
 
 
 def _text(*parts: Any) -> str:
@@ -177,9 +139,9 @@ ALWAYS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "aten::__is__": operator.is_,
         "aten::__isnot__": operator.is_not,
         "aten::size": _size,
-        "aten::dim": lambda tensor: tensor.dim(),
+        "aten::dim": lambda tensor: tensor.dim() if isinstance(tensor, torch.Tensor) else 0,
         "aten::len": _length,
-        "aten::numel": lambda tensor: tensor.numel(),
+        "aten::numel": lambda tensor: tensor.numel() if isinstance(tensor, torch.Tensor) else 1,
         "aten::append": _append,
         "aten::extend": _extend,
         "aten::insert": lambda items, place, value: items.insert(place, value),
@@ -196,12 +158,31 @@ ALWAYS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "aten::list": list,
         "aten::dict": dict,
         "aten::Delete": lambda items, key: items.pop(key),
+        "aten::popitem": lambda items: items.popitem(),
+        "aten::setdefault": lambda items, key, value: items.setdefault(key, value),
+        "aten::update": lambda items, more: items.update(more),
         "aten::format": _text,
         "aten::percentFormat": _text,
         "aten::warn": _nothing,
         "prim::Print": _nothing,
         "prim::Uninitialized": _nothing,
         "prim::unchecked_cast": _as_number,
+        "prim::unchecked_unwrap_optional": _as_number,
+        "prim::IfThenElse": lambda condition, then, otherwise: then if condition else otherwise,
+        "prim::StringIndex": operator.getitem,
+        "prim::rangelist": lambda count: list(range(count)),
+        "aten::Size": list,
+        "aten::Complex": complex,
+        "aten::_infer_size": broadcast,
+        "aten::broadcast_shapes": broadcast,
+        "aten::promote_types": lambda a, b: DTYPES.index(torch.promote_types(DTYPES[a], DTYPES[b])),
+        "aten::can_cast": lambda a, b: torch.can_cast(DTYPES[a], DTYPES[b]),
+        "aten::_get_tracing_state": _no,
+        "aten::has_torch_function": _no,
+        "aten::set_grad_enabled": _nothing,
+        "aten::_assert_scalar": _nothing,
+        "aten::sym_constrain_range": _nothing,
+        "aten::sym_constrain_range_for_size": _nothing,
         "prim::NumToTensor": _as_number,
         "prim::data": _as_number,
         "aten::detach": _as_number,
@@ -225,52 +206,10 @@ ALWAYS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "aten::is_complex": lambda tensor: tensor.is_complex(),
         "aten::tensor": _tensor,
         "aten::as_tensor": _tensor,
-        "aten::__range_length": _range_length,
+        "aten::__range_length": range_length,
         "aten::__derive_index": _derive_index,
-        "prim::min": _least,
-        "prim::max": _greatest,
+        "prim::min": least,
+        "prim::max": greatest,
     }
 )
 """Operators that are done here whatever they are given."""
-
-NUMERIC: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "aten::add": operator.add,
-        "aten::add_": operator.iadd,
-        "aten::sub": operator.sub,
-        "aten::mul": operator.mul,
-        "aten::div": _divided,
-        "aten::floordiv": operator.floordiv,
-        "aten::floor_divide": operator.floordiv,
-        "aten::remainder": operator.mod,
-        "aten::fmod": math.fmod,
-        "aten::pow": operator.pow,
-        "aten::neg": operator.neg,
-        "aten::abs": abs,
-        "aten::floor": math.floor,
-        "aten::ceil": _ceil,
-        "aten::round": round,
-        "aten::sqrt": math.sqrt,
-        "aten::log": math.log,
-        "aten::exp": math.exp,
-        "aten::eq": operator.eq,
-        "aten::ne": operator.ne,
-        "aten::lt": operator.lt,
-        "aten::le": operator.le,
-        "aten::gt": operator.gt,
-        "aten::ge": operator.ge,
-        "aten::__and__": lambda a, b: a and b,
-        "aten::__or__": lambda a, b: a or b,
-        "aten::__xor__": operator.xor,
-        "aten::slice": _list_slice,
-        "aten::copy": list,
-        "aten::sum": sum,
-        "aten::any": any,
-        "aten::all": all,
-        "aten::str": str,
-        "aten::type_as": lambda value, other: value,
-        "aten::to": lambda value, *_: value,
-        "aten::contiguous": lambda value, *_: value,
-    }
-)
-"""Operators that are done here where no tensor is involved: on sizes, lists and texts."""

@@ -232,12 +232,19 @@ def _cut_unknown(b: Builder, x: Tensor, cuts: list[slice]) -> Tensor:
 
 def _cut_flattened(b: Builder, x: Tensor, cuts: list[slice], touched: list[int]) -> Tensor:
     """One axis after the other, as the middle one of three."""
+    if x.shape.count(DYNAMIC) > 1:
+        raise Unsupported(f"a cut of rank {x.rank} with more than one dynamic dimension")
     for axis in touched:
-        before, after = int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis + 1 :]))
+        before, after = _together(x.shape[:axis]), _together(x.shape[axis + 1 :])
         flat = b.reshape(x, (before, x.shape[axis], after))
         part = cut(b, flat, [slice(None), cuts[axis], slice(None)])
         x = b.reshape(part, (*x.shape[:axis], part.shape[1], *x.shape[axis + 1 :]))
     return x
+
+
+def _together(sizes: tuple[int, ...]) -> int:
+    """The size of several axes as one."""
+    return DYNAMIC if DYNAMIC in sizes else int(np.prod(sizes))
 
 
 @shapes.lowers("CenterCropPad", since=18)

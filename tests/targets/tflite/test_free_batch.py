@@ -340,3 +340,15 @@ def test_transforms_of_every_batch(axis: int, how: str) -> None:
     case = compiled(f"""<ir_version: 8, opset_import: ["" : 20]> g (float[n,6,4,2] x) => (float[a,b,c,d] y) {{
         at = Constant<value_int={axis}>() y = DFT<{how}>(x, , at) }}""")
     case.agree(*({"x": numbers(batch, 6, 4, 2, seed=batch)} for batch in BATCHES))
+
+
+def test_a_cut_of_six_axes() -> None:
+    """Above five axes a cut goes through three, of which the batch is a part."""
+    text = """<ir_version: 10, opset_import: ["": 21]> g (float[n,2,3,4,3,2] x) => (float[n,2,1,4,2,2] y) {
+        begin = Constant <value_ints: ints = [1, 0]> ()
+        end = Constant <value_ints: ints = [2, 2]> ()
+        axes = Constant <value_ints: ints = [2, 4]> ()
+        y = Slice (x, begin, end, axes)
+    }"""
+    feeds = ({"x": numbers(batch, 2, 3, 4, 3, 2, seed=seed)} for seed, batch in enumerate(BATCHES))
+    compiled(onnx.parser.parse_model(text)).agree(*feeds)

@@ -1,0 +1,148 @@
+"""Models as other packages write them: results in containers of their own, wrappers, lists, settings beside weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+class Seeded(nn.Module):
+    def __init__(self) -> None:
+        torch.manual_seed(11)
+        super().__init__()
+
+
+class Denoiser(Seeded):
+    """Takes and returns ``sample``, as diffusers' networks do."""
+
+    example_inputs = (torch.ones(2, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, sample: Tensor) -> dict[str, Tensor]:
+        return {"sample": self.layer(sample), "mean": sample.mean(1)}
+
+
+class Caching(Seeded):
+    """Takes ``output``, the name that an only result has."""
+
+    example_inputs = (torch.ones(2, 4),)
+
+    def forward(self, output: Tensor) -> Tensor:
+        return output.cumsum(1)
+
+
+@dataclass
+class Prediction:
+    logits: Tensor
+    hidden: Tensor | None = None
+
+
+class Classifier(Seeded):
+    """Returns a dataclass of which a field is empty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Prediction:
+        return Prediction(self.second(self.first(x).relu()))
+
+
+class Part(Seeded):
+    example_inputs = (torch.ones(2, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Classifier()
+
+    def forward(self, x: Tensor, scale: Tensor) -> Tensor:
+        return self.inner(x * scale).logits
+
+
+def compiled() -> nn.Module:
+    made = Part()
+    made.example_inputs = (torch.ones(2, 4), torch.ones(2, 4))
+    made.inner = torch.compile(made.inner)
+    made.inner._orig_mod.first.compile()
+    return torch.compile(nn.DataParallel(made))
+
+
+class Growing(Seeded):
+    """Appends to a list and joins it, as scripted DenseNets do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(3 + 4 * place, 4, 3, padding=1) for place in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = [x]
+        for layer in self.layers:
+            found.append(layer(torch.cat(found, 1)).relu())
+        return torch.cat(found, 1)
+
+
+class Measured(Seeded):
+    """Computes with sizes between two layers that only the replay of a trace takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.out = nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.encoder(x)
+        last = hidden.shape[1] - 1
+        half = torch.tensor(hidden.shape[1]) * 2 // 3
+        return self.out(hidden[:, torch.arange(0, 6).clamp(max=last)]) * half
+
+
+class Relative(Seeded):
+    """Attention with a bias, and a view that merges the heads, as T5's encoder has it."""
+
+    example_inputs = (torch.ones(2, 5, 32),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(32, 96)
+        self.bias = nn.Parameter(torch.randn(1, 4, 5, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (part.view(-1, 5, 4, 8).transpose(1, 2) for part in self.project(x).chunk(3, -1))
+        mixed = nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=self.bias + x[:, None, None, :, 0], scale=1.0
+        )
+        return mixed.reshape(x.shape[0], -1, 5, 8).transpose(1, 2).reshape(x.shape[0], 5, -1)
+
+
+class Settings:
+    """What transformers' classes of settings do."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    @classmethod
+    def from_pretrained(cls, folder: str) -> Settings:
+        import json
+        from pathlib import Path
+
+        return cls(json.loads((Path(folder) / "config.json").read_text())["width"])
+
+
+class Configured(Seeded):
+    """Made of settings, as transformers' models are."""
+
+    config_class = Settings
+    example_inputs = (torch.ones(2, 4),)
+
+    def __init__(self, config: Settings) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, config.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)

@@ -1,0 +1,145 @@
+"""Models as other packages write them, through the whole export, held against the module itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import foreign_models
+import numpy as np
+import pytest
+import torch
+
+import convertkit
+from convertkit.errors import UsageError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def _floats(*shape: int) -> np.ndarray:
+    return np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+
+
+def _same(result: convertkit.Result, feed: dict[str, np.ndarray], expected: list[torch.Tensor]) -> None:
+    got = list(result.run(feed).values())
+    assert len(got) == len(expected)
+    for ours, own in zip(got, expected, strict=True):
+        np.testing.assert_allclose(ours, own.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def _names(result: convertkit.Result) -> list[str]:
+    return [spec.name for spec in result.artifact.outputs]
+
+
+@pytest.mark.parametrize("form", ["module", "trace", "program"])
+def test_an_output_named_like_an_input_has_another_name(form: str, tmp_path: Path) -> None:
+    module = foreign_models.Denoiser().eval()
+    source: str | Path = "foreign_models:Denoiser"
+    if form == "trace":
+        source = tmp_path / "model.pt"
+        torch.jit.trace(module, torch.ones(2, 4), strict=False).save(str(source))
+    if form == "program":
+        source = tmp_path / "model.pt2"
+        torch.export.save(torch.export.export(module, (torch.ones(2, 4),)), source)
+    result = convertkit.export(source, "tflite", output=tmp_path / "out")
+    assert _names(result) == ["sample_out", "mean"]
+    assert "the output 'sample' is called 'sample_out', because an input is called 'sample'" in result.report["notes"]
+    x = _floats(3, 4)
+    _same(result, {"sample": x}, list(module(torch.from_numpy(x)).values()))
+
+
+def test_an_only_output_of_an_input_called_output(tmp_path: Path) -> None:
+    module = foreign_models.Caching()
+    torch.jit.script(module).save(str(tmp_path / "model.pt"))
+    result = convertkit.export(tmp_path / "model.pt", "onnxruntime", output=tmp_path / "out", input=["output:N,4"])
+    assert _names(result) == ["output_out"]
+    x = _floats(3, 4)
+    _same(result, {"output": x}, [module(torch.from_numpy(x))])
+
+
+def test_a_program_is_read_without_the_package_of_its_containers(tmp_path: Path) -> None:
+    """torch reads it only where the class is registered, which it is here and not in the worker."""
+    from torch.utils import _pytree
+
+    kind = foreign_models.Prediction
+    if kind not in _pytree.SUPPORTED_NODES:
+        torch.export.register_dataclass(kind, serialized_type_name="elsewhere.Prediction")
+    module = foreign_models.Classifier().eval()
+    torch.export.save(torch.export.export(module, (torch.ones(2, 4),)), tmp_path / "model.pt2")
+    result = convertkit.export(tmp_path / "model.pt2", "onnxruntime", output=tmp_path / "out")
+    assert _names(result) == ["logits"]
+    x = _floats(3, 4)
+    _same(result, {"x": x}, [module(torch.from_numpy(x)).logits])
+
+
+def test_wrappers_are_taken_off(tmp_path: Path) -> None:
+    result = convertkit.export("foreign_models:compiled", "onnxruntime", output=tmp_path / "out")
+    assert [spec.name for spec in result.artifact.inputs] == ["x", "scale"]
+    x = _floats(3, 4)
+    _same(result, {"x": x, "scale": x}, [foreign_models.Part()(torch.from_numpy(x), torch.from_numpy(x))])
+
+
+def test_weights_of_compiled_parts_fit_the_module(tmp_path: Path) -> None:
+    weights = {
+        f"_orig_mod.{name.replace('inner.', 'inner._orig_mod.')}": value
+        for name, value in foreign_models.Part().state_dict().items()
+    }
+    torch.save(weights, tmp_path / "weights.pt")
+    result = convertkit.export(
+        tmp_path / "weights.pt", "onnxruntime", output=tmp_path / "out", model="foreign_models:compiled"
+    )
+    x = _floats(2, 4)
+    _same(result, {"x": x, "scale": x}, [foreign_models.Part()(torch.from_numpy(x), torch.from_numpy(x))])
+
+
+def test_a_script_s_list_is_no_sequence(tmp_path: Path) -> None:
+    module = foreign_models.Growing().eval()
+    torch.jit.script(module).save(str(tmp_path / "model.pt"))
+    result = convertkit.export(tmp_path / "model.pt", "tflite", output=tmp_path / "out", input=["x:N,3,8,8"])
+    x = _floats(2, 3, 8, 8)
+    _same(result, {"x": x}, [module(torch.from_numpy(x))])
+
+
+def test_a_trace_computes_with_sizes_beside_a_fused_layer(tmp_path: Path) -> None:
+    module = foreign_models.Measured().eval()
+    torch.jit.trace(module, torch.ones(2, 5, 16), check_trace=False).save(str(tmp_path / "model.pt"))
+    result = convertkit.export(tmp_path / "model.pt", "onnxruntime", output=tmp_path / "out", input=["x:N,L,16"])
+    x = _floats(3, 9, 16)
+    _same(result, {"x": x}, [module(torch.from_numpy(x))])
+
+
+def test_a_view_behind_attention_is_a_reshape(tmp_path: Path) -> None:
+    """torch.onnx's decomposition of attention lays its result out in another order than the program recorded."""
+    module = foreign_models.Relative().eval()
+    with torch.no_grad():  # where gradients are wanted, attention is already recorded in that order
+        program = torch.export.export(module, (torch.ones(2, 5, 32),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    torch.export.save(program, tmp_path / "model.pt2")
+    result = convertkit.export(tmp_path / "model.pt2", "onnxruntime", output=tmp_path / "out")
+    x = _floats(3, 5, 32)
+    _same(result, {"x": x}, [module(torch.from_numpy(x))])
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A folder as ``save_pretrained`` writes it."""
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    settings = {"model_type": "tiny", "architectures": ["TinyModel"], "width": 3}
+    (folder / "config.json").write_text(json.dumps(settings))
+    torch.save(foreign_models.Configured(foreign_models.Settings(3)).state_dict(), folder / "pytorch_model.bin")
+    return folder
+
+
+def test_weights_beside_settings_name_the_class(saved: Path, tmp_path: Path) -> None:
+    for source in (saved, saved / "pytorch_model.bin"):
+        with pytest.raises(UsageError) as caught:
+            convertkit.export(source, "onnxruntime", output=tmp_path / "out")
+        assert "belong to TinyModel" in str(caught.value)
+        assert str(caught.value).endswith("--model transformers:TinyModel")
+
+
+def test_settings_beside_the_weights_make_the_module(saved: Path, tmp_path: Path) -> None:
+    file = Path(foreign_models.__file__)
+    result = convertkit.export(saved, "onnxruntime", output=tmp_path / "out", model=f"{file}:Configured")
+    x = _floats(3, 4)
+    _same(result, {"x": x}, [foreign_models.Configured(foreign_models.Settings(3))(torch.from_numpy(x))])
