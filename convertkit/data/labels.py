@@ -65,7 +65,7 @@ def chance_of_top1(labels: Array, scores: Array, value: float) -> str:
     best = rows.argmax(-1)
     shifts = {shift: float((best == truth + shift).mean()) for shift in (-1, 1)}
     shift, reached = max(shifts.items(), key=lambda item: item[1])
-    hint = "its preprocessing (--images, --normalization) or the order of its classes is another one"
+    hint = "its preprocessing (--images, --normalization, --wav) or the order of its classes is another one"
     if reached > chance + 2 * _SIGMAS * error and reached > 2 * value / 100:
         hint = f"with label {'+' if shift > 0 else '-'} 1 it would be {100 * reached:.1f} %"
     return (

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ MOST_SAMPLES = 50
 WARN_DB = 20.0
 """Below it an answer's noise is a tenth of it: a person looks at such a result before it ships."""
 WARN_AGREEMENT = 0.99
+_CHANCE = 0.05
 _ORIGINS = {
     "evaluation": "samples of --eval",
     "held-out": "held-out samples of --calib",
@@ -47,7 +49,7 @@ class Quality:
     @property
     def weak(self) -> bool:
         """Whether this is below what passes without a second look."""
-        return self.snr_db < WARN_DB or (self.agreement is not None and self.agreement < WARN_AGREEMENT)
+        return self.snr_db < WARN_DB or (self.agreement is not None and _rare(self.agreement, self.samples))
 
     @property
     def where(self) -> str:
@@ -140,6 +142,16 @@ class _Level:
     @property
     def agreement(self) -> float | None:
         return float(np.mean(self.alike)) if self.alike else None
+
+
+def _rare(agreement: float, samples: int) -> bool:
+    """Whether so many samples of another class are no chance for an artifact that agrees on 99 % of all inputs.
+
+    One flip among 50 is what such an artifact shows in two runs of five.
+    """
+    flips = round((1 - agreement) * samples)
+    fewer = sum(comb(samples, k) * (1 - WARN_AGREEMENT) ** k * WARN_AGREEMENT ** (samples - k) for k in range(flips))
+    return 1 - fewer < _CHANCE
 
 
 def _decibels(signal: float, noise: float) -> float:

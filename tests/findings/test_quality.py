@@ -53,7 +53,14 @@ def quality(**changes) -> Quality:
 
 @pytest.mark.parametrize(
     ("changes", "weak"),
-    [({}, False), ({"snr_db": 15.2}, True), ({"agreement": 0.98}, True), ({"agreement": None}, False)],
+    [
+        ({}, False),
+        ({"snr_db": 15.2}, True),
+        ({"agreement": 0.98}, False),
+        ({"agreement": 0.92}, True),
+        ({"agreement": 0.98, "samples": 1000}, True),
+        ({"agreement": None}, False),
+    ],
 )
 def test_what_is_below_the_warning_is_not_good(changes, weak) -> None:
     assert quality(**changes).weak == weak
