@@ -11,7 +11,6 @@ from typing import Any
 from convertkit import plugins
 from convertkit.colour import painted
 from convertkit.errors import install_command
-from convertkit.show import aligned
 from convertkit.stage import Converter, PassPlugin, Target, WithExtra
 
 PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -30,7 +29,7 @@ class Entry:
     """A plugin: ``packages`` are what it needs beside the core, with the version that is there or None."""
 
     name: str
-    facts: Mapping[str, object]
+    facts: Mapping[str, Any]
     packages: Mapping[str, str | None]
     install: str | None
 
@@ -67,32 +66,23 @@ def everything() -> dict[str, list[Entry]]:
 
 
 def print_everything() -> None:
-    """The same as two tables on stdout."""
+    """The same for people, on stdout: what is there first, then what it is."""
     found = everything()
-    rows: list[tuple[str, ...]] = [("target", "what it delivers", "precisions", "here")]
-    rows += [
-        (each.name, str(each.facts["summary"]), " ".join(plugins.target(each.name).precisions), each.state)
-        for each in found["targets"]
-    ]
-    _print(rows, found["targets"])
-    print()
-    sources: list[tuple[str, ...]] = [("source", "here")]
-    sources += [(str(each.facts["summary"]), each.state) for each in found["converters"]]
-    _print(sources, found["converters"])
-
-
-def _print(rows: list[tuple[str, ...]], entries: list[Entry]) -> None:
-    head, *lines = aligned(rows)
-    print(head)
-    for entry, line in zip(entries, lines, strict=True):
-        print(line if entry.installed else painted(line, "warning", sys.stdout))
+    for title, entries in (("targets", found["targets"]), ("sources", found["converters"])):
+        print(title)
+        width = max(len(each.name) for each in entries)
+        for each in entries:
+            state = each.state if each.installed else painted(each.state, "warning", sys.stdout)
+            print(f"  {each.name:<{width}}  {state}")
+            about = [str(each.facts["summary"]), " ".join(map(str, each.facts.get("precisions", ())))]
+            print("\n".join(f"  {'':<{width}}  {line}" for line in about if line))
 
 
 def _target(target: Target) -> Entry:
     return _entry(target, {"summary": target.summary, "precisions": list(target.precisions)})
 
 
-def _entry(plugin: Target | Converter | PassPlugin, facts: Mapping[str, object]) -> Entry:
+def _entry(plugin: Target | Converter | PassPlugin, facts: Mapping[str, Any]) -> Entry:
     extra = plugin.extra if isinstance(plugin, WithExtra) else ""
     packages = dict(_version(names) for names in PACKAGES.get(extra, ()))
     missing = None in packages.values()

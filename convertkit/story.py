@@ -37,7 +37,7 @@ class Story:
             progress.SpinnerColumn(),
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
-            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[count]}"),
             progress.TimeElapsedColumn(),
             console=Console(stderr=True, highlight=False, soft_wrap=True),
             transient=True,
@@ -46,7 +46,7 @@ class Story:
 
     @cached_property
     def _current(self) -> TaskID:
-        return self._bars.add_task("opening", total=None)
+        return self._bars.add_task("opening", total=None, count="")
 
     def __enter__(self) -> Self:
         if self._live:
@@ -71,11 +71,12 @@ class Story:
         if not self._live:
             yield from items
             return
-        task = self._bars.add_task(title, total=total)
+        whole = "" if total is None else f"/{total}"
+        task = self._bars.add_task(title, total=total, count=f"0{whole}")
         try:
-            for item in items:
+            for done, item in enumerate(items, 1):
                 yield item
-                self._bars.advance(task)
+                self._bars.update(task, completed=done, count=f"{done}{whole}")
         finally:
             self._bars.remove_task(task)
 

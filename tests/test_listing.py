@@ -40,11 +40,11 @@ def without(hidden, *words):
 
 def test_what_is_missing_is_said_with_the_command_that_adds_it():
     lines = without(["ai-edge-litert", "torch"], "targets").splitlines()
-    tflite = next(line for line in lines if line.startswith("tflite "))
+    tflite = next(line for line in lines if line.startswith("  tflite "))
     assert f"missing ai-edge-litert: pip install '{DISTRIBUTION}[tflite]'" in tflite
-    torch = next(line for line in lines if line.startswith("PyTorch"))
+    torch = next(line for line in lines if line.startswith("  pytorch "))
     assert f"missing torch: pip install '{DISTRIBUTION}[torch]'" in torch
-    assert "onnxruntime 1." in next(line for line in lines if line.startswith("onnxruntime "))
+    assert "onnxruntime 1." in next(line for line in lines if line.startswith("  onnxruntime "))
     listed = {each["name"]: each for each in json.loads(without(["torch"], "targets", "--json"))["converters"]}
     assert (listed["pytorch"]["installed"], listed["pytorch"]["packages"]["torch"]) == (False, None)
     assert (listed["onnx"]["installed"], listed["onnx"]["install"]) == (True, None)
@@ -66,7 +66,9 @@ def test_one_of_two_builds_is_enough(monkeypatch, build):
 def test_versions_are_those_that_are_installed():
     from importlib.metadata import version
 
-    assert f"ai-edge-litert {version('ai-edge-litert')}" in here("targets").out
+    said = here("targets").out
+    assert f"ai-edge-litert {version('ai-edge-litert')}" in said
+    assert max(map(len, said.splitlines())) <= 120
 
 
 def test_every_plugin_of_ours_names_its_extra():

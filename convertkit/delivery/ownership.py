@@ -112,11 +112,7 @@ def _listed(manifest: Path) -> Mapping[str, str]:
         return {}
     if manifest.name == MANIFEST and not {"schema", "convertkit", "artifact"} <= found.keys():
         return {}
-    return {
-        str(name): str(entry.get("sha256"))
-        for name, entry in found["files"].items()
-        if isinstance(entry, dict) and ".." not in Path(name).parts and not Path(name).is_absolute()
-    }
+    return {str(name): str(entry.get("sha256")) for name, entry in found["files"].items() if isinstance(entry, dict)}
 
 
 def _failed(folder: Path) -> bool:

@@ -138,10 +138,8 @@ def told(rungs: tuple[Rung, ...], requested: str) -> list[str]:
     if len(rungs) == 1:
         return []
     first, last = rungs[0], rungs[-1]
-    became = {
-        "weights only": "weights are int8, all else is float",
-        "float": "the artifact is the float model",
-    }.get(last.name, f"these stay float: {_listed(last.outcome.kept)}")
+    whole = {"weights only": "weights are int8, all else is float", "float": "the artifact is the float model"}
+    became = whole.get(last.name) or f"these stay float: {_listed(last.outcome.kept)}"
     time, size = last.cost_ns / max(first.cost_ns, 1e-9), last.bytes / max(first.bytes, 1)
     return [
         f"integers wherever {requested} has them faster keep {first.quality.told()}, too little; {became}. That keeps "
