@@ -14,13 +14,13 @@ from convertkit.converters.stablehlo.recognise.affine import recognise_convoluti
 from convertkit.converters.stablehlo.recognise.elementary import recognise_mean, recognise_sigmoid
 from convertkit.converters.stablehlo.recognise.erf import recognise_erf
 from convertkit.converters.stablehlo.recognise.gelu import recognise_erfc
-from convertkit.converters.stablehlo.recognise.norm import recognise_layer_norm
 from convertkit.converters.stablehlo.recognise.products import recognise_gemm, recognise_swapped_product
 from convertkit.converters.stablehlo.recognise.recurrent import recognise_recurrent
 from convertkit.converters.stablehlo.recognise.softmax import recognise_log_softmax, recognise_softmax
 from convertkit.converters.stablehlo.recognise.softplus import recognise_softplus
 from convertkit.converters.stablehlo.recognise.transposes import sink_transposes
 from convertkit.onnx.recognise.gelu import can_have_gelu, recognise_gelu, with_gelu
+from convertkit.onnx.recognise.norm import recognise_layer_norm
 from convertkit.onnx.sigmoids import write_out_sigmoids
 
 _FUNCTIONS = (

@@ -12,10 +12,16 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from convertkit.onnx.recognise.gelu import can_have_gelu, recognise_gelu, with_gelu
+from convertkit.onnx.recognise.norm import recognise_layer_norm
 from convertkit.onnx.recognise.pooling import recognise_average_pool
+from convertkit.onnx.recognise.variance import recognise_variance
 
 Recogniser = Callable[[ir.Node], None]
-_RECOGNISERS: tuple[Recogniser, ...] = (recognise_average_pool,)
+_RECOGNISERS: tuple[Recogniser, ...] = (
+    recognise_layer_norm,
+    recognise_variance,  # of what is no normalisation over the last axes
+    recognise_average_pool,
+)
 
 
 def recognise_operators(model: ir.Model) -> None:

@@ -17,7 +17,7 @@ _NONE: Mapping[str, Attribute] = {}
 def replaced(
     node: ir.Node, operator: str, inputs: Sequence[ir.Value], attributes: Mapping[str, Attribute] = _NONE
 ) -> ir.Node:
-    """A new node that computes the one output of ``node``, which is taken out."""
+    """A new node, of the same name, that computes the one output of ``node``, which is taken out."""
     old = node.outputs[0]
     made = inserted(node, operator, inputs, old, attributes)
     name, new = old.name, made.outputs[0]
@@ -25,6 +25,7 @@ def replaced(
     assert node.graph is not None
     node.graph.remove(node, safe=True)
     new.name = name
+    made.name = node.name or made.name
     return made
 
 

@@ -18,6 +18,7 @@ from convertkit.onnx.recognise.edit import (
     sizes,
 )
 from convertkit.onnx.recognise.match import is_number
+from convertkit.onnx.recognise.variance import squared
 
 _VIEWS = ("Reshape", "Unsqueeze", "Squeeze", "Identity")
 
@@ -38,11 +39,16 @@ def recognise_layer_norm(node: ir.Node) -> None:
     before:  d · rsqrt(v + ε) · scale + bias, where d = x - mean(x) and v is mean(d²) or max(0, mean(x²) - mean(x)²)
     after:   LayerNormalization(x, scale, bias, epsilon=ε)
 
+    TensorFlow's spelling is ``x · s + (bias - mean(x) · s)`` with s = rsqrt(v + ε) · scale.
+
     Both variances are the same number; LayerNormalization is defined by the first.  The second, which
     Flax takes by default, loses digits where the mean is large against the deviation, so that the
     operator departs from it there, towards the exact value.  Parity with the source decides as ever.
     """
     if node.domain != "" or not is_float32(node.outputs[0]):
+        return
+    if node.op_type == "Add" and all(array_of(value) is None for value in node.inputs):
+        _recognise_shifted(node)
         return
     bias: ir.Value | None = None
     product: ir.Value | None = node.outputs[0]
@@ -60,12 +66,50 @@ def recognise_layer_norm(node: ir.Node) -> None:
     offset = None if bias is None else _affine(array_of(bias), shape)
     if bias is not None and offset is None:
         return
-    scale = np.ones(shape, np.float32) if found.scale is None else found.scale
+    _write(node, found, offset)
+
+
+def _write(node: ir.Node, found: Normalised, offset: Array | None) -> None:
+    scale = np.ones(_last(found.x, found.count), np.float32) if found.scale is None else found.scale
     stem = node.outputs[0].name
     inputs = [found.x, initializer(node, scale, f"{stem}/scale")]
     if offset is not None:
         inputs.append(initializer(node, offset, f"{stem}/bias"))
     replaced(node, "LayerNormalization", inputs, {"axis": -found.count, "epsilon": found.epsilon})
+
+
+def _recognise_shifted(node: ir.Node) -> None:
+    """The spelling in which the mean is taken from the bias."""
+    for place in (0, 1):
+        product, difference = producer(node.inputs[place], "Mul"), producer(node.inputs[1 - place], "Sub")
+        shift = None if difference is None else producer(difference.inputs[1], "Mul")
+        if product is None or difference is None or shift is None:
+            continue
+        for x, factor in (product.inputs, product.inputs[::-1]):
+            means = [shift.inputs[1 - own] for own in (0, 1) if shift.inputs[own] is factor]
+            found = None if x is None or factor is None or not means else _scaled(x, factor, means[0])
+            if found is None or sizes(node.outputs[0]) != sizes(found.x):
+                continue
+            offset = _affine(array_of(difference.inputs[0]), _last(found.x, found.count))
+            if offset is not None:
+                _write(node, found, offset)
+                return
+
+
+def _scaled(x: ir.Value, factor: ir.Value, mean: ir.Value | None) -> Normalised | None:
+    """Read ``factor`` as constants times the reciprocal of the spread of ``x`` around ``mean``."""
+    count = _mean_axes(mean, x)
+    spreads = [each for each in _factors(factor) if array_of(each) is None]
+    if count is None or len(spreads) != 1 or not _kept(spreads[0], x, count):
+        return None
+    epsilon = _epsilon(_root(spreads[0]), x, None, count)
+    affine = [_affine(array_of(each), _last(x, count)) for each in _factors(factor) if each is not spreads[0]]
+    if epsilon is None or any(each is None for each in affine):
+        return None
+    scale = None
+    for each in affine:
+        scale = each if scale is None else scale * each
+    return Normalised(x, count, epsilon, scale)
 
 
 def _last(x: ir.Value, count: int) -> tuple[int, ...]:
@@ -168,7 +212,7 @@ def _mean_axes(value: ir.Value | None, x: ir.Value) -> int | None:
     return count if count and known and _kept(value, x, count) else None
 
 
-def _epsilon(root: ir.Node | None, x: ir.Value, deviation: ir.Value, count: int) -> float | None:
+def _epsilon(root: ir.Node | None, x: ir.Value, deviation: ir.Value | None, count: int) -> float | None:
     """The ε of ``sqrt(variance of x + ε)``, None where ``root`` is of something else."""
     total = None if root is None else producer(_seen(root.inputs[0]), "Add")
     if total is None:
@@ -181,25 +225,36 @@ def _epsilon(root: ir.Node | None, x: ir.Value, deviation: ir.Value, count: int)
     return None
 
 
-def _is_variance(value: ir.Value | None, x: ir.Value, deviation: ir.Value, count: int) -> bool:
+def _is_variance(value: ir.Value | None, x: ir.Value, deviation: ir.Value | None, count: int) -> bool:
     value = _seen(value)
-    if _is_mean_square(value, deviation, count):
+    if deviation is None:
+        deviation = _own_deviation(value, x, count)
+    if deviation is not None and _is_mean_square(value, deviation, count):
         return True
     value = _seen(_without_floor(value))
     difference = producer(value, "Sub")
     if difference is None or not _is_mean_square(difference.inputs[0], x, count):
         return False
-    square = _squared(difference.inputs[1])
+    square = squared(difference.inputs[1])
     mean = producer(_seen(square), "ReduceMean")
     rank = len(sizes(x) or ())
     return mean is not None and mean.inputs[0] is x and axes_of(mean, rank) == tuple(range(rank - count, rank))
+
+
+def _own_deviation(value: ir.Value | None, x: ir.Value, count: int) -> ir.Value | None:
+    """``x - mean(x)`` that a value is the mean square of."""
+    mean = producer(value, "ReduceMean")
+    inner = None if mean is None else squared(mean.inputs[0])
+    difference = producer(inner, "Sub")
+    own = difference is not None and difference.inputs[0] is x and _mean_axes(difference.inputs[1], x) == count
+    return inner if own else None
 
 
 def _is_mean_square(value: ir.Value | None, base: ir.Value, count: int) -> bool:
     mean, rank = producer(_seen(value), "ReduceMean"), len(sizes(base) or ())
     if mean is None or axes_of(mean, rank) != tuple(range(rank - count, rank)):
         return False
-    inner = _squared(mean.inputs[0])
+    inner = squared(mean.inputs[0])
     if inner is base:
         return True
     twin, own = (producer(each, "Sub") for each in (inner, base))
@@ -210,11 +265,6 @@ def _is_same_difference(twin: ir.Node, own: ir.Node, count: int) -> bool:
     """``x - mean(x)`` computed twice."""
     x = own.inputs[0]
     return x is not None and twin.inputs[0] is x and _mean_axes(twin.inputs[1], x) == count
-
-
-def _squared(value: ir.Value | None) -> ir.Value | None:
-    node = producer(value, "Mul")
-    return node.inputs[0] if node is not None and node.inputs[0] is node.inputs[1] else None
 
 
 def _without_floor(value: ir.Value | None) -> ir.Value | None:
