@@ -41,6 +41,21 @@ _HALF = Tolerance(
 )
 
 
+def keep_added_zeros(model: ir.Model) -> None:
+    """``x + 0.0`` as a Sum, in place: it makes 0.0 of -0.0, and ONNX Runtime drops the Add.
+
+    Source of the rule: onnxruntime/core/optimizer/noop_elimination.cc, which knows Add, Sub, Mul and Div.
+    """
+    for node in model.graph.all_nodes():
+        if node.op_type == "Add" and not node.domain and any(map(_is_real_zero, node.inputs)):
+            node.op_type = "Sum"
+
+
+def _is_real_zero(value: ir.Value | None) -> bool:
+    known = None if value is None else value.const_value
+    return known is not None and known.size == 1 and known.dtype.is_floating_point() and not known.numpy().any()
+
+
 class DeliverOnnx:
     """Writes ``model.onnx``; lowered to ``opset`` where one is asked for.
 
@@ -74,6 +89,7 @@ class DeliverOnnx:
             model = at_opset(model, self._opset)
         if self._precision == "int8":
             make_unsigned(model)
+        keep_added_zeros(model)
         made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
         return replace(made, format=self.produces)
 

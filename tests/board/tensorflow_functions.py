@@ -82,6 +82,7 @@ NEUTRAL: Mapping[str, Function] = {
     "plus_little": lambda x: (tf.abs(x) * 1e-9 + 1e-9) * 1e9,
     "times_nearly_one": lambda x: _often(lambda y: y * 1.000009, x),
     "over_nearly_one": lambda x: _often(lambda y: y / 1.000008, x),
+    "over_added_zero": lambda x: 1.0 / (-x + 0.0),
     "plus_least": lambda x: 1.0 / (tf.abs(x) + 1e-30),
     "bounds_that_do_not_meet": lambda x: tf.clip_by_value(tf.clip_by_value(x, 0.0, 1.0), 2.0, 3.0) + x,
     "relu_of_negative": lambda x: tf.nn.relu(tf.clip_by_value(x, -2.0, -1.0)) + x,

@@ -117,6 +117,7 @@ NEUTRAL: Mapping[str, Function] = {
     "times_nearly_one": lambda x: _often(lambda y: y * 1.000009, x),
     "over_nearly_one": lambda x: _often(lambda y: y / 1.000008, x),
     "nearly_one_times": lambda x: _often(lambda y: 0.999991 * y, x),
+    "over_added_zero": lambda x: 1.0 / (-x + 0.0),
     "plus_least": lambda x: 1.0 / (x.abs() + 1e-30),
     "little_and_back": lambda x: (x * 1e-10) * 1e10,
     "floor_of_clamp": lambda x: torch.clamp(x.abs(), min=1e-30).reciprocal(),
