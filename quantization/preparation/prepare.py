@@ -104,6 +104,10 @@ def _fold_batch_norm(graph: ir.Graph, node: ir.Node) -> None:
     scale, shift, mean, variance = (constant(value).astype(np.float64) for value in parameters if value is not None)
     epsilon = node.attributes.get_float("epsilon", 1e-5)
     factor = scale / np.sqrt(variance + epsilon)
+    assert conv.inputs[1] is not None
+    greatest = np.abs(constant(conv.inputs[1])).max(initial=0) * np.abs(factor).max(initial=0)
+    if not greatest <= np.finfo(np.float32).max:
+        return
     _scale_and_shift(graph, conv, factor, shift - mean * factor)
     bypass(node, conv.outputs[0])
 

@@ -43,10 +43,18 @@ def _scaled(graph: ir.Graph, layer: ir.Node, factor: np.ndarray) -> bool:
     if columns is None:
         return False
     along, shape = columns
+    if not (_stay_finite(weight, along) and (bias is None or _stay_finite(bias, along))):
+        return False
     layer.replace_input_with(1, new_constant(graph, f"{layer.name}/scaled", weight * along.reshape(shape)))
     if bias is not None:
         layer.replace_input_with(2, new_constant(graph, f"{layer.name}/scaled_bias", bias * along))
     return True
+
+
+def _stay_finite(weight: np.ndarray, factor: np.ndarray) -> bool:
+    """Whether no product of the two can be infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(np.abs(weight).max(initial=0) * np.abs(factor).max(initial=0)))
 
 
 def _columns(layer: ir.Node, weight: np.ndarray, factor: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]] | None:
@@ -80,7 +88,7 @@ def fold_norms_ahead(part: Part) -> None:
         bias = constant(given)
         users = [use.node for use in node.outputs[0].uses()]
         fits = scale is not None and scale.dtype == np.float32 and (given is None or bias is not None)
-        if fits and scale is not None and users and all(_is_dense(user, node.outputs[0]) for user in users):
+        if fits and scale is not None and users and all(_takes(user, node.outputs[0], scale) for user in users):
             for user in users:
                 _premultiplied(part.graph, user, scale, bias)
             node.replace_input_with(1, new_constant(part.graph, f"{node.name}/ones", np.ones_like(scale)))
@@ -88,14 +96,16 @@ def fold_norms_ahead(part: Part) -> None:
                 node.replace_input_with(2, None)
 
 
-def _is_dense(node: ir.Node, value: ir.Value) -> bool:
+def _takes(node: ir.Node, value: ir.Value, scale: np.ndarray) -> bool:
+    """Whether ``node`` is a dense layer of ``value`` whose weights stay finite times ``scale``."""
     if (node.domain, node.op_type) not in ((OWN, "Dense"), ("", "MatMul")) or node.inputs[0] is not value:
         return False
     weight = constant(node.inputs[1])
     given = node.inputs[2] if len(node.inputs) > 2 else None
     if given is not None and constant(given) is None:
         return False
-    return weight is not None and weight.ndim == 2 and _is_small_float(weight)
+    fits = weight is not None and weight.ndim == 2 and _is_small_float(weight)
+    return fits and weight is not None and _stay_finite(weight, scale)
 
 
 def _is_small_float(weight: np.ndarray) -> bool:

@@ -73,8 +73,11 @@ def _into_conv(graph: ir.Graph, conv: ir.Node, factor: np.ndarray, offset: np.nd
         return False
     along = (1, -1) if transposed else (-1,)
     shape = along + (1,) * (weight.ndim - len(along))
-    scaled = (weight * factor.reshape(shape)).astype(weight.dtype)
-    moved = ((0.0 if bias is None else bias.astype(np.float64)) * factor + offset).astype(weight.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = (weight * factor.reshape(shape)).astype(weight.dtype)
+        moved = ((0.0 if bias is None else bias.astype(np.float64)) * factor + offset).astype(weight.dtype)
+    if not (np.isfinite(scaled).all() and np.isfinite(moved).all()):
+        return False
     conv.replace_input_with(1, new_constant(graph, f"{conv.name}/weight", scaled))
     conv.resize_inputs(3)
     conv.replace_input_with(2, new_constant(graph, f"{conv.name}/bias", moved))
