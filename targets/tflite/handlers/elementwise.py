@@ -73,7 +73,6 @@ for _op, _code, _binary in (
     elementwise.lowers(_op, since=13)(variadic(_code, _binary))
 
 _UNARY: tuple[tuple[str, int | tuple[int, ...], str, Unary], ...] = (
-    ("Neg", 13, "NEG", Builder.neg),
     ("Exp", 13, "EXP", Builder.exp),
     ("Log", 13, "LOG", Builder.log),
     ("Sqrt", 13, "SQRT", Builder.sqrt),
@@ -85,6 +84,14 @@ _UNARY: tuple[tuple[str, int | tuple[int, ...], str, Unary], ...] = (
 )
 for _op, _versions, _code, _unary in _UNARY:
     elementwise.lowers(_op, since=_versions)(unary(_code, _unary))
+
+
+@elementwise.lowers("Neg", since=13)
+def neg(b: Builder, x: Tensor) -> Tensor:
+    """A product with -1 for floats: LiteRT's NEG makes 0 of 0, where -0 tells a reader behind it another side."""
+    if x.dtype == "float32" and not x.is_quantized:
+        return b.mul(x, like(b, x, -1))
+    return computed(b, "NEG", b.neg, x)
 
 
 @elementwise.lowers("Abs", since=13)

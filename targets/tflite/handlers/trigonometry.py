@@ -15,7 +15,7 @@ trigonometry = Registry()
 @trigonometry.lowers("Tan", since=(7, 22))
 def tan(b: Builder, x: Tensor) -> Tensor:
     float_only(x, "Tan")
-    return b.div(b.sin(x), b.cos(x))
+    return _odd(b, x, b.div(b.sin(x), b.cos(x)))
 
 
 @trigonometry.lowers("Atan", since=(7, 22))
@@ -46,7 +46,7 @@ def sinh(b: Builder, x: Tensor) -> Tensor:
     e = expm1(b, b.minimum(size, like(b, x, 20.0)))
     small = b.add(e, b.div(e, b.add(e, like(b, x, 1))))
     magnitude = b.select(b.less(size, like(b, x, 20.0)), b.mul(small, like(b, x, 0.5)), _half_exp(b, size))
-    return b.select(b.less(x, like(b, x, 0)), b.neg(magnitude), magnitude)
+    return _odd(b, x, b.select(b.less(x, like(b, x, 0)), b.neg(magnitude), magnitude))
 
 
 @trigonometry.lowers("Cosh", since=(9, 22))
@@ -69,16 +69,16 @@ def asinh(b: Builder, x: Tensor) -> Tensor:
     near = log1p(b, b.add(s, b.div(square, b.add(root, like(b, x, 1)))))
     far = b.add(b.log(b.maximum(size, like(b, x, 1))), like(b, x, np.log(2)))
     magnitude = b.select(large, far, near)
-    return b.select(b.less(x, like(b, x, 0)), b.neg(magnitude), magnitude)
+    return _odd(b, x, b.select(b.less(x, like(b, x, 0)), b.neg(magnitude), magnitude))
 
 
 @trigonometry.lowers("Acosh", since=(9, 22))
 def acosh(b: Builder, x: Tensor) -> Tensor:
-    """``log1p(t + sqrt(t (t + 2)))`` with ``t = x - 1``."""
+    """``log1p(t + sqrt(t) sqrt(t + 2))`` with ``t = x - 1``: a product would hide that both are negative."""
     float_only(x, "Acosh")
     large = b.greater(x, like(b, x, 1e8))
     t = b.sub(b.select(large, like(b, x, 2), x), like(b, x, 1))
-    near = log1p(b, b.add(t, b.sqrt(b.mul(t, b.add(t, like(b, x, 2))))))
+    near = log1p(b, b.add(t, b.mul(b.sqrt(t), b.sqrt(b.add(t, like(b, x, 2))))))
     far = b.add(b.log(b.maximum(x, like(b, x, 1))), like(b, x, np.log(2)))
     return b.select(large, far, near)
 
@@ -90,7 +90,12 @@ def atanh(b: Builder, x: Tensor) -> Tensor:
     size = b.abs(x)
     quotient = b.div(b.add(size, size), b.sub(like(b, x, 1), size))
     magnitude = b.mul(log1p(b, quotient), like(b, x, 0.5))
-    return b.select(b.less(x, like(b, x, 0)), b.neg(magnitude), magnitude)
+    return _odd(b, x, b.select(b.less(x, like(b, x, 0)), b.neg(magnitude), magnitude))
+
+
+def _odd(b: Builder, x: Tensor, result: Tensor) -> Tensor:
+    """``result``, but ``x`` itself where that is a zero of either sign, or NaN."""
+    return b.select(b.greater(b.abs(x), like(b, x, 0)), result, x)
 
 
 def _other_leg(b: Builder, x: Tensor) -> Tensor:
