@@ -39,6 +39,7 @@ class Session:
 
     as_json: bool = False
     quiet: bool = False
+    began: bool = False
     outcomes: list[Outcome] = field(default_factory=list)
 
 
@@ -165,7 +166,7 @@ def export(session: Session, /, recipe: str | None, as_json: bool, quiet: bool, 
     from convertkit.options.flags import merged, options_from, read_recipe
     from convertkit.story import Story
 
-    session.quiet = quiet
+    session.began, session.quiet = True, quiet
     given = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}
     values = merged({} if recipe is None else read_recipe(Path(recipe).expanduser()), given)
     if "source" not in values:
@@ -198,7 +199,7 @@ def _quiet_libraries(verbose: bool) -> None:
 def _print_results(session: Session, ending: Ending | None, words: Sequence[str]) -> None:
     """What was delivered, and where the reports of what failed lie; one object with ``--json``."""
     delivered = [each.result for each in session.outcomes if each.result is not None]
-    if session.as_json:
+    if session.as_json and (session.began or ending is not None):
         _print_summary(session, ending, words)
     elif delivered:
         from convertkit import show
@@ -214,8 +215,6 @@ def _print_summary(session: Session, ending: Ending | None, words: Sequence[str]
     from convertkit.summary import described, summary
 
     command = next((word for word in words if word in cli.commands), "export")
-    if ending is None and command != "export":
-        return  # it has printed what it lists
     error = None if ending is None else described(ending.kind, ending.message)
     click.echo(dumps(summary(command, 0 if ending is None else ending.code, error, session.outcomes)), nl=False)
 

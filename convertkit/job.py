@@ -110,7 +110,7 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
 
 def _precious(options: ExportOptions) -> dict[str, str]:
     """Paths that the export reads, and what to call them."""
-    read = {"the source": options.source, "the data": options.calib, "the labelled data": options.eval}
+    read = {delivery.SOURCE: options.source, "the data": options.calib, "the labelled data": options.eval}
     read["the labels"] = options.label_file
     return {path: title for title, path in read.items() if isinstance(path, str)}
 

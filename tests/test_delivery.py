@@ -331,6 +331,41 @@ def test_every_half_done_move_is_undone(tmp_path, monkeypatch, stop):
         assert half == names(out), "a manifest is there before what it lists"
 
 
+HOSTILE = {
+    "elsewhere": {"folder": "{victim}", "finished": "finished", "new": ["mine", "bait"], "old": []},
+    "above": {"folder": "{place}", "finished": "finished", "new": ["../victim/mine", "bait"], "old": []},
+    "own folder": {"folder": "{place}", "finished": "finished", "new": ["mine", "bait"], "old": []},
+    "written over": {"folder": "{place}", "finished": "finished", "new": ["bait"], "old": ["mine"]},
+    "link": {"folder": "{place}", "finished": "link", "new": ["mine", "bait"], "old": []},
+    "out of it": {"folder": "{place}", "finished": "../victim", "new": ["bait", "mine"], "old": []},
+    "nonsense": {"folder": 3},
+    "list": [1],
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_journal_that_came_with_an_archive_moves_nothing_of_the_user(tmp_path, kind):
+    victim, place = tmp_path / "victim", tmp_path / "place"
+    for folder in (victim, place):
+        folder.mkdir()
+        (folder / "mine").write_text("precious")
+    left = place / ".convertkit-abcdefgh"
+    (left / "finished").mkdir(parents=True)
+    (left / "finished" / "bait").touch()
+    (left / "old").mkdir()
+    (left / "old" / "mine").write_text("evil")
+    (left / "link").symlink_to(victim)
+    text = json.dumps(HOSTILE[kind]).replace("{victim}", str(victim)).replace("{place}", str(place))
+    (left / "delivering.json").write_text(text)
+    with pytest.raises(DeliveryError, match="holds mine"):
+        check_free(place, force=True)
+    with workspace(place / "out"):
+        pass
+    for folder in (victim, place):
+        assert (folder / "mine").read_text() == "precious"
+    assert names(victim) == ["mine"]
+
+
 # --- other runs, killed runs, disks ------------------------------------------------------------------
 
 

@@ -37,6 +37,14 @@ def test_a_folder_with_the_source_and_notes(place):
     assert contents(place) == before
 
 
+def test_a_source_that_is_a_folder_is_not_written_into(place):
+    (place / "saved").mkdir()
+    (place / "saved" / "saved_model.pb").write_bytes(b"graph")
+    for output in ("saved", "saved/out"):
+        check_refusal(here("export", "saved", "-o", output, "--force"), 1, "the source saved, which")
+    assert everything_below(place / "saved") == {"saved_model.pb"}
+
+
 @pytest.mark.parametrize("flag", ["--calib", "--eval"])
 def test_data_in_the_output_folder(place, flag):
     (place / "data").mkdir()

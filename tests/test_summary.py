@@ -105,6 +105,10 @@ def test_an_interruption(tmp_path, mlp):
     assert told(Said(run.returncode, said.out, said.err), 143)["error"]["kind"] == "Interrupted"
 
 
+def test_help_is_help():
+    assert here("export", "--help", "--json").out == here("export", "--help").out
+
+
 def test_targets():
     found = told(here("targets", "--json"), 0)
     assert {each["name"] for each in found["targets"]} >= {"onnxruntime", "tflite", "tensorrt"}

@@ -6,7 +6,7 @@ manifest last, and a journal lets the next run undo what a killed one has left h
 """
 
 from convertkit.delivery.delivering import check_free, deliver, leave_failed
-from convertkit.delivery.ownership import strangers
+from convertkit.delivery.ownership import SOURCE, strangers
 from convertkit.delivery.workspaces import Workspace, workspace
 
-__all__ = ["Workspace", "check_free", "deliver", "leave_failed", "strangers", "workspace"]
+__all__ = ["SOURCE", "Workspace", "check_free", "deliver", "leave_failed", "strangers", "workspace"]

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from convertkit.delivery.disk import disk_errors, exchanged, flush_below, parents_of
 from convertkit.delivery.journal import move_in
-from convertkit.delivery.ownership import FAILED, MARK, check_ours, check_precious, list_kept, strangers
+from convertkit.delivery.ownership import FAILED, MARK, check_apart, check_ours, check_precious, list_kept, strangers
 from convertkit.delivery.places import Place, place_of
 from convertkit.delivery.workspaces import Workspace, remove_left, workspace
 from convertkit.errors import DeliveryError
@@ -29,6 +29,7 @@ def check_free(folder: Path, *, force: bool, precious: Mapping[str, str] = Mappi
     with disk_errors(folder):
         place = place_of(folder)
         remove_left(place)
+        check_apart(folder, precious)
         if not place.real.is_dir() or not _entries(place.real):
             return
         check_precious(folder, precious)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from convertkit.delivery.disk import flush
-from convertkit.delivery.ownership import MANIFEST, MARK, check_ours
+from convertkit.delivery.ownership import MANIFEST, MARK, check_ours, strangers
 
 _JOURNAL = "delivering.json"
 _OLD = "old"
@@ -54,23 +54,48 @@ def move_in(finished: Path, folder: Path, workspace: Path) -> None:
     shutil.rmtree(workspace / _OLD, ignore_errors=True)
 
 
-def undo(workspace: Path) -> None:
-    """Put back what a move that did not come to its end has moved; nothing where there is none."""
-    journal = workspace / _JOURNAL
-    if not journal.is_file():
-        return
-    move = _read(journal)
+def undo(workspace: Path) -> bool:
+    """Put back what a move that did not come to its end has moved; whether the workspace may go now.
+
+    A journal may have come with an archive, so it is not believed: what it names must lie in its own folder, what it
+    would take out of there must be an export's, and nothing is written over.
+    """
+    if not (workspace / _JOURNAL).is_file():
+        return True
+    move = _read(workspace / _JOURNAL)
+    if move is None or not _is_ours(move, workspace):
+        return False
     folder, finished = Path(move.folder), workspace / move.finished
     if not any((finished / name).exists() for name in move.new):
-        return  # all is in place
-    for name in reversed(move.new):
-        if not (finished / name).exists() and (folder / name).exists():
-            (folder / name).rename(finished / name)
+        return True  # all is in place
+    taken = [name for name in reversed(move.new) if not (finished / name).exists() and (folder / name).exists()]
+    for name in taken:
+        (folder / name).rename(finished / name)
+    if strangers(finished):
+        for name in taken:
+            (finished / name).rename(folder / name)
+        return False
     for name in reversed(move.old):
-        if (workspace / _OLD / name).exists():
+        if (workspace / _OLD / name).exists() and not (folder / name).exists():
             (workspace / _OLD / name).rename(folder / name)
+    if any((workspace / _OLD).iterdir()):
+        return False
     (workspace / _OLD).rmdir()
-    journal.unlink()
+    (workspace / _JOURNAL).unlink()
+    return True
+
+
+def _is_ours(move: Move, workspace: Path) -> bool:
+    """Whether all that the journal names is where :func:`move_in` has it."""
+    home, folder = workspace.parent.resolve(), Path(move.folder)
+    return (
+        all(Path(name).name == name for name in (*move.new, *move.old))
+        and folder.resolve() == folder
+        and home in (folder, *folder.parents)
+        and workspace.resolve() in (workspace / move.finished).resolve().parents
+        and (workspace / _OLD).is_dir()
+        and not (workspace / _OLD).is_symlink()
+    )
 
 
 def _manifest_last(names: Iterable[str]) -> list[str]:
@@ -84,6 +109,10 @@ def _write(path: Path, move: Move) -> None:
     draft.rename(path)
 
 
-def _read(path: Path) -> Move:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return Move(found["folder"], found["finished"], tuple(found["new"]), tuple(found["old"]))
+def _read(path: Path) -> Move | None:
+    """What a journal says; None where it is not one of ours."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Move(str(found["folder"]), str(found["finished"]), tuple(found["new"]), tuple(found["old"]))
+    except (ValueError, KeyError, TypeError):
+        return None

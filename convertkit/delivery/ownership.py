@@ -16,6 +16,8 @@ KEPT = "kept.json"
 REPORTS = ("report.json", "report.html")
 FAILED = "failed"
 """Where a failed export leaves its report: ``<DIR>.failed``, or this in a folder that stays."""
+SOURCE = "the source"
+"""What the model that an export reads is called, among what is precious."""
 MARK = ".convertkit-"
 """In the name of every workspace."""
 
@@ -84,6 +86,14 @@ def check_precious(folder: Path, precious: Mapping[str, str]) -> None:
             raise DeliveryError(
                 f"{folder} holds {title} {path}, which an export never replaces; choose another --output"
             )
+
+
+def check_apart(folder: Path, precious: Mapping[str, str]) -> None:
+    """Raise ``DeliveryError`` where ``folder`` lies in a source that is a folder, which would hold its own export."""
+    real = folder.resolve()
+    for path, title in precious.items():
+        if title == SOURCE and _exists(path) and Path(path).is_dir() and Path(path).resolve() in real.parents:
+            raise DeliveryError(f"{folder} lies in {title} {path}, which would change by it; choose another --output")
 
 
 def _exists(path: str) -> bool:

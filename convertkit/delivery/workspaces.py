@@ -42,8 +42,8 @@ def workspace(folder: Path) -> Iterator[Workspace]:
         try:
             yield Workspace(path)
         finally:
-            undo(path)
-            shutil.rmtree(path, ignore_errors=True)
+            if undo(path):
+                shutil.rmtree(path, ignore_errors=True)
             os.close(lock)
 
 
@@ -66,8 +66,8 @@ def _remove_unlocked(path: Path) -> None:
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        undo(path)
-        shutil.rmtree(path, ignore_errors=True)
+        if undo(path):
+            shutil.rmtree(path, ignore_errors=True)
     except BlockingIOError:
         return  # a living run holds it
     finally:
