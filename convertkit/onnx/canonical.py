@@ -64,7 +64,6 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
         simplify(model)
     recognise_operators(model)
     write_out_sigmoids(model)
-    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     common.NameFixPass()(model)
     assert [value.name for value in model.graph.inputs] == inputs, "canonicalize keeps the inputs"
     assert [value.name for value in model.graph.outputs] == outputs, "canonicalize keeps the outputs"

@@ -26,6 +26,8 @@ with put_off("onnx.reference", "onnx.reference.ops"):
     from onnxscript.rewriter._rewrite_rule import ReplacementSubgraph
 
 _ITERATIONS = 2
+_CHANCE = frozenset({"Bernoulli"})
+"""Operators that draw, of which the library's own list does not know: what is folded is drawn once for all time."""
 
 
 class RootedRule(rewriter.RewriteRule):  # type: ignore[misc] # untyped
@@ -70,9 +72,12 @@ class ExactFoldPass(FoldConstantsPass):  # type: ignore[misc] # untyped
     """The library's constant folding, which forgets that sizes may lie in rows.
 
     It follows sizes through Reshape and takes a Gather of rows, as of ``Reshape(Shape(x), [2, 2])``, for one of sizes.
+    ``keepdims`` of SplitToSequence counts only where no ``split`` is given (ONNX operators, SplitToSequence-11).
     """
 
     def process_node(self, node: ir.Node, is_function: bool) -> Replacement | None:
+        if node.op_type == "SplitToSequence" and len(node.inputs) > 1 and node.inputs[1] is not None:
+            node.attributes.pop("keepdims", None)
         replacement: Replacement | None = super().process_node(node, is_function)
         for value in node.outputs:
             are_sizes = isinstance(self._state.get_sym_value(value), ir.Shape)
@@ -109,7 +114,7 @@ def optimize_ir(model: ir.Model, should_fold: Callable[[ir.Node], bool | None]) 
                 shape_inference=True,
                 input_size_limit=onnxscript.optimizer.constant_folding.DEFAULT_CONSTANT_FOLD_INPUT_SIZE_LIMIT,
                 output_size_limit=onnxscript.optimizer.constant_folding.DEFAULT_CONSTANT_FOLD_OUTPUT_SIZE_LIMIT,
-                should_fold=should_fold,
+                should_fold=lambda node: False if node.op_type in _CHANCE else should_fold(node),
             ),
             ClippedTypesPass(),
             rewriter.RewritePass(RULES),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 _ASKS = frozenset({"Log", "Reciprocal", "Sqrt", "Pow"})
 _KEEPS = frozenset({"Mul", "Where", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Gather"})
@@ -21,10 +22,12 @@ _DEEPEST = 6
 
 def write_out_sigmoids(model: ir.Model) -> None:
     """Rewrite every such Sigmoid of float32, in place."""
-    for node in list(model.graph.all_nodes()):
-        is_single = node.op_type == "Sigmoid" and not node.domain and node.outputs[0].dtype == ir.DataType.FLOAT
-        if is_single and _asked(node.outputs[0], _DEEPEST):
-            _write_out(node)
+    found = [node for node in model.graph.all_nodes() if node.op_type == "Sigmoid" and not node.domain]
+    asked = [node for node in found if node.outputs[0].dtype == ir.DataType.FLOAT and _asked(node.outputs[0], _DEEPEST)]
+    for node in asked:
+        _write_out(node)
+    if asked:
+        LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
 
 
 def _asked(value: ir.Value, depth: int) -> bool:
