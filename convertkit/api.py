@@ -42,6 +42,7 @@ def export(
     metric: str | None = None,
     max_drop: float | None = None,
     strict: bool = False,
+    allow_unproven: bool = False,
     prune: float | str | None = None,
     prune_channels: float | None = None,
     input: str | InputSpec | Sequence[str | InputSpec] = (),
@@ -92,6 +93,7 @@ def export(
         eval: labelled data: like ``calib``, with an array called ``label``.
         metric: ``top1``, ``auc``, ``mse`` or ``pkg.mod:func``; by the labels without one.
         max_drop: raise ``GateError`` where the metric loses more points than this.
+        allow_unproven: deliver, not verified, where all inputs give the same outputs.
         strict: raise ``GateError`` where the result is not of the precision that was asked for.
         prune: share of the weights to prune, or ``2:4``.
         prune_channels: share of the channels to prune.

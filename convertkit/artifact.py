@@ -39,8 +39,9 @@ class TensorSpec:
     ``dtype`` is a NumPy name or one of ``bfloat16``, ``string``.  ``value_range`` is the half-open
     interval in which generated feeds must lie.  ``lsb`` is the step between neighbouring values of
     an output that a quantized artifact computes, whatever its interface; None where there is none.
-    ``ranked`` marks an output behind a choice of best candidates, whose order near ties is rounding's, and
-    ``rising`` an input whose values begin at 0 and do not fall, such as places at which something begins.
+    ``ranked`` marks an output behind a choice of best candidates, whose order near ties is rounding's, ``clamped`` one
+    that ends in Clip, Relu, Min or Max, so that its limits are exact, and ``rising`` an input whose values begin at 0
+    and do not fall, such as places at which something begins.
     """
 
     name: str
@@ -51,6 +52,7 @@ class TensorSpec:
     value_range: tuple[float, float] | None = None
     lsb: float | None = None
     ranked: bool = False
+    clamped: bool = False
     rising: bool = False
 
     @property

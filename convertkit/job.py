@@ -92,9 +92,10 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
 
         source = stack.enter_context(_opened(converter, options, workdir / "source", foresee))
         from convertkit import roads  # a second of imports, done while a worker imports its framework
+        from convertkit.twins import Twins
 
-        begun_early = early[0] if early else None
-        running = roads.Run(options, source, workdir, progress or Silent(), on_step, ahead, begun_early)
+        begun_early, twins = early[0] if early else None, stack.enter_context(Twins())
+        running = roads.Run(options, source, workdir, progress or Silent(), on_step, ahead, twins, begun_early)
         running.warn_of_calibration()
         for target in targets:
             folder = folders[target.name]

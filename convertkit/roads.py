@@ -25,12 +25,13 @@ from convertkit.findings.measure import Findings, Subject, find, refused
 from convertkit.formulas import sizes_of_dims
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.onnx.index_bounds import with_index_bounds
+from convertkit.onnx.input_domains import with_domains
 from convertkit.options.relevance import check_interface, check_passes
 from convertkit.parity import Recording, record
-from convertkit.parity.conditioning import calmed, settled, well_conditioned
-from convertkit.parity.feeds import proof_feeds
+from convertkit.parity.feeds import ProofInputs, is_brief, proof_inputs, with_edges
+from convertkit.parity.flags import is_finite, with_flags
 from convertkit.parity.free_sizes import attempts
-from convertkit.pipeline import Made, Pipeline, Road, StepRecord, is_small, recorded_again
+from convertkit.pipeline import Made, Pipeline, Road, StepRecord, is_small
 from convertkit.progress import Progress
 from convertkit.quiet import heard
 from convertkit.recipe import ExportOptions
@@ -46,8 +47,8 @@ from convertkit.stage import (
     Source,
     Stage,
     Target,
-    Tolerance,
 )
+from convertkit.twins import Twins
 
 OnStep = Callable[[str, StepRecord], None]
 
@@ -83,6 +84,7 @@ class Run:
         progress: Progress,
         on_step: OnStep | None,
         ahead: Ahead,
+        twins: Twins,
         early: Early | None = None,
     ) -> None:
         check_interface(options, source.artifact)
@@ -99,13 +101,12 @@ class Run:
         self._calibration = asked.calibration(options, inputs)
         self._evaluation = asked.evaluation(options, inputs)
         self._drawn = inputs if self._calibration is not None else with_index_bounds(source.artifact, inputs)
-        self._feeds = proof_feeds(self._drawn, self._calibration, options.seed)
+        self._proof_inputs = self._inputs_of_proof(0)
+        self._twins = twins
         data_notes = (note for data in (self._calibration, self._evaluation) if data is not None for note in data.notes)
         self._notes = list(dict.fromkeys(data_notes))
         self._source_recording: Recording | None = None
         self._begun_recording: Callable[[], Recording] | None = None
-        self._is_conditioned = options.lossy
-        """Whether ill-conditioned feeds have been looked for: before lossy steps, after a lossless one that departs."""
         self._judged: tuple[Metric, float] | None = None
         self._hub: Road | None = None
 
@@ -113,6 +114,10 @@ class Run:
     def has_onnx(self) -> bool:
         """Whether the source has become ONNX: what fails from then on fails for one target alone."""
         return self._hub is not None
+
+    def _inputs_of_proof(self, attempt: int) -> ProofInputs:
+        brief = is_brief(self._source.artifact.size_bytes)
+        return proof_inputs(self._drawn, self._calibration, self._options.seed, attempt, brief=brief)
 
     def warn_of_calibration(self) -> None:
         """Tell what looks odd about the calibration data before the long work starts."""
@@ -128,7 +133,7 @@ class Run:
             return None
         options = dataclasses.replace(self._options, static=(*self._options.static, *sizes.items()))
         workdir = self._workdir / f"{target.name}-fixed"
-        run = Run(options, self._source, workdir, self._progress, self._on_step, self._ahead)
+        run = Run(options, self._source, workdir, self._progress, self._on_step, self._ahead, self._twins)
         run._outbox = self._outbox
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         run._notes.append(f"{told} is fixed, {target.name} cannot leave it free: {str(refusal).splitlines()[0]}")
@@ -152,7 +157,7 @@ class Run:
             self._judged_source()
             road = pipeline.run(
                 hub.artifact,
-                lambda: (self._recorded_source(), self._recorded(hub)),
+                lambda: (self._recorded_source(), hub.recording),
                 self._reporter(target.name),
                 hub.bound,
             )
@@ -211,36 +216,11 @@ class Run:
             gated=gated,
             progress=self._progress,
             ahead=self._ahead,
-            calm=() if self._calibration is not None else (self._well_conditioned, self._calmed),
+            twin=self._twins.ask,
+            generated=self._calibration is None,
+            allow_unproven=self._options.allow_unproven,
             early=early,
         )
-
-    def _recorded(self, hub: Road) -> Recording:
-        """What the hub's artifact makes of the feeds of the proof, which a target before this one may have calmed."""
-        feeds = self._recorded_source().feeds
-        return hub.recording if hub.recording.feeds is feeds else recorded_again(hub.recording, feeds)
-
-    def _well_conditioned(self, before: Recording, after: Recording, tolerance: Tolerance) -> Recording | None:
-        if self._is_conditioned:
-            return None
-        self._is_conditioned = True
-        source = self._recorded_source()
-        with self._source.runner() as runner:
-            self._source_recording, notes = well_conditioned(source, runner)
-        self._notes += notes
-        return None if self._source_recording is source else self._source_recording
-
-    def _calmed(self, before: Recording, after: Recording, tolerance: Tolerance) -> Recording | None:
-        source = self._recorded_source()
-        with self._source.runner() if before is source else plugins.runner(before.artifact) as runner:
-            calm = calmed(before, after, tolerance, runner)
-        if calm is None:
-            return None
-        feeds, note = calm
-        with self._source.runner() as runner:
-            self._source_recording = record(source.title, source.artifact, runner, feeds)
-        self._notes.append(note)
-        return self._source_recording
 
     def _recorded_source(self) -> Recording:
         if self._source_recording is None:
@@ -250,13 +230,11 @@ class Run:
     def _first_recording(self) -> Recording:
         """What the source makes of the samples, or of generated feeds of the first sizes that it takes."""
         if self._calibration is not None:
-            return self._recording(self._feeds)
+            return self._recording(self._proof_inputs)
         refusals: list[SourceError | ToolError | WorkerError] = []
-        inputs = self._frozen.inputs
-        for attempt in range(attempts(inputs)):
-            feeds = self._feeds if attempt == 0 else proof_feeds(self._drawn, None, self._options.seed, attempt)
+        for attempt in range(attempts(self._frozen.inputs)):
             try:
-                return self._recording(feeds)
+                return self._generated_recording(attempt)
             except (SourceError, ToolError, WorkerError) as error:
                 refusals.append(error)
         raise ToolError(
@@ -265,15 +243,30 @@ class Run:
             "  try   --input with the sizes and values that it takes, as in ids:1,64:int64[0,1000)"
         ) from refusals[0]
 
-    def _recording(self, feeds: tuple[Feed, ...]) -> Recording:
+    def _generated_recording(self, attempt: int) -> Recording:
+        """On inputs for which the model is defined, where it says NaN of others, as a logarithm does."""
+        recording = self._recording(self._proof_inputs if attempt == 0 else self._inputs_of_proof(attempt))
+        if all(is_finite(outputs) for outputs in recording.outputs[: recording.usual]):
+            return recording
+        within = with_domains(self._source.artifact, self._drawn)
+        if within == tuple(self._drawn):
+            return recording
+        self._drawn = within
+        return self._recording(self._inputs_of_proof(attempt))
+
+    def _recording(self, inputs: ProofInputs) -> Recording:
         artifact = self._source.artifact
         title = f"{artifact.format} (source)"
         with self._source.runner() as runner:
-            if self._calibration is not None:
-                return record(title, artifact, runner, feeds)
-            recording, weak = settled(title, artifact, runner, feeds, lossy=self._options.lossy)
-            self._notes += weak
-            return recording
+            recording = record(title, artifact, runner, inputs.feeds, inputs.edges, may_refuse=True)
+            if refused := [name for name in inputs.edges if name not in recording.edges]:
+                self._notes.append(
+                    f"the source itself refuses the edge inputs {', '.join(refused)}: not compared there"
+                )
+            if self._calibration is not None or (flagged := with_flags(recording, runner)) is recording:
+                return recording
+            again = with_edges(self._drawn, flagged.feeds[: flagged.usual], brief=is_brief(artifact.size_bytes))
+            return record(title, artifact, runner, again.feeds, again.edges, may_refuse=True)
 
     def _reporter(self, target: str) -> Callable[[StepRecord], None]:
         def report(step: StepRecord) -> None:
@@ -326,6 +319,7 @@ class Run:
     ) -> Finished:
         folder = self._outbox / target
         folder.mkdir(parents=True)
+        about_data = self._calibration.warnings if self._calibration else ()
         described = report_build.build(
             self._source.artifact,
             target,
@@ -334,7 +328,12 @@ class Run:
             evaluation,
             found,
             {"calibration": self._calibration, "evaluation": self._evaluation},
-            (*self._source.notes, *(self._calibration.warnings if self._calibration else ()), *self._notes),
+            (
+                *self._source.notes,
+                *about_data,
+                *self._notes,
+                *_waived(steps),
+            ),
             str(failure or ""),
         )
         if failure is None or self._options.keep_failed:
@@ -368,6 +367,13 @@ def _hinted(failure: ParityError | None) -> ParityError | None:
         return failure
     hint = "--calib with samples of real data: on generated ones an output may be too small for float32 to agree on"
     return type(failure)(f"{failure}\n  try   {hint}")
+
+
+def _waived(steps: Sequence[StepRecord]) -> tuple[str, ...]:
+    """What ``--allow-unproven`` let pass, for the report."""
+    reports = (report for step in steps for report in (step.versus_previous, step.versus_source))
+    found = dict.fromkeys(report.unproven for report in reports if report.waived and report.unproven)
+    return tuple(f"NOT VERIFIED (--allow-unproven): {text}" for text in found)
 
 
 def _gate_error(evaluation: Evaluation) -> GateError:

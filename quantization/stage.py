@@ -13,10 +13,14 @@ from convertkit.artifact import Array, Artifact
 from convertkit.described import data_lacks
 from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.load import load_model
+from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
-from convertkit.parity.feeds import proof_feeds
+from convertkit.parity import record
+from convertkit.parity.feeds import proof_feeds, with_edges
+from convertkit.parity.flags import with_flags
 from convertkit.profile import QuantProfile
-from convertkit.quantization.calibration.observe import observe
+from convertkit.quantization.calibration.histogram import Statistics
+from convertkit.quantization.calibration.observe import extend, observe
 from convertkit.quantization.calibration.split import split, thinned
 from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.integers import Integers
@@ -156,9 +160,7 @@ class HalfPrecision(LossyStep):
             kept = store_half(model)
         else:
             names = [str(value.name) for node in model.graph for value in node.outputs if is_float(value)]
-            feeds: Iterable[Feed] = self.calibration or proof_feeds(source.inputs, None, self.seed)
-            tracked = self.progress.track(feeds, None, "measuring ranges")
-            kept = compute_half(model, observe(model, names, tracked, initial_state(source)))
+            kept = compute_half(model, self._ranges(model, names, source))
         quality = None if reference is None else reference.quality(model.clone())
         self.diagnosis = {
             **effect(model, "fp16", self.profile),
@@ -166,6 +168,20 @@ class HalfPrecision(LossyStep):
             "float32": list(kept),
         }
         return save_model(model, workdir / "half.onnx", f"{self.name} {self.version}", source.initial_state)
+
+    def _ranges(self, model: ir.Model, names: Sequence[str], source: Artifact) -> Mapping[str, Statistics]:
+        """Extremes over the data, or over generated inputs that the model takes, and over edge inputs made of them."""
+        few = proof_feeds(source.inputs, self.calibration, self.seed)
+        if self.calibration is None:
+            with OnnxRunner(source) as runner:
+                few = with_flags(record(self.name, source, runner, few), runner).feeds
+        usual: Iterable[Feed] = few if self.calibration is None else self.calibration
+        state = initial_state(source)
+        found = observe(model, names, self.progress.track(usual, None, "measuring ranges"), state)
+        extend(
+            found, model, with_edges(source.inputs, few).edge_feeds, state
+        )  # silence or a loud input must not overflow
+        return found
 
 
 def build(context: BuildContext) -> Stage:

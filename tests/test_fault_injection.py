@@ -97,3 +97,33 @@ def test_a_weight_scale_that_is_off(network, monkeypatch):
 
     monkeypatch.setattr(lowering, "quantization_of", off)
     caught(network, int8=True, full_integer=True)  # so small a model would stay float
+
+
+def test_one_channel_whose_zero_point_is_off_by_one(network, monkeypatch):
+    """As if the weights of one channel stood for numbers one step further: 1/127 of its largest weight."""
+    original = TFLITE._handlers[Key("Conv", 1, "convertkit.nhwc")]
+
+    @functools.wraps(original)
+    def shifted(b, x, w, bias=None, **attributes):
+        moved = w.constant.astype(np.int16)
+        moved[:1] = np.minimum(moved[:1] + 1, 127)
+        other = dataclasses.replace(w, name=f"{w.name}/moved", constant=moved.astype(w.constant.dtype))
+        return original(b, x, other, bias, **attributes)
+
+    monkeypatch.setitem(TFLITE._handlers, Key("Conv", 1, "convertkit.nhwc"), shifted)
+    caught(network, int8=True, full_integer=True)
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_zero_point_of_activations_that_is_off_by_one(network, monkeypatch, by):
+    original, moved = lowering.quantization_of, []
+
+    def off(value):
+        params = original(value)
+        if params is None or params.axis is not None or (moved and moved[0] != value.name):
+            return params
+        moved[:] = [value.name]
+        return dataclasses.replace(params, zero_point=tuple(point + by for point in params.zero_point))
+
+    monkeypatch.setattr(lowering, "quantization_of", off)
+    caught(network, int8=True, full_integer=True)

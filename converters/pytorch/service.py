@@ -31,7 +31,7 @@ from convertkit.converters.pytorch.loading.weights import brief, innermost
 from convertkit.converters.pytorch.roads import exporting, routes
 from convertkit.converters.pytorch.roads.acceptance import check_feed, check_feeds, hiding_feeds
 from convertkit.errors import ConvertKitError, SourceError, Unsupported, full_disk
-from convertkit.parity.conditioning import foreseen
+from convertkit.parity.feeds import ProofInputs, foreseen
 from convertkit.stage import Feed
 from convertkit.workers.process import Reply
 
@@ -84,12 +84,12 @@ class TorchService:
         described, state, known = probing.describe(subject, Path(params["path"]), params["inputs"], params["seed"])
         if described.slots:
             return Reply(described.as_json(), state)
-        feeds = check_feeds(described.leaves, described.sizes, params["seed"])
+        leaves, seed, later = described.leaves, params["seed"], ProofInputs((), ())
         if params["foreseen"]:
-            specs = [leaf.spec() for leaf in described.leaves]
-            feeds += foreseen(specs, params["seed"], lossy=params["lossy"])
-        session, trials = Session(subject, ()), hiding_feeds(described.leaves, described.sizes, params["seed"])
-        return Reply(described.as_json(), _all_computed(session, described.leaves, feeds, known, trials))
+            later = foreseen([leaf.spec() for leaf in leaves], seed, brief=params["brief"])
+        feeds = (*check_feeds(leaves, described.sizes, seed), *later.usual)
+        trials = (*later.edge_feeds, *hiding_feeds(leaves, described.sizes, seed))
+        return Reply(described.as_json(), _all_computed(Session(subject, ()), leaves, feeds, known, trials))
 
     def guess(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """The interface that the file tells, before :meth:`describe` has settled it; nothing is computed for it."""

@@ -18,6 +18,7 @@ from convertkit.converters.pytorch.files.safety import few
 from convertkit.converters.pytorch.interface.leaves import to_json
 from convertkit.converters.pytorch.roads.ladder import MADE_BY, Accepted, Ladder
 from convertkit.errors import SourceError
+from convertkit.parity.feeds import is_brief
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
 from convertkit.stage import Feed, Foresee, Outputs, Runner, Stage, Tolerance
@@ -54,7 +55,7 @@ class TorchSource:
                 workdir,
                 options.seed,
                 foresees=foresees,
-                lossy=options.lossy,
+                brief=is_brief(Artifact(path, model.kind, (), (), digest).size_bytes),
                 announce=lambda made: foresee(made, digest),
             )
             accepted = ladder.climb()

@@ -19,7 +19,9 @@ def interface(model: ir.Model) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec
     graph = model.graph
     inputs = tuple(_spec(value, "input") for value in graph.inputs if value.name not in graph.initializers)
     ranked = _ranked(graph)
-    return inputs, tuple(replace(_spec(value, "output"), ranked=value in ranked) for value in graph.outputs)
+    return inputs, tuple(
+        replace(_spec(value, "output"), ranked=value in ranked, clamped=_is_clamped(value)) for value in graph.outputs
+    )
 
 
 def dtype_name(dtype: ir.DataType) -> str:
@@ -57,14 +59,26 @@ def _inside(node: ir.Node) -> Iterator[ir.Node]:
             yield from attribute.as_graph().all_nodes()
 
 
+_CLAMPS = frozenset({"Clip", "Relu", "Min", "Max"})
 _MOVES_DATA = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 
 
-def _lsb(value: ir.Value) -> float | None:
-    """The scale of the DequantizeLinear that makes an output, seen through operators that only move data."""
+def _maker(value: ir.Value) -> ir.Node | None:
+    """The node that computes a value, seen through operators that only move data."""
     node = value.producer()
     while node is not None and node.op_type in _MOVES_DATA and node.inputs[0] is not None:
         node = node.inputs[0].producer()
+    return node
+
+
+def _is_clamped(value: ir.Value) -> bool:
+    node = _maker(value)
+    return node is not None and not node.domain and node.op_type in _CLAMPS
+
+
+def _lsb(value: ir.Value) -> float | None:
+    """The scale of the DequantizeLinear that makes an output."""
+    node = _maker(value)
     if node is None or node.op_type != "DequantizeLinear" or node.inputs[1] is None:
         return None
     scale = node.inputs[1].const_value

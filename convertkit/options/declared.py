@@ -218,6 +218,7 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     ),
     _flag("Proof", "--max-drop", type=float, metavar="POINTS", help="Fail (exit 3) when the metric loses more."),
     _switch("Proof", "--strict", help="Fail (exit 3) when the artifact is not of the precision that was asked for."),
+    _switch("Proof", "--allow-unproven", help="Deliver, not verified, where all inputs give the same outputs."),
     _switch("Proof", "--keep-failed", help="Keep an artifact that failed its proof, in <DIR>.failed."),
     _flag("Output", "--target", "-t", multiple=True, shell_complete=_complete_targets, metavar="T", help="Target."),
     _flag("Output", "--output", "-o", type=click.Path(), metavar="DIR", help="Folder [default: <stem>-<target>]."),

@@ -44,6 +44,7 @@ _KEYS = (
     "metric",
     "max_drop",
     "strict",
+    "allow_unproven",
     "prune",
     "prune_channels",
     "input",
@@ -72,7 +73,17 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _FLAG, _TEXT, _WHOLE, _NUMBER = "true or false", "text", "a whole number", "a number"
 _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     **dict.fromkeys(
-        (*PRECISION_FLAGS, "full_integer", "accept_loss", "strict", "keep_failed", "force", "verbose"), (_FLAG, (bool,))
+        (
+            *PRECISION_FLAGS,
+            "full_integer",
+            "accept_loss",
+            "strict",
+            "allow_unproven",
+            "keep_failed",
+            "force",
+            "verbose",
+        ),
+        (_FLAG, (bool,)),
     ),
     **dict.fromkeys(("source", "output", "metric", "model", "signature", "description", "label_file"), (_TEXT, (str,))),
     **dict.fromkeys(("calib_samples", "opset", "seed"), (_WHOLE, (int,))),

@@ -14,6 +14,8 @@ _ALL_BUT_ZERO = 1e-6
 _EDGE = 1e-3
 _ENOUGH_ELEMENTS = 8
 _FINITE_SHARE = 0.5
+_AT_LIMIT = 8
+"""So many equal elements at an end of the range are no accident of rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,50 +54,79 @@ class TensorDiff:
     histogram: Histogram
 
 
-class DiffAccumulator:
-    """Collects the differences of one output, feed by feed; memory stays that of one feed."""
+@dataclass(frozen=True, slots=True)
+class FeedDiff:
+    """How one output departs for one feed: the largest difference and the largest reference, of finite elements.
 
-    def __init__(self, name: str, lsb: float | None = None) -> None:
+    ``noise`` and ``signal`` are the means of their squares, ``step`` the output's scale and ``changed`` the share of
+    elements that are more than half a step apart.  ``off_limit`` says that the reference stands still at its
+    largest or least value, as behind a clamp, and the other result does not stand there.
+    """
+
+    max_abs: float = 0.0
+    largest: float = 0.0
+    noise: float = 0.0
+    signal: float = 0.0
+    mismatch: str = ""
+    off_limit: bool = False
+    step: float | None = None
+    changed: float = 0.0
+
+    @property
+    def relative(self) -> float:
+        """``max |difference| / max |reference|`` of this feed alone; infinite for what no number tells."""
+        return math.inf if self.mismatch else _ratio(self.max_abs, self.largest)
+
+
+class DiffAccumulator:
+    """Collects the differences of one output, feed by feed; memory stays that of one feed.
+
+    ``lossy`` says that infinity or NaN of the reference need not come out of the other artifact, which may compute in
+    integers; the other way round it is a mismatch always.  ``clamped`` says that its limits are exact.
+    """
+
+    def __init__(self, name: str, lsb: float | None = None, *, lossy: bool = False, clamped: bool = False) -> None:
         self._name = name
         self._lsb = lsb
+        self._lossy = lossy
+        self._clamped = clamped
         self._shape: tuple[int, ...] = ()
         self._dtype = ""
         self._feeds = 0
-        self._elements = self._finite = self._within_lsb = self._at_edge = 0
-        self._max_abs = self._max_rel = self._sum_abs = 0.0
+        self._finite = self._within_lsb = 0
+        self._max_abs = self._max_rel = self._sum_abs = self._largest = 0.0
         self._dot = self._ref_square = self._got_square = self._diff_square = 0.0
-        self._low, self._high = math.inf, -math.inf
-        self._first: Array | None = None
-        self._varies = False
         self._worst_index: tuple[int, ...] = ()
         self._worst_feed = 0
         self._mismatch = ""
         self._diffs: list[Array] = []
 
-    def add(self, reference: Array, got: Array) -> None:
+    def add(self, reference: Array, got: Array) -> FeedDiff:
         """Take one feed's reference output and the output under test."""
         feed, self._feeds = self._feeds, self._feeds + 1
         self._shape, self._dtype = reference.shape, reference.dtype.name
         if reference.shape != got.shape:
-            self._mismatch = f"shape {got.shape}, expected {reference.shape}"
-            return
+            return self._mismatched(f"shape {got.shape}, expected {reference.shape}")
         if reference.dtype.kind in "OUST" or got.dtype.kind in "OUST":
-            self._add_strings(reference, got)
-            return
-        self._note_variation(reference)
+            self._finite += reference.size
+            return FeedDiff() if np.array_equal(reference, got) else self._mismatched("strings differ")
         ref, out = _real(reference).ravel(), _real(got).ravel()
         finite = np.isfinite(ref)
-        self._elements += ref.size
         self._finite += int(finite.sum())
+        if not np.isfinite(out[finite]).all():
+            return self._mismatched("is NaN or infinite where the reference is finite")
         same_odd = np.isnan(ref[~finite]) & np.isnan(out[~finite]) | (ref[~finite] == out[~finite])
-        if not np.isfinite(out[finite]).all() or not same_odd.all():
-            self._mismatch = "NaN or infinity in other places than in the reference"
-            return
-        self._add_finite(ref[finite], out[finite], finite, feed)
+        if not self._lossy and not same_odd.all():
+            return self._mismatched("is not NaN or infinite where the reference is")
+        return self._add_finite(ref[finite], out[finite], finite, feed)
 
-    def _add_finite(self, ref: Array, out: Array, where: Array, feed: int) -> None:
+    def _mismatched(self, text: str) -> FeedDiff:
+        self._mismatch = text
+        return FeedDiff(mismatch=text)
+
+    def _add_finite(self, ref: Array, out: Array, where: Array, feed: int) -> FeedDiff:
         if ref.size == 0:
-            return
+            return FeedDiff()
         diff = out - ref
         size = np.abs(diff)
         worst = int(size.argmax())
@@ -106,27 +137,74 @@ class DiffAccumulator:
         self._max_abs = max(self._max_abs, float(size[worst]))
         self._sum_abs += float(size.sum())
         magnitude = np.abs(ref)
-        large = magnitude > max(_ALL_BUT_ZERO, 1e-6 * float(magnitude.max()))
+        largest = float(magnitude.max())
+        self._largest = max(self._largest, largest)
+        large = magnitude > max(_ALL_BUT_ZERO, 1e-6 * largest)
         if large.any():
             self._max_rel = max(self._max_rel, float((size[large] / magnitude[large]).max()))
         self._dot += float(ref @ out)
         self._ref_square += float(ref @ ref)
         self._got_square += float(out @ out)
         self._diff_square += float(diff @ diff)
-        self._low, self._high = min(self._low, float(ref.min())), max(self._high, float(ref.max()))
-        edge = _EDGE * (self._high - self._low)
-        self._at_edge += int(((ref <= self._low + edge) | (ref >= self._high - edge)).sum())
         if self._lsb:
             self._within_lsb += int((size <= 1.001 * self._lsb).sum())
         self._diffs.append(_sample(diff))
+        noise, signal = float(diff @ diff) / ref.size, float(ref @ ref) / ref.size
+        off_limit = self._clamped and _is_off_limit(ref, out)
+        changed = float(np.mean(size > 0.5 * self._lsb)) if self._lsb else 0.0
+        return FeedDiff(float(size[worst]), largest, noise, signal, "", off_limit, self._lsb, changed)
 
-    def _add_strings(self, reference: Array, got: Array) -> None:
-        self._note_variation(reference)
+    def finish(self, power: str = "ok") -> TensorDiff:
+        """The numbers over everything added; ``power`` is what :class:`Power` says of it."""
+        count = max(self._finite, 1)
+        norm = math.sqrt(self._ref_square * self._got_square)
+        return TensorDiff(
+            name=self._name,
+            shape=self._shape,
+            dtype=self._dtype,
+            max_abs=self._max_abs,
+            max_rel=self._max_rel,
+            relative=_ratio(self._max_abs, self._largest),
+            mean_abs=self._sum_abs / count,
+            cosine=self._dot / norm if norm else float(self._ref_square == self._got_square),
+            snr_db=snr_db(self._ref_square, self._diff_square),
+            lsb=self._max_abs / self._lsb if self._lsb else None,
+            lsb_share=self._within_lsb / count if self._lsb else None,
+            worst_index=self._worst_index,
+            worst_feed=self._worst_feed,
+            mismatch=self._mismatch,
+            power=power,
+            histogram=_histogram(self._diffs),
+        )
+
+
+class Power:
+    """Whether the values of one output tell anything: what is always the same agrees with many wrong models."""
+
+    def __init__(self) -> None:
+        self._feeds = self._elements = self._finite = self._at_edge = 0
+        self._low, self._high = math.inf, -math.inf
+        self._first: Array | None = None
+        self._varies = False
+        self._discrete = True
+
+    def add(self, reference: Array) -> None:
+        """Take the reference output of one feed."""
+        self._feeds += 1
         self._elements += reference.size
-        self._finite += reference.size
-        self._low, self._high = 0.0, 1.0
-        if not np.array_equal(reference, got):
-            self._mismatch = "strings differ"
+        self._note_variation(reference)
+        if reference.dtype.kind in "OUST":
+            self._finite += reference.size
+            self._low, self._high = 0.0, 1.0
+            return
+        self._discrete &= reference.dtype.kind not in "fc" and reference.dtype.name != "bfloat16"
+        values = _real(reference).ravel()
+        values = values[np.isfinite(values)]
+        self._finite += values.size
+        if values.size:
+            self._low, self._high = min(self._low, float(values.min())), max(self._high, float(values.max()))
+            edge = _EDGE * (self._high - self._low)
+            self._at_edge += int(((values <= self._low + edge) | (values >= self._high - edge)).sum())
 
     def _note_variation(self, reference: Array) -> None:
         if self._first is None:
@@ -137,45 +215,29 @@ class DiffAccumulator:
         )
         self._varies |= not same
 
-    def finish(self) -> TensorDiff:
-        """The numbers over everything added."""
-        count = max(self._finite, 1)
-        biggest = max(abs(self._low), abs(self._high)) if self._finite else 0.0
-        norm = math.sqrt(self._ref_square * self._got_square)
-        return TensorDiff(
-            name=self._name,
-            shape=self._shape,
-            dtype=self._dtype,
-            max_abs=self._max_abs,
-            max_rel=self._max_rel,
-            relative=_ratio(self._max_abs, biggest),
-            mean_abs=self._sum_abs / count,
-            cosine=self._dot / norm if norm else float(self._ref_square == self._got_square),
-            snr_db=_snr_db(self._ref_square, self._diff_square),
-            lsb=self._max_abs / self._lsb if self._lsb else None,
-            lsb_share=self._within_lsb / count if self._lsb else None,
-            worst_index=self._worst_index,
-            worst_feed=self._worst_feed,
-            mismatch=self._mismatch,
-            power=self._power(biggest),
-            histogram=_histogram(self._diffs),
-        )
-
-    def _power(self, biggest: float) -> str:
+    def verdict(self) -> str:
+        """``ok``, or why a comparison of these values says nothing."""
         if self._elements == 0:
             return "empty"
         if self._finite < _FINITE_SHARE * self._elements:
             return "not finite"
-        if biggest < _ALL_BUT_ZERO:
+        if max(abs(self._low), abs(self._high)) < _ALL_BUT_ZERO:
             return "all but zero"
         if self._feeds > 1 and not self._varies:
             return "constant: the same for every feed"
         if self._low == self._high:
             return "constant"
-        discrete = np.dtype(self._dtype).kind not in "fc" if self._dtype not in ("bfloat16", "object") else False
-        if not discrete and self._finite >= _ENOUGH_ELEMENTS and self._at_edge == self._finite:
+        if not self._discrete and self._finite >= _ENOUGH_ELEMENTS and self._at_edge == self._finite:
             return "saturated: every element is at an end of the range"
         return "ok"
+
+
+def _is_off_limit(ref: Array, out: Array) -> bool:
+    for limit in (ref.max(), ref.min()):
+        held = ref == limit
+        if np.count_nonzero(held) >= _AT_LIMIT and (out[held] != limit).any():
+            return True
+    return False
 
 
 def _real(array: Array) -> Array:
@@ -191,7 +253,8 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else math.inf
 
 
-def _snr_db(signal: float, noise: float) -> float:
+def snr_db(signal: float, noise: float) -> float:
+    """The ratio of two powers in dB; infinite where there is no noise."""
     if noise == 0:
         return math.inf
     return 10 * math.log10(signal / noise) if signal else -math.inf

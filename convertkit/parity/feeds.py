@@ -6,30 +6,92 @@ Sizes of named dimensions vary from feed to feed, so that a silently specialised
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import ml_dtypes
 import numpy as np
 
 from convertkit.artifact import Array, Dim, TensorSpec
-from convertkit.parity.free_sizes import SECOND_BATCH, named_sizes
+from convertkit.parity.edge_inputs import UNTOLD, edge_feeds
+from convertkit.parity.free_sizes import SECOND_BATCH, attempts, named_sizes
+from convertkit.parity.natural import natural
 from convertkit.parity.replay import batched
 from convertkit.stage import Feed, FeedSource
 
 GENERATED = 6
+_BRIEF = 3
 FROM_CALIBRATION = 8
-UNTOLD = 4
-"""Integers of which nobody told the range stay below this."""
+_BRIEF_ABOVE_BYTES = 2 << 20
+"""A larger model takes longer to run than to convert, so it runs fewer inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofInputs:
+    """The feeds that every step of one export is compared on; ``edges`` names the last of them, the edge inputs."""
+
+    feeds: tuple[Feed, ...]
+    edges: tuple[str, ...]
+
+    @property
+    def usual(self) -> tuple[Feed, ...]:
+        """The feeds that are no edge inputs."""
+        return self.feeds[: len(self.feeds) - len(self.edges)]
+
+    @property
+    def edge_feeds(self) -> tuple[Feed, ...]:
+        """The edge inputs, in the order of their names."""
+        return self.feeds[len(self.feeds) - len(self.edges) :]
+
+
+def is_brief(size_bytes: int) -> bool:
+    """Whether a model of that size is compared on fewer feeds."""
+    return size_bytes > _BRIEF_ABOVE_BYTES
+
+
+def proof_inputs(
+    inputs: Sequence[TensorSpec],
+    calibration: FeedSource | None,
+    seed: int,
+    attempt: int = 0,
+    *,
+    brief: bool = False,
+) -> ProofInputs:
+    """What :func:`proof_feeds` gives, and edge inputs made of it."""
+    return with_edges(inputs, proof_feeds(inputs, calibration, seed, attempt, brief=brief), brief=brief)
+
+
+def with_edges(inputs: Sequence[TensorSpec], feeds: tuple[Feed, ...], *, brief: bool = False) -> ProofInputs:
+    """``feeds``, and edge inputs made of them."""
+    specs = tuple(spec for spec in inputs if not spec.is_state)
+    edges = tuple(edge_feeds(specs, feeds, brief=brief)) if feeds and feeds[0] else ()
+    return ProofInputs((*feeds, *(feed for _, feed in edges)), tuple(name for name, _ in edges))
+
+
+def foreseen(inputs: Sequence[TensorSpec], seed: int, *, brief: bool) -> ProofInputs:
+    """What the proof of a model without data will run, known before the model has run.
+
+    Empty for a model with state, and where several choices of sizes may have to be tried.
+    """
+    if any(spec.is_state for spec in inputs) or attempts(inputs) > 1:
+        return ProofInputs((), ())
+    return proof_inputs(inputs, None, seed, brief=brief)
 
 
 def proof_feeds(
-    inputs: Sequence[TensorSpec], calibration: FeedSource | None, seed: int, attempt: int = 0
+    inputs: Sequence[TensorSpec],
+    calibration: FeedSource | None,
+    seed: int,
+    attempt: int = 0,
+    *,
+    brief: bool = False,
 ) -> tuple[Feed, ...]:
-    """The feeds that every step of one export is compared on.
+    """Feeds of usual values: the user's samples, or generated ones.
 
     With calibration data its first samples, plus one batch of three where the batch is free (two for a model with
     state); otherwise generated feeds, the last ones at a second size; ``attempt`` turns through sizes
-    of images and sequences, as only the model knows which ones it takes.  State inputs are left to the replay.
+    of images and sequences, as only the model knows which ones it takes.  ``brief`` generates three instead of six
+    for models without state.  State inputs are left to the replay.
     """
     specs = tuple(spec for spec in inputs if not spec.is_state)
     stateful = len(specs) < len(inputs)
@@ -44,7 +106,8 @@ def proof_feeds(
                 samples.append(batched(alike[::-1], every, SECOND_BATCH))
         return tuple(samples)
     first, second = (named_sizes(specs, attempt, turn) for turn in (0, 1))
-    sizes = [first] * GENERATED if not first else [first] * (GENERATED - 2) + [second] * (3 if stateful else 2)
+    count, at_second = (_BRIEF, 1) if brief and not stateful else (GENERATED, 2)
+    sizes = [first] * count if not first else [first] * (count - at_second) + [second] * (3 if stateful else at_second)
     rng = np.random.default_rng(seed)
     return tuple(generated_feed(specs, size, rng, kind) for kind, size in enumerate(sizes))
 
@@ -88,6 +151,8 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
         return rng.integers(0, 2 if kind % 3 == 0 else UNTOLD, shape).astype(dtype)
     if dtype.kind == "c":
         return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    if kind == _NATURAL_KIND and (made := natural(rng, shape)) is not None:
+        return made.astype(dtype)
     return _FLOATS[kind % len(_FLOATS)](rng, shape).astype(dtype)
 
 
@@ -120,3 +185,5 @@ def _smooth(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 _FLOATS = (_standard, _unit, _smooth)
+_NATURAL_KIND = 1
+"""Of the feeds, the one that is an image or a recording where its shape may be of one."""

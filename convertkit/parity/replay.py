@@ -8,51 +8,107 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Artifact
-from convertkit.errors import ParityError
-from convertkit.parity.compare import DiffAccumulator
+from convertkit.errors import ParityError, SourceError, ToolError
+from convertkit.parity.compare import DiffAccumulator, Power, TensorDiff
 from convertkit.parity.ranking import in_place
-from convertkit.parity.verdict import ParityReport, judge
-from convertkit.stage import Feed, Outputs, Runner, Tolerance
+from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit
+from convertkit.parity.verdict import Departure, ParityReport, departs, is_rough, judge, within
+from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Tolerance
 from convertkit.state import initial_state, started, state_sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What an artifact returned for each of ``feeds``, in order; ``title`` names it in reports."""
+    """What an artifact returned for each of ``feeds``, in order; ``title`` names it in reports.
+
+    ``edges`` names the last feeds, the edge inputs; the others are of usual values.
+    """
 
     title: str
     artifact: Artifact
     feeds: tuple[Feed, ...]
     outputs: tuple[Outputs, ...]
+    edges: tuple[str, ...] = ()
+    states: tuple[Mapping[str, Array], ...] = ()
+    """The state with which each call began, empty for a model without."""
+
+    @property
+    def usual(self) -> int:
+        """How many feeds are no edge inputs."""
+        return len(self.feeds) - len(self.edges)
+
+    def name_of(self, place: int) -> str:
+        """How reports call a feed."""
+        return f'"{self.edges[place - self.usual]}"' if place >= self.usual else f"{place + 1}"
+
+    def fed(self, place: int) -> Feed:
+        """What the artifact was given for a feed, state included."""
+        return {**self.states[place], **self.feeds[place]} if self.states else self.feeds[place]
+
+    def calls(self, place: int) -> int:
+        """How many calls the state of a feed has gone through, itself included; 1 without state."""
+        return place + 1 if self.states and self.states[place] else 1
+
+    def only(self, places: Sequence[int]) -> Recording:
+        """The recording of some of its feeds alone, all of which count as usual ones."""
+        feeds = tuple(self.feeds[place] for place in places)
+        outputs = tuple(self.outputs[place] for place in places)
+        return replace(self, feeds=feeds, outputs=outputs, edges=(), states=())
 
 
-def record(title: str, artifact: Artifact, runner: Runner, feeds: Iterable[Feed]) -> Recording:
-    """Run every feed.  State that a feed leaves out goes from call to call, starting at the initial state.
+def record(
+    title: str,
+    artifact: Artifact,
+    runner: Runner,
+    feeds: Iterable[Feed],
+    edges: tuple[str, ...] = (),
+    *,
+    may_refuse: bool = False,
+) -> Recording:
+    """Run every feed, the last ones of which are edge inputs of those names.
 
-    Where a feed's batch is another than the state's, a new sequence begins.
+    State that a feed leaves out goes from call to call, starting at the initial state.  Where a feed's batch is another
+    than the state's, a new sequence begins.  Where the artifact ``may_refuse`` edge inputs, as a model does that takes
+    no empty mask, those are left out of the recording.
     """
     shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
     start = initial_state(artifact)
     state: Mapping[str, Array] | None = None
     sizes: Mapping[str, int] = {}
-    outputs = []
-    feeds = tuple(feeds)
-    for feed in feeds:
+    every, names = tuple(feeds), list(edges)
+    usual = len(every) - len(edges)
+    feeds, outputs, states = [], [], []
+    for place, feed in enumerate(every):
         now = state_sizes(shapes, feed)
         if state is None or now != sizes:
             state, sizes = started(start, shapes, now), now
-        answer = runner.run({**state, **feed})
+        try:
+            answer = runner.run({**state, **feed})
+        except (SourceError, ToolError):
+            if not may_refuse or place < usual:
+                raise
+            names.remove(edges[place - usual])
+            continue
+        feeds.append(feed)
+        states.append({name: value for name, value in state.items() if name not in feed})
+        outputs.append(answer)
         state = {
             STATE_PREFIX + name.removeprefix(NEXT_STATE_PREFIX): value
             for name, value in answer.items()
             if name.startswith(NEXT_STATE_PREFIX)
         } or state
-        outputs.append(answer)
-    return Recording(title, artifact, feeds, tuple(outputs))
+    kept = every if len(feeds) == len(every) else tuple(feeds)
+    return Recording(title, artifact, kept, tuple(outputs), tuple(names), tuple(states))
 
 
-def compare_recordings(before: Recording, after: Recording, tolerance: Tolerance) -> ParityReport:
-    """Compare two recordings of the same feeds, output by output.
+def compare_recordings(
+    before: Recording, after: Recording, tolerance: Tolerance, truth: AskTruth | None = None
+) -> ParityReport:
+    """Compare two recordings of the same feeds, output by output and feed by feed.
+
+    ``truth`` tells what the model of ``before`` computes in float64; it is asked only for feeds on which the two differ
+    by more than a ``tolerance`` of float arithmetic.  The numbers of the report are those of the usual feeds; of the
+    edge inputs each counts for itself, against its own scale.
 
     Raises ``ParityError`` where the outputs' names or order differ: that is part of the contract.
     """
@@ -63,17 +119,96 @@ def compare_recordings(before: Recording, after: Recording, tolerance: Tolerance
     steps = {spec.name: spec.lsb for spec in before.artifact.outputs}
     steps.update({spec.name: spec.lsb for spec in after.artifact.outputs if spec.lsb is not None})
     results, moved = _in_place(before, after, tolerance)
-    diffs = []
+    clamped = {spec.name for side in (before, after) for spec in side.artifact.outputs if spec.clamped}
+    diffs, departures = [], list[Departure]()
     for name in names:
-        accumulator = DiffAccumulator(name, steps[name])
-        for reference, output in zip(before.outputs, results, strict=True):
-            accumulator.add(reference[name], output[name])
-        diffs.append(accumulator.finish())
-    report = judge(before.title, after.title, tuple(diffs), tolerance, len(before.outputs))
+        pairs = [(reference[name], output[name]) for reference, output in zip(before.outputs, results, strict=True)]
+        diff, found = _compared(name, pairs, before, steps[name], tolerance, clamped=name in clamped)
+        diffs.append(diff)
+        departures += found
+    judged = _explained(before, results, tolerance, departures, truth or _silent)
+    report = judge(before.title, after.title, tuple(diffs), tolerance, len(before.outputs), judged, before.edges)
     if not moved:
         return report
     note = f"{moved} rows of outputs that are ranked stand in another order; their scores tie within the tolerance"
     return replace(report, warnings=(*report.warnings, note))
+
+
+def _compared(
+    name: str,
+    pairs: Sequence[tuple[Array, Array]],
+    before: Recording,
+    step: float | None,
+    tolerance: Tolerance,
+    *,
+    clamped: bool,
+) -> tuple[TensorDiff, list[Departure]]:
+    """The numbers of one output over the usual feeds, and where it departs."""
+    usual = DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=clamped)
+    edges = DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=clamped)
+    powers = Power(), Power()
+    signal = 0.0
+    departures = []
+    for place, (reference, output) in enumerate(pairs):
+        is_usual = place < before.usual
+        diff = (usual if is_usual else edges).add(reference, output)
+        signal = max(signal, diff.signal) if is_usual else signal
+        for power in powers if is_usual else powers[1:]:
+            power.add(reference)
+        rough = not is_usual and is_rough(diff, signal, step, tolerance)
+        if rough or departs(diff, reference.dtype.name, tolerance):
+            departures.append(Departure(name, place, before.name_of(place), diff, rough))
+    verdict = powers[0].verdict()
+    if verdict != "ok" and not tolerance.lossy and powers[1].verdict() == "ok":
+        verdict = "ok"  # the edge inputs, each held against its own scale, tell what the usual ones do not
+    return usual.finish(verdict), departures
+
+
+def _silent(feed: Feed) -> None:
+    """The truth where no twin is asked."""
+
+
+def _explained(
+    before: Recording,
+    results: Sequence[Mapping[str, Array]],
+    tolerance: Tolerance,
+    departures: Sequence[Departure],
+    truth: AskTruth,
+) -> list[Departure]:
+    """``departures`` with what the model's float64 twin says of them; asked no more once one is a fault.
+
+    Integers that a step computes again are held against looser bounds where there is no twin.
+    """
+    judged = list[Departure]()
+    told: dict[int, Truth | None] = {}
+    for each in departures:
+        explained = ""
+        asks = tolerance.relative is not None or tolerance.same_integers
+        if asks and all(other.explained for other in judged):
+            if each.place not in told:
+                told[each.place] = truth(before.fed(each.place))
+            if told[each.place] is None and tolerance.same_integers and not (each.rough or each.diff.mismatch):
+                continue
+            output = np.asarray(results[each.place][each.output])
+            explained = _told(each, before, output, tolerance, told[each.place])
+        judged.append(replace(each, explained=explained))
+    return judged
+
+
+def _told(departure: Departure, before: Recording, output: Array, tolerance: Tolerance, truth: Truth | None) -> str:
+    place, name, diff = departure.place, departure.output, departure.diff
+    reference = before.outputs[place][name]
+    if within(diff, tolerance):
+        if truth is None or not leaves_a_limit(reference, output, truth.values[name], truth.spread[name]):
+            return "within the tolerance, and roundings decide whether it stands at its limit"
+        return ""
+    if truth is None:
+        return ""
+    value, spread, calls = truth.values[name], truth.spread[name], before.calls(place)
+    floor = tolerance.relative or FLOAT32.relative or 0.0
+    if diff.step is not None and tolerance.same_integers and diff.largest:
+        floor = 1.001 * diff.step / diff.largest
+    return explanation(reference, output, value, spread, floor, calls)
 
 
 def _in_place(before: Recording, after: Recording, tolerance: Tolerance) -> tuple[Sequence[Mapping[str, Array]], int]:

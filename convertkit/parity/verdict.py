@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from convertkit.parity.compare import TensorDiff
-from convertkit.stage import Tolerance
+from convertkit.parity.compare import FeedDiff, TensorDiff, snr_db
+from convertkit.stage import FLOAT32, Tolerance
+
+_CHANGED = 0.01
+"""The share of an output's elements that single roundings may move to a neighbouring integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """One output that departs by more than the tolerance for one feed.
+
+    ``place`` is the feed's, from 0, and ``feed`` what reports call it (``"zeros"``, ``3``).  ``rough`` says that it is
+    beyond a bound in dB.  ``explained`` says how the
+    float64 twin of the model explains it, empty where it does not: then it is a fault.
+    """
+
+    output: str
+    place: int
+    feed: str
+    diff: FeedDiff
+    rough: bool = False
+    explained: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +36,9 @@ class ParityReport:
     """The comparison of one artifact with an earlier one.
 
     ``before`` and ``after`` name the artifacts (``onnx (pytorch)``).  ``failures`` and ``warnings`` are
-    sentences; ``unproven`` says why the comparison has no power, empty where it has.
+    sentences; ``unproven`` says why the comparison has no power, empty where it has.  ``departures`` are what was
+    judged by the model's float64 twin.  ``feeds`` counts all feeds, ``edges`` the edge inputs among them.
+    ``waived`` is what ``--allow-unproven`` says: outputs that tell nothing pass where they are equal.
     """
 
     before: str
@@ -26,21 +49,81 @@ class ParityReport:
     failures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     unproven: str = ""
+    departures: tuple[Departure, ...] = ()
+    edges: tuple[str, ...] = ()
+    waived: bool = False
 
     @property
     def passed(self) -> bool:
-        """True only where the numbers agree and the comparison has the power to tell."""
-        return not self.failures and not self.unproven
+        """True only where the numbers agree and the comparison has the power to tell, or the user waives that."""
+        return not self.failures and (self.waived or not self.unproven)
 
     @property
     def worst(self) -> TensorDiff | None:
         """The output with the largest relative difference."""
         return max(self.diffs, key=lambda diff: diff.relative, default=None)
 
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """How the float64 twin explains departures, one sentence each."""
+        told = (each for each in self.departures if each.explained)
+        return tuple(f'output "{each.output}" on input {each.feed}: {each.explained}' for each in told)
 
-def judge(before: str, after: str, diffs: tuple[TensorDiff, ...], tolerance: Tolerance, feeds: int) -> ParityReport:
-    """Decide whether ``diffs`` stay within ``tolerance`` and prove anything at all."""
-    failures = tuple(text for diff in diffs if (text := _failure(diff, tolerance)))
+
+def departs(diff: FeedDiff, dtype: str, tolerance: Tolerance) -> bool:
+    """Whether one output for one feed departs by more than ``tolerance`` allows there, or from a limit at all.
+
+    Bounds in LSB and dB hold for all feeds together; they allow no mismatch of a single one.
+    """
+    if diff.mismatch:
+        return True
+    if is_exact(dtype, tolerance):
+        return diff.max_abs > 0
+    if tolerance.same_integers:
+        return are_other_integers(diff)
+    return tolerance.relative is not None and (diff.relative > tolerance.relative or diff.off_limit)
+
+
+def are_other_integers(diff: FeedDiff) -> bool:
+    """Whether an output differs by more than kernels do that compute the same integers."""
+    if diff.step is None:
+        return diff.relative > (FLOAT32.relative or 0.0)
+    return diff.max_abs > 1.001 * diff.step or diff.changed > _CHANGED
+
+
+def within(diff: FeedDiff, tolerance: Tolerance) -> bool:
+    """Whether one feed's numbers stay within a tolerance of float arithmetic, its limits aside."""
+    return not diff.mismatch and tolerance.relative is not None and diff.relative <= tolerance.relative
+
+
+def is_rough(diff: FeedDiff, signal: float, step: float | None, tolerance: Tolerance) -> bool:
+    """Whether an edge input shows more noise than a bound in dB allows, against the ``signal`` of usual feeds.
+
+    ``signal`` is a mean square.  What a quantization cost is not judged here, but what a step adds to it.
+    """
+    if tolerance.lossy or tolerance.snr_db is None or diff.mismatch:
+        return False
+    within_lsb = tolerance.lsb is not None and step is not None and diff.max_abs <= 1.001 * tolerance.lsb * step
+    return not within_lsb and snr_db(max(signal, diff.signal), diff.noise) < tolerance.snr_db
+
+
+def is_exact(dtype: str, tolerance: Tolerance) -> bool:
+    """Whether an output of that type has to be equal."""
+    whole = dtype != "bfloat16" and np.dtype(dtype).kind not in "fcOUST"
+    return whole and not tolerance.lossy and tolerance.snr_db is None and tolerance.lsb is None
+
+
+def judge(
+    before: str,
+    after: str,
+    diffs: tuple[TensorDiff, ...],
+    tolerance: Tolerance,
+    feeds: int,
+    departures: Sequence[Departure] = (),
+    edges: tuple[str, ...] = (),
+) -> ParityReport:
+    """Decide whether ``diffs`` and ``departures`` stay within ``tolerance`` and prove anything at all."""
+    failures = [text for diff in diffs if (text := _failure(diff, departures, tolerance))]
     warnings = [text for diff in diffs if (text := _warning(diff, tolerance))]
     weak = [diff for diff in diffs if diff.power != "ok"]
     unproven = ""
@@ -52,20 +135,17 @@ def judge(before: str, after: str, diffs: tuple[TensorDiff, ...], tolerance: Tol
         # An output that is constant by nature (anchors, a version) may stand beside live ones if it is equal.
         unproven = "; ".join(f'output "{d.name}" is {d.power}' for d in weak if d.max_abs and not tolerance.lossy)
         warnings += [f'output "{diff.name}" is {diff.power}: equal, which proves little' for diff in weak]
-    return ParityReport(before, after, diffs, tolerance, feeds, failures, tuple(warnings), unproven)
+    return ParityReport(
+        before, after, diffs, tolerance, feeds, tuple(failures), tuple(warnings), unproven, tuple(departures), edges
+    )
 
 
-def _failure(diff: TensorDiff, tolerance: Tolerance) -> str:
-    if diff.mismatch:
-        return f'output "{diff.name}" {diff.mismatch}'
-    exact = not tolerance.lossy and diff.dtype not in ("bfloat16",) and np.dtype(diff.dtype).kind not in "fcOUST"
-    if exact and diff.max_abs and tolerance.snr_db is None and tolerance.lsb is None:
-        return f'output "{diff.name}" ({diff.dtype}) differs by {diff.max_abs:.6g}, integers must be equal'
-    if tolerance.relative is not None and diff.relative > tolerance.relative:
-        return (
-            f'output "{diff.name}" max_abs {diff.max_abs:.4g}, relative {diff.relative:.2e}, '
-            f"allowed {tolerance.relative:.0e} ({tolerance.reason})"
-        )
+def _failure(diff: TensorDiff, departures: Sequence[Departure], tolerance: Tolerance) -> str:
+    faults = [each for each in departures if each.output == diff.name and not each.explained]
+    if faults:
+        return _fault(diff, max(faults, key=lambda each: each.diff.relative), tolerance)
+    if tolerance.same_integers and any(each.output == diff.name for each in departures):
+        return ""  # the twin explains all of them, however far they are in dB
     if tolerance.snr_db is None and tolerance.lsb is None:
         return ""
     within_lsb = (
@@ -80,6 +160,19 @@ def _failure(diff: TensorDiff, tolerance: Tolerance) -> str:
     measured = f"SNR {diff.snr_db:.1f} dB" + (f", {diff.lsb:.1f} LSB" if diff.lsb is not None else "")
     allowed = f"at least {tolerance.snr_db:g} dB" if tolerance.snr_db is not None else f"{tolerance.lsb:g} LSB"
     return f'output "{diff.name}" max_abs {diff.max_abs:.4g}, {measured}, allowed {allowed} ({tolerance.reason})'
+
+
+def _fault(diff: TensorDiff, worst: Departure, tolerance: Tolerance) -> str:
+    where = f"on input {worst.feed}"
+    if worst.diff.mismatch:
+        return f'output "{diff.name}" {worst.diff.mismatch}, {where}'
+    if is_exact(diff.dtype, tolerance):
+        return (
+            f'output "{diff.name}" ({diff.dtype}) differs by {worst.diff.max_abs:.6g} {where}, integers must be equal'
+        )
+    measured = f'output "{diff.name}" max_abs {worst.diff.max_abs:.4g}, relative {worst.diff.relative:.2e} {where}'
+    allowed = f"{tolerance.relative:.0e}" if tolerance.relative is not None else f"at least {tolerance.snr_db:g} dB"
+    return f"{measured}, allowed {allowed} ({tolerance.reason})"
 
 
 def _warning(diff: TensorDiff, tolerance: Tolerance) -> str:

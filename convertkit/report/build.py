@@ -199,5 +199,8 @@ def _parity(report: ParityReport) -> dict[str, Json]:
         "failures": list(report.failures),
         "warnings": list(report.warnings),
         "unproven": report.unproven,
+        "waived": report.waived,
+        "edges": list(report.edges),
+        "explained": list(report.explained),
         "tensors": [jsonable(diff) for diff in report.diffs],
     }

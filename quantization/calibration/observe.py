@@ -98,3 +98,20 @@ def observe(
     for seen in every:
         seen.count(weight)
     return found
+
+
+def extend(
+    found: Mapping[str, Statistics], model: ir.Model, feeds: Iterable[Feed], initial_state: Mapping[str, Array]
+) -> None:
+    """Extend the extremes of ``found`` by those over more feeds, in place; values are not counted.
+
+    These are edge inputs: a tensor that one of them drives to NaN or infinity has no bound.
+    """
+    copy, probes = instrumented(model, tuple(found))
+    wanted = [output for probe in dict.fromkeys(probes.values()) for output in probe.outputs]
+    for answer in run_all(open_session(copy), wanted, feeds, initial_state):
+        for name, statistics in found.items():
+            low, high, _ = probes[name].read(answer)
+            bounded = math.isfinite(low) and math.isfinite(high)
+            statistics.low = min(statistics.low, low) if bounded else -math.inf
+            statistics.high = max(statistics.high, high) if bounded else math.inf

@@ -16,6 +16,7 @@ _INTEGER = Tolerance(
     lsb=3.0,
     lsb_share=0.99,
     snr_db=20.0,
+    same_integers=True,
 )
 _FROM_HALVES = Tolerance("the source rounds to float16 as it goes, the kernels compute in float32", relative=1e-3)
 _DYNAMIC_RANGE = Tolerance("the runtime quantizes activations on the fly", snr_db=3.0, warn_snr_db=20.0, lossy=True)

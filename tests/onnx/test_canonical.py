@@ -166,3 +166,16 @@ def test_a_clip_behind_a_loop_has_a_type():
     session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {"x": np.array([-1, 1, 3], np.float32)})
     np.testing.assert_array_equal(found, [0, 3, 6])
+
+
+@pytest.mark.parametrize("declared", ["", ", float[p,q,h,w] r"], ids=["", "declared"])
+def test_sizes_that_only_the_whole_graph_tells_are_told(declared):
+    """Node by node a size that is computed has a name of its own; what computes it says that it is an input's."""
+    model = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 18]>
+        g (float[N,4,5,6] x) => (float[a,b,c,d] y)
+        <int64[1] zero = {{0}}, int64[1] two = {{2}}, int64[2] size = {{41, 43}}{declared}> {{
+        shape = Shape(x)  kept = Slice(shape, zero, two)  sizes = Concat<axis = 0>(kept, size)
+        r = Resize<mode = "nearest">(x, , , sizes)  y = Relu(r) }}""")
+    made = canonicalize(ir.from_proto(model))
+    (resized,) = (node.outputs[0] for node in made.graph if node.op_type == "Resize")
+    assert list(resized.shape)[1:] == [4, 41, 43]

@@ -1,24 +1,37 @@
 """The comparison's numbers, and whether it notices when it has no power."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from convertkit.parity import DiffAccumulator, judge
+from convertkit.artifact import Artifact, TensorSpec
+from convertkit.parity import Recording, compare_recordings
 from convertkit.stage import FLOAT32, LOSSY, Tolerance
 
 RNG = np.random.default_rng(7)
 VARIED = [RNG.standard_normal((2, 5)).astype(np.float32) for _ in range(4)]
 
 
+def recording(values, lsb=None, edges=(), clamped=False):
+    """A model's outputs by name, or those of its one output ``y``, for a feed each."""
+    outputs = tuple(
+        {name: np.asarray(each) for name, each in (value if isinstance(value, dict) else {"y": value}).items()}
+        for value in values
+    )
+    specs = tuple(
+        TensorSpec(name, each.shape, each.dtype.name, lsb=lsb, clamped=clamped) for name, each in outputs[0].items()
+    )
+    return Recording("it", Artifact(None, "onnx", (), specs, ""), ({},) * len(values), outputs, edges)
+
+
+def verdict(references, outputs, tolerance=FLOAT32, lsb=None, edges=(), truth=None, clamped=False):
+    both = (recording(each, lsb, edges, clamped) for each in (references, outputs))
+    return compare_recordings(*both, tolerance, truth)
+
+
 def diff_of(references, outputs, lsb=None):
-    accumulator = DiffAccumulator("y", lsb)
-    for reference, output in zip(references, outputs, strict=True):
-        accumulator.add(np.asarray(reference), np.asarray(output))
-    return accumulator.finish()
-
-
-def verdict(references, outputs, tolerance=FLOAT32, lsb=None):
-    return judge("before", "after", (diff_of(references, outputs, lsb),), tolerance, len(references))
+    return verdict(references, outputs, LOSSY, lsb).diffs[0]
 
 
 def test_numbers_of_a_known_difference():
@@ -68,18 +81,19 @@ def test_two_logits_are_not_called_saturated():
 
 
 def test_a_constant_output_may_stand_beside_a_live_one_only_if_equal():
-    live = diff_of(VARIED, VARIED)
-    anchors = [np.arange(4.0)] * 4
-    assert judge("a", "b", (live, diff_of(anchors, anchors)), FLOAT32, 4).passed
-    off = [np.arange(4.0) + 1e-6] * 4
-    assert not judge("a", "b", (live, diff_of(anchors, off)), FLOAT32, 4).passed
+    both = [{"live": value, "anchors": np.arange(4.0)} for value in VARIED]
+    off = [{**value, "anchors": value["anchors"] + 1e-6} for value in both]
+    assert verdict(both, both).passed
+    report = verdict(both, off)
+    assert not report.failures
+    assert not report.passed
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_nan_that_the_reference_lacks_fails(bad):
     outputs = [value.copy() for value in VARIED]
     outputs[1][0, 0] = bad
-    assert "NaN or infinity" in verdict(VARIED, outputs).failures[0]
+    assert "is NaN or infinite where the reference is finite" in verdict(VARIED, outputs).failures[0]
 
 
 def test_infinities_in_the_same_places_are_equal():
@@ -113,3 +127,56 @@ def test_low_snr_warns_and_lower_fails():
     assert report.passed
     assert "dB" in report.warnings[0]
     assert not verdict(VARIED, [-value for value in VARIED], LOSSY).passed
+
+
+QUIET = [*VARIED, VARIED[0] * np.float32(1e-6)]
+
+
+def test_an_edge_input_counts_against_its_own_scale_and_leaves_the_headline_alone():
+    outputs = [*VARIED, QUIET[-1] * np.float32(1.01)]
+    report = verdict(QUIET, outputs, edges=("1e-6 of the scale",))
+    assert report.diffs[0].relative == 0
+    assert report.edges == ("1e-6 of the scale",)
+    (failure,) = report.failures
+    assert 'relative 1.00e-02 on input "1e-6 of the scale", allowed 1e-05' in failure
+
+
+def test_a_lossy_step_may_lose_infinities_of_edge_inputs_and_make_none():
+    silent = np.full_like(VARIED[0], -np.inf)
+    low = np.full_like(VARIED[0], -8)
+    assert verdict([*VARIED, silent], [*VARIED, low], LOSSY, edges=("zeros",)).passed
+    assert not verdict([*VARIED, silent], [*VARIED, low], edges=("zeros",)).passed
+    assert not verdict([*VARIED, low], [*VARIED, silent], LOSSY, edges=("zeros",)).passed
+
+
+def test_noise_on_an_edge_input_is_held_against_the_usual_signal():
+    kernels = Tolerance("kernels round", lsb=1.0, snr_db=20.0)
+    small, gross = (QUIET[-1] + np.float32(shift) for shift in (0.01, 0.5))
+    assert verdict(QUIET, [*VARIED, small], kernels, edges=("quiet",)).passed
+    assert "at least 20 dB" in verdict(QUIET, [*VARIED, gross], kernels, edges=("quiet",)).failures[0]
+
+
+def test_edge_inputs_tell_where_the_usual_ones_do_not():
+    saturated = [np.eye(9)[:1], np.eye(9)[3:4]]
+    assert not verdict(saturated, saturated).passed
+    varied = np.linspace(0, 1, 9)[None]
+    assert verdict([*saturated, varied], [*saturated, varied], edges=("constant",)).passed
+
+
+def test_a_limit_that_is_left_by_one_unit_in_the_last_place_is_a_fault_unless_roundings_decide_it():
+    clamped = [np.minimum(value * 2, 1).astype(np.float32).repeat(4, 1) for value in VARIED]
+    off = [np.where(value == 1, np.nextafter(np.float32(1), np.float32(0)), value) for value in clamped]
+
+    def told(moved):
+        place = iter(range(9))
+
+        def truth(feed):
+            value = clamped[next(place)].astype(np.float64)
+            return SimpleNamespace(values={"y": value}, spread={"y": np.full(value.shape, moved)})
+
+        return truth
+
+    assert verdict(clamped, clamped, truth=told(0.0), clamped=True).passed
+    assert not verdict(clamped, off, truth=told(0.0), clamped=True).passed
+    assert verdict(clamped, off, truth=told(1e-7), clamped=True).passed
+    assert verdict(clamped, off, truth=told(0.0)).passed

@@ -7,9 +7,8 @@ import pytest
 
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.parity import compare_recordings
-from convertkit.parity.conditioning import calmed
 from convertkit.parity.ranking import in_place
-from convertkit.parity.replay import Recording, record
+from convertkit.parity.replay import Recording
 from convertkit.stage import FLOAT32, LOSSY
 
 SCORES = np.array([[0.9, 0.7, 0.7 - 1e-7, 0.4], [0.8, 0.8 - 2e-7, 0.8 - 4e-7, 0.1]], np.float32)
@@ -88,32 +87,3 @@ def test_the_comparison_says_what_it_moved():
 def test_a_lossy_step_is_compared_as_it_is():
     report = compare_recordings(recording(WANTED), recording(swapped()), replace(LOSSY, relative=1e-5))
     assert report.failures
-
-
-class Choosing:
-    """The places of the best, without their scores."""
-
-    def run(self, feed):
-        return {"places": np.argsort(-feed["x"], -1, kind="stable"), "sum": feed["x"].sum(-1)}
-
-
-TIED = np.linspace(1, 2, 6, dtype=np.float32)[None]
-TIED[0, 3] = TIED[0, 2] * np.float32(1 - 8e-7)
-
-
-def chosen(places):
-    feeds = ({"x": TIED},)
-    source = record("it", Artifact(None, "onnx", (TensorSpec("x", (1, 6), "float32"),), (), ""), Choosing(), feeds)
-    other = replace(source, outputs=({**source.outputs[0], "places": np.array([places])},))
-    return calmed(source, other, FLOAT32, Choosing())
-
-
-def test_a_tie_without_its_scores_is_judged_on_other_feeds():
-    feeds, note = chosen([5, 4, 3, 2, 1, 0])
-    assert note.startswith("1 of 1 generated inputs")
-    assert np.diff(np.sort(feeds[0]["x"])).min() > 1e-5
-
-
-def test_a_choice_without_a_tie_stays_a_fault(monkeypatch):
-    monkeypatch.setitem(globals(), "TIED", np.linspace(1, 2, 6, dtype=np.float32)[None])
-    assert chosen([5, 4, 2, 3, 1, 0]) is None

@@ -13,7 +13,7 @@ from convertkit.converters.pytorch.interface.inputs import counted
 from convertkit.converters.pytorch.interface.leaves import Leaf
 from convertkit.converters.pytorch.interface.prober import Prober
 from convertkit.errors import SourceError
-from convertkit.parity.feeds import UNTOLD
+from convertkit.parity.edge_inputs import UNTOLD
 
 
 def exemplary(leaves: Sequence[Leaf], *, told: bool = False) -> tuple[Leaf, ...]:

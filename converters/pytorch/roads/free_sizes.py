@@ -8,7 +8,6 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.interface.leaves import Leaf
-from convertkit.stage import Feed
 
 
 def is_dynamic(leaves: Sequence[Leaf]) -> bool:
@@ -30,9 +29,3 @@ def at_fixed(fixed: Sequence[Leaf], initial: Mapping[str, Array]) -> dict[str, A
     """State for a batch of one, spread to the shapes of ``fixed``."""
     shapes = {leaf.name: [dim for dim in leaf.shape if isinstance(dim, int)] for leaf in fixed}
     return {name: np.array(np.broadcast_to(value, shapes[name])) for name, value in initial.items()}
-
-
-def every_size(feeds: Sequence[Feed], chosen: Sequence[int]) -> bool:
-    """Whether the chosen feeds still have every combination of shapes that all feeds have."""
-    shapes = [tuple(value.shape for value in feed.values()) for feed in feeds]
-    return {shapes[place] for place in chosen} == set(shapes)

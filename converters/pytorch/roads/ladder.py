@@ -11,7 +11,6 @@ from typing import Any
 
 from convertkit.artifact import Array, Artifact
 from convertkit.converters.pytorch.files.opening import Opening
-from convertkit.converters.pytorch.interface.chaos import beyond_chaos, by_roundings
 from convertkit.converters.pytorch.interface.leaves import Leaf, from_json, to_json
 from convertkit.converters.pytorch.operators.halves import tolerance_of, widen
 from convertkit.converters.pytorch.operators.indices import widen_indices
@@ -19,7 +18,7 @@ from convertkit.converters.pytorch.operators.integers import judged
 from convertkit.converters.pytorch.operators.spectra import exact_transforms
 from convertkit.converters.pytorch.roads.acceptance import check_feeds, hiding_feeds
 from convertkit.converters.pytorch.roads.attempts import Attempt, defeat, failed, unrunnable
-from convertkit.converters.pytorch.roads.free_sizes import at_fixed, every_size, implied, is_dynamic
+from convertkit.converters.pytorch.roads.free_sizes import at_fixed, implied, is_dynamic
 from convertkit.converters.pytorch.roads.lengths import forget_growth, forget_steps
 from convertkit.converters.pytorch.roads.restoring import settle_interface
 from convertkit.errors import ConvertKitError, ParityError, WorkerError
@@ -30,9 +29,11 @@ from convertkit.onnx.resampling import float32_tolerance
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
-from convertkit.parity.conditioning import foreseen, is_chaotic, is_finite, nudged
+from convertkit.parity.feeds import ProofInputs, foreseen
+from convertkit.parity.flags import is_finite
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Tolerance
 from convertkit.state import save_arrays, saved_arrays, started, state_sizes
+from convertkit.twins import Twins
 from convertkit.workers.process import Call, Reply
 
 _ROUTES = {
@@ -86,17 +87,23 @@ class _Interface:
 class _Drawn:
     """Feeds for one interface: those that judge a road, and those that the proof will run.
 
-    ``hiding`` judge a road, too, where the model takes them and computes finite numbers.
+    The edge inputs of the proof judge a road, too, where the model takes them; so do ``hiding`` where it computes
+    finite numbers for them.
     """
 
     leaves: tuple[Leaf, ...]
     sizes: tuple[Mapping[str, int], ...]
     check: tuple[Feed, ...]
-    later: tuple[Feed, ...]
+    later: ProofInputs
     hiding: tuple[Feed, ...]
 
     def every(self) -> tuple[Feed, ...]:
-        return (*self.check, *self.later, *self.hiding)
+        return (*self.check, *self.later.feeds, *self.hiding)
+
+    @property
+    def trials(self) -> int:
+        """How many of :meth:`every`, the last ones, the model may refuse."""
+        return len(self.later.edges) + len(self.hiding)
 
 
 _Ran = tuple[Recording, Tolerance] | str
@@ -124,8 +131,8 @@ class _Tried:
 class Ladder:
     """Tries roads for one model until one matches it.
 
-    ``foresees`` says that the proof will run the feeds of :func:`foreseen`, which depend on whether it is of ``lossy``
-    steps: they are computed while an exporter works.  ``announce`` is told of each result before it is judged.
+    ``foresees`` says that the proof will run the feeds of :func:`foreseen`, ``brief`` or not: they are computed while
+    an exporter works.  ``announce`` is told of each result before it is judged.
     """
 
     def __init__(
@@ -135,7 +142,7 @@ class Ladder:
         seed: int,
         *,
         foresees: bool,
-        lossy: bool,
+        brief: bool,
         announce: Callable[[Artifact], None],
     ) -> None:
         self._worker = opening.worker
@@ -145,7 +152,8 @@ class Ladder:
         self._seed = seed
         self._foresees = foresees
         self._announce = announce
-        self._lossy = lossy
+        self._brief = brief
+        self._twins = Twins()
         self._attempts: list[Attempt] = []
         self._prepared = opening.model.kind == "pt2"
         self._seconds: Mapping[str, float] = {}
@@ -159,6 +167,10 @@ class Ladder:
 
         Raises ``ParityError`` where roads led to ONNX and none of it matches, ``Unsupported`` where none led there.
         """
+        with self._twins:
+            return self._climbed()
+
+    def _climbed(self) -> Accepted:
         self._seconds = self._loaded().value
         reply, ahead = self._described()
         described = reply.value
@@ -206,7 +218,7 @@ class Ladder:
 
     def _described(self) -> tuple[Reply, _Tried | None]:
         """The model's interface, and what was made meanwhile of the one that its file tells."""
-        params = {**self._model.params(), "seed": self._seed, "foreseen": self._foresees, "lossy": self._lossy}
+        params = {**self._model.params(), "seed": self._seed, "foreseen": self._foresees, "brief": self._brief}
         if self._model.kind not in _AHEAD:  # a module, whose first road is torch.export's
             describe = Call("describe", {**params, "ahead": True})
             describing, preparing = self._worker.begin_beside(describe, Call("prepare"))
@@ -242,7 +254,7 @@ class Ladder:
     def _draw(self, leaves: tuple[Leaf, ...], sizes: tuple[Mapping[str, int], ...]) -> _Drawn:
         if self._drawn is None or (self._drawn.leaves, self._drawn.sizes) != (leaves, sizes):
             specs = [leaf.spec() for leaf in leaves]
-            later = foreseen(specs, self._seed, lossy=self._lossy) if self._foresees else ()
+            later = foreseen(specs, self._seed, brief=self._brief) if self._foresees else ProofInputs((), ())
             check, hiding = check_feeds(leaves, sizes, self._seed), hiding_feeds(leaves, sizes, self._seed)
             self._drawn = _Drawn(leaves, sizes, check, later, hiding)
         return self._drawn
@@ -252,7 +264,7 @@ class Ladder:
     ) -> Accepted | None:
         """``known`` is what the model is known to compute for all feeds, empty where it still is to be asked."""
         drawn = self._draw(wanted.leaves, wanted.sizes)
-        feeds, later = drawn.check, drawn.later
+        feeds = drawn.check
         computed = _by_feed(known, len(drawn.every())) if known else None
         pending: Callable[[], Reply] | None = None
         group = self._model.kind if self._model.kind in _ROUTES else "eager"
@@ -282,7 +294,9 @@ class Ladder:
             self._attempts.append(replace(tried.attempt, failure=departure, mismatch=bool(departure)))
             if not departure:
                 accepted = self._accepted(made[0].artifact, made[1], route, wanted)
-                return replace(accepted, foreseen=tuple(zip(later, computed[len(feeds) :][: len(later)], strict=True)))
+                later = computed[len(feeds) : len(feeds) + len(drawn.later.feeds)]
+                pairs = zip(drawn.later.feeds, later, strict=True)
+                return replace(accepted, foreseen=tuple((feed, outputs) for feed, outputs in pairs if outputs))
         return None
 
     def _tried(
@@ -313,41 +327,14 @@ class Ladder:
             return _Tried(replace(attempt, failure=made), leaves, outputs)
         return _Tried(attempt, leaves, outputs, made)
 
-    def _departure(self, wanted: _Interface, computed: _Computed, made: Recording, tolerance: Tolerance) -> str:
-        """How what a road made departs from the model on feeds at which the model's arithmetic can be judged."""
+    def _departure(self, wanted: _Interface, references: _Computed, made: Recording, tolerance: Tolerance) -> str:
+        """How what a road made departs from the model, empty where it does not."""
         if not all(made.outputs):
             return "it fails on inputs that the model takes: all 0, or all 1, in the first row of a mask"
-        departure = _departure(computed, made, tolerance)
-        if not departure:
-            return ""
-        self._check_steady(wanted, made.feeds[0])
-        if self._slots:
-            return departure
-        moved = self._references(wanted.leaves, [nudged(feed) for feed in made.feeds])
-        after = _by_feed(
-            self._worker.call(moved.method, moved.params, moved.arrays, isolated=True).arrays, len(computed)
-        )
-        steady = [
-            place
-            for place, outputs in enumerate(computed)
-            if not is_chaotic(outputs, after[place])
-            and not by_roundings(outputs, after[place], made.outputs[place], tolerance)
-        ]
-        if not every_size(made.feeds, steady):
-            return departure
-        others = [place for place in range(len(computed)) if place not in steady]
-        beyond = (beyond_chaos(computed[each], after[each], made.outputs[each], tolerance) for each in others)
-        if wrong := next(filter(None, beyond), ""):
-            return f"{departure}; {wrong}"
-        return _departure(
-            tuple(computed[place] for place in steady),
-            replace(
-                made,
-                feeds=tuple(made.feeds[place] for place in steady),
-                outputs=tuple(made.outputs[place] for place in steady),
-            ),
-            tolerance,
-        )
+        departure = _departure(references, made, tolerance, self._twins)
+        if departure:
+            self._check_steady(wanted, made.feeds[0])
+        return departure
 
     def _check_steady(self, wanted: _Interface, feed: Feed) -> None:
         """Raise ``Unsupported`` where the model itself departs from one call to the next; asked once."""
@@ -394,7 +381,7 @@ class Ladder:
 
     def _asked(self, drawn: _Drawn) -> Call:
         """What makes the worker compute the model for all that was drawn."""
-        return self._references(drawn.leaves, drawn.every(), trials=len(drawn.hiding))
+        return self._references(drawn.leaves, drawn.every(), trials=drawn.trials)
 
     def _references(self, leaves: Sequence[Leaf], feeds: Sequence[Feed], kind: str = "", trials: int = 0) -> Call:
         """What makes the worker compute the model for ``feeds``, the last ``trials`` of which it may refuse."""
@@ -433,9 +420,12 @@ class Ladder:
         try:
             with OnnxRunner(artifact) as runner:
                 made = record("onnx", artifact, runner, drawn.check)
-                hiding = tuple(_answered(runner, feed) for feed in drawn.hiding)
-            feeds, outputs = (*made.feeds, *drawn.hiding), (*made.outputs, *hiding)
-            return replace(made, feeds=feeds, outputs=outputs), tolerance
+                trials = (*drawn.hiding, *drawn.later.edge_feeds)
+                tried = tuple(_answered(runner, feed) for feed in trials)
+            if not trials:
+                return made, tolerance
+            feeds, outputs = (*made.feeds, *trials), (*made.outputs, *tried)
+            return replace(made, feeds=feeds, outputs=outputs, edges=drawn.later.edges, states=()), tolerance
         except ConvertKitError as error:
             return str(error)
 
@@ -468,17 +458,21 @@ def _answered(runner: Runner, feed: Feed) -> Outputs:
 
 def _judged(drawn: _Drawn, computed: _Computed, made: Recording) -> tuple[_Computed, Recording]:
     """What the model computes for the feeds that judge a road, and what the road's artifact makes of the same feeds."""
-    certain = len(drawn.check)
-    references = (*computed[:certain], *computed[certain + len(drawn.later) :])
-    places = [place for place, outputs in enumerate(references) if place < certain or (outputs and is_finite(outputs))]
+    certain, edges, hiding = len(drawn.check), len(drawn.later.edges), len(drawn.hiding)
+    trials = computed[certain + len(drawn.later.usual) :]
+    references = (*computed[:certain], *trials[edges:], *trials[:edges])
+    refused = {place for place, outputs in enumerate(references) if not outputs}
+    odd = {place for place in range(certain, certain + hiding) if not is_finite(references[place])}
+    places = [place for place in range(len(references)) if place not in refused | odd]
+    names = tuple(name for place, name in enumerate(drawn.later.edges, certain + hiding) if place in places)
     feeds, outputs = tuple(made.feeds[place] for place in places), tuple(made.outputs[place] for place in places)
-    return tuple(references[place] for place in places), replace(made, feeds=feeds, outputs=outputs)
+    return tuple(references[place] for place in places), replace(made, feeds=feeds, outputs=outputs, edges=names)
 
 
-def _departure(references: _Computed, made: Recording, tolerance: Tolerance) -> str:
+def _departure(references: _Computed, made: Recording, tolerance: Tolerance, twins: Twins) -> str:
     """How what a road made departs from the model, empty where it does not."""
     try:
         reference = replace(made, title="the model", outputs=references)
-        return "; ".join(compare_recordings(reference, made, tolerance).failures)
+        return "; ".join(compare_recordings(reference, made, tolerance, twins.ask(made.artifact)).failures)
     except ConvertKitError as error:
         return str(error)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.twin.call import Call, Handler, Results
-from convertkit.onnx.twin.values import Tensor, widened
+from convertkit.onnx.twin.values import Tensor, real, widened
 
 
 

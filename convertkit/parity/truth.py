@@ -1,0 +1,125 @@
+"""Judging a departure by the truth: what the model computes in float64, and how far float32 roundings move that.
+
+Two right runtimes may differ by more than any fixed bound where a model amplifies roundings: a variance as E[x²]−E[x]²,
+the logarithm of a small power, a deep network of random weights.  The float64 twin of the model tells the true value
+of every output, and runs of it with every operation's result rounded at random (Monte Carlo arithmetic, Parker 1997)
+tell how far roundings move it.  An artifact is right where it is no further from the truth than roundings explain; so
+is one that is nearer to it than the source.  The source itself has to be that near, too: otherwise the twin is that
+of another model, and explains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from convertkit.artifact import Array
+from convertkit.stage import Feed
+
+ROUNDINGS = 16.0
+"""How many times the spread of a few random roundings an error may be: kernels add up in other orders, and use
+approximations of exp, log and tanh that are a few units in the last place off."""
+_TYPICAL = 0.75
+"""The quantile of the spread below which no element's own is believed: a few runs may miss what moves one element."""
+_QUANTILES = (0.5, 0.9, 0.99)
+_AS_THE_SOURCE = 8.0
+"""How many times the source's own error, or the spread, a quantile of the error may be."""
+
+
+class Truth(Protocol):
+    """What a model computes for one feed in float64, and the largest change that perturbed runs showed, by output."""
+
+    @property
+    def values(self) -> Mapping[str, Array]: ...
+    @property
+    def spread(self) -> Mapping[str, Array]: ...
+
+
+AskTruth = Callable[[Feed], Truth | None]
+"""The truth for one feed, state included; None where no twin of the model can be had."""
+
+
+def explanation(reference: Array, got: Array, value: Array, spread: Array, floor: float, calls: int = 1) -> str:
+    """How float32 roundings explain that ``got`` is not ``reference``; empty where they do not.
+
+    All four have one shape; ``value`` and ``spread`` are the truth's.  ``floor`` is the part of the largest true value
+    that any two runtimes may differ by.  ``calls`` is how many calls a state went through before, each of which adds
+    its roundings.
+    """
+    if not reference.shape == got.shape == value.shape:
+        return ""
+    if reference.dtype.kind in "OUST" or reference.dtype.kind == "c":
+        return ""
+    flipped = np.isinf(spread) | (spread > 0)
+    if reference.dtype.kind in "iub":
+        wrong = (reference != got) & ~flipped
+        return "" if wrong.any() else f"{int((reference != got).sum())} values are decided by single roundings"
+    allowed = _allowed(value, spread, floor, calls)
+    with np.errstate(invalid="ignore", over="ignore"):
+        of_source = _error(reference, value, np.isinf(spread))
+        of_artifact = _error(got, value, np.isinf(spread))
+    if np.isfinite(reference).any() and not np.isfinite(got[np.isfinite(reference)]).all():
+        return ""
+    # Where the source overflows and the artifact does not, the truth alone tells whether that is right.
+    if leaves_a_limit(reference, got, value, spread):
+        return ""
+    held = np.isfinite(reference)
+    if (of_source[held] > allowed[held]).any() or (of_artifact > allowed).any():
+        return ""
+    if not _is_no_worse(of_artifact[held], of_source[held], spread[held], floor * _largest(value)):
+        return ""
+    return (
+        f"float64 tells: the source is {_largest(of_source[held]):.2g} from the true value, "
+        f"this {_largest(of_artifact[held]):.2g}, roundings of float32 move it by {_largest(spread):.2g}"
+    )
+
+
+def leaves_a_limit(reference: Array, got: Array, value: Array, spread: Array) -> bool:
+    """Whether ``got`` departs from a limit at which the source stands by more than roundings move it, however little.
+
+    A limit is the largest or least value, as behind a clamp: what computes it computes one number, so that a tolerance
+    of the largest value has no say.
+    """
+    if not reference.shape == got.shape == value.shape:
+        return True
+    limits = reference.max(initial=-np.inf), reference.min(initial=np.inf)
+    bound = ROUNDINGS * spread
+    held = np.isin(reference, limits) & np.isfinite(value) & (np.abs(reference - value) <= bound)
+    return bool((held & (np.abs(got - value) > bound) & (got != reference)).any())
+
+
+def is_ill_conditioned(truth: Truth, bound: float) -> bool:
+    """Whether roundings alone move an output of floats by more than ``bound`` of its largest value."""
+    for name, value in truth.values.items():
+        if value.dtype.kind == "f" and _largest(truth.spread[name]) > bound * _largest(value):
+            return True
+    return False
+
+
+def _allowed(value: Array, spread: Array, floor: float, calls: int) -> Array:
+    finite = spread[np.isfinite(spread)]
+    typical = float(np.quantile(finite, _TYPICAL)) if finite.size else 0.0
+    allowed: Array = floor * _largest(value) + ROUNDINGS * calls * np.maximum(spread, typical)
+    return allowed
+
+
+def _error(given: Array, value: Array, unsettled: Array) -> Array:
+    """The distance from the truth; none where both are the same infinity or NaN, or roundings decide on those."""
+    wide = given.astype(np.float64)
+    same = (wide == value) | (np.isnan(wide) & np.isnan(value)) | unsettled
+    error = np.where(same, 0.0, np.abs(wide - value))
+    return np.where(np.isnan(error), np.inf, error)
+
+
+def _is_no_worse(error: Array, of_source: Array, spread: Array, floor: float) -> bool:
+    if error.size == 0:
+        return True
+    pairs = zip(*(np.quantile(each, _QUANTILES) for each in (error, of_source, spread)), strict=True)
+    return all(mine <= floor + _AS_THE_SOURCE * max(theirs, moved) for mine, theirs, moved in pairs)
+
+
+def _largest(value: Array) -> float:
+    finite = np.abs(value[np.isfinite(value)])
+    return float(finite.max(initial=0.0))

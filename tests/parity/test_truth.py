@@ -1,0 +1,99 @@
+"""What the float64 twin explains, and what it does not: planted faults stay faults."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from convertkit.parity.truth import explanation, is_ill_conditioned, leaves_a_limit
+from convertkit.stage import FLOAT32
+
+RNG = np.random.default_rng(3)
+VALUE = RNG.standard_normal(400)
+SPREAD = 1e-4 * (0.5 + RNG.random(400))
+
+
+def explained(reference, got, value=VALUE, spread=SPREAD, **given):
+    return explanation(np.asarray(reference), np.asarray(got), value, spread, FLOAT32.relative, **given)
+
+
+def off(times, sign=1):
+    return (VALUE + sign * times * SPREAD).astype(np.float32)
+
+
+def test_an_artifact_as_far_from_the_truth_as_the_source_is_right():
+    told = explained(off(2), off(2, -1))
+    assert "the source is" in told
+    assert "float64 tells" in told
+
+
+def test_an_artifact_nearer_to_the_truth_than_the_source_is_right():
+    assert explained(off(8), VALUE.astype(np.float32))
+
+
+def test_a_fault_beyond_what_roundings_move_is_none_of_theirs():
+    assert not explained(off(1), off(40))
+
+
+def test_one_element_off_is_a_fault():
+    got = off(1)
+    got[17] += 0.01
+    assert not explained(off(1), got)
+
+
+def test_a_fault_of_many_elements_that_no_single_one_shows_is_found():
+    """Each is within what roundings may do; that all are as far is not."""
+    assert not explained(off(0.1), off(12))
+
+
+def test_a_twin_of_another_model_explains_nothing():
+    assert not explained(off(40), off(40))
+
+
+def test_each_call_of_a_state_may_add_its_roundings():
+    far = (VALUE + 30 * SPREAD * RNG.choice([-1, 1], 400) * (np.arange(400) == 5)).astype(np.float32)
+    assert not explained(off(1), far)
+    assert explained(off(1), far, calls=3)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_finite_in_the_source_is_never_excused(bad):
+    got = off(0)
+    got[3] = bad
+    spread = SPREAD.copy()
+    spread[3] = np.inf
+    assert not explained(off(0), got, spread=spread)
+
+
+def test_a_source_that_overflows_is_judged_by_the_truth_alone():
+    reference = off(1)
+    reference[3] = np.inf
+    assert explained(reference, off(1))
+    wrong = off(1)
+    wrong[3] += 1
+    assert not explained(reference, wrong)
+
+
+def test_integers_differ_only_where_roundings_decide_them():
+    value = np.arange(5)
+    got = np.array([0, 1, 2, 4, 3])
+    assert explained(value, got, value, np.array([0.0, 0, 0, 1, 1]))
+    assert not explained(value, got, value, np.array([0.0, 0, 0, 0, 1]))
+
+
+def test_ill_conditioned_is_what_roundings_alone_move():
+    def truth(spread):
+        return SimpleNamespace(values={"y": VALUE}, spread={"y": np.full(400, spread)})
+
+    assert is_ill_conditioned(truth(1e-3), 1e-5)
+    assert not is_ill_conditioned(truth(1e-7), 1e-5)
+
+
+def test_where_no_rounding_moves_a_value_it_has_to_be_equal():
+    clamped, spread = np.minimum(VALUE, 1.0), np.where(VALUE > 1, 0, SPREAD)
+    source = clamped.astype(np.float32)
+    below = np.where(source == 1, np.nextafter(np.float32(1), np.float32(0)), source)
+    assert leaves_a_limit(source, below, clamped, spread)
+    assert not leaves_a_limit(source, source, clamped, spread)
+    assert not leaves_a_limit(source, below, clamped, SPREAD)
+    assert not explained(source, below, clamped, spread)
