@@ -11,7 +11,7 @@ from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Artifact
 from convertkit.errors import ParityError, SourceError, ToolError
 from convertkit.parity.compare import DiffAccumulator, Power, TensorDiff
 from convertkit.parity.ranking import in_place
-from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit
+from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit, moves_as_many
 from convertkit.parity.verdict import Departure, ParityReport, departs, is_rough, judge, within
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Tolerance
 from convertkit.state import initial_state, started, state_sizes
@@ -207,6 +207,8 @@ def _told(departure: Departure, before: Recording, output: Array, tolerance: Tol
     value, spread, calls = truth.values[name], truth.spread[name], before.calls(place)
     floor = tolerance.relative or FLOAT32.relative or 0.0
     if diff.step is not None and tolerance.same_integers and diff.largest:
+        if not moves_as_many(diff.changed, spread, diff.step):
+            return ""
         floor = 1.001 * diff.step / diff.largest
     return explanation(reference, output, value, spread, floor, calls)
 

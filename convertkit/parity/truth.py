@@ -24,6 +24,7 @@ approximations of exp, log and tanh that are a few units in the last place off."
 _TYPICAL = 0.75
 """The quantile of the spread below which no element's own is believed: a few runs may miss what moves one element."""
 _QUANTILES = (0.5, 0.9, 0.99)
+_BY_CHANCE = 0.01
 _AS_THE_SOURCE = 8.0
 """How many times the source's own error, or the spread, a quantile of the error may be."""
 
@@ -88,6 +89,14 @@ def leaves_a_limit(reference: Array, got: Array, value: Array, spread: Array) ->
     bound = ROUNDINGS * spread
     held = np.isin(reference, limits) & np.isfinite(value) & (np.abs(reference - value) <= bound)
     return bool((held & (np.abs(got - value) > bound) & (got != reference)).any())
+
+
+def moves_as_many(changed: float, spread: Array, step: float) -> bool:
+    """Whether roundings move about as many elements to a neighbouring integer as ``changed``, a share, did.
+
+    One of a hundred may be chance.  ``step`` is the scale of the integers.
+    """
+    return changed <= max(_BY_CHANCE, _AS_THE_SOURCE * float(np.mean(spread > 0.5 * step)))
 
 
 def is_ill_conditioned(truth: Truth, bound: float) -> bool:
