@@ -85,10 +85,13 @@ def leaves_a_limit(reference: Array, got: Array, value: Array, spread: Array) ->
     """
     if not reference.shape == got.shape == value.shape:
         return True
-    limits = reference.max(initial=-np.inf), reference.min(initial=np.inf)
-    bound = ROUNDINGS * spread
-    held = np.isin(reference, limits) & np.isfinite(value) & (np.abs(reference - value) <= bound)
-    return bool((held & (np.abs(got - value) > bound) & (got != reference)).any())
+    for limit in (reference.max(initial=-np.inf), reference.min(initial=np.inf)):
+        held = (reference == limit) & np.isfinite(value)
+        bound = ROUNDINGS * float(spread[held].max(initial=0.0))
+        sure = held & (np.abs(reference - value) <= bound)
+        if (sure & (np.abs(got - value) > bound) & (got != reference)).any():
+            return True
+    return False
 
 
 def moves_as_many(changed: float, spread: Array, step: float) -> bool:
