@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.handlers.elementary import float_only, like
 from convertkit.targets.tflite.handlers.indexing import gathered
-from convertkit.targets.tflite.handlers.interpolation import Method
+from convertkit.targets.tflite.handlers.interpolation import Axis, Method, matrix
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 
@@ -44,6 +46,8 @@ def resized_at_run_time(b: Builder, x: Tensor, axes: Mapping[int, FreeAxis], met
     """``x`` with each of ``axes`` resized; a refusal where only known sizes could tell the places."""
     if method.mode == "linear":
         return _linear(b, x, axes, method)
+    if method.mode == "cubic":
+        return _cubic(b, x, axes, method)
     if method.mode != "nearest" or not _is_floor(method, axes):
         raise Unsupported(
             f"a resized axis whose size is only known at run time, with mode {method.mode}, "
@@ -52,6 +56,50 @@ def resized_at_run_time(b: Builder, x: Tensor, axes: Mapping[int, FreeAxis], met
     for axis, free in axes.items():
         x = gathered(b, x, _floors(b, x, axis, free), axis)
     return x
+
+
+_PHASED = frozenset({"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric"})
+"""Coordinates that repeat with each element of the input, where the factor is a whole number of 2 or more."""
+_PROBE = 9
+"""A size that has an element far from both ends: its weights are those of all elements."""
+
+
+def _cubic(b: Builder, x: Tensor, axes: Mapping[int, FreeAxis], method: Method) -> Tensor:
+    """For a whole factor: each of its phases is one weighted sum of neighbours, whatever the size."""
+    factors = {axis: free.factor for axis, free in axes.items() if free.factor is not None}
+    if len(factors) < len(axes) or method.coordinates not in _PHASED or method.exclude_outside:
+        raise Unsupported(
+            "a resized axis whose size is only known at run time, with mode cubic: exact are whole factors with "
+            "half_pixel or asymmetric, without exclude_outside"
+        )
+    float_only(x, "Resize with mode cubic")
+    for axis, factor in factors.items():
+        x = _cubic_along(b, x, axis, factor, method)
+    return x
+
+
+def _cubic_along(b: Builder, x: Tensor, axis: int, factor: int, method: Method) -> Tensor:
+    """Phases one after the other, (factor × size), then in turns."""
+    weights = matrix(Axis(_PROBE, _PROBE * factor, float(factor)), method)
+    middle = _PROBE // 2
+    rows = weights[middle * factor : (middle + 1) * factor]
+    size = b.reshape(b.size_of(x, axis), ())
+    zero, one = (b.constant(np.array(number, np.int32)) for number in (0, 1))
+    count, last = b.range(zero, size, one, DYNAMIC), b.sub(size, one)
+    taps = {
+        int(tap): gathered(
+            b, x, b.minimum(b.maximum(b.add(count, like(b, count, int(tap) - middle)), zero), last), axis
+        )
+        for tap in np.flatnonzero(rows.any(0))
+    }
+    phases = [
+        functools.reduce(b.add, [b.mul(taps[int(tap)], like(b, x, row[tap])) for tap in np.flatnonzero(row)])
+        for row in rows
+    ]
+    wanted = b.range(zero, b.mul(size, like(b, size, factor)), one, DYNAMIC)
+    many = like(b, wanted, factor)
+    in_turns = b.add(b.mul(b.floor_mod(wanted, many), size), b.floor_div(wanted, many))
+    return gathered(b, b.concatenation(phases, axis), in_turns, axis)
 
 
 def _floors(b: Builder, x: Tensor, axis: int, free: FreeAxis) -> Tensor:

@@ -230,12 +230,25 @@ def test_images_of_every_size_times_a_number(mode: str, where: str) -> None:
     case.agree(*({"x": numbers(2, 2, *sizes)} for sizes, _ in IMAGE_SIZES))
 
 
+@pytest.mark.parametrize("where", ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric"])
+@pytest.mark.parametrize("how", ["", "antialias=1, ", "cubic_coeff_a=-0.5, "])
+def test_cubic_images_of_every_size_times_a_number(where: str, how: str) -> None:
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,c,h,w] x) => (float[n,c,a,b] y)
+        <float[4] by = {{1.0, 1.0, 4.0, 3.0}}> {{
+        y = Resize<{how}mode="cubic", coordinate_transformation_mode="{where}">(x, , by) }}""")
+    case.agree(*({"x": numbers(2, 2 + channels, *sizes)} for channels, (sizes, _) in enumerate(IMAGE_SIZES)))
+
+
 @pytest.mark.parametrize(
     ("node", "reason"),
     [
         ('Resize<mode="linear">(x, , by)', "only whole factors"),
         ('Resize<mode="nearest", coordinate_transformation_mode="align_corners">(x, , two)', "exact is nearest, asymm"),
-        ('Resize<mode="cubic">(x, , two)', "with mode cubic"),
+        ('Resize<mode="cubic", exclude_outside=1>(x, , two)', "with mode cubic: exact are whole factors"),
+        (
+            'Resize<mode="cubic", coordinate_transformation_mode="align_corners">(x, , two)',
+            "with mode cubic: exact are",
+        ),
     ],
 )
 def test_images_of_every_size_refused(node: str, reason: str) -> None:
