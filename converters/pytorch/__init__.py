@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,14 @@ class TorchConverter:
         if found is not None:
             return found.kind
         return "torch-factory" if imports_of(source, _FRAMEWORKS | _OTHERS) & _FRAMEWORKS else None
+
+    def save_live(self, model: object, example: object, folder: Path) -> Path | None:
+        """A file in ``folder`` made of an object of the caller's process; None where it is not torch's."""
+        if "torch" not in sys.modules:
+            return None
+        from convertkit.converters.pytorch.live import saved_live
+
+        return saved_live(model, example, folder)
 
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
         return self.open_foreseen(source, options, workdir, lambda artifact, source_sha256: None)
