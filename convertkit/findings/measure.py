@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convertkit import plugins
-from convertkit.artifact import Artifact
+from convertkit.artifact import Artifact, files_of
 from convertkit.errors import GateError
 from convertkit.findings.depth import Level, along_depth
 from convertkit.findings.interface import Interface, interface
@@ -23,6 +23,8 @@ from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext, Feed, FeedSource, Runner, Target
 
 _SMALLER = 0.99
+_LARGEST_BASELINE = 1 << 30
+"""Bytes of ONNX, weights beside it included, up to which a float32 form is made to be timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,13 @@ def _latency(subject: Subject) -> Latency | None:
     if not subject.target.runs_here:
         return None
     subject.progress.status("measuring latency")
-    float32 = _float32(subject) if subject.options.lossy else None
+    float32 = _float32(subject) if subject.options.lossy and _fits_twice(subject.hub) else None
     return measure_latency(subject.artifact, subject.feed, float32)
+
+
+def _fits_twice(hub: Artifact) -> bool:
+    """Whether the float32 form may lie in memory beside the artifact; TFLite's files end at 2 GiB."""
+    return sum(file.stat().st_size for file in files_of(hub.path.parent)) <= _LARGEST_BASELINE
 
 
 def _float32(subject: Subject) -> Artifact:

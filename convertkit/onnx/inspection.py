@@ -124,7 +124,7 @@ def _macs(node: ir.Node) -> int:
         return math.prod(inputs[0]) * math.prod(inputs[1][1:])
     if node.op_type in ("MatMul", "MatMulInteger", "Gemm"):
         depth = inputs[0][-1] if inputs[0] else 1
-        if node.op_type == "Gemm" and node.attributes.get_int("transA", 0) == 1:
+        if node.op_type == "Gemm" and node.attributes.get_int("transA", 0) == 1 and inputs[0]:
             depth = inputs[0][0]
         return math.prod(output) * depth
     if node.op_type in _RECURRENT:

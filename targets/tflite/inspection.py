@@ -34,7 +34,7 @@ class _Tensors:
 
     def shape(self, index: int) -> Shape:
         found: Array = self._graph.Tensors(index).ShapeAsNumpy()  # type: ignore[attr-defined]
-        return tuple(int(size) for size in found) if hasattr(found, "__len__") else ()
+        return tuple(int(size) if size >= 0 else 1 for size in found) if hasattr(found, "__len__") else ()
 
     def dtype(self, index: int) -> str:
         return _TYPES[int(self._graph.Tensors(index).Type())]  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -75,7 +75,10 @@ class TfliteRunner:
     def runtime(self) -> str:
         """What executes the artifact, with its version."""
         kernels = "reference kernels" if self._reference else "XNNPACK"
-        return f"LiteRT {version('ai-edge-litert')}, {kernels}"
+        try:
+            return f"LiteRT {version('ai-edge-litert')}, {kernels}"
+        except PackageNotFoundError:  # a nightly build is a package of another name
+            return f"LiteRT, {kernels}"
 
     def invocation(self, feed: Feed) -> Callable[[], object]:
         """A call that computes all outputs for ``feed``, which lies in the interpreter already."""

@@ -43,6 +43,15 @@ def test_noise_is_seen_where_it_comes_in(tmp_path) -> None:
     assert all(level.snr_db < 45 for level in found[4:])
 
 
+def test_values_that_one_graph_alone_has_are_left_out(tmp_path) -> None:
+    shorter = chain(tmp_path / "b", 4)
+    renamed = shorter.path.read_bytes().replace(b"v7", b"w7")
+    shorter.path.write_bytes(renamed)
+    feed = {"v0": np.ones((1, 5), np.float32)}
+    found = along_depth(chain(tmp_path / "a", 10), shorter, feed)
+    assert [level.name for level in found] == [f"v{i}" for i in range(1, 11) if i != 7]
+
+
 def test_a_picture_of_depth_shows_what_is_exact_above_the_rest() -> None:
     levels = [{"name": f"v{i}", "kind": "Add", "snr_db": level} for i, level in enumerate(["inf", 40.0, 10.0, "-inf"])]
     found = layers.depth(levels)
@@ -113,3 +122,22 @@ def test_every_choice_is_in_the_command() -> None:
     flags = {"--" + renamed.get(name, name).replace("_", "-") for name in fields - left_out}
     ours = {"--" + name.replace("_", "-") for name in GIVEN} | {"--pass"}
     assert flags & ours <= told
+
+
+def test_a_model_that_onnx_runtime_does_not_load_has_no_times(tmp_path) -> None:
+    from convertkit.onnx.profiling import node_times
+
+    made = model([helper.make_node("Odd", ["x"], ["y"], domain="no.such")], {"x": ["N", 5]}, {"y": ["N", 5]})
+    made.opset_import.append(helper.make_opsetid("no.such", 1))
+    path = write(tmp_path, made)
+    artifact = Artifact(path, "onnxruntime", (TensorSpec("x", ("N", 5), "float32"),), (), sha256_of(path))
+    assert node_times(artifact, {"x": np.zeros((1, 5), np.float32)}, tmp_path) == ()
+
+
+def test_a_large_model_is_timed_alone(tmp_path, monkeypatch) -> None:
+    from convertkit.findings import measure
+
+    monkeypatch.setattr(measure, "_LARGEST_BASELINE", 100)
+    made = convertkit.export(write(tmp_path, mlp()), w8=True, output=tmp_path / "out")
+    assert made.report["latency"]["float32_ms"] is None
+    assert made.report["latency"]["artifact_ms"] > 0

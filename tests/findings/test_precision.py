@@ -42,6 +42,7 @@ def op(precision: str, macs: int = 0, kind: str = "CONV_2D") -> Operator:
         ("fp16", [op("float32", 5)], "float32", 0.0),
         ("float32", [op("float32", 5)], "float32", 0.0),
         ("float32", [op("int8", 5)], "int8", 1.0),
+        ("float32", [op("int8", 5), op("float32", 5)], "mixed", 0.5),
     ],
 )
 def test_what_a_precision_became(requested, operators, became, share) -> None:
