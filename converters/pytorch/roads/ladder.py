@@ -419,6 +419,8 @@ class Ladder:
         self._announce(artifact)
         try:
             with OnnxRunner(artifact) as runner:
+                if runner.refusal:
+                    return runner.refusal
                 made = record("onnx", artifact, runner, drawn.check)
                 trials = (*drawn.hiding, *drawn.later.edge_feeds)
                 tried = tuple(_answered(runner, feed) for feed in trials)
