@@ -66,15 +66,25 @@ def _computed(b: Builder, x: Tensor, pads: Tensor, value: Tensor | None, axes: T
     size = b.add(b.add(b.shape_of(x), cut_before), cut_after)
     kept = b.slice_at(x, b.neg(cut_before), size, (DYNAMIC,) * x.rank)
     amounts = b.transpose(b.pack([b.maximum(side, none) for side in (before, after)], 0), (1, 0))
+    if x.quantization is not None:
+        return b.pad_by(kept, amounts, _quantized_filling(b, x, value))
     (wide,) = as_accepted(b, "PADV2", kept)
     filling = b.constant(np.zeros((), wide.dtype)) if value is None else b.cast(b.reshape(value, ()), wide.dtype)
     return b.cast(b.pad_by(wide, amounts, filling), x.dtype)
 
 
+def _quantized_filling(b: Builder, x: Tensor, value: Tensor | None) -> Tensor | None:
+    """What surrounds integers of a scale, at that scale; None for real zero, which PAD takes from the zero point."""
+    if value is None:
+        return None
+    assert x.quantization is not None
+    scalar = b.reshape(value, ())
+    return scalar if scalar.quantization is not None else b.relabelled(scalar, x.quantization)
+
+
 def _constant(b: Builder, x: Tensor, sides: list[tuple[int, int]], value: Tensor | None) -> Tensor:
     if x.quantization is not None:
-        plain = value is not None and value.quantization is None
-        return b.pad(x, sides, b.relabelled(value, x.quantization) if value is not None and plain else value)
+        return b.pad(x, sides, _quantized_filling(b, x, value))
     zero = value is None or (value.constant is not None and not value.constant.any())
     code = "PAD" if zero else "PADV2"
     (wide,) = as_accepted(b, code, x)

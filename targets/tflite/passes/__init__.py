@@ -18,6 +18,7 @@ from convertkit.targets.tflite.passes.fused_lstm import fuse_lstm
 from convertkit.targets.tflite.passes.hybrid import fold_hybrid
 from convertkit.targets.tflite.passes.integer_readers import ask_integers
 from convertkit.targets.tflite.passes.layout import channels_last_layout
+from convertkit.targets.tflite.passes.moved_integers import move_integers
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.passes.patterns import fuse_gelu, fuse_transposed_products
 from convertkit.targets.tflite.passes.plain_rounding import round_in_floats
@@ -68,6 +69,7 @@ def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tu
     drop_identities(part)  # transposes that vanished
     fold_factors_behind(part)  # after layout: a transpose may have stood between
     absorb_flatten(part)  # after layout, which leaves a transpose in front of a flatten
+    move_integers(part)  # after layout, whose transposes these are
     fold_quantized(part, full_integer=options.full_integer)  # after layout: islands are not cut by transposes
     drop_repeated_rounding(part)  # after islands: a pair inside of one is part of it
     fold_hybrid(part)  # what is left with integer weights has float activations

@@ -16,6 +16,7 @@ MOVED = {
     "joined": "k = Concat<axis=0>(plain, q)",
     "padded": "k = Pad(q, pads, zero)",
     "padded with another": "k = Pad(q, pads, seven)",
+    "padded at run time": "none = Sub(at, at) all = Concat<axis=0>(at, none, none, at) k = Pad(q, all, seven)",
     "repeated": "k = Tile(q, twice)",
     "largest": "k = ReduceMax(q, rows)",
     "rounded by a cast": "k = Cast<to=3>(x)",
@@ -47,3 +48,14 @@ def test_arithmetic_on_stored_integers_is_refused() -> None:
     """An ADD kernel that knew their scale would add the reals: other numbers."""
     with pytest.raises(Unsupported, match=r"\(Add-14\): its inputs are quantized and its output is not"):
         moved("k = Add(q, q)")
+
+
+def test_integers_are_surrounded_by_their_zero_at_run_time() -> None:
+    """PADV2 compares the scale and zero point of what it fills with; PAD fills with the zero point by itself."""
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,4] x, int64[4] sides) => (float[a,b] y) <float scale = {0.05}, int8 zero = {-3}> {
+        q = QuantizeLinear(x, scale, zero)  r = DequantizeLinear(q, scale, zero)  p = Pad(r, sides)
+        k = QuantizeLinear(p, scale, zero)  y = DequantizeLinear(k, scale, zero) }""")
+    assert "PAD" in case.operators
+    sides = ([0, 1, 2, 0], [-1, 2, 0, -1], [0, 0, 0, 0])
+    case.agree(*({"x": numbers(3, 4, seed=n) * 3, "sides": np.array(each)} for n, each in enumerate(sides)))
