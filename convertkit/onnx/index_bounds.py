@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -26,18 +27,24 @@ _TRIPS = 4
 """Iterations of a loop that an input counts."""
 _BEYOND = 2
 """How far generated values reach beyond what they are compared with."""
+_FAR = 2.0**31
+"""Generated integers stay below, whatever they are compared with."""
 _SMALL = 1 << 20
 """Elements of a constant that is looked at."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Ask:
-    """An operand must lie in ``[low, high)``, or should reach ``high`` where nothing says how large it may be."""
+    """An operand must lie in ``[low, high)``; ``should_reach`` is where its range ends where nothing bounds it.
+
+    ``from_below`` is where that range begins if below 0.
+    """
 
     place: int
     low: float = -math.inf
     high: float = math.inf
     should_reach: float = -math.inf
+    from_below: float = 0.0
 
 
 class _Graph:
@@ -75,7 +82,7 @@ def _sizes(value: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 def with_index_bounds(source: Artifact, inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
     """``inputs`` of an ONNX source, integers without a range bounded by what the graph asks of them."""
-    wanted = {spec.name: float(np.iinfo(spec.dtype).max) + 1.0 for spec in inputs if _is_open(spec)}
+    wanted = {spec.name: np.iinfo(spec.dtype) for spec in inputs if _is_open(spec)}
     if source.format != "onnx" or not wanted:
         return tuple(inputs)
     model = onnx.inliner.inline_local_functions(onnx.load(source.path, load_external_data=False))
@@ -89,10 +96,11 @@ def _is_open(spec: TensorSpec) -> bool:
     return spec.dtype in _INTEGERS and spec.value_range is None
 
 
-def _ranges(graph: _Graph, names: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """``[low, high)`` of each input of which the graph says how large it may be, below what its type holds."""
+def _ranges(graph: _Graph, names: Mapping[str, np.iinfo[Any]]) -> dict[str, tuple[float, float]]:
+    """``[low, high)`` of each input of which the graph says how large it may be, within what its type holds."""
     origin = {name: (name, 0.0) for name in names}
     low, high, reach = dict.fromkeys(names, -math.inf), dict.fromkeys(names, math.inf), dict.fromkeys(names, -math.inf)
+    below = dict.fromkeys(names, 0.0)
     for node in graph.nodes:
         for ask in _asks(graph, node):
             if ask.place < len(node.input) and node.input[ask.place] in origin:
@@ -100,13 +108,18 @@ def _ranges(graph: _Graph, names: Mapping[str, float]) -> dict[str, tuple[float,
                 low[name] = max(low[name], ask.low - shift)
                 high[name] = min(high[name], ask.high - shift)
                 reach[name] = max(reach[name], ask.should_reach - shift)
+                below[name] = min(below[name], ask.from_below - shift if ask.from_below < 0 else 0.0)
         if node.op_type in _HANDS_ON and node.input[0] in origin:
             origin[node.output[0]] = origin[node.input[0]]
         elif (moved := _shifted(graph, node, origin)) is not None:
             origin[node.output[0]] = moved
-    ends = {name: min(high[name] if math.isfinite(high[name]) else reach[name], most) for name, most in names.items()}
-    found = {name: (max(low[name], 0.0), end) for name, end in ends.items() if math.isfinite(end)}
-    return {name: (least, most) for name, (least, most) in found.items() if most - least > 1}
+    found = {}
+    for name, kind in names.items():
+        end = high[name] if math.isfinite(high[name]) else reach[name]
+        least, most = max(low[name], below[name], float(kind.min)), min(end, float(kind.max) + 1.0)
+        if math.isfinite(end) and most > least:
+            found[name] = least, most
+    return found
 
 
 def _shifted(graph: _Graph, node: onnx.NodeProto, origin: Mapping[str, tuple[str, float]]) -> tuple[str, float] | None:
@@ -180,10 +193,53 @@ def _counts(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
 
 def _compared(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
     """Both sides of a constant have to be met."""
-    for place, other in ((0, 1), (1, 0)):
+    places = range(len(node.input))
+    for place, other in ((place, other) for place in places for other in places if place != other):
         number = graph.constant(node.input[other])
         if number is not None and number.dtype.kind in "iu" and number.size:
-            yield _Ask(place, should_reach=min(float(number.max()) + _BEYOND, 2.0**31))
+            least, most = float(number.min()) - _BEYOND, float(number.max()) + _BEYOND
+            yield _Ask(place, should_reach=min(most, _FAR), from_below=max(least, -_FAR))
+
+
+def _signed(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """Numbers of both signs."""
+    yield _Ask(0, should_reach=float(_TRIPS), from_below=-float(_TRIPS))
+
+
+def _bits_of_floats(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """Bits of float32 from 0.5 to 4, the sign and the exponent at both ends of them."""
+    if _axis(node, "to") == onnx.TensorProto.FLOAT:
+        yield _Ask(0, *(float(np.float32(end).view(np.int32)) for end in (0.5, 4.0)))
+
+
+def _quantized(*places: int) -> Callable[[_Graph, onnx.NodeProto], Iterator[_Ask]]:
+    """Integers that stand for reals: all of what their type holds, up to 8 bits."""
+
+    def asks(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+        yield from (_Ask(place, should_reach=256.0, from_below=-128.0) for place in places)
+
+    return asks
+
+
+def _images(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """Which image of the batch a region lies in."""
+    sizes = graph.sizes(node.input[0])
+    if sizes and sizes[0]:
+        yield _Ask(2, 0.0, float(sizes[0]))
+
+
+def _valid_keys(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """How many keys of Attention's cache are filled."""
+    keys = graph.sizes(node.input[1])
+    if len(keys) == 4 and keys[2]:
+        yield _Ask(6, 1.0, float(keys[2] + 1))
+
+
+def _places_to_write(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """Where an update begins that has to fit into a cache; a circular one takes any place."""
+    cache, update, axis = graph.sizes(node.input[0]), graph.sizes(node.input[1]), _axis(node, "axis", -2)
+    if cache and update and cache[axis] and update[axis]:
+        yield _Ask(2, 0.0, float(cache[axis] - update[axis] + 1))
 
 
 def _lengths(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
@@ -195,7 +251,13 @@ def _lengths(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
 
 
 _RULES: Mapping[str, Callable[[_Graph, onnx.NodeProto], Iterator[_Ask]]] = {
+    "Abs": _signed,
+    "Attention": _valid_keys,
+    "BitCast": _bits_of_floats,
     "BitShift": _shifts,
+    "Clip": _compared,
+    "ConvInteger": _quantized(0, 1),
+    "DequantizeLinear": _quantized(0),
     "Div": _divides,
     "Equal": _compared,
     "GRU": _lengths,
@@ -208,14 +270,23 @@ _RULES: Mapping[str, Callable[[_Graph, onnx.NodeProto], Iterator[_Ask]]] = {
     "Less": _compared,
     "LessOrEqual": _compared,
     "Loop": _counts,
+    "MatMulInteger": _quantized(0, 1),
+    "Max": _compared,
+    "Min": _compared,
     "Mod": _divides,
+    "Neg": _signed,
     "NegativeLogLikelihoodLoss": _classes,
     "OneHot": _one_hot,
+    "QLinearConv": _quantized(0, 3),
+    "QLinearMatMul": _quantized(0, 3),
     "RNN": _lengths,
     "ReverseSequence": _lengths,
+    "RoiAlign": _images,
     "Scatter": _indexes,
     "ScatterElements": _indexes,
     "ScatterND": _tuples,
+    "Sign": _signed,
     "SoftmaxCrossEntropyLoss": _classes,
+    "TensorScatter": _places_to_write,
 }
 """What operators ask of integer operands.  Source: ONNX operators."""

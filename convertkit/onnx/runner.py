@@ -59,12 +59,7 @@ class OnnxRunner:
             refused = ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {_brief(error)}")
             if self._optimised or not isinstance(error, _lacks()):
                 raise refused from error
-            from convertkit.onnx.evaluator import Evaluator
-
-            self._reference = Evaluator.of(self._artifact.path)
-            if self._reference is None:
-                raise refused from error
-            self.refusal = _brief(error)
+            self._evaluate_instead(error, refused)
         return self
 
     def __exit__(
@@ -95,7 +90,20 @@ class OnnxRunner:
         try:
             return list(self._session.run(names, feed))
         except ort_errors() as error:
-            raise ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {_brief(error)}") from error
+            failed = ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {_brief(error)}")
+            if self._optimised or not _lacks_form(error):
+                raise failed from error
+            self._evaluate_instead(error, failed)
+            return self._values(names, feed)
+
+    def _evaluate_instead(self, error: Exception, refused: ToolError) -> None:
+        """With ONNX's reference evaluator; ``refused`` where that does not know the model either."""
+        from convertkit.onnx.evaluator import Evaluator
+
+        self._reference = Evaluator.of(self._artifact.path)
+        if self._reference is None:
+            raise refused from error
+        self.refusal = _brief(error)
 
     def _model(self) -> str | bytes:
         if not self._unread:
@@ -126,6 +134,11 @@ def _lacks() -> tuple[type[Exception], ...]:
     """What ONNX Runtime raises for a valid model that it has no kernel, type or opset for."""
     state = ort.capi.onnxruntime_pybind11_state
     return state.NotImplemented, state.InvalidGraph, state.Fail
+
+
+def _lacks_form(error: Exception) -> bool:
+    """Whether a kernel refuses a form of its operator at run time, which the type of the error does not tell."""
+    return "not supported" in str(error) or isinstance(error, _lacks()[:1])
 
 
 def ort_errors() -> tuple[type[Exception], ...]:

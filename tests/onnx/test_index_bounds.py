@@ -62,6 +62,16 @@ ASKS = {
     "float[7,5] x, int64[7] i -> y = Mod (i, two)": (0, 6),
     "float[7,5] x, int64[7] i -> y = Less (i, twenty)": (0, 22),
     "float[7,5] x, int64[7] i -> y = Equal (twenty, i)": (0, 22),
+    "float[7,5] x, int64[7] i -> y = Clip (i, minus, two)": (-5, 4),
+    "float[7,5] x, int64[7] i -> y = Max (twenty, i)": (0, 22),
+    "float[7,5] x, uint8[7] i -> y = Clip (i, minus, two)": (0, 4),
+    "float[7,5] x, int64[7] i -> y = Sign (i)": (-4, 4),
+    "float[7,5] x, uint8[7] i -> y = DequantizeLinear (i, large)": (0, 256),
+    "float[7,5] x, int8[7] i -> y = DequantizeLinear (i, large)": (-128, 128),
+    "float[1,5,8,8] x, int64[4] i -> r = ConstantOfShape (box) y = RoiAlign (x, r, i)": (0, 1),
+    "float[7,5] x, int32[7] i -> y = BitCast <to = 1> (i)": (0x3F000000, 0x40800000),
+    "float[4,1,9,5] x, int64[4] i -> y = Attention (x, x, x, , , , i)": (1, 10),
+    "float[4,9,5] x, int64[4] i -> u = Slice (x, zero, pair, one) y = TensorScatter (x, u, i)": (0, 8),
     'float[7,5] x, uint8[7] i -> y = BitShift <direction = "LEFT"> (i, i)': (0, 8),
     "float[7,5] x, int8[7] i -> j = Cast <to = 1> (i) y = Div (j, large)": (0, 128),
     "float[7,5] x, int64[5] i -> y = ReverseSequence (x, i)": (1, 8),
@@ -72,8 +82,15 @@ ASKS = {
 @pytest.mark.parametrize("case", ASKS)
 def test_what_an_operator_asks_of_integers(case: str, tmp_path: Path) -> None:
     inputs, body = case.split(" -> ")
-    proto = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g ({inputs}) => (float y) {{ {body} }}')
-    numbers = {"two": np.int64(2), "twenty": np.int64(20), "large": np.float32(255), "values": np.float32([0, 1])}
+    proto = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 26]> g ({inputs}) => (float y) {{ {body} }}')
+    numbers = {"two": np.int64(2), "minus": np.int64(-3), "twenty": np.int64(20), "large": np.float32(255)}
+    numbers |= {
+        "values": np.float32([0, 1]),
+        "zero": np.int64([0]),
+        "one": np.int64([1]),
+        "pair": np.int64([2]),
+        "box": np.int64([4, 4]),
+    }
     proto.graph.initializer.extend(
         onnx.numpy_helper.from_array(np.asarray(each), name) for name, each in numbers.items()
     )

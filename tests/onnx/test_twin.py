@@ -151,6 +151,25 @@ def test_cancellation_shows_in_the_spread(tmp_path):
     assert (error <= 8 * truth.spread["y"].max()).all()
 
 
+@pytest.mark.parametrize("op", ["ReduceSum", "MatMul", "Conv"])
+def test_cancellation_inside_a_sum_shows_too(op, tmp_path):
+    terms = RNG.standard_normal((4, 256)).astype(np.float32)
+    x = np.concatenate([terms, -terms + np.float32(1e-4)], 1)
+    ones = np.full((512, 1), 0.7, np.float32)
+    cases = {
+        "ReduceSum": (x, np.array([1])),
+        "MatMul": (x, ones),
+        "Conv": (x[:, :, None], ones.reshape(1, 512, 1)),
+    }
+    x, constant = cases[op]
+    made = artifact(tmp_path, [node(op, "x c")], {"x": x}, constants={"c": constant})
+    truth = truth_of(made, {"x": x})
+    error = np.abs(single(made, {"x": x})["y"] - truth.values["y"])
+    assert np.abs(truth.values["y"]).max() < 0.1
+    assert error.max() <= 8 * truth.spread["y"].max()
+    assert truth.spread["y"].max() > 1e-6
+
+
 def test_a_deep_random_net_is_known_as_sensitive(tmp_path):
     x, nodes, constants = RNG.standard_normal((4, 32)).astype(np.float32), [], {}
     for depth in range(30):
@@ -175,13 +194,14 @@ def test_a_model_of_integers_has_a_spread(tmp_path):
     assert (truth.spread["y"] > 0).mean() > 0.9
 
 
-def test_a_dropped_epsilon_is_not_explained_near_silence(tmp_path):
+@pytest.mark.parametrize("epsilon", [0.0, 1e-9])
+def test_another_epsilon_is_not_explained_near_silence(epsilon, tmp_path):
     x = np.float32([[0, 0, 0, 0], [1e-6, 2e-6, -1e-6, 0], [1e-5, 1e-5, 3e-5, 0]])
     nodes = [node("Mul", "x x", "xx"), node("Add", "xx eps", "sum"), node("Log", "sum")]
     (tmp_path / "right").mkdir()
     (tmp_path / "wrong").mkdir()
     right = artifact(tmp_path / "right", nodes, {"x": x}, constants={"eps": np.float32(1e-10)})
-    wrong = artifact(tmp_path / "wrong", nodes, {"x": x}, constants={"eps": np.float32(1e-9)})
+    wrong = artifact(tmp_path / "wrong", nodes, {"x": x}, constants={"eps": np.float32(epsilon)})
     truth = truth_of(right, {"x": x})
     good, bad = (np.abs(single(each, {"x": x})["y"] - truth.values["y"]) for each in (right, wrong))
     assert (good <= 8 * truth.spread["y"].max()).all()

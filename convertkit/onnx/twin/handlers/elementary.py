@@ -32,9 +32,12 @@ def _softplus(call: Call) -> Results:
 
 
 def _sigmoid(call: Call) -> Results:
-    """ONNX Runtime adds a fraction to 0.5, so what is lost far below that is a part of 0.5."""
-    x = call.array(0)
-    return [call.rounded(call.noise.within(1.0 / (1.0 + np.exp(-x)), call.dtype, np.full(x.shape, 0.5)))]
+    return [call.rounded(logistic(call, call.array(0)))]
+
+
+def logistic(call: Call, x: Array) -> Array:
+    """``1 / (1 + exp(-x))``; ONNX Runtime adds a fraction to 0.5 instead, so what is lost is a part of 0.5 everywhere."""
+    return np.abs(call.noise.within(1.0 / (1.0 + np.exp(-x)), call.dtype, np.asarray(0.5)))
 
 
 def _sum(call: Call) -> Results:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.twin.call import Call, Handler, Results
+from convertkit.onnx.twin.handlers.elementary import logistic
 
 Activation = Callable[[Array], Array]
 State = tuple[Array, ...]
@@ -155,13 +157,8 @@ def _run(cell: _Cell, step: Step, entered: Array, state: State, lengths: Array, 
     return y, state
 
 
-def _sigmoid(x: Array) -> Array:
-    return np.asarray(1.0 / (1.0 + np.exp(-x)))
-
-
 _PLAIN: Mapping[str, Activation] = {
     "Relu": lambda x: np.maximum(x, 0.0),
-    "Sigmoid": _sigmoid,
     "Softplus": lambda x: np.logaddexp(0.0, x),
     "Softsign": lambda x: x / (1.0 + np.abs(x)),
     "Tanh": np.tanh,
@@ -188,8 +185,10 @@ def _activations(call: Call, defaults: Sequence[str], directions: int) -> list[t
 
 
 def _activation(call: Call, name: str, alphas: Iterator[float], betas: Iterator[float]) -> Activation:
-    titles = {title.lower(): title for title in (*_PLAIN, *_WITH_ALPHA, *_WITH_BOTH)}
+    titles = {title.lower(): title for title in ("Sigmoid", *_PLAIN, *_WITH_ALPHA, *_WITH_BOTH)}
     title = titles.get(name.lower(), "")
+    if title == "Sigmoid":
+        return partial(logistic, call)
     if title in _PLAIN:
         return _PLAIN[title]
     if title in _WITH_ALPHA:

@@ -1,5 +1,7 @@
 """Resize and Upsample, one axis after the other; coordinates are rounded as kernels round them, in float32.
 
+Kernels that interpolate along several axes at once multiply their weights, so even equal neighbours are rounded.
+
 Source: ONNX operators, Resize-19, and ONNX Runtime where the text leaves it open (lengths are those of the tensors).
 """
 
@@ -45,9 +47,12 @@ def _resize(call: Call) -> Results | None:
         total = np.zeros((*x.shape[: axis.number], axis.after, *x.shape[axis.number + 1 :]))
         column = [-1 if number == axis.number else 1 for number in range(x.ndim)]
         taps = _INTERPOLATE[call.text("mode", "nearest")](call, axis, places)
+        size = np.zeros_like(total)
         for index, weight in taps:
-            total += call.step(np.take(x, index, axis.number) * weight.reshape(column))
-        x = total if len(taps) == 1 else call.step(total)
+            part = np.take(x, index, axis.number) * weight.reshape(column)
+            total += part
+            size += np.abs(part)
+        x = total if len(taps) == 1 else call.noise.within(total, call.dtype, size)
         if crops:
             outside = outside + ((places < 0) | (places > axis.before - 1)).reshape(column)
     filled = np.where(outside > 0, call.number("extrapolation_value", 0.0), x) if crops else x
