@@ -50,9 +50,11 @@ def leaky_relu(b: Builder, x: Tensor, *, alpha: float = 0.01) -> Tensor:
 
 @activations.lowers("PRelu", since=16)
 def prelu(b: Builder, x: Tensor, slope: Tensor) -> Tensor:
-    """PRELU for one slope per last axis, else chosen element by element."""
+    """LEAKY_RELU for one slope, PRELU for one slope per last axis, else chosen element by element."""
     if x.dtype.startswith("u") and not x.is_quantized:
         return x  # nothing is negative
+    if x.dtype == "float32" and slope.constant is not None and slope.size == 1:
+        return b.leaky_relu(x, alpha=float(slope.constant.reshape(())))
     per_channel = slope.constant is not None and slope.rank and slope.size == slope.shape[-1] == x.shape[-1]
     if x.is_quantized or (per_channel and x.dtype == "float32"):
         return b.prelu(x, slope)
