@@ -166,7 +166,7 @@ def _load(path: Path, objects: dict[str, Any], trust: list[str], workdir: Path) 
             if described.kind == "keras" and described.assets:
                 return keras.saving.load_model(path, objects, compile=False, safe_mode=not trusted)
             if described.kind == "keras":
-                return _from_archive(path, described, objects, trusted, workdir)
+                return _with_tuples(_from_archive(path, described, objects, trusted, workdir))
             return _from_hdf5(path, described, objects, workdir)
     except _LOAD_ERRORS as error:
         raise SourceError(f"{path}: Keras does not load it: {_sentence(error)}") from error
@@ -193,6 +193,15 @@ def _from_archive(
     if not isinstance(model, keras.Model):
         raise SourceError(f"{path} holds a {type(model).__name__}, expected a model")
     model.load_weights(_named(path, workdir, ".keras"))
+    return model
+
+
+def _with_tuples(model: Any) -> Any:
+    """``model`` with its operations' axes as tuples; a file has lists, which JAX does not take as static arguments."""
+    for each in getattr(model, "operations", ()):
+        if not isinstance(each, keras.Layer) and isinstance(getattr(each, "axis", None), list):
+            each.axis = tuple(each.axis)
+        _with_tuples(each)
     return model
 
 

@@ -1,0 +1,27 @@
+"""A norm over axes, which a file keeps as a list."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import here
+
+pytest.importorskip("keras")
+
+_MAKE = """
+import keras, sys
+x = keras.Input((16,), batch_size=4, name="x")
+inner = keras.Model(x, x / (keras.ops.norm(x, axis=-1, keepdims=True) + 1e-12))
+keras.Model(x, inner(x)).save(sys.argv[1])
+"""
+
+
+def test_a_norm_over_an_axis(tmp_path: Path) -> None:
+    path = tmp_path / "norm.keras"
+    subprocess.run([sys.executable, "-c", _MAKE, str(path)], check=True, capture_output=True)
+    said = here("export", path, "--target", "onnxruntime", "--output", tmp_path / "out")
+    assert said.code == 0, said.complaint
