@@ -351,7 +351,7 @@ def test_a_journal_that_came_with_an_archive_moves_nothing_of_the_user(tmp_path,
         (folder / "mine").write_text("precious")
     left = place / ".convertkit-abcdefgh"
     (left / "finished").mkdir(parents=True)
-    (left / "finished" / "bait").touch()
+    build(left, bait="")
     (left / "old").mkdir()
     (left / "old" / "mine").write_text("evil")
     (left / "link").symlink_to(victim)
