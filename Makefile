@@ -40,6 +40,9 @@ bench: $(VENV)/.ready-all  ## measure start-up, zoo, conversions and a 3 GB mode
 conformance: $(VENV)/.ready-all  ## run ONNX's operator cases through the TFLite target and write the page of docs/
 	$(BIN)/python tests/conformance/board.py --out docs/conformance-onnx.md
 
+conformance-command: $(VENV)/.ready-all  ## the same through the whole export, without calibration data
+	$(BIN)/python tests/conformance/command_board.py --out docs/conformance-command.md
+
 conformance-stablehlo: $(VENV)/.ready-all  ## the same for StableHLO, on the programs among the real cases
 	$(BIN)/python tests/converters/stablehlo/conformance.py --write docs/conformance-stablehlo.md
 
@@ -71,4 +74,4 @@ $(VENV)/.ready-all: $(VENV)/.ready-demo
 	$(PIP) --editable '.[all,dev]'
 	@touch $@
 
-.PHONY: help venv demo test nightly lint bench conformance conformance-stablehlo docs wheel fixtures clean
+.PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-stablehlo docs wheel fixtures clean

@@ -229,10 +229,11 @@ def _images(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
 
 
 def _valid_keys(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
-    """How many keys of Attention's cache are filled."""
-    keys = graph.sizes(node.input[1])
+    """How many keys of Attention's cache are filled; the mask has to tell of all of them."""
+    keys, mask = graph.sizes(node.input[1]), graph.sizes(node.input[3]) if len(node.input) > 3 else ()
     if len(keys) == 4 and keys[2]:
-        yield _Ask(6, 1.0, float(keys[2] + 1))
+        most = min(keys[2], mask[-1] or keys[2]) if mask else keys[2]
+        yield _Ask(6, 1.0, float(most + 1))
 
 
 def _places_to_write(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:

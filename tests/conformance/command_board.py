@@ -66,7 +66,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
     lines = [
         "# ONNX operator conformance of the whole export",
         "",
-        "Written by `python tests/conformance/command_board.py --out docs/conformance-command.md`. Each case of",
+        "Written by `make conformance-command`. Each case of",
         "`tests/conformance/eligible.json` goes through `convertkit export` without calibration data: to TFLite, or",
         "where that is refused to ONNX Runtime. What is delivered runs outside of the pipeline, on the suite's own",
         "data and on three more seeded inputs. It is compared with the suite's outputs and ONNX Runtime's, or with",

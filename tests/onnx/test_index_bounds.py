@@ -71,6 +71,7 @@ ASKS = {
     "float[1,5,8,8] x, int64[4] i -> r = ConstantOfShape (box) y = RoiAlign (x, r, i)": (0, 1),
     "float[7,5] x, int32[7] i -> y = BitCast <to = 1> (i)": (0x3F000000, 0x40800000),
     "float[4,1,9,5] x, int64[4] i -> y = Attention (x, x, x, , , , i)": (1, 10),
+    "float[4,1,9,5] x, int64[4] i, float[9,6] m -> y = Attention (x, x, x, m, , , i)": (1, 7),
     "float[4,9,5] x, int64[4] i -> u = Slice (x, zero, pair, one) y = TensorScatter (x, u, i)": (0, 8),
     'float[7,5] x, uint8[7] i -> y = BitShift <direction = "LEFT"> (i, i)': (0, 8),
     "float[7,5] x, int8[7] i -> j = Cast <to = 1> (i) y = Div (j, large)": (0, 128),
