@@ -134,13 +134,22 @@ def _shifted(graph: _Graph, node: onnx.NodeProto, origin: Mapping[str, tuple[str
 
 
 def _asks(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
-    rule = _RULES.get(node.op_type)
-    if rule is not None and not node.domain:
+    rule = _RULES.get(f"{node.domain}.{node.op_type}" if node.domain else node.op_type)
+    if rule is not None:
         yield from rule(graph, node)
 
 
 def _axis(node: onnx.NodeProto, name: str = "axis", default: int = 0) -> int:
     return next((int(each.i) for each in node.attribute if each.name == name), default)
+
+
+def _embeds(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
+    """Words, segments and positions, each a row of a table of its own; and a mask of 0 and 1."""
+    for place, table in ((0, 2), (1, 4), (8, 3)):
+        rows = graph.sizes(node.input[table]) if table < len(node.input) else ()
+        if rows and rows[0]:
+            yield _Ask(place, 0.0, float(rows[0]))
+    yield _Ask(7, 0.0, 2.0)
 
 
 def _indexes(graph: _Graph, node: onnx.NodeProto) -> Iterator[_Ask]:
@@ -289,5 +298,6 @@ _RULES: Mapping[str, Callable[[_Graph, onnx.NodeProto], Iterator[_Ask]]] = {
     "Sign": _signed,
     "SoftmaxCrossEntropyLoss": _classes,
     "TensorScatter": _places_to_write,
+    "com.microsoft.EmbedLayerNormalization": _embeds,
 }
 """What operators ask of integer operands.  Source: ONNX operators."""

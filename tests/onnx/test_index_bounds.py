@@ -102,6 +102,18 @@ def test_what_an_operator_asks_of_integers(case: str, tmp_path: Path) -> None:
     assert found.value_range == ASKS[case]
 
 
+def test_tables_of_a_fused_embedding(tmp_path: Path) -> None:
+    names = {"words": 9, "types": 2, "mask": 2, "places": 5}
+    proto = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (int32[N,T] words, int32[N,T] types, int32[N,T] mask, int32[N,T] places) => (float[N,T,3] y, int32[N] l)
+        <float[9,3] a = {0.0}, float[5,3] b = {0.0}, float[2,3] c = {0.0}, float[3] s = {0.0}> {
+        y, l = com.microsoft.EmbedLayerNormalization (words, types, a, b, c, s, s, mask, places) }""")
+    onnx.save(proto, tmp_path / "model.onnx")
+    specs = tuple(TensorSpec(name, ("N", "T"), "int32") for name in names)
+    found = with_index_bounds(Artifact(tmp_path / "model.onnx", "onnx", specs, (), ""), specs)
+    assert ranges(found) == {name: (0.0, rows) for name, rows in names.items()}
+
+
 def test_a_range_that_was_said_stays(source: Artifact) -> None:
     said = tuple(replace(spec, value_range=(1.0, 3.0)) for spec in source.inputs)
     assert with_index_bounds(source, said) == said
