@@ -78,7 +78,6 @@ def profile(options: ExportOptions) -> QuantProfile:
         False,
         _INT8,
         costs=_with_dynamic_products(costs()),
-        half="compute",
         tables=True,
         recurrent=not options.full_integer,
         least_gain=_LEAST_GAIN,

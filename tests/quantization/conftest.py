@@ -21,6 +21,7 @@ from convertkit.quantization.stage import QuantizeIntegers, build
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
 from convertkit.targets.onnxruntime.profile import profile as onnxruntime_profile
+from convertkit.targets.tensorrt.profile import profile as tensorrt_profile
 from convertkit.targets.tflite.profile import profile as tflite_profile
 from tests.quantization.models import artifact_of
 
@@ -34,6 +35,7 @@ class FakeTarget:
 TARGETS = {
     "tflite": FakeTarget("tflite", tflite_profile),
     "onnxruntime": FakeTarget("onnxruntime", onnxruntime_profile),
+    "tensorrt": FakeTarget("tensorrt", tensorrt_profile),
 }
 
 
