@@ -380,7 +380,10 @@ def _gate_error(evaluation: Evaluation) -> GateError:
     unit, moved = ("%", "rose") if evaluation.metric == "mse" else ("points", "fell")
     return GateError(
         f"{evaluation.metric} {moved} from {evaluation.before:.4g} to {evaluation.after:.4g}: "
-        f"{evaluation.drop:.3g} {unit}, --max-drop allows {evaluation.max_drop:g}"
+        f"{evaluation.drop:.3g} {unit}, --max-drop allows {evaluation.max_drop:g}\n"
+        "  try   more samples for --calib, as varied as those of --eval\n"
+        "  try   --w8 instead of --int8: stored integers, float activations\n"
+        "  try   a larger --max-drop, where that much may be lost"
     )
 
 
