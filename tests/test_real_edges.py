@@ -39,6 +39,7 @@ def of_tflite(path: Path) -> Callable[[Arrays], list[np.ndarray]]:
     details = interpreter.get_input_details()
 
     def run(feed: Arrays) -> list[np.ndarray]:
+        interpreter.reset_all_variables()
         named = {detail["name"]: detail["index"] for detail in details}
         for name, value in feed.items():
             interpreter.set_tensor(named[name] if len(details) > 1 else details[0]["index"], value)
