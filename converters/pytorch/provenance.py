@@ -10,6 +10,10 @@ TRACE_KEY = "pkg.torch.onnx.stack_trace"
 _TRACED = re.compile(r"^\s*(?P<file>\S+\.py)\((?P<line>\d+)\): (?P<name>\S+)", re.MULTILINE)
 _SCRIPTED = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?')
 _SHORT = re.compile(r"#\s*(?P<file>\S+\.py):(?P<line>\d+):\d+")
+_TORCH = re.compile(
+    r"(^|/)torch/(_\w+|ao|autograd|export|fx|jit|nn|onnx|utils|functional|library|overrides|random|serialization)(/|\.py$)"
+)
+"""A module of torch; somebody's own folder may be called ``torch``, too."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
@@ -42,7 +46,7 @@ def user_trace(trace: str) -> str:
 
 def _is_foreign(file: str) -> bool:
     """Whether a frame is torch's, which writes some of its own without the folder it lies in, a package's or ours."""
-    return "/torch/" in f"/{file}" or "site-packages" in file or "convertkit/converters/pytorch/" in file
+    return bool(_TORCH.search(file)) or "site-packages" in file or "convertkit/converters/pytorch/" in file
 
 
 def user_line(trace: str) -> str:

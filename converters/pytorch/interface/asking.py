@@ -28,7 +28,7 @@ _LAYERS = 6
 _TRIES = 64
 _SIZES = (224, 32, 28, 64, 96, 112, 128, 160, 192, 256, 299, 384, 512)
 """Of images, for models that take one size only."""
-_INNER = {1: ("LENGTH",), 2: ("HEIGHT", "WIDTH"), 3: ("DEPTH", "HEIGHT", "WIDTH")}
+INNER: Mapping[int, tuple[str, ...]] = {1: ("LENGTH",), 2: ("HEIGHT", "WIDTH"), 3: ("DEPTH", "HEIGHT", "WIDTH")}
 _IDS = re.compile(r"(^|_)(ids?|tokens?|index|indices|words?|items?|users?|categor\w*)(_|\d*$)")
 _MASK = re.compile(r"mask|padding|valid|attend")
 _TABLE = re.compile(r"emb|wte|token")
@@ -120,6 +120,11 @@ def _tables(layers: Sequence[tuple[str, Flag]], name: str) -> tuple[Flag, ...]:
     return tuple(each for flag in ranked for each in (flag, replace(flag, shape=(BATCH,))))
 
 
+def tables(subject: Subject, name: str) -> tuple[Flag, ...]:
+    """The same of a model's first layers, for an input called ``name``."""
+    return _tables(tuple(itertools.islice(_first_layers(subject), _LAYERS)), name)
+
+
 def _masks() -> tuple[Flag, ...]:
     """Over positions, as most tokenizers make it first."""
     shapes: tuple[tuple[Dim, ...], ...] = ((BATCH, "LENGTH"), ("LENGTH", "LENGTH"), (BATCH, 1, "HEIGHT", "WIDTH"))
@@ -130,7 +135,7 @@ def _masks() -> tuple[Flag, ...]:
 def _of_one_size(layers: Sequence[Flag]) -> Iterator[Flag]:
     """Images of the usual sizes, for models that take no other."""
     for flag in layers:
-        if flag.shape[2:] == _INNER[2]:
+        if flag.shape[2:] == INNER[2]:
             yield from (replace(flag, shape=(*flag.shape[:2], size, size)) for size in _SIZES)
 
 
@@ -159,5 +164,5 @@ def _taken_by(weight: torch.Tensor, *, recurrent: bool) -> tuple[Flag, ...]:
     if weight.dim() == 2:
         of_sequences = Flag((BATCH, "LENGTH", weight.shape[1]))
         return (of_sequences,) if recurrent else (Flag((BATCH, weight.shape[1])), of_sequences)
-    inner = _INNER.get(weight.dim() - 2)
+    inner = INNER.get(weight.dim() - 2)
     return () if inner is None else (Flag((BATCH, weight.shape[1], *inner)),)

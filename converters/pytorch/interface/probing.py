@@ -36,6 +36,7 @@ from convertkit.converters.pytorch.interface.inputs import (
     leaves_of,
 )
 from convertkit.converters.pytorch.interface.leaves import Leaf, to_json
+from convertkit.converters.pytorch.interface.left_out import left_out_notes, with_mask
 from convertkit.converters.pytorch.interface.notes import renaming_notes, state_notes
 from convertkit.converters.pytorch.interface.prober import Prober
 from convertkit.converters.pytorch.loading.programs import program_examples
@@ -93,6 +94,7 @@ def describe(
     except ShapesUnsaid as unsaid:
         raise request(subject, unsaid, options, lambda flags: _takes(prober, examples, flags)) from unsaid
     asked = prober.with_offsets(asked, example_sizes(asked, asked))
+    asked, masked = with_mask(prober, asked)
     own = leaves_of(subject, examples, ()) if subject.exported_batch else ()
     _check_exported(own, asked, subject.exported_batch)
     found, base, notes = _at_some_size(prober, asked)
@@ -108,7 +110,7 @@ def describe(
     computed = known[0] if 0 in known else prober.run(leaves, trials[0], 0)
     _check_real(leaves, computed)
     outputs = tuple(computed)
-    renamed = renaming_notes(prober, leaves, trials[0], outputs)
+    named = (*renaming_notes(prober, leaves, trials[0], outputs), *masked, *left_out_notes(prober, leaves, fixed))
     state = {STATE_PREFIX + slot.name: initial(subject.module, slot, {}) for slot in lifted(freed)}
     following = tuple(NEXT_STATE_PREFIX + slot.name for slot in lifted(slots))
     description = Description(
@@ -118,8 +120,8 @@ def describe(
         trials,
         freed,
         slots,
-        (*notes, *more, *renamed, *state_notes(freed)),
-        (*notes, *renamed, *state_notes(slots)),
+        (*notes, *more, *named, *state_notes(freed)),
+        (*notes, *named, *state_notes(slots)),
     )
     return description, state, known
 

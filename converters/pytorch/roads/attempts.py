@@ -47,11 +47,10 @@ def defeat(attempts: Sequence[Attempt], unset: Sequence[str] = ()) -> ConvertKit
             f" a call with zeros\n{told}",
             ways_out=("a tensor as its start value in __init__",),
         )
-    if any(each.mismatch for each in attempts):
-        return ParityError(
-            "no road from this model to ONNX computes what the model computes; "
-            f"Python branches or loops that depend on data leave one path in a trace\n{told}"
-        )
+    if wrong := [each for each in attempts if each.mismatch]:
+        why = "; Python branches or loops that depend on data leave one path in a trace"
+        traced = all(each.route.startswith("trace") for each in wrong)
+        return ParityError(f"no route to ONNX gives the results of the model{why if traced else ''}\n{told}")
     unknown = next((each.unknown for each in attempts if each.unknown and each.unknown["location"]), None)
     unknown = unknown or next((each.unknown for each in attempts if each.unknown), None)
     if unknown is not None:

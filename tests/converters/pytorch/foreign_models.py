@@ -146,3 +146,33 @@ class Configured(Seeded):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x)
+
+
+class Reading(Seeded):
+    """Takes ids, and may take a mask over them and what kind each is; nothing computes with ``labels``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.kind_table, self.out = nn.Embedding(9, 8), nn.Embedding(3, 8), nn.Linear(8, 4)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        kind_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> Tensor:
+        x = self.words(input_ids)
+        x = x if kind_ids is None else x + self.kind_table(kind_ids)
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        return self.out((x * mask[..., None]).cumsum(1))
+
+
+class Pretrained(Reading):
+    """The same with the example that a class of transformers makes of itself."""
+
+    dummy_inputs = {"input_ids": torch.tensor([[8, 6, 0, 0, 1], [1, 2, 3, 0, 0]])}  # noqa: RUF012
+
+
+class Described(Reading):
+    example_inputs = (torch.tensor([[8, 6, 0, 0, 1]]),)

@@ -18,6 +18,13 @@ def test_numbers_that_differ_are_exit_3_whatever_stopped_other_roads() -> None:
     assert isinstance(told, ParityError)
     assert "tried first: no such operator" in str(told)
     assert "tried second: off by 1" in str(told)
+    assert "Python branches" not in str(told)
+
+
+def test_a_path_that_a_trace_loses_is_the_cause_where_traces_alone_are_wrong() -> None:
+    wrong = [_attempt(route, "off by 1", mismatch=True) for route in ("trace-replay", "trace")]
+    assert "leave one path in a trace" in str(defeat([_attempt("torch.export", "refused"), *wrong]))
+    assert "leave one path" not in str(defeat([_attempt("torch.export", "off by 1", mismatch=True), *wrong]))
 
 
 def test_of_operators_that_are_unknown_the_one_with_a_line_is_told() -> None:

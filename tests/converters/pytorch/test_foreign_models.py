@@ -143,3 +143,47 @@ def test_settings_beside_the_weights_make_the_module(saved: Path, tmp_path: Path
     result = convertkit.export(saved, "onnxruntime", output=tmp_path / "out", model=f"{file}:Configured")
     x = _floats(3, 4)
     _same(result, {"x": x}, [foreign_models.Configured(foreign_models.Settings(3))(torch.from_numpy(x))])
+
+
+def _run(result: convertkit.Result, module: torch.nn.Module, length: int) -> None:
+    ranges = {"input_ids": 9, "attention_mask": 2, "kind_ids": 3}
+    rng = np.random.default_rng(1)
+    feed = {spec.name: rng.integers(0, ranges[spec.name], (2, length)) for spec in result.artifact.inputs}
+    _same(result, feed, [module(**{name: torch.from_numpy(value) for name, value in feed.items()})])
+
+
+def test_the_mask_of_a_class_s_own_example_is_an_input(tmp_path: Path) -> None:
+    result = convertkit.export("foreign_models:Pretrained", "tflite", output=tmp_path / "out")
+    assert [(spec.name, spec.shape) for spec in result.artifact.inputs] == [
+        ("input_ids", ("N", 5)),
+        ("attention_mask", ("N", 5)),
+    ]
+    assert (
+        "attention_mask is an input, as the model takes it, though its dummy_inputs leave it out"
+        in (result.report["notes"])
+    )
+    _run(result, foreign_models.Pretrained(), 5)
+
+
+def test_what_an_example_leaves_out_is_named_with_flags_that_work(tmp_path: Path) -> None:
+    plain = convertkit.export("foreign_models:Described", "onnxruntime", output=tmp_path / "plain")
+    assert [(spec.name, spec.shape) for spec in plain.artifact.inputs] == [("input_ids", ("N", 5))]
+    notes = plain.report["notes"]
+    for note in (
+        "left out, as in the example: attention_mask; --input 'attention_mask:N,5:int64[0,2)' makes it an input",
+        "left out, as in the example: kind_ids; --input 'kind_ids:N,5:int64[0,3)' makes it an input",
+        "left out, as in the example: labels",
+        "the example fixes sizes of which the model takes others, too; --input 'input_ids:N,LENGTH:int64[0,9)'"
+        " frees them",
+    ):
+        assert note in notes
+    flags = ["attention_mask:N,5:int64[0,2)", "kind_ids:N,5:int64[0,3)"]
+    whole = convertkit.export("foreign_models:Described", "onnxruntime", output=tmp_path / "whole", input=flags)
+    assert [(spec.name, spec.shape) for spec in whole.artifact.inputs] == [
+        (name, ("N", 5)) for name in ("input_ids", "attention_mask", "kind_ids")
+    ]
+    _run(whole, foreign_models.Described(), 5)
+    free = convertkit.export(
+        "foreign_models:Described", "onnxruntime", output=tmp_path / "free", input=["input_ids:N,LENGTH:int64[0,9)"]
+    )
+    _run(free, foreign_models.Described(), 7)

@@ -6,6 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from convertkit.converters.pytorch.interface.leaves import Leaf
+from convertkit.converters.pytorch.provenance import user_line
 from convertkit.converters.pytorch.roads.restoring import settle_interface
 from convertkit.errors import ToolError
 
@@ -78,3 +79,16 @@ def test_what_is_returned_twice_or_as_it_came_has_a_name_for_each() -> None:
     assert [value.name for value in model.graph.outputs] == ["a", "b", "c"]
     assert [value.name for value in model.graph.inputs] == ["x"]
     assert len({id(value) for value in model.graph.outputs}) == 3
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("/srv/torch/nets/model.py", "model.py:41, in forward"),
+        ("torch/nn/modules/linear.py", ""),
+        ("/opt/torch/_tensor.py", ""),
+        ("/usr/lib/python3/site-packages/timm/layers.py", ""),
+    ],
+)
+def test_a_line_is_the_user_s_own_in_a_folder_called_torch(file: str, told: str) -> None:
+    assert user_line(f'  File "{file}", line 41, in forward\n') == told
