@@ -12,6 +12,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder, assembled, parts
 from convertkit.converters.stablehlo.mlir import text
+from convertkit.converters.stablehlo.recognise.turns import direction
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tape import Out
 from convertkit.converters.stablehlo.tensor import BOOL, I32, I64, Complex, Operand, Tensor, constant
@@ -41,7 +42,7 @@ def while_loop(b: Builder, op: hlo.WhileOp, *operands: Operand) -> tuple[Operand
     outputs = parts([results[place] for place in varying])
     collects = count if _collects(body, state, free_rows=b.regions.free_rows) else None
     values = [
-        Carried(start, seen_, output, None if collects is None else _row(inner, seen_, output, turn, collects))
+        Carried(start, seen_, output, *(_NO_ROW if collects is None else _row(inner, seen_, output, turn, collects)))
         for start, seen_, output in zip(starts, state, outputs, strict=True)
     ]
     if count is None:
@@ -65,15 +66,17 @@ class Carried:
     state: Tensor
     output: Tensor
     row: Tensor | None
+    backward: bool = False
+    """Whether passes fill rows from the last one on."""
 
 
 def _collects(body: Any, state: Sequence[Tensor], *, free_rows: bool) -> bool:
     """Whether rows may become a scan output.
 
-    Targets may need to know the size of rows, so those of a free size are collected for what may become LSTM or GRU.
+    Targets may need to know the size of rows, so those of a free size are collected where a recurrent operator may be.
     """
     names = {each.operation.name for each in body.operations}
-    gated = "stablehlo.tanh" in names and not names.isdisjoint(("stablehlo.exponential", "stablehlo.logistic"))
+    gated = "stablehlo.dot_general" in names and not names.isdisjoint(("stablehlo.tanh", "stablehlo.maximum"))
     known = None not in [size for each in state for size in each.shape]
     return known or (gated and free_rows)
 
@@ -97,7 +100,7 @@ def _emitted(
     made = iter(b.raw("Loop", [*bounds, *(each.start for each in carried)], outs, {"body": graph}))
     order = sorted(range(len(values)), key=lambda place: values[place].row is not None)
     by_place = {place: next(made) for place in order}
-    return [by_place[place] for place in range(len(values))]
+    return [b.reverse(by_place[place], [0]) if each.backward else by_place[place] for place, each in enumerate(values)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,23 +171,30 @@ def _place(count: Count | None) -> int | None:
     return None if count is None else count.place
 
 
-def _row(b: Builder, state: Tensor, output: Tensor, turn: Tensor, count: Count) -> Tensor | None:
-    """What each pass writes into its row of a buffer that nothing else reads; None for any other state."""
+_NO_ROW: tuple[None, bool] = (None, False)
+
+
+def _row(b: Builder, state: Tensor, output: Tensor, turn: Tensor, count: Count) -> tuple[Tensor | None, bool]:
+    """What each pass writes into its row of a buffer that nothing else reads, and whether from the last one on.
+
+    None for any other state.
+    """
     splice = b.splice_of(output)
     if splice is None or splice.source.core is not state.core or splice.axis != 0 or splice.update.shape[0] != 1:
-        return None
-    place = splice.first.core.producer() if isinstance(splice.first.core, ir.Value) else None
-    own = place is not None and place.op_type == "Reshape" and place.inputs[0] is turn.core
+        return _NO_ROW
+    assert isinstance(turn.core, ir.Value)
+    place = splice.first.core if isinstance(splice.first.core, ir.Value) else None
+    backward = direction(place, turn.core, count.trips)
     assert isinstance(state.core, ir.Value)
     others = [use.node for use in state.core.uses() if use.node not in splice.nodes]
     result = output.core
     assert isinstance(result, ir.Value)
-    if not own or count.first != 0 or state.shape[0] != count.trips or others or result.uses():
-        return None
+    if backward is None or count.first != 0 or state.shape[0] != count.trips or others or result.uses():
+        return _NO_ROW
     for node in splice.nodes:
         b.nodes.remove(node)
         node.resize_inputs(0)
-    return b.squeeze(splice.update, [0])
+    return b.squeeze(splice.update, [0]), backward
 
 
 def _single(results: Sequence[Operand]) -> Tensor:

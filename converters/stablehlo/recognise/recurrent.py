@@ -1,21 +1,25 @@
-"""LSTM and GRU cells inside a loop over time, as ``lax.scan`` leaves them.
+"""LSTM, GRU and plain recurrent cells inside a loop over time, as ``lax.scan`` leaves them.
 
 The loop must do nothing else: its states are the cell's, its scan outputs the hidden state, its input
 one row of a sequence in each turn.  Gates are sums of products with constant weights, in any
-association, and may be cut from one wider product.
+association, and may be cut from one wider product, also from one of the whole sequence in front of the loop.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.recognise.edit import array_of, initializer, producer, sizes
+from convertkit.converters.stablehlo.recognise.gates import Linear, linear
+from convertkit.converters.stablehlo.recognise.turns import Scan, row_of, scan_of
+from convertkit.onnx.recognise.edit import array_of, initializer, inserted, producer, sizes
 from convertkit.onnx.recognise.match import Term, match
 
+_NOTHING: Mapping[str, int | Sequence[str]] = MappingProxyType({})
 _CELL: Term = ("Add", ("Mul", ("Sigmoid", "f"), "c"), ("Mul", ("Sigmoid", "i"), ("Tanh", "g")))
 _LSTM: Term = ("Mul", ("Sigmoid", "o"), ("Tanh", "next"))
 _UPDATE: Term = ("Sigmoid", "z")
@@ -25,63 +29,25 @@ _GRU: Term = (
     ("Mul", _UPDATE, "h"),
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """A ``Loop`` that runs a known number of turns; states by place, each before and after a turn."""
-
-    node: ir.Node
-    trips: int
-    turn: ir.Value
-    before: tuple[ir.Value, ...]
-    after: tuple[ir.Value, ...]
-    rows: tuple[ir.Value, ...]
-
-
-@dataclass(slots=True)
-class Linear:
-    """``x · weights + h · recurrent + bias``, each of ``size`` columns; absent terms are zero."""
-
-    x: ir.Value | None
-    weights: Array | None
-    recurrent: Array | None
-    bias: Array
+_OLDER_GRU: Term = ("Add", ("Mul", ("Sub", 1.0, _UPDATE), ("Tanh", "n")), ("Mul", _UPDATE, "h"))
+_RESET: Term = ("Mul", ("Sigmoid", "r"), "h")
 
 
 def recognise_recurrent(node: ir.Node) -> None:
     """A loop whose body is one cell.
 
     before:  Loop(T, True, c, h){ x[t] → gates → c', h' }
-    after:   LSTM(x, W, R, B, h, c), or GRU(x, W, R, B, h) with linear_before_reset=1
+    after:   LSTM(x, W, R, B, h, c), GRU(x, W, R, B, h) or RNN(x, W, R, B, h)
+
+    Turns that go from the sequence's end read it reversed.
     """
-    scan = _scan(node)
+    scan = scan_of(node)
     if scan is None:
         return
     if len(scan.before) == 2:
         _lstm(scan)
-    elif len(scan.before) == 1:
+    elif len(scan.before) == 1 and not _rnn(scan):
         _gru(scan)
-
-
-def _scan(node: ir.Node) -> Scan | None:
-    if node.op_type != "Loop" or node.domain != "" or node.inputs[0] is None:
-        return None
-    trips, going = array_of(node.inputs[0]), array_of(node.inputs[1])
-    if going is None and node.inputs[1] is not None:
-        return None
-    body = node.attributes["body"].as_graph()
-    turn, condition, *before = body.inputs
-    states = len(before)
-    if trips is None or (going is not None and not going.all()) or _plain(body.outputs[0]) is not condition:
-        return None
-    outputs = [_plain(value) for value in body.outputs[1:]]
-    return Scan(node, int(trips.reshape(-1)[0]), turn, tuple(before), tuple(outputs[:states]), tuple(outputs[states:]))
-
-
-def _plain(value: ir.Value) -> ir.Value:
-    """What a value copies."""
-    node = producer(value, "Identity")
-    return value if node is None or node.inputs[0] is None else _plain(node.inputs[0])
 
 
 def _lstm(scan: Scan) -> None:
@@ -90,7 +56,7 @@ def _lstm(scan: Scan) -> None:
         found = None if found is None else match(_CELL, scan.after[c], {**found, "c": scan.before[c]})
         if found is None or any(row is not scan.after[h] for row in scan.rows):
             continue
-        gates = [_linear(found[name], scan.before[h]) for name in ("i", "o", "f", "g")]
+        gates = [linear(found[name], scan.before[h]) for name in ("i", "o", "f", "g")]
         sequence = _sequence(scan, gates)
         if sequence is None:
             continue
@@ -101,24 +67,61 @@ def _lstm(scan: Scan) -> None:
         return
 
 
+def _rnn(scan: Scan) -> bool:
+    """A cell of one gate, whose activation is the operator's own; whether it was one."""
+    (before,), (after,) = scan.before, scan.after
+    node = after.producer()
+    if node is None or node.domain != "" or node.op_type not in ("Tanh", "Relu"):
+        return False
+    gate = None if node.inputs[0] is None else linear(node.inputs[0], before)
+    sequence = None if any(row is not after for row in scan.rows) else _sequence(scan, [gate])
+    if gate is None or gate.weights is None or gate.recurrent is None or sequence is None:
+        return False
+    bias = np.concatenate([gate.bias, np.zeros_like(gate.bias)])[None]
+    weights = [_stacked([part.T]) for part in (gate.weights, gate.recurrent)]
+    _write(scan, "RNN", sequence, [*weights, bias], [0], {"activations": [node.op_type]})
+    return True
+
+
 def _gru(scan: Scan) -> None:
     (before,), (after,) = scan.before, scan.after
     found = match(_GRU, after, {"h": before})
-    if found is None or any(row is not after for row in scan.rows):
+    if any(row is not after for row in scan.rows):
         return
-    update, reset, new, gated = (_linear(found[name], before) for name in ("z", "r", "n", "m"))
+    if found is None:
+        _gru_of_reset_states(scan)
+        return
+    update, reset, new, gated = (linear(found[name], before) for name in ("z", "r", "n", "m"))
     if update is None or reset is None or new is None or gated is None:
         return
     if new.recurrent is not None or gated.weights is not None:
         return
-    both = Linear(new.x, new.weights, gated.recurrent, new.bias)
+    both = Linear(new.x, new.weights, gated.recurrent, new.bias, new.selects)
     sequence = _sequence(scan, [update, reset, both])
     if sequence is None:
         return
     weights = [_stacked([getattr(gate, part).T for gate in (update, reset, both)]) for part in ("weights", "recurrent")]
     zeros = np.zeros_like(update.bias)
-    bias = np.concatenate([update.bias, reset.bias, new.bias, zeros, zeros, gated.bias])[None]
-    _write(scan, "GRU", sequence, [*weights, bias], [0])
+    bias = np.concatenate([update.bias, reset.bias, both.bias, zeros, zeros, gated.bias])[None]
+    _write(scan, "GRU", sequence, [*weights, bias], [0], {"linear_before_reset": 1})
+
+
+def _gru_of_reset_states(scan: Scan) -> None:
+    """The older cell, whose reset gate comes before the product."""
+    (before,), (after,) = scan.before, scan.after
+    found = match(_OLDER_GRU, after, {"h": before})
+    resets = [match(_RESET, node.outputs[0], {"h": before}) for node in scan.node.attributes["body"].as_graph()]
+    for reset, node in zip(resets, scan.node.attributes["body"].as_graph(), strict=True):
+        if found is None or reset is None:
+            continue
+        gates = [linear(found["z"], before), linear(reset["r"], before), linear(found["n"], node.outputs[0])]
+        sequence = _sequence(scan, gates)
+        if sequence is None:
+            continue
+        weights = [_stacked([getattr(gate, part).T for gate in gates]) for part in ("weights", "recurrent")]
+        bias = np.concatenate([gate.bias for gate in gates if gate is not None])
+        _write(scan, "GRU", sequence, [*weights, np.concatenate([bias, np.zeros_like(bias)])[None]], [0])
+        return
 
 
 def _stacked(parts: list[Array]) -> Array:
@@ -134,100 +137,69 @@ def _sequence(scan: Scan, gates: list[Linear | None]) -> ir.Value | None:
     row = next(iter(rows.values()), None)
     if not complete or len(rows) != 1 or row is None:
         return None
-    return _row_of(row, scan)
-
-
-def _row_of(row: ir.Value, scan: Scan) -> ir.Value | None:
-    """The sequence [T, batch, size] of which a value is the row of this turn."""
-    view = row.producer()
-    node = producer(row, "Gather")
-    if node is None and view is not None and view.op_type in ("Reshape", "Squeeze"):
-        node = producer(view.inputs[0], "Gather")
-    if node is None or node.attributes.get_int("axis", 0) != 0:
+    found = row_of(row, scan)
+    if found is None:
         return None
-    sequence, index = node.inputs
-    place = None if index is None else index.producer()
-    at = index if place is None or place.op_type not in ("Reshape", "Unsqueeze") else place.inputs[0]
-    shape = sizes(sequence)
-    if sequence is None or shape is None or at is not scan.turn or len(shape) != 3 or shape[2] is None:
-        return None
-    # A free batch is as long in the row: its elements are the gathered ones, in rows of the same known size.
-    inside = shape[0] == scan.trips and sizes(row) == shape[1:]
-    from_outside = sequence.producer() not in _nodes(scan) and all(sequence is not state for state in scan.before)
-    return sequence if inside and from_outside else None
+    sequence, backward = found
+    if all(gate is not None and gate.selects for gate in gates):
+        sequence = _before_product(scan, sequence, [gate for gate in gates if gate is not None])
+    return _reversed(scan.node, sequence) if backward else sequence
 
 
-def _nodes(scan: Scan) -> set[ir.Node | None]:
-    return set(scan.node.attributes["body"].as_graph())
+def _before_product(scan: Scan, sequence: ir.Value, gates: list[Linear]) -> ir.Value:
+    """What a sequence of all gates' products was made of, its weights and bias moved into the gates; else itself.
+
+    before:  X → MatMul(W) → Add(b) → Transpose → row of each turn → columns of each gate
+    after:   X → Transpose → row of each turn → MatMul(columns of W) → Add(columns of b)
+    """
+    turned = producer(sequence, "Transpose")
+    total = sequence if turned is None else turned.inputs[0]
+    sum_ = producer(total, "Add")
+    places = (0, 1) if sum_ is not None else ()
+    biases = [(array_of(sum_.inputs[place]), sum_.inputs[1 - place]) for place in places if sum_ is not None]
+    offset, product = next(((b, rest) for b, rest in biases if b is not None), (np.zeros(1, np.float32), total))
+    node = producer(product, "MatMul")
+    weights = None if node is None else array_of(node.inputs[1])
+    x = None if node is None else node.inputs[0]
+    if x is None or weights is None or weights.ndim != 2 or weights.dtype != np.float32 or len(sizes(x) or ()) != 3:
+        return sequence
+    if offset.size != (offset.shape or (1,))[-1] or offset.size not in (1, weights.shape[1]):
+        return sequence
+    row = np.broadcast_to(offset.reshape(-1), weights.shape[1])
+    for gate in gates:
+        assert gate.weights is not None
+        chosen = gate.weights.argmax(0)
+        gate.weights, gate.bias = weights[:, chosen], gate.bias + row[chosen]
+    if turned is None:
+        return x
+    perm = turned.attributes.get_ints("perm", (2, 1, 0))
+    shape = ir.Shape([(x.shape or ())[axis] for axis in perm])
+    return inserted(scan.node, "Transpose", [x], x, {"perm": list(perm)}, shape).outputs[0]
 
 
-def _linear(value: ir.Value, h: ir.Value) -> Linear | None:
-    """A gate before its activation, None where it is no such sum."""
-    shape = sizes(value)
-    if shape is None or shape[-1] is None:
-        return None
-    gate = Linear(None, None, None, np.zeros(shape[-1], np.float32))
-    return gate if _add_terms(gate, value, h, slice(0, shape[-1])) else None
+def _reversed(node: ir.Node, sequence: ir.Value) -> ir.Value:
+    bounds = [
+        initializer(node, np.array([number], np.int64), f"{sequence.name}/{name}")
+        for name, number in (("last", -1), ("first", -np.iinfo(np.int64).max), ("axis", 0), ("step", -1))
+    ]
+    return inserted(node, "Slice", [sequence, *bounds], sequence).outputs[0]
 
 
-def _add_terms(gate: Linear, value: ir.Value | None, h: ir.Value, columns: slice) -> bool:
-    array = array_of(value)
-    if array is not None:
-        gate.bias = gate.bias + _columns(array, columns)
-        return array.size == 1 or array.size == array.shape[-1]
-    node = None if value is None else value.producer()
-    if node is None or node.domain != "":
-        return False
-    if node.op_type == "Add":
-        return all(_add_terms(gate, each, h, columns) for each in node.inputs)
-    if node.op_type == "Slice":
-        inner = _cut(node, columns)
-        return inner is not None and _add_terms(gate, node.inputs[0], h, inner)
-    if node.op_type == "MatMul":
-        return _add_product(gate, node.inputs[0], array_of(node.inputs[1]), h, columns)
-    if node.op_type == "Gemm" and not any(name in node.attributes for name in ("alpha", "beta", "transA", "transB")):
-        product = _add_product(gate, node.inputs[0], array_of(node.inputs[1]), h, columns)
-        return product and (len(node.inputs) < 3 or _add_terms(gate, node.inputs[2], h, columns))
-    return False
-
-
-def _add_product(gate: Linear, x: ir.Value | None, weights: Array | None, h: ir.Value, columns: slice) -> bool:
-    if x is None or weights is None or weights.ndim != 2 or weights.dtype != np.float32:
-        return False
-    if x is h and gate.recurrent is None:
-        gate.recurrent = weights[:, columns]
-        return True
-    if x is not h and gate.weights is None:
-        gate.x, gate.weights = x, weights[:, columns]
-        return True
-    return False
-
-
-def _columns(bias: Array, columns: slice) -> Array:
-    row = bias.reshape(-1)
-    return row if row.size == 1 else row[columns]
-
-
-def _cut(node: ir.Node, columns: slice) -> slice | None:
-    """The columns of a slice's input that are ``columns`` of its output."""
-    bounds = [array_of(each) for each in node.inputs[1:]]
-    shape = sizes(node.inputs[0])
-    if shape is None or len(bounds) < 3 or any(each is None or each.size != 1 for each in bounds):
-        return None
-    start, _, axis, *step = (int(each.reshape(-1)[0]) for each in bounds if each is not None)
-    if axis % len(shape) != len(shape) - 1 or step not in ([], [1]) or start < 0:
-        return None
-    return slice(start + columns.start, start + columns.stop)
-
-
-def _write(scan: Scan, operator: str, sequence: ir.Value, weights: list[Array], states: list[int]) -> None:
+def _write(
+    scan: Scan,
+    operator: str,
+    sequence: ir.Value,
+    weights: list[Array],
+    states: list[int],
+    special: Mapping[str, int | Sequence[str]] = _NOTHING,
+) -> None:
     node, stem = scan.node, scan.node.outputs[0].name
     size = weights[1].shape[-1]
     constants = [
         initializer(node, array, f"{stem}/{name}") for name, array in zip(("W", "R", "B"), weights, strict=True)
     ]
     starts = [_start(node, state, f"{stem}/start_{state}") for state in states]
-    attributes = {"hidden_size": size} | ({"linear_before_reset": 1} if operator == "GRU" else {})
+    attributes = {"hidden_size": size} | dict(special)
     made = ir.node(
         operator,
         [sequence, *constants, None, *starts],

@@ -1,9 +1,11 @@
 """The service that holds JAX programs widens JAX for its whole process; here that process is the tests'."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
+os.environ.setdefault("KERAS_BACKEND", "jax")  # as in the service, where Keras is not imported yet
 jax = pytest.importorskip("jax")
 
 

@@ -28,14 +28,14 @@ def run(model):
     return session.run(None, {session.get_inputs()[0].name: X})[0]
 
 
-def check(function, expected, monkeypatch):
+def check(function, expected, monkeypatch, within=1e-6):
     model = converted(function)
     assert operators(model) == expected
     with monkeypatch.context() as patch:
         patch.setattr(importer, "recognise", lambda plain: plain)
         before = run(converted(function))
     after = run(model)
-    assert np.abs(after - before).max() <= 1e-6 * np.abs(before).max()
+    assert np.abs(after - before).max() <= within * np.abs(before).max()
 
 
 def free(function, shape, dtype):

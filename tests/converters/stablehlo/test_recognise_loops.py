@@ -30,10 +30,65 @@ def test_recurrent_cells(cell, operator, monkeypatch):
     check(recurrence(cell), ["Transpose", operator, "Squeeze", "Transpose"], monkeypatch)
 
 
+def test_a_plain_cell(monkeypatch):
+    check(recurrence(linen.SimpleCell), ["Transpose", "RNN", "Squeeze", "Transpose"], monkeypatch, within=2e-6)
+    relu = recurrence(linen.SimpleCell, activation_fn=jax.nn.relu)
+    check(relu, ["Transpose", "RNN", "Squeeze", "Transpose"], monkeypatch, within=2e-6)
+
+
+KERAS = {
+    "LSTM": ("LSTM", {}),
+    "LSTM, backward": ("LSTM", {"go_backwards": True, "return_sequences": True}),
+    "GRU": ("GRU", {"return_sequences": True}),
+    "GRU, backward": ("GRU", {"go_backwards": True, "return_sequences": True}),
+    "GRU, last state": ("GRU", {}),
+    "GRU without bias": ("GRU", {"use_bias": False}),
+    "GRU, reset before the product": ("GRU", {"reset_after": False, "return_sequences": True}),
+    "RNN": ("SimpleRNN", {"return_sequences": True}),
+    "RNN with relu, backward": ("SimpleRNN", {"activation": "relu", "go_backwards": True}),
+}
+
+
+@pytest.mark.parametrize("sizes", ["2, 5, 8", "N, 5, 8"], ids=["fixed batch", "free batch"])
+@pytest.mark.parametrize("name", [*KERAS, "both ways"])
+def test_layers_of_keras(name, sizes, monkeypatch):
+    """Keras on JAX multiplies a GRU's inputs in front of the loop, and reads from the end what goes backwards."""
+    function, kind = keras_layer(name)
+    model = free(function, sizes, np.float32)
+    assert {"Loop", "Scan"}.isdisjoint(operators(model))
+    assert operators(model).count(kind) == (2 if name == "both ways" else 1)
+    assert operators(model).count("MatMul") == 0
+    agrees(function, model, X, within=1e-5)
+
+
+def keras_layer(name):
+    """A layer of Keras as a function of JAX, and the operator that it is; every number of it counts."""
+    script = jax_keras()
+    layers = script.layers
+    if name == "both ways":
+        layer, kind = layers.Bidirectional(layers.GRU(6, return_sequences=True)), "GRU"
+    else:
+        kind, options = KERAS[name]
+        layer = getattr(layers, kind)(6, **options)
+    layer.build(X.shape)
+    rng = np.random.default_rng(5)
+    values = [rng.standard_normal(each.shape).astype(np.float32) * 0.4 for each in layer.trainable_variables]
+    fixed = [each.value for each in layer.non_trainable_variables]
+    return lambda x: layer.stateless_call(values, fixed, x)[0], kind.replace("SimpleRNN", "RNN")
+
+
+def jax_keras():
+    """Keras, where this process runs it on JAX."""
+    keras = pytest.importorskip("keras")
+    if keras.backend.backend() != "jax":
+        pytest.skip("another test has imported Keras on another backend")
+    return keras
+
+
 @pytest.mark.parametrize(
     ("function", "states"),
     [
-        (recurrence(linen.SimpleCell), 1),
+        (recurrence(linen.SimpleCell, activation_fn=jnp.sin), 1),
         (recurrence(linen.LSTMCell, gate_fn=jnp.tanh), 2),
         (recurrence(linen.GRUCell, activation_fn=jax.nn.relu), 1),
     ],
@@ -124,7 +179,7 @@ def test_a_free_batch_begins_where_it_is_told():
 @pytest.mark.parametrize(
     "function",
     [
-        recurrence(linen.SimpleCell),
+        recurrence(linen.SimpleCell, activation_fn=jnp.sin),
         recurrence(linen.LSTMCell, gate_fn=jnp.tanh),
         recurrence(linen.GRUCell, activation_fn=jax.nn.relu),
     ],

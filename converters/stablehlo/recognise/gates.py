@@ -1,0 +1,88 @@
+"""Gates of recurrent cells: sums of products with constant weights, in any association."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.onnx.recognise.edit import array_of, sizes
+
+_ROWS = frozenset({"Gather", "Reshape", "Squeeze"})
+
+
+@dataclass(slots=True)
+class Linear:
+    """``x · weights + h · recurrent + bias``, each of ``size`` columns; absent terms are zero."""
+
+    x: ir.Value | None
+    weights: Array | None
+    recurrent: Array | None
+    bias: Array
+    selects: bool = False
+    """Whether ``weights`` only choose columns of a row that stands outside of the loop, in full."""
+
+
+def linear(value: ir.Value, h: ir.Value) -> Linear | None:
+    """A gate before its activation, None where it is no such sum."""
+    shape = sizes(value)
+    if shape is None or shape[-1] is None:
+        return None
+    gate = Linear(None, None, None, np.zeros(shape[-1], np.float32))
+    return gate if _add_terms(gate, value, h, slice(0, shape[-1])) else None
+
+
+def _add_terms(gate: Linear, value: ir.Value | None, h: ir.Value, columns: slice) -> bool:
+    array = array_of(value)
+    if array is not None:
+        gate.bias = gate.bias + _columns(array, columns)
+        return array.size == 1 or array.size == array.shape[-1]
+    node = None if value is None else value.producer()
+    if node is None or node.domain != "":
+        return False
+    if node.op_type == "Add":
+        return all(_add_terms(gate, each, h, columns) for each in node.inputs)
+    if node.op_type == "Slice":
+        inner = _cut(node, columns)
+        return inner is not None and _add_terms(gate, node.inputs[0], h, inner)
+    if node.op_type == "MatMul":
+        return _add_product(gate, node.inputs[0], array_of(node.inputs[1]), h, columns)
+    if node.op_type in _ROWS and gate.weights is None:
+        width = (sizes(value) or (None,))[-1]
+        gate.selects = width is not None
+        return width is not None and _add_product(gate, value, np.eye(width, dtype=np.float32), h, columns)
+    if node.op_type == "Gemm" and not any(name in node.attributes for name in ("alpha", "beta", "transA", "transB")):
+        product = _add_product(gate, node.inputs[0], array_of(node.inputs[1]), h, columns)
+        return product and (len(node.inputs) < 3 or _add_terms(gate, node.inputs[2], h, columns))
+    return False
+
+
+def _add_product(gate: Linear, x: ir.Value | None, weights: Array | None, h: ir.Value, columns: slice) -> bool:
+    if x is None or weights is None or weights.ndim != 2 or weights.dtype != np.float32:
+        return False
+    if x is h and gate.recurrent is None:
+        gate.recurrent = weights[:, columns]
+        return True
+    if x is not h and gate.weights is None:
+        gate.x, gate.weights = x, weights[:, columns]
+        return True
+    return False
+
+
+def _columns(bias: Array, columns: slice) -> Array:
+    row = bias.reshape(-1)
+    return row if row.size == 1 else row[columns]
+
+
+def _cut(node: ir.Node, columns: slice) -> slice | None:
+    """The columns of a slice's input that are ``columns`` of its output."""
+    bounds = [array_of(each) for each in node.inputs[1:]]
+    shape = sizes(node.inputs[0])
+    if shape is None or len(bounds) < 3 or any(each is None or each.size != 1 for each in bounds):
+        return None
+    start, _, axis, *step = (int(each.reshape(-1)[0]) for each in bounds if each is not None)
+    if axis % len(shape) != len(shape) - 1 or step not in ([], [1]) or start < 0:
+        return None
+    return slice(start + columns.start, start + columns.stop)
