@@ -5,6 +5,7 @@ What an export imports is imported here once: each case runs in a fork of this p
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -82,4 +83,6 @@ def _is_disputed(path: Path, result: Result, data: Mapping[str, np.ndarray]) -> 
 
 
 def _brief(refusal: ConvertKitError) -> str:
-    return f"{type(refusal).__name__}: {str(refusal).splitlines()[0]}"
+    """The first line, without the folder that was written into."""
+    sentence = re.sub(rf"{re.escape(tempfile.gettempdir())}/\S*/", "", str(refusal).splitlines()[0])
+    return f"{type(refusal).__name__}: {sentence}"
