@@ -40,8 +40,9 @@ class TensorSpec:
     interval in which generated feeds must lie.  ``lsb`` is the step between neighbouring values of
     an output that a quantized artifact computes, whatever its interface; None where there is none.
     ``ranked`` marks an output behind a choice of best candidates, whose order near ties is rounding's, ``clamped`` one
-    that ends in Clip, Relu, Min or Max, so that its limits are exact, and ``rising`` an input whose values begin at 0
-    and do not fall, such as places at which something begins.
+    that ends in Clip, Relu, Min or Max, so that its limits are exact, ``discrete`` floats that stand for choices (of
+    OneHot, Sign, a Cast of integers) and ``fixed`` one that no input's values reach.  ``rising`` marks an input whose
+    values begin at 0 and do not fall, such as places at which something begins.
     """
 
     name: str
@@ -53,6 +54,8 @@ class TensorSpec:
     lsb: float | None = None
     ranked: bool = False
     clamped: bool = False
+    discrete: bool = False
+    fixed: bool = False
     rising: bool = False
 
     @property

@@ -261,6 +261,8 @@ class Pipeline:
         truth = None if self._twin is None else self._twin(_onnx_of(previous, current))
         versus_previous = compare_recordings(previous, current, self._gate(bound.eased(stage.tolerance)), truth)
         versus_source = compare_recordings(source, current, self._gate(bound.tolerance(stage.tolerance)), truth)
+        if versus_previous.failures and not stage.tolerance.lossy:
+            versus_previous = _where_the_source_agrees(versus_previous, source, current, stage.tolerance)
         waived = self._allow_unproven
         return Proof(current, replace(versus_previous, waived=waived), replace(versus_source, waived=waived))
 
@@ -284,6 +286,19 @@ def _step(stage: Stage, made: Made, parity_seconds: float, proof: Proof) -> Step
         proof.versus_source,
         stage.diagnosis if isinstance(stage, DiagnosedStage) else None,
     )
+
+
+def _where_the_source_agrees(
+    report: ParityReport, source: Recording, current: Recording, tolerance: Tolerance
+) -> ParityReport:
+    """``report`` without its failures where the step gives the source's own results again, unlike the step before.
+
+    So for integers that ONNX Runtime rounds in another way than the runtime of both source and target.
+    """
+    if compare_recordings(source, current, tolerance).failures:
+        return report
+    note = f"differs from {report.before}, and gives the results of {source.title}: {report.failures[0]}"
+    return replace(report, failures=(), warnings=(*report.warnings, note))
 
 
 def _onnx_of(previous: Recording, current: Recording) -> Artifact:

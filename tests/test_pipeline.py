@@ -322,3 +322,13 @@ def test_an_interrupt_waits_for_what_was_begun(source):
             source, Stage(lambda weight: weight), Ending(lambda weight: weight, name="b"), ahead=True, on_step=interrupt
         )
     assert ended, "nothing writes into a folder that is being removed"
+
+
+def test_a_step_that_gives_the_sources_results_again_is_not_held_to_those_of_the_step_before(source):
+    loose = dataclasses.replace(FLOAT32, relative=None, snr_db=10.0, lossy=True)
+    off = Stage(lambda weight: weight * 1.01, loose, name="off")
+    road = run(source, off, Stage(lambda weight: weight / 1.01, name="back"))
+    assert road.failure is None
+    assert "gives the results of onnx (source)" in road.steps[-1].versus_previous.warnings[0]
+    other = run(source, off, Stage(lambda weight: weight * 1.01, name="further"), workdir=source.path.parent / "second")
+    assert other.failure is not None

@@ -19,8 +19,16 @@ def interface(model: ir.Model) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec
     graph = model.graph
     inputs = tuple(_spec(value, "input") for value in graph.inputs if value.name not in graph.initializers)
     ranked = _ranked(graph)
+    fixed = _fixed(graph)
     return inputs, tuple(
-        replace(_spec(value, "output"), ranked=value in ranked, clamped=_is_clamped(value)) for value in graph.outputs
+        replace(
+            _spec(value, "output"),
+            ranked=value in ranked,
+            clamped=_is_clamped(value),
+            discrete=_is_discrete(value),
+            fixed=value in fixed or value.is_initializer(),
+        )
+        for value in graph.outputs
     )
 
 
@@ -57,6 +65,39 @@ def _inside(node: ir.Node) -> Iterator[ir.Node]:
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH:
             yield from attribute.as_graph().all_nodes()
+
+
+_READ_SIZES = frozenset({"Shape", "Size", "EyeLike"})
+_DRAW = frozenset({"RandomNormal", "RandomUniform", "Multinomial", "Bernoulli"})
+
+
+def _fixed(graph: ir.Graph) -> frozenset[ir.Value]:
+    """The values that no input's values reach: made of constants, and of sizes that are fixed."""
+    found: set[ir.Value] = set()
+    for node in graph:
+        if node.op_type in _DRAW or next(_inside(node), None) is not None:
+            continue
+        operands = [value for value in node.inputs if value is not None]
+        known = all(value in found or value.is_initializer() for value in operands)
+        if known or (not node.domain and node.op_type in _READ_SIZES and all(map(_has_fixed_sizes, operands))):
+            found.update(node.outputs)
+    return frozenset(found)
+
+
+def _has_fixed_sizes(value: ir.Value) -> bool:
+    return value.shape is not None and all(isinstance(dim, int) for dim in value.shape)
+
+
+_CHOOSE = frozenset({"Hardmax", "OneHot", "Sign"})
+
+
+def _is_discrete(value: ir.Value) -> bool:
+    node = _maker(value)
+    if node is None or node.domain:
+        return False
+    dtype = node.inputs[0].dtype if node.inputs and node.inputs[0] is not None else None
+    casts = node.op_type == "Cast" and dtype is not None and not ir.DataType(dtype).is_floating_point()
+    return node.op_type in _CHOOSE or casts
 
 
 _CLAMPS = frozenset({"Clip", "Relu", "Min", "Max"})

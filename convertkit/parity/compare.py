@@ -179,9 +179,13 @@ class DiffAccumulator:
 
 
 class Power:
-    """Whether the values of one output tell anything: what is always the same agrees with many wrong models."""
+    """Whether the values of one output tell anything: what is always the same agrees with many wrong models.
 
-    def __init__(self) -> None:
+    ``discrete`` says that the floats of an output stand for choices, which are at the ends of their range.
+    """
+
+    def __init__(self, *, discrete: bool = False) -> None:
+        self._choices = discrete
         self._feeds = self._elements = self._finite = self._at_edge = 0
         self._low, self._high = math.inf, -math.inf
         self._first: Array | None = None
@@ -227,7 +231,7 @@ class Power:
             return "constant: the same for every feed"
         if self._low == self._high:
             return "constant"
-        if not self._discrete and self._finite >= _ENOUGH_ELEMENTS and self._at_edge == self._finite:
+        if not (self._discrete or self._choices) and self._finite >= _ENOUGH_ELEMENTS and self._at_edge == self._finite:
             return "saturated: every element is at an end of the range"
         return "ok"
 

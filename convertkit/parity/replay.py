@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Artifact
+from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Artifact, TensorSpec
 from convertkit.errors import ParityError, SourceError, ToolError
 from convertkit.parity.compare import DiffAccumulator, Power, TensorDiff
 from convertkit.parity.ranking import in_place
@@ -15,6 +15,22 @@ from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit
 from convertkit.parity.verdict import Departure, ParityReport, departs, is_rough, judge, within
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Tolerance
 from convertkit.state import initial_state, started, state_sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the graphs tell of one output: see :class:`TensorSpec`."""
+
+    clamped: bool
+    discrete: bool
+    fixed: bool
+
+    @classmethod
+    def of(cls, name: str, either: Sequence[TensorSpec], before: Sequence[TensorSpec]) -> Traits:
+        """Of the output ``name`` in either artifact; ``fixed`` is what the one before says, whose values those are."""
+        mine = [spec for spec in either if spec.name == name]
+        fixed = any(spec.fixed for spec in before if spec.name == name)
+        return cls(any(spec.clamped for spec in mine), any(spec.discrete for spec in mine), fixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +135,12 @@ def compare_recordings(
     steps = {spec.name: spec.lsb for spec in before.artifact.outputs}
     steps.update({spec.name: spec.lsb for spec in after.artifact.outputs if spec.lsb is not None})
     results, moved = _in_place(before, after, tolerance)
-    clamped = {spec.name for side in (before, after) for spec in side.artifact.outputs if spec.clamped}
+    either = [spec for side in (before, after) for spec in side.artifact.outputs]
+    traits = {name: Traits.of(name, either, before.artifact.outputs) for name in names}
     diffs, departures = [], list[Departure]()
     for name in names:
         pairs = [(reference[name], output[name]) for reference, output in zip(before.outputs, results, strict=True)]
-        diff, found = _compared(name, pairs, before, steps[name], tolerance, clamped=name in clamped)
+        diff, found = _compared(name, pairs, before, steps[name], tolerance, traits[name])
         diffs.append(diff)
         departures += found
     judged = _explained(before, results, tolerance, departures, truth or _silent)
@@ -140,13 +157,12 @@ def _compared(
     before: Recording,
     step: float | None,
     tolerance: Tolerance,
-    *,
-    clamped: bool,
+    traits: Traits,
 ) -> tuple[TensorDiff, list[Departure]]:
     """The numbers of one output over the usual feeds, and where it departs."""
-    usual = DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=clamped)
-    edges = DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=clamped)
-    powers = Power(), Power()
+    usual = DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=traits.clamped)
+    edges = DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=traits.clamped)
+    powers = Power(discrete=traits.discrete), Power(discrete=traits.discrete)
     signal = 0.0
     departures = []
     for place, (reference, output) in enumerate(pairs):
@@ -158,7 +174,7 @@ def _compared(
         rough = not is_usual and is_rough(diff, signal, step, tolerance)
         if rough or departs(diff, reference.dtype.name, tolerance):
             departures.append(Departure(name, place, before.name_of(place), diff, rough))
-    verdict = powers[0].verdict()
+    verdict = "ok" if traits.fixed else powers[0].verdict()
     if verdict != "ok" and not tolerance.lossy and powers[1].verdict() == "ok":
         verdict = "ok"  # the edge inputs, each held against its own scale, tell what the usual ones do not
     return usual.finish(verdict), departures

@@ -1,5 +1,6 @@
 """The comparison's numbers, and whether it notices when it has no power."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -180,3 +181,23 @@ def test_a_limit_that_is_left_by_one_unit_in_the_last_place_is_a_fault_unless_ro
     assert not verdict(clamped, off, truth=told(0.0), clamped=True).passed
     assert verdict(clamped, off, truth=told(1e-7), clamped=True).passed
     assert verdict(clamped, off, truth=told(0.0)).passed
+
+
+def test_an_output_that_no_input_reaches_is_verified_by_being_equal():
+    sizes = [np.array([2, 3])] * 3
+    before, after = recording(sizes), recording(sizes)
+    assert not compare_recordings(before, after, FLOAT32).passed
+    (spec,) = before.artifact.outputs
+    told = replace(before, artifact=replace(before.artifact, outputs=(replace(spec, fixed=True),)))
+    assert compare_recordings(told, after, FLOAT32).passed
+    assert not compare_recordings(after, told, FLOAT32).passed
+    assert not compare_recordings(told, recording([np.array([2, 4])] * 3), FLOAT32).passed
+
+
+def test_choices_are_not_called_saturated():
+    chosen = [np.eye(9)[:1], np.eye(9)[3:4]]
+    before, after = recording(chosen), recording(chosen)
+    assert not compare_recordings(before, after, FLOAT32).passed
+    (spec,) = after.artifact.outputs
+    told = replace(after, artifact=replace(after.artifact, outputs=(replace(spec, discrete=True),)))
+    assert compare_recordings(before, told, FLOAT32).passed

@@ -11,8 +11,7 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.twin.call import Call, Handler, Results
-from convertkit.onnx.twin.values import Tensor, real, widened
-
+from convertkit.onnx.twin.values import Tensor, widened
 
 
 def _function(compute: Callable[[Array], Array]) -> Handler:
@@ -36,7 +35,7 @@ def _sigmoid(call: Call) -> Results:
 
 
 def logistic(call: Call, x: Array) -> Array:
-    """``1 / (1 + exp(-x))``; ONNX Runtime adds a fraction to 0.5 instead, so what is lost is a part of 0.5 everywhere."""
+    """``1 / (1 + exp(-x))``; ONNX Runtime adds a fraction to 0.5 instead, so what is lost is a part of 0.5."""
     return np.abs(call.noise.within(1.0 / (1.0 + np.exp(-x)), call.dtype, np.asarray(0.5)))
 
 

@@ -42,9 +42,7 @@ def _instance(call: Call) -> Results:
     return [call.rounded(_normalised(call, x, scale, bias, mean, variance))]
 
 
-def moments(
-    call: Call, x: Array, axes: tuple[int, ...], dtype: ir.DataType | None = None
-) -> tuple[Array, Array]:
+def moments(call: Call, x: Array, axes: tuple[int, ...], dtype: ir.DataType | None = None) -> tuple[Array, Array]:
     """Mean and variance over ``axes``, kept as 1, computed in the model's ``dtype``."""
     count, dtype = float(np.prod([x.shape[axis] for axis in axes])), dtype or call.dtype
     shaken = call.noise.operand(x, dtype, count)

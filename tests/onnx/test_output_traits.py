@@ -1,0 +1,34 @@
+"""What the graph tells of its outputs: clamps, choices, values that no input reaches."""
+
+import onnx.parser
+import onnx_ir as ir
+import pytest
+
+from convertkit.onnx.specs import interface
+
+
+def traits(body, declared="float[2,3] x"):
+    text = f'<ir_version: 9, opset_import: ["" : 18]> g ({declared}) => (y) {{ {body} }}'
+    model = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))
+    (output,) = interface(ir.from_proto(model))[1]
+    return {name for name in ("clamped", "discrete", "fixed") if getattr(output, name)}
+
+
+@pytest.mark.parametrize(
+    ("body", "declared", "expected"),
+    [
+        ("r = Relu(x) y = Transpose(r)", "float[2,3] x", {"clamped"}),
+        ("y = Exp(x)", "float[2,3] x", set()),
+        ("y = Hardmax(x)", "float[2,3] x", {"discrete"}),
+        ("b = IsNaN(x) y = Cast<to = 1>(b)", "float[2,3] x", {"discrete"}),
+        ("h = Cast<to = 10>(x) y = Cast<to = 1>(h)", "float[2,3] x", set()),
+        ("y = Shape(x)", "float[2,3] x", {"fixed"}),
+        ("y = Shape(x)", "float[N,3] x", set()),
+        ("s = Shape(x) y = Cast<to = 1>(s)", "float[2,3] x", {"fixed", "discrete"}),
+        ("y = EyeLike(x)", "float[2,3] x", {"fixed"}),
+        ("s = Shape(x) z = Cast<to = 1>(s) m = ReduceMax(x) y = Add(z, m)", "float[2,3] x", set()),
+        ("y = RandomNormal<shape = [2, 3]>()", "float[2,3] x", set()),
+    ],
+)
+def test_traits_of_an_output(body, declared, expected):
+    assert traits(body, declared) == expected
