@@ -83,19 +83,20 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
         ahead = stack.enter_context(Ahead())
         early: list[Early | None] = []
 
+        told = progress or Silent()
+
         def foresee(artifact: Artifact, source_sha256: str) -> None:
             if not early:
                 from convertkit.early import begun
 
-                told = progress or Silent()
                 early.append(begun(options, targets, artifact, source_sha256, workdir, told, ahead))
 
-        source = stack.enter_context(_opened(converter, options, workdir / "source", foresee))
+        source = stack.enter_context(_opened(converter, options, workdir / "source", foresee, told))
         from convertkit import roads  # a second of imports, done while a worker imports its framework
         from convertkit.twins import Twins
 
         begun_early, twins = early[0] if early else None, stack.enter_context(Twins())
-        running = roads.Run(options, source, workdir, progress or Silent(), on_step, ahead, twins, begun_early)
+        running = roads.Run(options, source, workdir, told, on_step, ahead, twins, begun_early)
         running.warn_of_calibration()
         for target in targets:
             folder = folders[target.name]
@@ -116,9 +117,11 @@ def _precious(options: ExportOptions) -> dict[str, str]:
     return {path: title for title, path in read.items() if isinstance(path, str)}
 
 
-def _opened(converter: Converter, options: ExportOptions, workdir: Path, foresee: Foresee) -> Source:
+def _opened(
+    converter: Converter, options: ExportOptions, workdir: Path, foresee: Foresee, progress: Progress
+) -> Source:
     if isinstance(converter, ForeseeingConverter):
-        return converter.open_foreseen(options.source, options, workdir, foresee)
+        return converter.open_foreseen(options.source, options, workdir, foresee, progress)
     return converter.open(options.source, options, workdir)
 
 

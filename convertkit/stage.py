@@ -228,8 +228,13 @@ Foresee = Callable[[Artifact, str], None]
 class ForeseeingConverter(Protocol):
     """A converter that takes a while to check what it delivers, and tells of it before."""
 
-    def open_foreseen(self, source: str, options: ExportOptions, workdir: Path, foresee: Foresee) -> Source:
-        """Like ``open``; ``foresee`` may be called any number of times, only the first of which counts."""
+    def open_foreseen(
+        self, source: str, options: ExportOptions, workdir: Path, foresee: Foresee, progress: Progress
+    ) -> Source:
+        """Like ``open``; ``foresee`` may be called any number of times, only the first of which counts.
+
+        ``progress`` is told what is being done.
+        """
         ...
 
 

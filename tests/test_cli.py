@@ -16,7 +16,7 @@ import convertkit
 from convertkit import errors
 from convertkit.cli import cli
 from convertkit.options.declared import GROUPS, GroupedOption
-from tests import onnx_models
+from tests import installed, onnx_models
 from tests.command_line import apart, command, here
 
 
@@ -217,6 +217,15 @@ def test_a_terminal_shows_each_step_once_and_the_path_in_colour(tmp_path, mlp):
     assert "\x1b[32m\x1b[1mout/model.onnx\x1b[0m" in said
     refused = in_terminal(tmp_path, "export", mlp, "-o", "out")
     assert "\x1b[31m\x1b[1mconvertkit:\x1b[0m out exists" in refused
+
+
+def test_a_terminal_shows_what_opening_a_pytorch_model_does(digits, tmp_path):
+    installed.needs("torch")
+    said = in_terminal(tmp_path, "export", digits.model, "-o", "out")
+    assert "importing torch and loading model.pt" in said
+    piped = apart("export", digits.model, "-o", tmp_path / "piped")
+    assert piped.code == 0
+    assert "importing torch" not in piped.err + piped.out
 
 
 def test_no_color_is_respected(tmp_path, mlp):

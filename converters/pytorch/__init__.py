@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convertkit.converters.pytorch.files.sniff import examine
+from convertkit.progress import Silent
 from convertkit.references import imports_of
 
 if TYPE_CHECKING:
+    from convertkit.progress import Progress
     from convertkit.recipe import ExportOptions
     from convertkit.stage import Foresee, Source
 
@@ -43,18 +45,21 @@ class TorchConverter:
         return saved_live(model, example, folder)
 
     def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
-        return self.open_foreseen(source, options, workdir, lambda artifact, source_sha256: None)
+        return self.open_foreseen(source, options, workdir, lambda artifact, source_sha256: None, Silent())
 
-    def open_foreseen(self, source: str, options: ExportOptions, workdir: Path, foresee: Foresee) -> Source:
+    def open_foreseen(
+        self, source: str, options: ExportOptions, workdir: Path, foresee: Foresee, progress: Progress
+    ) -> Source:
         from convertkit.converters.pytorch.files import opening
 
+        progress.status(f"importing torch and loading {Path(source).name}")
         begun = opening.begin(source, options)  # torch is imported there while we import here
         from convertkit.preparation import prepare
 
         prepare(options)
         from convertkit.converters.pytorch.source import TorchSource
 
-        return TorchSource.opened(begun, options, workdir, foresee)
+        return TorchSource.opened(begun, options, workdir, foresee, progress)
 
 
 converter = TorchConverter()

@@ -19,6 +19,7 @@ from convertkit.converters.pytorch.interface.leaves import to_json
 from convertkit.converters.pytorch.roads.ladder import MADE_BY, Accepted, Ladder
 from convertkit.errors import SourceError
 from convertkit.parity.feeds import is_brief
+from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
 from convertkit.stage import Feed, Foresee, Outputs, Runner, Stage, Tolerance
@@ -38,7 +39,9 @@ class TorchSource:
         self._seconds = seconds
 
     @classmethod
-    def opened(cls, opening: Opening, options: ExportOptions, workdir: Path, foresee: Foresee) -> TorchSource:
+    def opened(
+        cls, opening: Opening, options: ExportOptions, workdir: Path, foresee: Foresee, progress: Progress
+    ) -> TorchSource:
         """Convert.
 
         The interface, above all whether the batch is free, is settled by a conversion that was checked;
@@ -57,6 +60,7 @@ class TorchSource:
                 foresees=foresees,
                 brief=is_brief(Artifact(path, model.kind, (), (), digest).size_bytes),
                 announce=lambda made: foresee(made, digest),
+                progress=progress,
             )
             accepted = ladder.climb()
             if model.kind == "pickled-module":

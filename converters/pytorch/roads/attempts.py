@@ -10,6 +10,22 @@ from typing import Any
 from convertkit.converters.pytorch.operators.kernels import lacking
 from convertkit.errors import ConvertKitError, ParityError, Unsupported
 
+_DONE_BY = {
+    "torchscript-exporter": "exporting with the TorchScript exporter",
+    "replay": "replaying TorchScript under torch.export",
+    "program": "exporting the program of the file",
+    "torch.export": "exporting with torch.export",
+    "script": "exporting with torch.jit.script",
+    "script-replay": "replaying a script under torch.export",
+    "trace-replay": "replaying a trace under torch.export",
+    "trace": "exporting with torch.jit.trace",
+}
+
+
+def doing(route: str, *, dynamic: bool) -> str:
+    """What the user is told while a road is tried."""
+    return _DONE_BY[route] if dynamic else f"{_DONE_BY[route]} (fixed sizes)"
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

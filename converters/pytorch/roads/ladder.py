@@ -17,7 +17,7 @@ from convertkit.converters.pytorch.operators.indices import widen_indices
 from convertkit.converters.pytorch.operators.integers import judged
 from convertkit.converters.pytorch.operators.spectra import exact_transforms
 from convertkit.converters.pytorch.roads.acceptance import check_feeds, hiding_feeds
-from convertkit.converters.pytorch.roads.attempts import Attempt, defeat, failed, unrunnable
+from convertkit.converters.pytorch.roads.attempts import Attempt, defeat, doing, failed, unrunnable
 from convertkit.converters.pytorch.roads.free_sizes import at_fixed, implied, is_dynamic
 from convertkit.converters.pytorch.roads.lengths import forget_growth, forget_steps
 from convertkit.converters.pytorch.roads.restoring import settle_interface
@@ -31,6 +31,7 @@ from convertkit.onnx.save import save_model
 from convertkit.parity import Recording, compare_recordings, record
 from convertkit.parity.feeds import ProofInputs, foreseen
 from convertkit.parity.flags import is_finite
+from convertkit.progress import Progress
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Tolerance
 from convertkit.state import save_arrays, saved_arrays, started, state_sizes
 from convertkit.twins import Twins
@@ -132,7 +133,7 @@ class Ladder:
     """Tries roads for one model until one matches it.
 
     ``foresees`` says that the proof will run the feeds of :func:`foreseen`, ``brief`` or not: they are computed while
-    an exporter works.  ``announce`` is told of each result before it is judged.
+    an exporter works.  ``announce`` is told of each result before it is judged, ``progress`` what is being done.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class Ladder:
         foresees: bool,
         brief: bool,
         announce: Callable[[Artifact], None],
+        progress: Progress,
     ) -> None:
         self._worker = opening.worker
         self._model = opening.model
@@ -152,6 +154,7 @@ class Ladder:
         self._seed = seed
         self._foresees = foresees
         self._announce = announce
+        self._progress = progress
         self._brief = brief
         self._twins = Twins()
         self._attempts: list[Attempt] = []
@@ -220,6 +223,7 @@ class Ladder:
         """The model's interface, and what was made meanwhile of the one that its file tells."""
         params = {**self._model.params(), "seed": self._seed, "foreseen": self._foresees, "brief": self._brief}
         if self._model.kind not in _AHEAD:  # a module, whose first road is torch.export's
+            self._progress.status("running the model to find its inputs and outputs")
             describe = Call("describe", {**params, "ahead": True})
             describing, preparing = self._worker.begin_beside(describe, Call("prepare"))
             reply = describing()
@@ -239,6 +243,7 @@ class Ladder:
         attempt = Call("attempt_guess", {**params, **said, "target": str(place / _EXPORTED)})
         attempting, describing = self._worker.begin_together((attempt, Call("describe", {**params, "ahead": True})))
         leaves, outputs = from_json(said["leaves"]), tuple(said["outputs"])
+        self._progress.status(doing(said["route"], dynamic=is_dynamic(leaves)))
         drawn = self._draw(leaves, tuple(said["trials"]))  # while the worker exports and computes
         try:
             reply = attempting().value
@@ -306,6 +311,7 @@ class Ladder:
         place = self._workdir / f"attempt-{len(self._attempts)}"
         place.mkdir()
         begun = time.perf_counter()
+        self._progress.status(doing(route, dynamic=is_dynamic(wanted.leaves)))
         attempted, *others = self._begun(route, wanted, place, example, beside)
         reply = _outcome(attempted)
         return self._ended(route, place, reply, wanted.leaves, wanted.outputs, begun), tuple(others)
@@ -394,6 +400,7 @@ class Ladder:
         self, place: Path, leaves: Sequence[Leaf], outputs: Sequence[str]
     ) -> tuple[Artifact, Tolerance] | str:
         """The canonical form of an exporter's file and how exactly it should compute, or why it does not work."""
+        self._progress.status("simplifying the exported model")
         try:
             model = load_model(place / _EXPORTED)
             settle_interface(model, leaves, outputs)
@@ -416,6 +423,7 @@ class Ladder:
 
     def _executed(self, artifact: Artifact, tolerance: Tolerance, drawn: _Drawn) -> _Ran:
         """What an artifact computes for the feeds that judge it, or why it does not run."""
+        self._progress.status("checking the exported model on varied inputs")
         self._announce(artifact)
         try:
             with OnnxRunner(artifact) as runner:

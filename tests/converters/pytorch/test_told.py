@@ -1,0 +1,69 @@
+"""What a PyTorch export says it is doing before there is an ONNX model."""
+
+from __future__ import annotations
+
+import pytest
+
+import convertkit
+from convertkit.converters.pytorch.roads import attempts, ladder
+from convertkit.job import export_all
+from convertkit.progress import Silent
+
+LOADING = "importing torch and loading {}"
+AFTER = ["simplifying the exported model", "checking the exported model on varied inputs"]
+LOOP = """
+import torch
+
+class Halved(torch.nn.Module):
+    example_input_array = torch.ones(2, 3)
+
+    def forward(self, x):
+        while bool(x.abs().max() > 1):
+            x = x / 2
+        return x
+
+def make():
+    return Halved()
+"""
+
+
+class Heard(Silent):
+    """Keeps what is said until the first stage of the pipeline."""
+
+    def __init__(self):
+        self.opening = []
+        self._opened = False
+
+    def status(self, title):
+        self._opened |= title == "pytorch-to-onnx"
+        if not self._opened:
+            self.opening.append(title)
+
+
+def heard(source, folder):
+    progress = Heard()
+    export_all(convertkit.ExportOptions(str(source), ("onnxruntime",), output=str(folder)), progress)
+    return progress.opening
+
+
+def test_an_archive(digits, tmp_path):
+    exporting = "exporting with the TorchScript exporter"
+    assert heard(digits.model, tmp_path / "out") == [LOADING.format("model.pt"), exporting, *AFTER]
+
+
+def test_a_module_whose_first_route_fails(tmp_path):
+    (tmp_path / "loop.py").write_text(LOOP)
+    source = f"{tmp_path}/loop.py:make"
+    assert heard(source, tmp_path / "out") == [
+        LOADING.format("loop.py:make"),
+        "running the model to find its inputs and outputs",
+        "exporting with torch.export",
+        "exporting with torch.jit.script",
+        *AFTER,
+    ]
+
+
+@pytest.mark.parametrize("routes", [*ladder._ROUTES.values(), *ladder._FOR_STATE.values()], ids=" ".join)
+def test_each_route_has_words(routes):
+    for route in routes:
+        assert attempts.doing(route, dynamic=False) == f"{attempts.doing(route, dynamic=True)} (fixed sizes)"
