@@ -87,7 +87,7 @@ def size_text(size_bytes: int) -> str:
 def parity_text(report: ParityReport) -> str:
     """The worst output of a comparison in a few words."""
     if report.unproven:
-        return f"not proven: {report.unproven}"
+        return f"not verified: {report.unproven}"
     worst = report.worst
     return "nothing to compare" if worst is None else diff_text(worst)
 

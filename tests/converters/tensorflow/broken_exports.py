@@ -46,7 +46,7 @@ class Ended:
     @property
     def without_power(self) -> bool:
         """Whether the proof had nothing to compare: the broken file gives no numbers, or the same for every input."""
-        return self.exit_code == 3 and "not proven: " in self.said
+        return self.exit_code == 3 and "not verified: " in self.said
 
     @property
     def fault(self) -> str:
