@@ -1,4 +1,4 @@
-"""convertkit: a trained model in, a verified, deployable artifact out.
+"""convertkit: a trained model in, a verified artifact out.
 
     import convertkit
     result = convertkit.export("model.pt", target="tflite", int8=True, calib="calib.npz", output="out")

@@ -77,7 +77,7 @@ def defeat(attempts: Sequence[Attempt], unset: Sequence[str] = ()) -> ConvertKit
             ways_out=tuple(unknown["ways_out"]),
         )
     location = next((each.location for each in attempts if each.location), "")
-    return Unsupported(f"no road from this model to ONNX works\n{told}", location=location)
+    return Unsupported(f"no route from this model to ONNX works\n{told}", location=location)
 
 
 def unrunnable(attempt: Attempt, path: Path, told: str) -> Attempt:

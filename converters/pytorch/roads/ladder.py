@@ -187,7 +187,7 @@ class Ladder:
             accepted = replace(accepted, implied_sizes=implied(leaves, fixed))
         elif leaves != fixed:
             why = next((each.failure for each in reversed(self._attempts)), "")
-            note = f"the batch is fixed: no road to ONNX keeps it free ({why})"
+            note = f"the batch is fixed: no route to ONNX keeps it free ({why})"
             self._keep_state(described["fixed_slots"], at_fixed(fixed, state), self._workdir / "fixed")
             accepted = self._first_match(_Interface(fixed, outputs, ({},), (*described["fixed_notes"], note)))
         if accepted is None:

@@ -106,7 +106,7 @@ def test_a_batch_that_must_be_one_is_fixed_and_said_so(tmp_path: Path) -> None:
 def test_a_batch_that_no_road_keeps_free_is_fixed_and_said_so(tmp_path: Path) -> None:
     result = _exported("Looped", tmp_path)
     assert _shapes(result.artifact.inputs) == {"x": (2, 4)}
-    assert "the batch is fixed: no road to ONNX keeps it free (" in _notes(result)
+    assert "the batch is fixed: no route to ONNX keeps it free (" in _notes(result)
     attempts = result.report["steps"][0]["options"]["attempts"]
     assert [each["dynamic"] for each in attempts if each["outcome"] == "accepted"] == [False]
 
