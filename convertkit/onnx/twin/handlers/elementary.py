@@ -39,6 +39,19 @@ def logistic(call: Call, x: Array) -> Array:
     return np.abs(call.noise.within(1.0 / (1.0 + np.exp(-x)), call.dtype, np.asarray(0.5)))
 
 
+def _wave(compute: Callable[[Array], Array]) -> Handler:
+    """Sine or cosine, of which kernels reduce the argument in float32: to a unit roundoff of 1, of small ones of x.
+
+    LiteRT's sine of float32's pi is 0, where the true value is -8.7e-8.
+    """
+
+    def handler(call: Call) -> Results:
+        x = call.array(0)
+        return [call.rounded(call.noise.within(compute(x), call.dtype, np.minimum(np.abs(x), 1.0)))]
+
+    return handler
+
+
 def _sum(call: Call) -> Results:
     total = call.array(0)
     for place in range(1, len(call.inputs)):
@@ -104,6 +117,8 @@ HANDLERS: Mapping[str, Handler] = {
     "Mean": _mean,
     "NonZero": _non_zero,
     "Sigmoid": _sigmoid,
+    "Cos": _wave(np.cos),
+    "Sin": _wave(np.sin),
     "Sinh": _function(np.sinh),
     "Softplus": _softplus,
     "Sum": _sum,
