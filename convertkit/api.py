@@ -93,8 +93,8 @@ def export(
         eval: labelled data: like ``calib``, with an array called ``label``.
         metric: ``top1``, ``auc``, ``mse`` or ``pkg.mod:func``; by the labels without one.
         max_drop: raise ``GateError`` where the metric loses more points than this.
-        allow_unproven: deliver, not verified, where all inputs give the same outputs.
         strict: raise ``GateError`` where the result is not of the precision that was asked for.
+        allow_unproven: deliver, not verified, where all inputs give the same outputs.
         prune: share of the weights to prune, or ``2:4``.
         prune_channels: share of the channels to prune.
         input: shapes that the file does not hold: ``NAME:N,3,224,224[:float32]``, one or several.

@@ -113,7 +113,7 @@ IDLE = {
 }
 """By flag: command lines in which it could do nothing or could not work, and what is said."""
 
-ALONE = {"--keep-failed", "--force", "--json", "--verbose", "--help"}
+ALONE = {"--keep-failed", "--allow-unproven", "--force", "--json", "--quiet", "--verbose", "--help"}
 """Permissions and ways to tell, which need not come to be used."""
 
 

@@ -24,6 +24,10 @@ _DOMAIN = "convertkit.newer"
 def to_older(model: ir.Model, opset: int) -> None:
     """Write a model of a newer opset as one of ``opset``, in place; ``Unsupported`` names what has no counterpart."""
     newest = model.graph.opset_imports[""]
+    if newest > defs.onnx_opset_version():
+        raise Unsupported(
+            f"the model's opset {newest} is not known: ONNX {onnx.__version__} ends at {defs.onnx_opset_version()}"
+        )
     changed = [node for node in model.graph.all_nodes() if not node.domain and _since(node, newest) > opset]
     if any(value is not None and value.dtype is None for node in changed for value in node.inputs):
         common.ShapeInferencePass()(model)

@@ -43,7 +43,10 @@ def node_times(artifact: Artifact, feed: Mapping[str, Array], folder: Path) -> t
         if call >= _LEAST_CALLS and time.perf_counter() - begun > _SECONDS:
             break
         session.run(None, dict(feed))
-    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    try:
+        events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    except json.JSONDecodeError:  # the disk was full, which what is written next will say
+        return ()
     seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith(_KERNEL):

@@ -221,6 +221,8 @@ def _told(departure: Departure, before: Recording, output: Array, tolerance: Tol
     if truth is None:
         return ""
     value, spread, calls = truth.values[name], truth.spread[name], before.calls(place)
+    if not tolerance.same_integers and leaves_a_limit(reference, output, value, spread):
+        return ""
     floor = tolerance.relative or FLOAT32.relative or 0.0
     if diff.step is not None and tolerance.same_integers and diff.largest:
         if not moves_as_many(diff.changed, spread, diff.step):

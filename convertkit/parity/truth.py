@@ -64,8 +64,6 @@ def explanation(reference: Array, got: Array, value: Array, spread: Array, floor
     if np.isfinite(reference).any() and not np.isfinite(got[np.isfinite(reference)]).all():
         return ""
     # Where the source overflows and the artifact does not, the truth alone tells whether that is right.
-    if leaves_a_limit(reference, got, value, spread):
-        return ""
     held = np.isfinite(reference)
     if (of_source[held] > allowed[held]).any() or (of_artifact > allowed).any():
         return ""

@@ -70,6 +70,15 @@ class Program:
         kinds = {_arithmetic(operation) for subgraph in self.subgraphs for operation in subgraph.operations}
         return "dynamic" if "dynamic" in kinds else "integer" if "integer" in kinds else "float"
 
+    @property
+    def halves_ties_away(self) -> bool:
+        """Whether an integer kernel rounds ties away from zero, where ONNX rounds them to even: average pooling does.
+
+        Source: LiteRT, reference_integer_ops::AveragePool.
+        """
+        operations = (operation for subgraph in self.subgraphs for operation in subgraph.operations)
+        return any(each.code == "AVERAGE_POOL_2D" and _arithmetic(each) == "integer" for each in operations)
+
     def new_subgraph(self, name: str) -> int:
         """Append an empty subgraph and return its index."""
         self.subgraphs.append(Subgraph(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
@@ -74,7 +75,10 @@ class CompileTflite:
             by_kind["float"] = _FROM_HALVES
         if compiled.from_integers:
             by_kind["float"] = _INTEGER
-        self._tolerance = by_kind[compiled.program.arithmetic]
+        tolerance = by_kind[compiled.program.arithmetic]
+        if tolerance.same_integers and compiled.program.halves_ties_away:
+            tolerance = replace(tolerance, same_integers=False)
+        self._tolerance = tolerance
         self.diagnosis = {"transposes": list(compiled.transposes)}
         path = workdir / "model.tflite"
         compiled.write(path, metadata)

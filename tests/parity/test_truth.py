@@ -96,4 +96,3 @@ def test_where_no_rounding_moves_a_value_it_has_to_be_equal():
     assert leaves_a_limit(source, below, clamped, spread)
     assert not leaves_a_limit(source, source, clamped, spread)
     assert not leaves_a_limit(source, below, clamped, SPREAD)
-    assert not explained(source, below, clamped, spread)

@@ -16,7 +16,6 @@ from convertkit.converters.pytorch.loading.operators import decompositions, refu
 from convertkit.converters.pytorch.loading.state import Slot
 from convertkit.converters.pytorch.loading.subject import Subject, to_tensor, value_for
 from convertkit.converters.pytorch.loading.weights import innermost
-from convertkit.converters.pytorch.operators import elementary
 from convertkit.converters.pytorch.operators.lacking import substitutes
 from convertkit.converters.pytorch.operators.masks import keep_zeros
 from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views
@@ -83,6 +82,8 @@ def _example(leaf: Leaf, array: Array) -> torch.Tensor:
 
 def _translations(program: Any) -> dict[Any, Any]:
     """Operators that torch's exporter does not translate, or not exactly; imported where one is needed."""
+    from convertkit.converters.pytorch.operators import elementary  # it imports onnxscript, and that sympy
+
     found: dict[Any, Any] = elementary.translations()
     if hasattr(torch.ops.torchvision, "nms"):
         from convertkit.converters.pytorch.loading import detection

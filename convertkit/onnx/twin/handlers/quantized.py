@@ -26,7 +26,9 @@ def _quantize(call: Call) -> Results:
     named = call.whole("output_dtype")
     dtype = ir.DataType(named) if named else zero.dtype if isinstance(zero, Tensor) else ir.DataType.UINT8
     points = zero.array.astype(np.float64) if isinstance(zero, Tensor) else np.zeros(())
-    steps = call.step(x / _laid_out(call, scale, x), dtype=_SINGLE)
+    exact = x / _laid_out(call, scale, x)
+    # Even exact ties: runtimes multiply by 1 / scale, and integer kernels halve away from zero.
+    steps = call.noise.within(call.step(exact, dtype=_SINGLE), _SINGLE, np.abs(exact))
     return [_rounded(steps, _laid_out(call, points, x), dtype, bool(call.whole("saturate", 1)))]
 
 
