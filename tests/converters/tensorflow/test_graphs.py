@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,13 +60,17 @@ PLAIN = graph_def([node("in", "Placeholder"), node("out", "Relu", "in")])
 
 
 def test_a_saved_model_is_read_without_tensorflow(tmp_path: Path):
-    saved = read_saved_model(saved_model(tmp_path / "m", PLAIN, signature("serving_default")))
+    path = saved_model(tmp_path / "m", PLAIN, signature("serving_default"))
+    saved = read_saved_model(path)
     assert saved.tags == ("serve",)
     (found,) = saved.signatures
     assert (found.key, found.inputs[0].key, found.inputs[0].dtype, found.inputs[0].shape) == (
         "serving_default", "x", "float32", (3,),
     )  # fmt: skip
-    assert "tensorflow" not in sys.modules
+    module = "from convertkit.converters.tensorflow.graph import read_saved_model"
+    read = f"import sys, pathlib; {module}; read_saved_model(pathlib.Path({str(path)!r}))"
+    read += "; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", read], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("op", ["WriteFile", "ReadFile", "PyFunc", "EagerPyFunc", "SqlDataset", "PrintV2"])
