@@ -6,7 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("keras")
+from tests.installed import needs
+
+needs("keras")
 pytest.importorskip("ai_edge_litert")
 
 SAVE = """

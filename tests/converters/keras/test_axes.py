@@ -6,11 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.command_line import here
+from tests.installed import needs
 
-pytest.importorskip("keras")
+needs("keras")
 
 _MAKE = """
 import keras, sys

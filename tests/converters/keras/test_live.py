@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("keras")
+from tests.installed import needs
+
+needs("keras")
 
 PREAMBLE = """
 import sys

@@ -80,8 +80,7 @@ def keras_layer(name):
 def jax_keras():
     """Keras, where this process runs it on JAX."""
     keras = pytest.importorskip("keras")
-    if keras.backend.backend() != "jax":
-        pytest.skip("another test has imported Keras on another backend")
+    assert keras.backend.backend() == "jax", "another test has imported Keras into this process, on another backend"
     return keras
 
 
