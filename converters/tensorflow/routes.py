@@ -143,19 +143,14 @@ def _by_stablehlo(job: Job) -> ir.Model:
     sizes = [job.shapes[end.name] for end in loaded.inputs]
     if any(isinstance(size, str) for shape in sizes for size in shape):
         raise Unsupported("the StableHLO bridge needs fixed sizes: --input name:1,…")
-    from tensorflow.compiler.mlir.tensorflow_to_stablehlo.python import pywrap_tensorflow_to_stablehlo as bridge
+    from convertkit.converters.tensorflow import bridge
 
-    text = ":".join(",".join(str(size) for size in shape) for shape in sizes)
     with _quiet():
         try:
-            module = bridge.savedmodel_to_stablehlo(loaded.path, [loaded.signature], list(loaded.tags), text)
+            module = bridge.stablehlo_of(loaded, job.shapes)
         except _TOOL_ERRORS as error:
             raise ToolError(f"TensorFlow's StableHLO bridge fails: {_sentence(error)}") from error
-    from convertkit.converters.stablehlo.importer import to_onnx
-
-    names = [end.name for end in loaded.inputs]
-    model: ir.Model = to_onnx(module, input_names=names, output_names=[end.name for end in loaded.outputs])
-    return model
+    return bridge.onnx_of(module, loaded, job.shapes)
 
 
 ROUTES = (Route("tf2onnx", _by_tf2onnx), Route("StableHLO", _by_stablehlo))

@@ -13,7 +13,7 @@ import pytest
 import convertkit
 from convertkit.converters.tensorflow import converter
 from convertkit.onnx.runner import OnnxRunner
-from convertkit.recipe import ExportOptions
+from convertkit.recipe import ExportOptions, InputSpec
 from tests.installed import needs
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -79,6 +79,59 @@ def test_what_tf2onnx_lacks_takes_the_second_route(tmp_path: Path):
     report = json.loads((made.path / "report.json").read_text())
     assert report["passed"]
     assert report["steps"][0]["options"]["route"] == "StableHLO"
+
+
+ENDS = """
+import sys
+import tensorflow as tf
+rows = [("zeta", 3), ("alpha", 5), ("mid", 7)]
+class Model(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None, size], tf.float32, name=name) for name, size in rows])
+    def __call__(self, zeta, alpha, mid):
+        area = tf.reduce_sum(tf.math.lgamma(mid + 4.5), 1)
+        return {"wide": tf.concat([zeta, alpha], 1), "area": area, "zeta": tf.transpose(zeta), "beta": alpha * 2}
+model = Model()
+tf.saved_model.save(model, sys.argv[1] + "/module", signatures=model.__call__)
+import keras
+class Lgamma(keras.layers.Layer):
+    def call(self, x):
+        return tf.math.lgamma(x + 1.5)
+x = keras.Input((4,), batch_size=2, name="x")
+zeta, alpha = keras.layers.Dense(7, name="zeta")(Lgamma()(x)), keras.layers.Dense(3, name="alpha")(x)
+keras.Model(x, {"zeta": zeta, "alpha": alpha}).export(sys.argv[1] + "/keys", verbose=False)
+keras.Model(x, [zeta, alpha]).export(sys.argv[1] + "/list", verbose=False)
+"""
+"""Inputs and outputs that stand in other orders in the function, by the alphabet and in the bridge's module."""
+_ENDS = {
+    "module": ({"alpha": (2, 5), "mid": (2, 7), "zeta": (2, 3)},
+               {"area": (2,), "beta": (2, 5), "wide": (2, 8), "zeta_out": (3, 2)}),
+    "keys": ({"x": (2, 4)}, {"alpha": (2, 3), "zeta": (2, 7)}),
+    "list": ({"x": (2, 4)}, {"output_0": (2, 7), "output_1": (2, 3)}),
+}  # fmt: skip
+
+
+def test_the_second_route_keeps_each_name_with_its_tensor(tmp_path: Path):
+    needs("tf2onnx")
+    subprocess.run([sys.executable, "-c", ENDS, str(tmp_path)], check=True, capture_output=True)
+    for kind, (inputs, outputs) in _ENDS.items():
+        given = tuple(InputSpec(name, shape=shape) for name, shape in inputs.items())
+        options = ExportOptions(str(tmp_path / kind), inputs=given, timeout_s=300)
+        workdir = tmp_path / f"{kind}-onnx"
+        workdir.mkdir()
+        with converter.open(str(tmp_path / kind), options, workdir) as source, source.runner() as reference:
+            stage = source.stage()
+            made = stage.run(source.artifact, workdir)
+            assert stage.options["route"] == "StableHLO", source.notes
+            rng = np.random.default_rng(3)
+            feed = {name: rng.random(shape, np.float32) for name, shape in inputs.items()}
+            expected = reference.run(feed)
+        assert {spec.name: spec.shape for spec in made.inputs} == inputs
+        assert {spec.name: spec.shape for spec in made.outputs} == outputs
+        assert [spec.name for spec in made.outputs] == list(outputs)
+        with OnnxRunner(made) as runner:
+            got = runner.run(feed)
+        for name, value in expected.items():
+            assert np.abs(got[name] - value).max() <= 1e-5 * np.abs(value).max(), f"{kind}: {name}"
 
 
 FROZEN = """
