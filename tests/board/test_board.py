@@ -44,8 +44,7 @@ def _answers(framework: str, folder: Path) -> Path:
     if not any(folder.iterdir()):
         command = [sys.executable, "-m", "tests.board.reference", framework, str(folder)]
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        own = {"PYTHONPATH": path, "KERAS_BACKEND": "tensorflow"}  # other tests ask for Keras on JAX
-        subprocess.run(command, cwd=ROOT, env={**os.environ, **own}, check=True, capture_output=True)
+        subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, check=True, capture_output=True)
     return folder
 
 
