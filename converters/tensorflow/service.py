@@ -90,4 +90,4 @@ def sentence(error: Exception) -> str:
 def _combined(refusals: list[tuple[str, ConvertKitError]]) -> ConvertKitError:
     """All routes' reasons as one refusal."""
     told = "; ".join(f"{name}: {str(error).splitlines()[0]}" for name, error in refusals)
-    return Unsupported(f"no road from this model to ONNX computes the same: {told}")
+    return Unsupported(f"no route from this model to ONNX gives the same results: {told}")
