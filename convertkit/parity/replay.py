@@ -12,7 +12,7 @@ from convertkit.errors import ParityError, SourceError, ToolError
 from convertkit.parity.compare import DiffAccumulator, Power, TensorDiff
 from convertkit.parity.ranking import in_place
 from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit, moves_as_many
-from convertkit.parity.verdict import Departure, ParityReport, departs, is_rough, judge, within
+from convertkit.parity.verdict import Departure, ParityReport, departs, is_exact, is_rough, judge, within
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Tolerance
 from convertkit.state import initial_state, started, state_sizes
 
@@ -214,14 +214,14 @@ def _explained(
 def _told(departure: Departure, before: Recording, output: Array, tolerance: Tolerance, truth: Truth | None) -> str:
     place, name, diff = departure.place, departure.output, departure.diff
     reference = before.outputs[place][name]
-    if within(diff, tolerance):
+    if within(diff, tolerance) and not is_exact(reference.dtype.name, tolerance):
         if truth is None or not leaves_a_limit(reference, output, truth.values[name], truth.spread[name]):
             return "within the tolerance, and roundings decide whether it stands at its limit"
         return ""
     if truth is None:
         return ""
     value, spread, calls = truth.values[name], truth.spread[name], before.calls(place)
-    if not tolerance.same_integers and leaves_a_limit(reference, output, value, spread):
+    if diff.off_limit and leaves_a_limit(reference, output, value, spread):
         return ""
     floor = tolerance.relative or FLOAT32.relative or 0.0
     if diff.step is not None and tolerance.same_integers and diff.largest:

@@ -79,8 +79,10 @@ def leaves_a_limit(reference: Array, got: Array, value: Array, spread: Array) ->
     """Whether ``got`` departs from a limit at which the source stands by more than roundings move it, however little.
 
     A limit is the largest or least value, as behind a clamp: what computes it computes one number, so that a tolerance
-    of the largest value has no say.
+    of the largest value has no say.  Integers are judged without it.
     """
+    if reference.dtype.kind != "f":
+        return False
     if not reference.shape == got.shape == value.shape:
         return True
     for limit in (reference.max(initial=-np.inf), reference.min(initial=np.inf)):

@@ -201,3 +201,20 @@ def test_choices_are_not_called_saturated():
     (spec,) = after.artifact.outputs
     told = replace(after, artifact=replace(after.artifact, outputs=(replace(spec, discrete=True),)))
     assert compare_recordings(before, told, FLOAT32).passed
+
+
+@pytest.mark.parametrize(("spread", "passes"), [(1.0, True), (0.0, False)])
+def test_integers_that_differ_are_right_where_roundings_decide_them(spread, passes):
+    values = [RNG.integers(0, 9, (3, 4)) for _ in range(3)]
+    other = [values[0] + 1, *values[1:]]
+    truth = SimpleNamespace(values={"y": values[0]}, spread={"y": np.full((3, 4), spread)})
+    assert verdict(values, other, truth=lambda feed: truth).passed is passes
+
+
+def test_a_large_integer_is_not_excused_by_a_tolerance_of_floats():
+    values = [10**7 + RNG.integers(0, 9, (3, 4)) for _ in range(3)]
+    other = [values[0] + 1, *values[1:]]
+    truth = SimpleNamespace(values={"y": values[0]}, spread={"y": np.zeros((3, 4))})
+    for clamped in (False, True):
+        assert not verdict(values, other, truth=lambda feed: truth, clamped=clamped).passed
+        assert not verdict(values, other, truth=lambda feed: None, clamped=clamped).passed
