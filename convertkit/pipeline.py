@@ -23,6 +23,7 @@ from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact, files_of, sha256_of
 from convertkit.errors import ConvertKitError, NotProven, ParityError, ToolError
 from convertkit.parity import ParityReport, Recording, compare_recordings, record
+from convertkit.parity.bar import below_the_bar
 from convertkit.parity.ill_conditioned import well_conditioned
 from convertkit.parity.truth import AskTruth
 from convertkit.progress import Progress, Silent
@@ -376,6 +377,8 @@ def _checked(stage: Stage, artifact: Artifact) -> Artifact:
         raise ToolError(f"stage {stage.name} reports {artifact.path.name} and did not write it")
     if artifact.sha256 != sha256_of(artifact.path):
         raise ToolError(f"stage {stage.name} reports a sha256 that {artifact.path.name} does not have")
+    if looser := below_the_bar(stage.tolerance):
+        raise ToolError(f"stage {stage.name} asks for a tolerance that no stage may have: {looser}")
     return artifact
 
 

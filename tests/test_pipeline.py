@@ -24,7 +24,7 @@ from convertkit.onnx.specs import interface
 from convertkit.parity import record
 from convertkit.parity.feeds import proof_feeds
 from convertkit.pipeline import Pipeline
-from convertkit.stage import FLOAT32, LOSSY
+from convertkit.stage import FLOAT32, LOSSY, Tolerance
 
 RNG = np.random.default_rng(5)
 
@@ -161,6 +161,23 @@ def test_outputs_that_prove_nothing_are_not_passed(tmp_path):
     road = run(dead, Stage(lambda weight: weight))
     assert isinstance(road.failure, NotProven)
     assert "all but zero" in str(road.failure)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "says"),
+    [
+        (Tolerance("about right", relative=0.1), "relative 0.1; at most 0.015625"),
+        (Tolerance("about right", relative=float("nan")), "relative nan"),
+        (Tolerance("noise", snr_db=10.0), "an SNR of 10 dB; at least 15 dB"),
+        (Tolerance("noise", snr_db=1.0, lossy=True), "an SNR of 1 dB; at least 3 dB"),
+        (Tolerance("integers", lsb=4.0, snr_db=20.0), "4 LSB; at most 3"),
+        (Tolerance("integers", lsb=1.0, lsb_share=0.5), "0.5 of the elements within 1 LSB"),
+        (Tolerance("whatever", lossy=True), "no bound at all"),
+    ],
+)
+def test_no_stage_lowers_the_bar_by_itself(source, tolerance, says):
+    with pytest.raises(ToolError, match=f"third-party asks for a tolerance that no stage may have: {says}"):
+        run(source, Stage(lambda weight: weight, tolerance))
 
 
 class Renaming(Stage):
