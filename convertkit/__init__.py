@@ -23,15 +23,32 @@ from convertkit import errors
 if TYPE_CHECKING:
     from convertkit.api import export
     from convertkit.job import export_all
-    from convertkit.recipe import ExportOptions
+    from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
     from convertkit.result import Interface, Result, load
 
 __version__ = "0.1.0"
-__all__ = ["ExportOptions", "Interface", "Result", "errors", "export", "export_all", "load"]
+CONVERTKIT_PLUGIN_API = "1.0"  # what plugins may rely on, MAJOR.MINOR: docs/versioning.md
+__all__ = [
+    "ExportOptions",
+    "ImageOptions",
+    "InputSpec",
+    "Interface",
+    "Normalization",
+    "Result",
+    "WavOptions",
+    "errors",
+    "export",
+    "export_all",
+    "load",
+]
 
 _HOMES = {
     "ExportOptions": "convertkit.recipe",
+    "ImageOptions": "convertkit.recipe",
+    "InputSpec": "convertkit.recipe",
     "Interface": "convertkit.result",
+    "Normalization": "convertkit.recipe",
+    "WavOptions": "convertkit.recipe",
     "Result": "convertkit.result",
     "export": "convertkit.api",
     "export_all": "convertkit.job",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, cast
 
+from convertkit import CONVERTKIT_PLUGIN_API, __version__
 from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError, SourceError, UsageError, missing_framework
 from convertkit.lookalikes import archive_of, not_a_model
@@ -21,7 +24,7 @@ CONVERTERS, PASSES, TARGETS, RUNNERS = (
 
 
 class BrokenPlugin(ConvertKitError):
-    """An installed plugin that cannot be imported."""
+    """An installed plugin that cannot be imported, or that is written for another version of the plugin API."""
 
 
 @cache
@@ -38,6 +41,7 @@ def _points(group: str) -> dict[str, EntryPoint]:
 def load(point: EntryPoint) -> Any:
     """The object behind an entry point; the only place that imports plugins."""
     try:
+        _check_api(point)
         return point.load()
     except ModuleNotFoundError as error:
         missing = missing_framework(error.name)
@@ -46,6 +50,31 @@ def load(point: EntryPoint) -> Any:
         raise BrokenPlugin(f"plugin {point.name} ({point.value}) cannot be imported: {error}") from error
     except (ImportError, AttributeError) as error:
         raise BrokenPlugin(f"plugin {point.name} ({point.value}) cannot be imported: {error}") from error
+
+
+def _check_api(point: EntryPoint) -> None:
+    """Refuse a plugin of another major version, or of a newer minor one, before what it registers is imported.
+
+    Its top-level package declares the version in ``CONVERTKIT_PLUGIN_API``, as ours does; without that it is 1.0, which
+    is older than the declaration.  Raises ``BrokenPlugin``.
+    """
+    package = import_module(point.module.partition(".")[0])
+    written_for = getattr(package, "CONVERTKIT_PLUGIN_API", "1.0")
+    if not isinstance(written_for, str) or not re.fullmatch(r"\d+\.\d+", written_for):
+        raise BrokenPlugin(
+            f"plugin {point.name}: CONVERTKIT_PLUGIN_API of {package.__name__} is {written_for!r}, not MAJOR.MINOR"
+        )
+    wanted, offered = _numbers(written_for), _numbers(CONVERTKIT_PLUGIN_API)
+    if wanted[0] != offered[0] or wanted > offered:
+        other = "a newer convertkit" if wanted > offered else "a newer version of the plugin"
+        raise BrokenPlugin(
+            f"plugin {point.name} ({point.value}) is written for plugin API {written_for}; convertkit {__version__} "
+            f"offers {CONVERTKIT_PLUGIN_API}: install {other}"
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def converters() -> tuple[Converter, ...]:

@@ -1,6 +1,9 @@
 """A converter, a pass and a target from another package take part like our own, without a change to convertkit."""
 
 import json
+import os
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,3 +82,41 @@ def test_source_that_the_plugin_refuses(tmp_path, export):
     path.write_text("#acme 1\ndense 2 2\n1 2\n")
     check_refusal(export(path, "--target", "onnxruntime", "-o", tmp_path / "out"), 1, "broken.acme")
     assert everything_below(tmp_path) == {"broken.acme"}
+
+
+@pytest.fixture
+def written_for(acme, tmp_path):
+    """The environment of a process in which the plugin says that it was written for the given version."""
+
+    def environment(line):
+        installed, copy = Path(acme["PYTHONPATH"].split(os.pathsep)[0]), tmp_path / "installed"
+        shutil.copytree(installed, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        package = copy / "acme_convertkit" / "__init__.py"
+        text = package.read_text()
+        assert 'CONVERTKIT_PLUGIN_API = "1.0"' in text
+        package.write_text(text.replace('CONVERTKIT_PLUGIN_API = "1.0"', line))
+        if line:  # what it registers relies on that version, and so must not be imported
+            (copy / "acme_convertkit" / "converter.py").write_text("from convertkit.stage import NotYetThere")
+        return {**acme, "PYTHONPATH": acme["PYTHONPATH"].replace(str(installed), str(copy))}
+
+    return environment
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('CONVERTKIT_PLUGIN_API = "2.0"', ("written for plugin API 2.0", "offers 1.0", "a newer convertkit")),
+        ('CONVERTKIT_PLUGIN_API = "1.7"', ("written for plugin API 1.7", "offers 1.0", "a newer convertkit")),
+        ('CONVERTKIT_PLUGIN_API = "0.9"', ("written for plugin API 0.9", "a newer version of the plugin")),
+        ("CONVERTKIT_PLUGIN_API = 1.0", ("acme_convertkit is 1.0, not MAJOR.MINOR",)),
+    ],
+)
+def test_a_plugin_for_another_api_is_refused(source, tmp_path, written_for, line, words):
+    said = apart("export", source, "--target", "c-header", "-o", tmp_path / "out", env=written_for(line))
+    check_refusal(said, 1, "plugin", *words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plugin_that_declares_nothing_counts_as_the_first_version(source, tmp_path, written_for):
+    said = apart("export", source, "--target", "c-header", "-o", tmp_path / "out", env=written_for(""))
+    assert said.code == 0, said.err
