@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convertkit.converters.pytorch.files.sniff import examine
+from convertkit.converters.pytorch.read.sniff import examine
 from convertkit.progress import Silent
 from convertkit.references import imports_of
 
@@ -50,7 +50,7 @@ class TorchConverter:
     def open_foreseen(
         self, source: str, options: ExportOptions, workdir: Path, foresee: Foresee, progress: Progress
     ) -> Source:
-        from convertkit.converters.pytorch.files import opening
+        from convertkit.converters.pytorch.read import opening
 
         progress.status(f"importing torch and loading {Path(source).name}")
         begun = opening.begin(source, options)  # torch is imported there while we import here

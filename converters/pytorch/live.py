@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from convertkit.converters.pytorch.loading.weights import brief, innermost
-from convertkit.converters.pytorch.loading.wrappers import unwrapped
+from convertkit.converters.pytorch.load.wrappers import unwrapped
+from convertkit.converters.pytorch.model.failures import brief, innermost
 from convertkit.errors import Unsupported, UsageError
 
 _CONVENTIONS = ("example_inputs", "example_input_array", "dummy_inputs")

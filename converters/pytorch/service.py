@@ -19,17 +19,17 @@ import numpy as np
 import torch
 
 from convertkit.artifact import Array
-from convertkit.converters.pytorch.interface import guessing, probing
-from convertkit.converters.pytorch.interface.capture import drawn
-from convertkit.converters.pytorch.interface.leaves import Leaf, from_json, to_json
-from convertkit.converters.pytorch.interface.prober import told
-from convertkit.converters.pytorch.loading.load import load
-from convertkit.converters.pytorch.loading.operators import refusal
-from convertkit.converters.pytorch.loading.state import Session, slots_from_json
-from convertkit.converters.pytorch.loading.subject import Subject
-from convertkit.converters.pytorch.loading.weights import brief, innermost
-from convertkit.converters.pytorch.roads import exporting, routes
-from convertkit.converters.pytorch.roads.acceptance import check_feed, check_feeds, hiding_feeds
+from convertkit.converters.pytorch.describe import guessing, probing
+from convertkit.converters.pytorch.describe.capture import drawn
+from convertkit.converters.pytorch.describe.prober import told
+from convertkit.converters.pytorch.load.load import load
+from convertkit.converters.pytorch.load.operators import refusal
+from convertkit.converters.pytorch.model.check_inputs import check_feed, check_feeds, hiding_feeds
+from convertkit.converters.pytorch.model.failures import brief, innermost
+from convertkit.converters.pytorch.model.leaves import Leaf, from_json, to_json
+from convertkit.converters.pytorch.model.state import Session, slots_from_json
+from convertkit.converters.pytorch.model.subject import Subject
+from convertkit.converters.pytorch.routes import exporting, routes
 from convertkit.errors import ConvertKitError, SourceError, Unsupported, full_disk
 from convertkit.parity.feeds import ProofInputs, foreseen
 from convertkit.stage import Feed

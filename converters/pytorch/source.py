@@ -13,10 +13,10 @@ from typing import Self
 import numpy as np
 
 from convertkit.artifact import Artifact, sha256_of
-from convertkit.converters.pytorch.files.opening import Model, Opening
-from convertkit.converters.pytorch.files.safety import few
-from convertkit.converters.pytorch.interface.leaves import to_json
-from convertkit.converters.pytorch.roads.ladder import MADE_BY, Accepted, Ladder
+from convertkit.converters.pytorch.model.leaves import to_json
+from convertkit.converters.pytorch.read.opening import Model, Opening
+from convertkit.converters.pytorch.read.safety import few
+from convertkit.converters.pytorch.routes.ladder import MADE_BY, Accepted, Ladder
 from convertkit.errors import SourceError
 from convertkit.parity.feeds import is_brief
 from convertkit.progress import Progress

@@ -142,6 +142,6 @@ def test_a_framework_begins_to_be_imported_before_numpy():
     code = (
         "from convertkit import cli, job, plugins, story\nfrom convertkit.options import flags\n"
         "plugins.target('tflite'), plugins.passes(), plugins.converter_for('fixtures/digits/model.pt')\n"
-        "from convertkit.converters.pytorch.files import opening"
+        "from convertkit.converters.pytorch.read import opening"
     )
     assert not loaded_by(code, HEAVY | {"numpy"})

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from convertkit.converters.pytorch.loading import detection
+from convertkit.converters.pytorch.operators import detection
 
 BOXES = torch.tensor([[0.0, 0, 8, 8], [1, 1, 8, 8], [4, 4, 15, 15], [5, 4, 15, 14], [0, 8, 6, 15]])
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from convertkit.converters.pytorch.interface.probing import describe
-from convertkit.converters.pytorch.loading.load import load
-from convertkit.converters.pytorch.loading.subject import Parameter, Subject
+from convertkit.converters.pytorch.describe.probing import describe
+from convertkit.converters.pytorch.load.load import load
+from convertkit.converters.pytorch.model.subject import Parameter, Subject
 from convertkit.errors import SourceError, UsageError
 from convertkit.options.flags import parse_input
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convertkit.converters.pytorch.roads.attempts import Attempt, defeat
+from convertkit.converters.pytorch.routes.attempts import Attempt, defeat
 from convertkit.errors import ParityError, Unsupported
 
 

@@ -11,17 +11,17 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from convertkit.converters.pytorch.interface.leaves import Leaf
-from convertkit.converters.pytorch.loading.weights import brief
-from convertkit.converters.pytorch.roads import exporting
-from convertkit.converters.pytorch.roads.restoring import settle_interface
+from convertkit.converters.pytorch.model.failures import brief
+from convertkit.converters.pytorch.model.leaves import Leaf
+from convertkit.converters.pytorch.routes import exporting
+from convertkit.converters.pytorch.routes.restoring import settle_interface
 from convertkit.onnx.origin import location
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 _EXPORT = """
 import json, sys, torch
-from convertkit.converters.pytorch.roads import exporting
+from convertkit.converters.pytorch.routes import exporting
 from convertkit.converters.pytorch import service
 exporting.prepare()
 prepared = set(sys.modules)

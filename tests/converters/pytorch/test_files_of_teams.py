@@ -16,12 +16,12 @@ import pytest
 import torch
 
 import convertkit
-from convertkit.converters.pytorch.files.safety import check
-from convertkit.converters.pytorch.files.sniff import Found, examine
-from convertkit.converters.pytorch.interface.inputs import leaves_of
-from convertkit.converters.pytorch.loading.load import load
-from convertkit.converters.pytorch.loading.programs import program_examples
-from convertkit.converters.pytorch.loading.weights import stored_weights
+from convertkit.converters.pytorch.describe.inputs import leaves_of
+from convertkit.converters.pytorch.load.load import load
+from convertkit.converters.pytorch.load.weights import stored_weights
+from convertkit.converters.pytorch.model.programs import program_examples
+from convertkit.converters.pytorch.read.safety import check
+from convertkit.converters.pytorch.read.sniff import Found, examine
 from convertkit.errors import SourceError, Unsupported, Untrusted, UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")

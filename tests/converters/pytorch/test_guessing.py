@@ -13,8 +13,8 @@ import pytest
 
 import convertkit
 from convertkit.artifact import Array
-from convertkit.converters.pytorch.interface.leaves import Leaf
-from convertkit.converters.pytorch.roads.acceptance import check_feed, check_feeds
+from convertkit.converters.pytorch.model.check_inputs import check_feed, check_feeds
+from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.parity.feeds import proof_feeds
 from convertkit.stage import Feed
 from convertkit.workers.process import Worker

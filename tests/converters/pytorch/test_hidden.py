@@ -10,8 +10,8 @@ import onnx
 import pytest
 
 import convertkit
-from convertkit.converters.pytorch.interface.leaves import Leaf
-from convertkit.converters.pytorch.roads.acceptance import hiding_feeds
+from convertkit.converters.pytorch.model.check_inputs import hiding_feeds
+from convertkit.converters.pytorch.model.leaves import Leaf
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

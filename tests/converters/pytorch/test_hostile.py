@@ -18,10 +18,10 @@ import pytest
 import torch
 
 import convertkit
-from convertkit.converters.pytorch.files import exported
-from convertkit.converters.pytorch.files.safety import check
-from convertkit.converters.pytorch.files.sniff import examine
-from convertkit.converters.pytorch.loading import outside
+from convertkit.converters.pytorch.load import outside
+from convertkit.converters.pytorch.read import exported
+from convertkit.converters.pytorch.read.safety import check
+from convertkit.converters.pytorch.read.sniff import examine
 from convertkit.errors import ConvertKitError, SourceError
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -10,17 +10,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from convertkit.converters.pytorch.files.examples import Example, ExampleArray, Item, integer_range
-from convertkit.converters.pytorch.interface.inputs import (
+from convertkit.converters.pytorch.describe.inputs import (
     ShapesUnsaid,
     free_batch,
     free_following,
     free_second,
     leaves_of,
 )
-from convertkit.converters.pytorch.interface.leaves import Leaf
-from convertkit.converters.pytorch.loading.programs import program_examples
-from convertkit.converters.pytorch.loading.subject import Parameter, Subject, named_outputs
+from convertkit.converters.pytorch.model.examples import Example, ExampleArray, Item, integer_range
+from convertkit.converters.pytorch.model.leaves import Leaf
+from convertkit.converters.pytorch.model.programs import program_examples
+from convertkit.converters.pytorch.model.subject import Parameter, Subject, named_outputs
 from convertkit.errors import UsageError
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from convertkit.converters.pytorch.interface.leaves import Leaf
-from convertkit.converters.pytorch.provenance import user_line
-from convertkit.converters.pytorch.roads.restoring import settle_interface
+from convertkit.converters.pytorch.model.leaves import Leaf
+from convertkit.converters.pytorch.model.provenance import user_line
+from convertkit.converters.pytorch.routes.restoring import settle_interface
 from convertkit.errors import ToolError
 
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import convertkit
-from convertkit.converters.pytorch.interface import capture
-from convertkit.converters.pytorch.interface.probing import describe
-from convertkit.converters.pytorch.loading.load import load
-from convertkit.converters.pytorch.roads.attempts import Attempt, defeat
+from convertkit.converters.pytorch.describe import capture
+from convertkit.converters.pytorch.describe.probing import describe
+from convertkit.converters.pytorch.load.load import load
+from convertkit.converters.pytorch.routes.attempts import Attempt, defeat
 from convertkit.errors import Unsupported
 
 pytestmark = pytest.mark.filterwarnings("ignore")

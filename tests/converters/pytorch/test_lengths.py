@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 import convertkit
-from convertkit.converters.pytorch.roads.lengths import forget_growth
+from convertkit.converters.pytorch.routes.lengths import forget_growth
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -8,9 +8,9 @@ import re
 import pytest
 import torch
 
-from convertkit.converters.pytorch.roads.numbers import NUMERIC, broadcast, cast
-from convertkit.converters.pytorch.roads.replay import _STRUCTURE
-from convertkit.converters.pytorch.roads.scalars import ALWAYS
+from convertkit.converters.pytorch.routes.numbers import NUMERIC, broadcast, cast
+from convertkit.converters.pytorch.routes.replay import _STRUCTURE
+from convertkit.converters.pytorch.routes.scalars import ALWAYS
 
 _OF_NUMBERS = re.compile(
     r"(int|float|bool|number|t|Optional\[(int|float|bool|number|t)\]|List\[(int|float|bool|t)\]|Dict\[\w+, t\])"

@@ -308,7 +308,7 @@ def test_offsets_of_bags_are_drawn_as_such(tmp_path: Path, form: str, target: st
 def test_an_archive_without_its_weights_says_why(tmp_path: Path) -> None:
     import torch
 
-    from convertkit.converters.pytorch.loading.load import load
+    from convertkit.converters.pytorch.load.load import load
 
     script = torch.jit.script(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval())
     torch.jit.optimize_for_inference(script).save(tmp_path / "model.pt")
@@ -348,7 +348,7 @@ PREFIXES = {
 def test_weights_under_the_names_of_wrappers(form: str) -> None:
     import torch
 
-    from convertkit.converters.pytorch.loading.weights import fill
+    from convertkit.converters.pytorch.load.weights import fill
 
     source, module = odd_models.Tied(), odd_models.Tied()
     with torch.no_grad():
@@ -364,7 +364,7 @@ def test_tied_weights_that_safetensors_stores_once(tmp_path: Path) -> None:
     """Its writers refuse shared memory, so files of tied models hold one of the two names."""
     import torch
 
-    from convertkit.converters.pytorch.loading.weights import fill, stored_weights
+    from convertkit.converters.pytorch.load.weights import fill, stored_weights
 
     source, module = odd_models.Tied(), odd_models.Tied()
     with torch.no_grad():
@@ -387,7 +387,7 @@ def test_tied_weights_that_safetensors_stores_once(tmp_path: Path) -> None:
 def test_weights_that_do_not_fit_are_named() -> None:
     import torch
 
-    from convertkit.converters.pytorch.loading.weights import fill
+    from convertkit.converters.pytorch.load.weights import fill
 
     state = dict(odd_models.Tied().state_dict())
     state["norm.extra"] = state.pop("norm.bias")
@@ -404,7 +404,7 @@ def test_weights_that_do_not_fit_are_named() -> None:
 def test_weights_of_a_part_of_the_module_are_told_as_that() -> None:
     from torch import nn
 
-    from convertkit.converters.pytorch.loading.weights import fill
+    from convertkit.converters.pytorch.load.weights import fill
 
     class Wrapped(nn.Module):
         def __init__(self) -> None:

@@ -96,8 +96,8 @@ def test_any_other_failure_of_the_exporter_is_passed_on(tmp_path: Path, monkeypa
     """An error that causes itself would be followed for ever."""
     import torch
 
-    from convertkit.converters.pytorch.loading.operators import refusal
-    from convertkit.converters.pytorch.roads import exporting
+    from convertkit.converters.pytorch.load.operators import refusal
+    from convertkit.converters.pytorch.routes import exporting
 
     def fails(*args: object, **kwargs: object) -> None:
         raise torch.onnx.OnnxExporterError("the exporter has a bad day")

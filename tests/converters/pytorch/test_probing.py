@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from convertkit.artifact import Array
-from convertkit.converters.pytorch.interface.leaves import Leaf
-from convertkit.converters.pytorch.interface.probing import Description, describe, further_sizes
-from convertkit.converters.pytorch.loading.load import load
-from convertkit.converters.pytorch.loading.state import Session, Slot
+from convertkit.converters.pytorch.describe.probing import Description, describe, further_sizes
+from convertkit.converters.pytorch.load.load import load
+from convertkit.converters.pytorch.model.leaves import Leaf
+from convertkit.converters.pytorch.model.state import Session, Slot
 from convertkit.errors import SourceError, Unsupported, UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import convertkit
-from convertkit.converters.pytorch.roads.rebatching import Fixed, rebatched
+from convertkit.converters.pytorch.load.rebatching import Fixed, rebatched
 from convertkit.errors import SourceError, UsageError
 from convertkit.onnx.origin import location
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from convertkit.converters.pytorch.files import exported, safety, sniff
-from convertkit.converters.pytorch.files.pickles import is_data, stored_examples
-from convertkit.converters.pytorch.files.safety import check
-from convertkit.converters.pytorch.files.sniff import Found, examine
+from convertkit.converters.pytorch.read import exported, safety, sniff
+from convertkit.converters.pytorch.read.pickles import is_data, stored_examples
+from convertkit.converters.pytorch.read.safety import check
+from convertkit.converters.pytorch.read.sniff import Found, examine
 from convertkit.errors import ConvertKitError, SourceError, Untrusted
 
 WEIGHTS = b"\x80\x02}."

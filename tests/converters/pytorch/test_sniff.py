@@ -22,10 +22,10 @@ import pytest
 import torch
 
 from convertkit.converters.pytorch import converter
-from convertkit.converters.pytorch.files.safety import check
-from convertkit.converters.pytorch.files.sniff import examine
-from convertkit.converters.pytorch.loading.load import load
-from convertkit.converters.pytorch.loading.weights import stored_weights
+from convertkit.converters.pytorch.load.load import load
+from convertkit.converters.pytorch.load.weights import stored_weights
+from convertkit.converters.pytorch.read.safety import check
+from convertkit.converters.pytorch.read.sniff import examine
 from convertkit.errors import SourceError
 
 pytestmark = pytest.mark.filterwarnings("ignore")

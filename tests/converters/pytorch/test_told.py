@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import convertkit
-from convertkit.converters.pytorch.roads import attempts, ladder
+from convertkit.converters.pytorch.routes import attempts, ladder
 from convertkit.job import export_all
 from convertkit.progress import Silent
 
