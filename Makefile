@@ -38,13 +38,13 @@ bench: $(VENV)/.ready-all  ## measure start-up, zoo, conversions and a 3 GB mode
 		--conversion $(BENCH)/conversion.json --large $(BENCH)/large.json > $(BENCH)/benchmarks.md
 
 conformance: $(VENV)/.ready-all  ## run ONNX's operator cases through the TFLite target and write the page of docs/
-	$(BIN)/python tests/conformance/board.py --out docs/conformance-onnx.md
+	$(BIN)/python tests/conformance/board.py --out docs/measurements/conformance-onnx.md
 
 conformance-command: $(VENV)/.ready-all  ## the same through the whole export, without calibration data
-	$(BIN)/python tests/conformance/command_board.py --out docs/conformance-command.md
+	$(BIN)/python tests/conformance/command_board.py --out docs/measurements/conformance-command.md
 
 conformance-stablehlo: $(VENV)/.ready-all  ## the same for StableHLO, on the programs among the real cases
-	$(BIN)/python tests/converters/stablehlo/conformance.py --write docs/conformance-stablehlo.md
+	$(BIN)/python tests/converters/stablehlo/conformance.py --write docs/measurements/conformance-stablehlo.md
 
 docs: $(VENV)/.ready-all  ## write the generated pages of docs/ and check every link
 	$(BIN)/python docs/generate.py

@@ -4,7 +4,7 @@
 
 ZOO holds NAME.onnx, NAME.calib.npz and NAME.eval.npz (``make_zoo.py``, ``make_cases.py``), PEERS what
 ``peers/make_peers.py`` wrote for it.  Results go to ``OUT/quantization.json`` as they come;
-``quantization_page.py`` turns them into ``docs/quantization-peers.md``.  ``--latency`` times all artifacts of a
+``quantization_page.py`` turns them into the page of docs/measurements.  ``--latency`` times all artifacts of a
 model in one interleaved run, on one thread and by that thread's own clock; first everything is made and probed,
 then everything is timed.  ``--reuse`` keeps our artifacts that exist: they can be made before the machine is quiet.
 """

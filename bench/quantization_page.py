@@ -1,4 +1,4 @@
-"""The page of ``quantization.py``: ``quantization_page.py OUT/quantization.json > docs/quantization-peers.md``."""
+"""The page of ``quantization.py``: ``quantization_page.py OUT/quantization.json > PAGE.md``, in docs/measurements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNTIMES = {"tflite": "LiteRT", "onnxruntime": "ONNX Runtime"}
 HEAD = """# Quantization beside peers
 
 Written by `bench/quantization.py` and `bench/quantization_page.py`; what the peers ran is in
-[bench/peers](../bench/peers/README.md). Every tool got the same calibration samples and is judged by its best file.
+[bench/peers](../../bench/peers/README.md). Every tool got the same calibration samples and is judged by its best file.
 SNR: signal over noise of all outputs against ONNX Runtime's float32, over the evaluation samples, run by the runtime
 that the file is for (XNNPACK, one thread). The zoo has random weights, so its SNR is a stress test and no accuracy; the
 four trained models carry their accuracy.

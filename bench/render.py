@@ -18,7 +18,7 @@ HEAD = """# Benchmarks beside peers
 
 Twelve architectures with seeded random weights and sane statistics (`bench/make_zoo.py`; each has 32 calibration and 8
 evaluation samples), through `convertkit export --target tflite` and through each peer's own command
-([how](../bench/peers/README.md)). LiteRT 2.3 with XNNPACK, one thread.
+([how](../../bench/peers/README.md)). LiteRT 2.3 with XNNPACK, one thread.
 
 - **Latency**: all artifacts of a model are loaded into one process and called in turns, in a shuffled order. A
   round's value is the fastest of three calls, in CPU milliseconds of the calling thread (nothing runs elsewhere), so

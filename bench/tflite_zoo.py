@@ -2,7 +2,7 @@
 
 ``tflite_zoo.py ZOO OUT [--peers DIR]`` converts every model in float32, int8 and w8 (each a process of its
 own, as a user would), measures what came out, and times ours and the peers' in one interleaved run per model.
-Results go to ``OUT/zoo.json`` as they come; ``render.py`` turns them into ``docs/benchmarks.md``.
+Results go to ``OUT/zoo.json`` as they come; ``render.py`` turns them into ``docs/measurements/benchmarks.md``.
 """
 
 from __future__ import annotations

@@ -13,6 +13,14 @@ from convertkit.cli import cli
 HERE = Path(__file__).resolve().parent
 _STYLE = {"max_content_width": 100, "terminal_width": 100, "help_option_names": ["-h", "--help"]}
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+KINDS = {
+    "tutorials": ("Tutorials", "Begin here: each leads from nothing to a verified artifact."),
+    "how-to": ("How-to guides", "One task each, for those who know the basics."),
+    "reference": ("Reference", "What there is, complete and dry."),
+    "explanation": ("Explanation", "How it works, and why it is so."),
+    "measurements": ("Measurements", "Numbers; most of these pages are generated."),
+}
+"""Folders of docs/ in the order of reading, each with its title and what its pages are for."""
 
 
 def command_line() -> str:
@@ -27,12 +35,24 @@ def command_line() -> str:
     return "\n".join(parts)
 
 
+def pages(kind: str) -> dict[str, str]:
+    """Pages of a folder by path below docs/, with their titles, in the order of the titles."""
+    titles = {f"{kind}/{page.name}": title(page) for page in (HERE / kind).glob("*.md")}
+    return dict(sorted(titles.items(), key=lambda each: each[1].lower()))
+
+
+def title(page: Path) -> str:
+    """The first line of a page."""
+    return page.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+
+
 def index() -> str:
-    """All pages by their titles, the general ones first."""
-    first = ["architecture.md", "add-an-operator.md", "add-a-converter.md", "add-a-target.md", "report.md"]
-    others = sorted(path.name for path in HERE.glob("*.md") if path.name not in ("index.md", *first))
-    heads = {name: (HERE / name).read_text(encoding="utf-8").partition("\n")[0] for name in first + others}
-    return "# Documentation\n\n" + "".join(f"- [{head.lstrip('# ')}]({name})\n" for name, head in heads.items())
+    """All pages by kind and title."""
+    parts = ["# convertkit\n", "Trained model in, verified artifact out: the manual.\n"]
+    for kind, (head, purpose) in KINDS.items():
+        links = "".join(f"- [{name}]({path})\n" for path, name in pages(kind).items())
+        parts += [f"## {head}\n", f"{purpose}\n", links]
+    return "\n".join(parts)
 
 
 def block(text: str) -> str:
@@ -42,17 +62,16 @@ def block(text: str) -> str:
 
 
 def broken_links() -> list[str]:
-    """Links of README and docs/ to files that do not exist."""
-    pages = [HERE.parent / "README.md", *sorted(HERE.glob("*.md"))]
+    """Links of the pages at the top and of docs/ to files that do not exist."""
     return [
         f"{page.name}: {target}"
-        for page in pages
+        for page in [*sorted(HERE.parent.glob("*.md")), *sorted(HERE.rglob("*.md"))]
         for target in LINK.findall(page.read_text(encoding="utf-8"))
         if not (page.parent / target).exists()
     ]
 
 
-PAGES = {"command-line.md": command_line, "index.md": index}
+PAGES = {"reference/command-line.md": command_line, "index.md": index}
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def test_no_placeholder_is_left_to_paste():
 
 
 def test_the_page_on_python_runs(place):
-    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "python.md").read_text(encoding="utf-8")
     given: dict[str, object] = {}
     for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(code, given)

@@ -1,4 +1,4 @@
-"""docs/stories.md, as a new user follows it: scripts run, refusals name the next command, the last one delivers."""
+"""The page of stories, as a new user follows it: scripts run, refusals name the next command, the last one delivers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from tests.command_line import apart
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs" / "stories.md").read_text(encoding="utf-8").replace("CHECKOUT", str(ROOT))
+PAGE = (ROOT / "docs" / "tutorials" / "stories.md").read_text(encoding="utf-8").replace("CHECKOUT", str(ROOT))
 MOST_COMMANDS, MOST_SECONDS = 3, 240
 
 

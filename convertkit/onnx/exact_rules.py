@@ -2,7 +2,7 @@
 
 The library matches constants with tolerances (``x + 0`` with 1e-8, ``x * 1`` with a relative 1e-5) and leaves some
 conditions out.  Each rule stands here under its name with the question that is asked before its own; a rule that does
-not stand here is not used.  ``docs/exact-rules.md`` says of each what it demands and why.
+not stand here is not used.  ``docs/explanation/exact-rules.md`` says of each what it demands and why.
 """
 
 from __future__ import annotations

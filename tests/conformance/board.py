@@ -1,6 +1,6 @@
 """The conformance board: every eligible case through the compiler and LiteRT, as a page of docs/.
 
-python tests/conformance/board.py [--op OP …] [--out docs/conformance-onnx.md]
+python tests/conformance/board.py [--op OP …] [--out docs/measurements/conformance-onnx.md]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The ONNX node suite through the whole export, without calibration data, as a page of docs/.
 
-python tests/conformance/command_board.py [--op OP …] [--case NAME …] [--out docs/conformance-command.md]
+python tests/conformance/command_board.py [--op OP …] [--case NAME …] [--out docs/measurements/conformance-command.md]
 """
 
 from __future__ import annotations

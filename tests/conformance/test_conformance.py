@@ -1,6 +1,6 @@
 """The ONNX backend suite through the TFLite target: a fixed sample here, all of it nightly.
 
-`make conformance` runs all and writes docs/conformance-onnx.md.
+`make conformance` runs all and writes docs/measurements/conformance-onnx.md.
 """
 
 from __future__ import annotations

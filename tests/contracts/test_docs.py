@@ -26,12 +26,19 @@ def test_generated_pages_are_fresh(generate):
         assert (DOCS / name).read_text(encoding="utf-8") == page(), "run make docs"
 
 
+def test_every_page_is_of_a_kind(generate):
+    """A page that lies elsewhere would be in no list."""
+    folders = {page.relative_to(DOCS).parent.as_posix() for page in DOCS.rglob("*.md")}
+    assert folders == {".", *generate.KINDS}
+    assert [page.name for page in DOCS.glob("*.md")] == ["index.md"]
+
+
 def test_no_link_is_broken(generate):
     assert not generate.broken_links()
 
 
 def test_the_worked_operator_is_the_one_in_the_repository():
-    page = (DOCS / "add-an-operator.md").read_text(encoding="utf-8")
+    page = (DOCS / "how-to" / "add-an-operator.md").read_text(encoding="utf-8")
     code = "\n".join(file.read_text(encoding="utf-8") for file in (DOCS.parent / "targets" / "tflite").rglob("*.py"))
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 3
@@ -40,7 +47,7 @@ def test_the_worked_operator_is_the_one_in_the_repository():
 
 
 def test_every_error_has_its_section():
-    page = (DOCS / "errors.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (\w+)$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     classes = {name for name, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__}
     assert set(sections) == classes

@@ -14,7 +14,7 @@ import pytest
 import convertkit
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "versioning.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "versioning.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from convertkit.errors import Unsupported
 
 GROUP = "convertkit.torch_operators"
 _WAYS_OUT = (
-    f"an entry point {GROUP} that computes it with torch's own operators (docs/pytorch.md)",
+    f"an entry point {GROUP} that computes it with torch's own operators (docs/how-to/pytorch.md)",
     "--model pkg.mod:factory, where importing pkg.mod registers it as made of torch's own (CompositeImplicitAutograd)",
 )
 _UNKNOWN = (

@@ -1,4 +1,4 @@
-"""The grid of docs/jax-grid.md: a cell of each kind in CI, all of them at night."""
+"""The grid of docs/measurements/jax-grid.md: a cell of each kind in CI, all of them at night."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The grid of models, forms and batches; ``python tests/converters/pytorch/grid.py`` writes docs/pytorch-grid.md."""
+"""The grid of models, forms and batches; ``python tests/converters/pytorch/grid.py`` writes its page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from convertkit.job import export_all
 from convertkit.options.flags import options_from
 
 HERE = Path(__file__).resolve().parent
-DOCUMENT = HERE.parents[2] / "docs" / "pytorch-grid.md"
+DOCUMENT = HERE.parents[2] / "docs" / "measurements" / "pytorch-grid.md"
 MODELS = ("MLP", "CNN", "Control", "BiLSTM", "GRU", "Encoder", "UNet", "GPT", "GPTBuffers")
 FORMS = ("traced", "scripted", "pt2", "state_dict")
 BATCHES = ("static", "dynamic")

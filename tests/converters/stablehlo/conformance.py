@@ -1,6 +1,6 @@
 """Run the StableHLO testdata through the whole command, and write the board.
 
-    python tests/converters/stablehlo/conformance.py [--write docs/conformance-stablehlo.md] [PATTERN ...]
+    python tests/converters/stablehlo/conformance.py [--write docs/measurements/conformance-stablehlo.md] [PATTERN ...]
 
 Each program (``programs.py``) becomes a ``.mlir`` file that is exported for ONNX Runtime: read, run by JAX, converted,
 verified on generated inputs, delivered.  What is delivered then runs on the file's own inputs and is compared with

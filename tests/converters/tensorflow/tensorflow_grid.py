@@ -98,7 +98,8 @@ _HEAD = """# TensorFlow and Keras models × formats
 
 Each cell is one export to ONNX; the number is the largest difference from the framework that made the
 model, relative to the output's largest value (for int8 files, in steps of the output's integers, against
-LiteRT).  Made by `python tests/converters/tensorflow/tensorflow_grid.py docs/tensorflow-grid.md`; do not edit.
+LiteRT).  Made by
+`python tests/converters/tensorflow/tensorflow_grid.py docs/measurements/tensorflow-grid.md`; do not edit.
 
 """
 
