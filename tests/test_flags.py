@@ -57,6 +57,8 @@ def test_everything_arrives():
     [
         ({"int8": True, "fp16": True}, "--int8 and --fp16 exclude each other"),
         ({"max_drop": 0.5}, "--max-drop needs --eval"),
+        ({"max_drop": -5, "eval": "test.npz"}, "--max-drop -5: must be 0 or a positive number"),
+        ({"max_drop": float("nan"), "eval": "test.npz"}, "--max-drop nan: must be"),
         ({"metric": "top1"}, "--metric needs --eval"),
         ({"full_integer": True}, "--full-integer goes with"),
         ({"io_dtype": "int8"}, "--io-dtype int8 goes with"),

@@ -15,11 +15,14 @@ import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from convertkit.artifact import Array
-from convertkit.errors import SourceError, UsageError
+from convertkit.errors import SourceError, Unsupported, UsageError
 
 Values = Mapping[str, Array]
 Frozen = tuple[Any, list[str], list[str]]
 """A GraphDef, the names of its input tensors and those of its output tensors."""
+
+Shapes = Mapping[str, list[int | None]]
+"""What ``--input`` says of inputs, by name; None where a dimension is free."""
 
 _LOAD_ERRORS = (
     tf.errors.OpError, ValueError, TypeError, AttributeError, KeyError, IndexError, RuntimeError, OSError,
@@ -59,10 +62,10 @@ class Loaded:
     tags: tuple[str, ...] = ()
 
 
-def load_saved_model(path: Path, signature: str, tags: Sequence[str]) -> Loaded:
+def load_saved_model(path: Path, signature: str, tags: Sequence[str], shapes: Shapes) -> Loaded:
     """The signature, by the TensorFlow 2 loader or, where that fails, by TensorFlow 1's."""
     try:
-        return _by_tensorflow_2(path, signature, tags)
+        return _by_tensorflow_2(path, signature, tags, shapes)
     except _LOAD_ERRORS as error:
         reason = _sentence(error)
     try:
@@ -71,9 +74,9 @@ def load_saved_model(path: Path, signature: str, tags: Sequence[str]) -> Loaded:
         raise SourceError(f"{path}: TensorFlow does not load it: {reason}; as TF1: {_sentence(error)}") from error
 
 
-def _by_tensorflow_2(path: Path, key: str, tags: Sequence[str]) -> Loaded:
+def _by_tensorflow_2(path: Path, key: str, tags: Sequence[str], shapes: Shapes) -> Loaded:
     model = tf.saved_model.load(str(path), tags=list(tags))
-    function = model.signatures[key]
+    function = _of_known_ranks(model.signatures[key], shapes)
     specs = function.structured_input_signature[1]
     # Nested structures are flattened in the order of their keys, so that is the order of the graph's placeholders.
     inputs = tuple(_end(name, specs[name], name) for name in sorted(specs))
@@ -90,6 +93,20 @@ def _by_tensorflow_2(path: Path, key: str, tags: Sequence[str]) -> Loaded:
         return frozen.graph.as_graph_def(add_shapes=True), *ends
 
     return Loaded(inputs, outputs, call, freeze, "TensorFlow 2", str(path), key, tuple(tags))
+
+
+def _of_known_ranks(function: Any, shapes: Shapes) -> Any:
+    """The function, traced again for inputs of ``shapes`` where it does not say their rank."""
+    specs = function.structured_input_signature[1]
+    unknown = [name for name, spec in specs.items() if spec.shape.rank is None]
+    if not unknown or not all(name in shapes for name in unknown):
+        return function
+    known = {name: tf.TensorSpec(shapes[name], specs[name].dtype) if name in unknown else specs[name] for name in specs}
+
+    def traced(**values: Any) -> Any:
+        return function(**values)
+
+    return tf.function(traced).get_concrete_function(**known)
 
 
 def _by_tensorflow_1(path: Path, key: str, tags: Sequence[str]) -> Loaded:
@@ -111,18 +128,30 @@ def _by_tensorflow_1(path: Path, key: str, tags: Sequence[str]) -> Loaded:
     return Loaded(inputs, outputs, call, freeze, "TensorFlow 1", str(path), key, tuple(tags))
 
 
-def load_graph_def(path: Path, input_names: Sequence[str], output_names: Sequence[str]) -> Loaded:
-    """A frozen graph; placeholders are its inputs and what nothing reads its outputs, unless given."""
+def load_graph_def(path: Path, input_names: Sequence[str], output_names: Sequence[str], shapes: Shapes) -> Loaded:
+    """A frozen graph; placeholders are its inputs and what nothing reads its outputs, unless given.
+
+    An input whose rank the graph does not say has that of ``shapes``; ``UsageError`` where it is not there either.
+    """
     definition = tf.compat.v1.GraphDef()
-    graph = tf.Graph()
     try:
         definition.ParseFromString(path.read_bytes())
-        with graph.as_default():
-            tf.import_graph_def(definition, name="")
-        placeholders = [op.name for op in graph.get_operations() if op.type == "Placeholder"]
-        inputs = tuple(_end(*_tensor(graph, name)) for name in input_names or placeholders)
+        graph = _imported(definition)
+        names = input_names or [op.name for op in graph.get_operations() if op.type == "Placeholder"]
+        results = output_names or _unread(graph)
+        ends = {name: _tensor(graph, name) for name in names}
+        given = {name: shapes[name] for name in names if ends[name][1].shape.rank is None and name in shapes}
+        if given:
+            graph = _imported(
+                definition, {ends[name][2]: (ends[name][1].dtype, shape) for name, shape in given.items()}
+            )
+            definition = graph.as_graph_def()
+            ends |= {name: (name, *_tensor(graph, _instead_of(ends[name][2]))[1:]) for name in given}
+        for name, tensor, _ in ends.values():
+            _refuse_unknown_rank(name, tensor)
+        inputs = tuple(_end(*ends[name]) for name in names)
         session = tf.compat.v1.Session(graph=graph)
-        outputs = _outputs(inputs, [_tensor(graph, name) for name in output_names or _unread(graph)], session)
+        outputs = _outputs(inputs, [_tensor(graph, name) for name in results], session)
     except _LOAD_ERRORS as error:
         raise SourceError(f"{path}: TensorFlow does not load this graph: {_sentence(error)}") from error
     if not outputs:
@@ -132,6 +161,63 @@ def load_graph_def(path: Path, input_names: Sequence[str], output_names: Sequenc
         return definition, [each.key for each in inputs], [each.key for each in outputs]
 
     return Loaded(inputs, outputs, _session_call(session, outputs), freeze, "frozen graph")
+
+
+def _imported(definition: Any, instead: Mapping[str, tuple[Any, list[int | None]]] | None = None) -> Any:
+    """A graph of the definition; tensors named in ``instead`` become placeholders of a dtype and shape."""
+    graph = tf.Graph()
+    with graph.as_default():
+        placeholders = {
+            place: tf.compat.v1.placeholder(dtype, shape, name=_instead_of(place))
+            for place, (dtype, shape) in (instead or {}).items()
+        }
+        tf.import_graph_def(definition, input_map=placeholders, name="")
+    return graph
+
+
+def _instead_of(place: str) -> str:
+    """The name of the placeholder that stands for a tensor."""
+    return f"{place.replace(':', '_')}_of_known_rank"
+
+
+def _refuse_unknown_rank(name: str, tensor: Any) -> None:
+    """Raise ``UsageError`` for an input of unknown rank, or of text, with the flag that begins the model elsewhere."""
+    if tensor.dtype == tf.string:
+        behind = _numbers_behind(tensor)
+        if behind is None:
+            raise Unsupported(f"input {name!r} holds text, and so does everything behind it")
+        raise UsageError(
+            f"input {name!r} holds text, not numbers\n  try   --input {_example(behind)}: the model begins at that node"
+        )
+    if tensor.shape.rank is None:
+        raise UsageError(
+            f"the rank of input {name!r} is unknown\n"
+            f"  try   --input {_example(tensor)}, with the shape that the model takes\n"
+            "  try   --input NODE:SHAPE with a node behind it: the model begins there"
+        )
+
+
+def _numbers_behind(tensor: Any) -> Any:
+    """The first floating-point tensor that is computed from a text, None where there is none."""
+    pending, seen = [tensor], set()
+    while pending:
+        for op in pending.pop(0).consumers():
+            if op.name in seen:
+                continue
+            seen.add(op.name)
+            for each in op.outputs:
+                if each.dtype.is_floating:
+                    return each
+                pending.append(each)
+    return None
+
+
+def _example(tensor: Any) -> str:
+    """What ``--input`` takes for a tensor: its own shape, that of images where it has none; ``N`` is free."""
+    sizes = ["N", 224, 224, 3] if tensor.shape.rank is None else tensor.shape.as_list()
+    named = [f"D{axis}" if axis else "N" for axis in range(len(sizes))]
+    shape = ",".join(str(letter if size is None else size) for size, letter in zip(sizes, named, strict=True))
+    return f"{tensor.name.removesuffix(':0')}:{shape}"
 
 
 def _tensor(graph: Any, name: str) -> tuple[str, Any, str]:
@@ -184,7 +270,9 @@ def _end(name: str, tensor: Any, key: str, shape: list[int | None] | None = None
         shape = tensor.shape.as_list()
     if shape is None:
         raise UsageError(
-            f"the rank of {name!r} is unknown\n  try   exporting the model with an input signature of known rank"
+            f"the rank of {name!r} is unknown\n"
+            f"  try   --input {name}:SHAPE where it is an input, with the shape that the model takes\n"
+            "  try   exporting the model with an input signature of known rank"
         )
     return End(name, key, shape, tf.as_dtype(tensor.dtype).as_numpy_dtype.__name__)
 

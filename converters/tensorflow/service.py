@@ -29,12 +29,12 @@ class TensorFlowService:
 
     def open_saved_model(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Load a SavedModel's signature; gives inputs and outputs as [name, shape, dtype]."""
-        self._loaded = load_saved_model(Path(params["path"]), params["signature"], params["tags"])
+        self._loaded = load_saved_model(Path(params["path"]), params["signature"], params["tags"], params["shapes"])
         return self._described()
 
     def open_graph_def(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Load a frozen graph; ``inputs`` and ``outputs`` are empty where they are to be found."""
-        self._loaded = load_graph_def(Path(params["path"]), params["inputs"], params["outputs"])
+        self._loaded = load_graph_def(Path(params["path"]), params["inputs"], params["outputs"], params["shapes"])
         return self._described()
 
     def run(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:

@@ -104,7 +104,8 @@ class TensorFlowSource:
             if importlib.util.find_spec(name) is None:
                 raise MissingFramework(name, "tensorflow")
         self._worker = Worker(_SERVICE, timeout_s=options.timeout_s, env=_ENVIRONMENT)
-        opened = self._worker.call(method, params).value
+        told = {each.name: _sizes(each.shape) for each in options.inputs if each.shape is not None}
+        opened = self._worker.call(method, {**params, "shapes": told}).value
         inputs = tuple(_spec(*each) for each in opened["inputs"])
         outputs = tuple(_spec(*each) for each in opened["outputs"])
         specs = with_input_options(inputs, options.inputs)
@@ -172,6 +173,11 @@ def _random(spec: TensorSpec, rng: np.random.Generator) -> Array:
     if kind.kind == "f":
         return (low + (high - low) * rng.random(shape)).astype(kind)
     return rng.integers(int(low), max(int(high), int(low) + 1), shape).astype(kind)
+
+
+def _sizes(shape: Sequence[int | str]) -> list[int | None]:
+    """A shape of ``--input`` as TensorFlow has it: a named dimension is free."""
+    return [size if isinstance(size, int) else None for size in shape]
 
 
 def _spec(name: str, shape: Sequence[int | None], dtype: str) -> TensorSpec:

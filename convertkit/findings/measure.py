@@ -17,6 +17,7 @@ from convertkit.findings.quality import Quality, measure, unseen
 from convertkit.latency import Latency, measure_latency
 from convertkit.onnx.profiling import NodeTime, node_times
 from convertkit.operators import InspectingTarget, Operator
+from convertkit.parity.compare import listed
 from convertkit.pipeline import StepRecord, is_small
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
@@ -156,7 +157,13 @@ def _float32(subject: Subject) -> Artifact:
 
 
 def _notes(subject: Subject, latency: Latency | None) -> list[str]:
-    """That pruning won nothing."""
+    """On which inputs the source itself gives NaN, and that pruning won nothing."""
+    odd = subject.steps[0].versus_source.nan_on if subject.steps else ()
+    told = [f"the source itself gives NaN on {listed(odd)}"] if odd else []
+    return [*told, *_pruned_in_vain(subject, latency)]
+
+
+def _pruned_in_vain(subject: Subject, latency: Latency | None) -> list[str]:
     options, steps = subject.options, subject.steps
     pruned = [place for place, step in enumerate(steps) if step.stage.startswith("prune")]
     if not pruned or pruned[0] == 0:

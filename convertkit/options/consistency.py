@@ -76,8 +76,8 @@ RULES: tuple[Rule, ...] = (
         "--calib-samples {o.calib_samples}: must be positive, and fit into 32 bits",
     ),
     Rule(
-        lambda o: o.max_drop is not None and not math.isfinite(o.max_drop),
-        "--max-drop {o.max_drop}: must be a finite number; leave it out to measure without a gate",
+        lambda o: o.max_drop is not None and not 0 <= o.max_drop < math.inf,
+        "--max-drop {o.max_drop:g}: must be 0 or a positive number; leave it out to measure without a gate",
     ),
     Rule(
         lambda o: o.opset is not None and o.opset not in OPSETS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ _ALL_BUT_ZERO = 1e-6
 _EDGE = 1e-3
 _ENOUGH_ELEMENTS = 8
 _FINITE_SHARE = 0.5
+_LISTED = 5
 _AT_LIMIT = 8
 """So many equal elements at an end of the range are no accident of rounding."""
 
@@ -187,13 +189,14 @@ class Power:
     def __init__(self, *, discrete: bool = False) -> None:
         self._choices = discrete
         self._feeds = self._elements = self._finite = self._at_edge = 0
+        self._odd: list[str] = []
         self._low, self._high = math.inf, -math.inf
         self._first: Array | None = None
         self._varies = False
         self._discrete = True
 
-    def add(self, reference: Array) -> None:
-        """Take the reference output of one feed."""
+    def add(self, reference: Array, feed: str) -> None:
+        """Take the reference output of one feed, which reports call ``feed``."""
         self._feeds += 1
         self._elements += reference.size
         self._note_variation(reference)
@@ -202,9 +205,11 @@ class Power:
             self._low, self._high = 0.0, 1.0
             return
         self._discrete &= reference.dtype.kind not in "fc" and reference.dtype.name != "bfloat16"
-        values = _real(reference).ravel()
-        values = values[np.isfinite(values)]
+        every = _real(reference).ravel()
+        values = every[np.isfinite(every)]
         self._finite += values.size
+        if values.size < every.size:
+            self._odd.append(feed)
         if values.size:
             self._low, self._high = min(self._low, float(values.min())), max(self._high, float(values.max()))
             edge = _EDGE * (self._high - self._low)
@@ -219,12 +224,17 @@ class Power:
         )
         self._varies |= not same
 
+    def _told_odd(self) -> str:
+        if len(self._odd) < self._feeds:
+            return listed(self._odd)
+        return "every input" if self._feeds > 1 else listed(self._odd)
+
     def verdict(self) -> str:
         """``ok``, or why a comparison of these values says nothing."""
         if self._elements == 0:
             return "empty"
         if self._finite < _FINITE_SHARE * self._elements:
-            return "not finite"
+            return f"not finite on {self._told_odd()}"
         if max(abs(self._low), abs(self._high)) < _ALL_BUT_ZERO:
             return "all but zero"
         if self._feeds > 1 and not self._varies:
@@ -234,6 +244,14 @@ class Power:
         if not (self._discrete or self._choices) and self._finite >= _ENOUGH_ELEMENTS and self._at_edge == self._finite:
             return "saturated: every element is at an end of the range"
         return "ok"
+
+
+def listed(feeds: Sequence[str]) -> str:
+    """Some inputs as reports call them: ``input 3``, ``inputs 1, 2 and "zeros"``."""
+    shown = [*feeds[:_LISTED], f"{len(feeds) - _LISTED} more"] if len(feeds) > _LISTED else list(feeds)
+    if len(shown) == 1:
+        return f"input {shown[0]}"
+    return f"inputs {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _is_off_limit(ref: Array, out: Array) -> bool:

@@ -74,9 +74,15 @@ def _edged(edge: Callable[[Array, Bounds], Array], value: Array, bounds: Bounds 
     made = np.array(np.clip(edge(value, bounds), bounds.low, bounds.high), np.float64)
     if value.dtype.kind != "f":
         made = np.rint(made)
-    if bounds.is_mask and made.ndim:
-        made[~made.any(-1), 0] = 1  # a mask that hides everything leaves nothing to compute
-    return np.asarray(made, value.dtype)
+    return np.asarray(with_a_key(made) if bounds.is_mask else made, value.dtype)
+
+
+def with_a_key(mask: Array) -> Array:
+    """A mask whose rows along the last axis all keep something: one that hides everything leaves nothing to compute."""
+    kept = np.array(mask)
+    if kept.ndim:
+        kept[~kept.any(-1), 0] = 1
+    return kept
 
 
 def _equal(a: Feed, b: Feed) -> bool:

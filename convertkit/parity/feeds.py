@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from convertkit.artifact import Array, Dim, TensorSpec
-from convertkit.parity.edge_inputs import UNTOLD, edge_feeds
+from convertkit.parity.edge_inputs import UNTOLD, edge_feeds, with_a_key
 from convertkit.parity.free_sizes import SECOND_BATCH, attempts, named_sizes
 from convertkit.parity.natural import natural
 from convertkit.parity.replay import batched
@@ -138,7 +138,7 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
     if dtype.kind == "O":
         return np.array([f"text {rng.integers(1000)}" for _ in range(int(np.prod(shape)))], dtype).reshape(shape)
     if dtype.kind == "b":
-        return rng.random(shape) < 0.5
+        return _flags(rng.random(shape) < 0.5)
     if spec.rising:
         return _rising(rng, shape, int(spec.value_range[1]) if spec.value_range else 2).astype(dtype)
     if spec.value_range is not None:
@@ -146,14 +146,21 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
         if dtype.kind in "iu" and dtype.itemsize <= 2 and high - low >= 256 and kind % 3:
             return _pixels(rng, shape, int(low), int(high), kind).astype(dtype)
         values = rng.integers(int(low), int(high), shape) if dtype.kind in "iu" else rng.uniform(low, high, shape)
-        return np.asarray(values).astype(dtype)
+        drawn = np.asarray(values).astype(dtype)
+        return _flags(drawn) if dtype.kind in "iu" and (low, high) == (0, 2) else drawn
     if dtype.kind in "iu":
-        return rng.integers(0, 2 if kind % 3 == 0 else UNTOLD, shape).astype(dtype)
+        drawn = rng.integers(0, 2 if kind % 3 == 0 else UNTOLD, shape).astype(dtype)
+        return _flags(drawn) if kind % 3 == 0 else drawn
     if dtype.kind == "c":
         return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
     if kind == _NATURAL_KIND and (made := natural(rng, shape)) is not None:
         return made.astype(dtype)
     return _FLOATS[kind % len(_FLOATS)](rng, shape).astype(dtype)
+
+
+def _flags(drawn: Array) -> Array:
+    """Drawn flags, of which each row of several keeps one: they may be a mask."""
+    return with_a_key(drawn) if drawn.ndim and drawn.shape[-1] > 1 else drawn
 
 
 def _rising(rng: np.random.Generator, shape: tuple[int, ...], high: int) -> Array:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from convertkit.artifact import Array
+from convertkit.parity.edge_inputs import with_a_key
 from convertkit.parity.replay import Recording
 from convertkit.stage import Feed, Outputs, Runner
 
@@ -42,4 +43,7 @@ def is_finite(outputs: Outputs) -> bool:
 
 def _flags(value: Array) -> Array:
     """Integers as 0 and 1, which masks and ids take alike; drawn, not all equal."""
-    return (value % 2).astype(value.dtype) if value.dtype.kind in "iu" else value
+    if value.dtype.kind not in "iu":
+        return value
+    drawn = (value % 2).astype(value.dtype)
+    return with_a_key(drawn) if drawn.ndim and drawn.shape[-1] > 1 else drawn

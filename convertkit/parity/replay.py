@@ -100,9 +100,11 @@ def record(
             state, sizes = started(start, shapes, now), now
         try:
             answer = runner.run({**state, **feed})
-        except (SourceError, ToolError):
-            if not may_refuse or place < usual:
+        except (SourceError, ToolError) as error:
+            if not may_refuse:
                 raise
+            if place < usual:
+                raise type(error)(f"on input {place + 1} of {usual}: {error}") from error
             names.remove(edges[place - usual])
             continue
         feeds.append(feed)
@@ -145,10 +147,21 @@ def compare_recordings(
         departures += found
     judged = _explained(before, results, tolerance, departures, truth or _silent)
     report = judge(before.title, after.title, tuple(diffs), tolerance, len(before.outputs), judged, before.edges)
+    report = replace(report, nan_on=_nan_on(before))
     if not moved:
         return report
     note = f"{moved} rows of outputs that are ranked stand in another order; their scores tie within the tolerance"
     return replace(report, warnings=(*report.warnings, note))
+
+
+def _nan_on(recording: Recording) -> tuple[str, ...]:
+    """The inputs on which an output is NaN, as reports call them."""
+    odd = (any(map(_holds_nan, outputs.values())) for outputs in recording.outputs)
+    return tuple(recording.name_of(place) for place, is_odd in enumerate(odd) if is_odd)
+
+
+def _holds_nan(value: Array) -> bool:
+    return value.dtype.kind in "fc" and bool(np.isnan(value).any())
 
 
 def _compared(
@@ -170,7 +183,7 @@ def _compared(
         diff = (usual if is_usual else edges).add(reference, output)
         signal = max(signal, diff.signal) if is_usual else signal
         for power in powers if is_usual else powers[1:]:
-            power.add(reference)
+            power.add(reference, before.name_of(place))
         rough = not is_usual and is_rough(diff, signal, step, tolerance)
         if rough or departs(diff, reference.dtype.name, tolerance):
             departures.append(Departure(name, place, before.name_of(place), diff, rough))

@@ -38,7 +38,8 @@ class ParityReport:
     ``before`` and ``after`` name the artifacts (``onnx (pytorch)``).  ``failures`` and ``warnings`` are
     sentences; ``unproven`` says why the comparison has no power, empty where it has.  ``departures`` are what was
     judged by the model's float64 twin.  ``feeds`` counts all feeds, ``edges`` the edge inputs among them.
-    ``waived`` is what ``--allow-unproven`` says: outputs that tell nothing pass where they are equal.
+    ``nan_on`` names the inputs on which ``before`` itself gives NaN.  ``waived`` is what ``--allow-unproven`` says:
+    outputs that tell nothing pass where they are equal.
     """
 
     before: str
@@ -52,6 +53,7 @@ class ParityReport:
     departures: tuple[Departure, ...] = ()
     edges: tuple[str, ...] = ()
     waived: bool = False
+    nan_on: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 import convertkit
 from convertkit.converters.tensorflow import converter
+from convertkit.errors import UsageError
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.recipe import ExportOptions, InputSpec
 from tests.installed import needs
@@ -158,6 +159,55 @@ def test_a_frozen_graph_with_a_while_loop(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["passed"]
+
+
+UNKNOWN_RANK = """
+import sys
+import tensorflow as tf
+v1 = tf.compat.v1
+def classifier(images):
+    kernel = tf.reshape(tf.sin(7.3 * tf.range(135.0)), [3, 3, 3, 5])
+    return tf.reduce_mean(tf.nn.relu(tf.nn.conv2d(images, kernel, 1, "SAME")), [1, 2], name="scores")
+for kind in ("images", "file"):
+    with tf.Graph().as_default() as graph:
+        if kind == "images":
+            classifier(v1.placeholder(tf.float32, name="images"))
+        else:
+            pixels = tf.io.decode_image(v1.placeholder(tf.string, [], name="file"))
+            classifier(tf.identity(tf.cast(pixels, tf.float32, name="pixels"), name="picture")[None])
+    open(f"{sys.argv[1]}/{kind}.pb", "wb").write(graph.as_graph_def().SerializeToString())
+class Model(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.float32)])
+    def __call__(self, images):
+        return {"scores": classifier(images)}
+model = Model()
+tf.saved_model.save(model, sys.argv[1] + "/saved", signatures=model.__call__.get_concrete_function())
+"""
+
+
+@pytest.mark.nightly
+def test_an_input_of_unknown_rank_is_given_its_shape(tmp_path: Path):
+    """What the refusal suggests works: for a placeholder without shape, and to begin behind what reads a file."""
+    needs("tf2onnx")
+    subprocess.run([sys.executable, "-c", UNKNOWN_RANK, str(tmp_path)], check=True, capture_output=True)
+    refusals = {}
+    for name in ("images.pb", "file.pb", "saved"):
+        with pytest.raises(UsageError) as refused:
+            convertkit.export(tmp_path / name, output=tmp_path / "out")
+        refusals[name] = str(refused.value)
+    assert "the rank of input 'images' is unknown\n  try   --input images:N,224,224,3" in refusals["images.pb"]
+    assert "input 'file' holds text" in refusals["file.pb"]
+    assert "--input pixels:N,224,224,3: the model begins at that node" in refusals["file.pb"]
+    assert "--input images:SHAPE" in refusals["saved"]
+    for name, said, shape in (
+        ("images.pb", "images:N,8,9,3", ("batch", 8, 9, 3)),
+        ("file.pb", "picture:8,9,3", (8, 9, 3)),
+        ("saved", "images:N,8,9,3", ("batch", 8, 9, 3)),
+    ):
+        made = convertkit.export(tmp_path / name, input=said, output=tmp_path / f"{name}-out")
+        assert [spec.shape for spec in made.artifact.inputs] == [shape]
+        assert made.artifact.outputs[0].name == "scores"
+        assert made.passed
 
 
 @pytest.mark.nightly
