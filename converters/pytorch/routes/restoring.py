@@ -13,6 +13,10 @@ from convertkit.converters.pytorch.model.provenance import TRACE_KEY, python_tra
 from convertkit.errors import ToolError
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_MODULES_KEY = "namespace"
+"""Metadata of an ONNX node: the modules that it lies in, outermost first."""
+_OUR_WRAPPER = re.compile(r"^: convertkit\.[\w.]+/")
+"""What we wrap a module in: where that lies in our own tree is not part of an artifact."""
 
 
 def settle_interface(model: ir.Model, leaves: Sequence[Leaf], outputs: Sequence[str]) -> None:
@@ -100,8 +104,10 @@ def _text(dim: int | ir.SymbolicDim) -> str:
 
 
 def _keep_user_traces(model: ir.Model) -> None:
-    """Leave each node the user's own source lines and nothing else of what exporters note."""
+    """Leave each node the user's own source lines and modules, and nothing else of what exporters note."""
     for node in model.graph.all_nodes():
+        if modules := node.metadata_props.get(_MODULES_KEY):
+            node.metadata_props[_MODULES_KEY] = _OUR_WRAPPER.sub("", modules)
         noted = node.metadata_props.get(TRACE_KEY, "") or python_trace(node.doc_string or "")
         trace = user_trace(noted)
         for key in [key for key in node.metadata_props if key.startswith("pkg.torch.onnx.")]:

@@ -7,6 +7,7 @@ import pytest
 
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.provenance import user_line
+from convertkit.converters.pytorch.routes.flat import Flat
 from convertkit.converters.pytorch.routes.restoring import settle_interface
 from convertkit.errors import ToolError
 
@@ -92,3 +93,11 @@ def test_what_is_returned_twice_or_as_it_came_has_a_name_for_each() -> None:
 )
 def test_a_line_is_the_user_s_own_in_a_folder_called_torch(file: str, told: str) -> None:
     assert user_line(f'  File "{file}", line 41, in forward\n') == told
+
+
+def test_an_artifact_does_not_depend_on_where_our_own_modules_lie() -> None:
+    model = _relu("s0", 4)
+    (node,) = model.graph
+    node.metadata_props["namespace"] = f": {Flat.__module__}.Flat/model: nets.Net/model.act: nets.Act/relu: aten.relu"
+    settle_interface(model, (_leaf("x", "N", 4),), ("a",))
+    assert node.metadata_props["namespace"] == "model: nets.Net/model.act: nets.Act/relu: aten.relu"
