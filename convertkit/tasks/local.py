@@ -1,0 +1,42 @@
+"""Tasks in threads of this process; what needs a process of its own holds one as a resource."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from convertkit.progress import Progress
+from convertkit.tasks.executor import Ran
+from convertkit.tasks.resources import Resources
+from convertkit.tasks.task import Context, Task
+
+
+class Local:
+    """Runs up to ``jobs`` tasks at once."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._started: tuple[ThreadPoolExecutor, Resources, Progress] | None = None
+
+    def start(self, resources: Resources, progress: Progress) -> None:
+        """Let tasks use these."""
+        self._started = (ThreadPoolExecutor(self._jobs, "task"), resources, progress)
+
+    def submit(self, name: str, task: Task[Any], given: tuple[Any, ...], folder: Path) -> Future[Ran]:
+        """Run the task in the next free thread."""
+        assert self._started is not None
+        threads, resources, progress = self._started
+        return threads.submit(_run, task, given, Context(folder, progress, resources))
+
+    def close(self) -> None:
+        """Wait for what runs."""
+        if self._started is not None:
+            self._started[0].shutdown()
+
+
+def _run(task: Task[Any], given: tuple[Any, ...], context: Context) -> Ran:
+    began = time.perf_counter()
+    value = task.run(given, context)
+    return Ran(value, context.folder, time.perf_counter() - began)

@@ -1,0 +1,392 @@
+"""Runs graphs of tasks: each once, in the order of the code, as many at once as jobs and memory allow."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from convertkit.progress import Progress
+from convertkit.tasks.codec import paths_in
+from convertkit.tasks.executor import Executor, Ran
+from convertkit.tasks.nodes import Node, Place, State, below
+from convertkit.tasks.resources import Resources
+from convertkit.tasks.store import Store
+from convertkit.tasks.task import Keys, Task
+
+T = TypeVar("T")
+OnDone = Callable[[Task[Any], bool, float], None]
+
+
+class Scheduler:
+    """Runs submitted tasks and what they need; to be used in a ``with`` statement.
+
+    Tasks start as soon as they are submitted, in the order of submission and of :attr:`Task.needs`: with one job
+    everything runs as plain code would.  A result is let go once all that were submitted and need it are done, unless
+    :meth:`hold` says otherwise.  ``store`` and ``resources`` are closed by whoever has made them, after this.
+
+    ``memory_bytes`` bounds the sum of :meth:`Task.memory` of what runs; a task that needs more runs while no other does
+    that needs any.  ``on_done`` is called with each task, whether its result was in the store, and the seconds it took;
+    in the thread that it ran in.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        store: Store,
+        resources: Resources,
+        progress: Progress,
+        jobs: int,
+        memory_bytes: int,
+        on_done: OnDone = lambda task, cached, seconds: None,
+    ) -> None:
+        self._executor = executor
+        self._store = store
+        self._progress = progress
+        self._jobs = jobs
+        self._memory = memory_bytes
+        self._on_done = on_done
+        self._keys = Keys()
+        self._nodes: dict[str, Node] = {}
+        self._named: dict[int, Node] = {}
+        self._waiting: set[Node] = set()
+        self._running: dict[Node, _Run] = {}
+        self._unwatched: deque[_Run] = deque()
+        self._places: dict[Path, Place] = {}
+        self._submitting = threading.RLock()
+        self._changed = threading.Condition()
+        self._thread = threading.local()
+        self._stopping = False
+        executor.start(resources, progress)
+
+    def __enter__(self) -> Scheduler:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def submit(self, task: Task[Any]) -> None:
+        """Have the task run, and everything that it needs, where their results are not in the store."""
+        with self._submitting:
+            node = self._node(task)
+            found: dict[Node, float | None] = {}
+            self._look_up(node, found)
+            with self._changed:
+                node.is_asked_for = True
+                hits = list(self._demand(node, found))
+        for hit in hits:
+            self._on_done(hit.task, True, hit.seconds)
+        with self._changed:
+            self._start()
+        self._watch()
+
+    def result(self, task: Task[T]) -> T:
+        """The task's result, once it is there; raises what the task, or the first failed one that it needs, raised.
+
+        Raises ``LookupError`` where the result was let go, and ``CancelledError`` where another thread cancels it.
+        """
+        node = self._registered(task)
+        if node.state is State.IDLE and not node.attempts:
+            self.submit(task)
+        with self._changed:
+            if node.state is State.IDLE:
+                raise LookupError(f"the result of {task.title} was let go; hold it before that")
+            node.holds += 1
+            try:
+                return cast(T, self._awaited(node))
+            finally:
+                node.holds -= 1
+                self._let_go(node)
+
+    def _awaited(self, node: Node) -> Any:
+        while True:
+            self._wait(lambda: node.is_over or node.state is State.IDLE)
+            try:
+                return self._value(node)
+            except _Gone:
+                self._make_again(node)
+                self._start()
+                self._watch()
+
+    def hold(self, task: Task[Any]) -> None:
+        """Keep the task's result for :meth:`result` and for tasks that are submitted later, until :meth:`release`."""
+        node = self._registered(task)
+        with self._changed:
+            node.holds += 1
+
+    def release(self, task: Task[Any]) -> None:
+        """End one :meth:`hold`."""
+        node = self._registered(task)
+        with self._changed:
+            node.holds -= 1
+            self._let_go(node)
+
+    def cancel(self, *tasks: Task[Any]) -> None:
+        """Take these back: what nobody else needs is not started, and what of it runs is waited for."""
+        nodes = [self._registered(task) for task in tasks]
+        with self._changed:
+            for node in nodes:
+                node.is_asked_for = False
+                self._unwant(node)
+            self._changed.notify_all()
+            affected = [each for node in nodes for each in below(node)]
+            self._wait(lambda: not any(each in self._running and not each.is_wanted for each in affected))
+
+    def was_cached(self, task: Task[Any]) -> bool:
+        """Whether the task did not run because its result, or that of what needs it, was in the store."""
+        node = self._registered(task)
+        return node.was_cached or (node.was_spared and not node.attempts)
+
+    def seconds(self, task: Task[Any]) -> float:
+        """How long the task ran or, where it did not, how long it took to look its result up."""
+        return self._registered(task).seconds
+
+    def close(self) -> None:
+        """Start nothing new, wait for what runs, and end the executor."""
+        self._drain()
+        self._executor.close()
+
+    def _registered(self, task: Task[Any]) -> Node:
+        with self._submitting:
+            return self._node(task)
+
+    def _node(self, task: Task[Any]) -> Node:
+        """The task's node; those of what it needs come before it in the order."""
+        if id(task) not in self._named:
+            key = self._keys.of(task)  # holds the task, so that its id is not another's
+            needs = tuple(self._node(need) for need in task.needs)
+            name = key or f"{len(self._nodes)}-without-a-key"
+            kept = key if task.keeps is not None else None
+            self._named[id(task)] = self._nodes.setdefault(name, Node(task, name, kept, needs, len(self._nodes)))
+        return self._named[id(task)]
+
+    def _look_up(self, node: Node, found: dict[Node, float | None]) -> None:
+        """Ask the store for the task, and only where it has no result for what it needs; seconds where it has one."""
+        if node in found or node.state is not State.IDLE:
+            return
+        began = time.perf_counter()
+        hit = node.key is not None and self._store.contains(node.key)
+        found[node] = time.perf_counter() - began if hit else None
+        if not hit:
+            for need in node.needs:
+                self._look_up(need, found)
+
+    def _demand(self, node: Node, found: dict[Node, float | None]) -> Iterator[Node]:
+        """Have the task wait for its turn, and what it needs, too; yields those whose results are in the store."""
+        if node.state is not State.IDLE:
+            return
+        seconds = found.get(node)
+        if seconds is not None:
+            node.state, node.was_cached, node.seconds = State.DONE, True, seconds
+            for each in below(node):
+                each.was_spared = True
+            yield node
+            return
+        node.state = State.WAITING
+        self._waiting.add(node)
+        for need in node.needs:
+            yield from self._demand(need, found)
+            need.users.add(node)
+            need.had_users = True
+        failed = next((need for need in node.needs if need.error is not None), None)
+        if failed is not None:
+            self._fail(node, failed.error)
+
+    def _start(self) -> None:
+        """Start what may start now; :meth:`_watch` is to follow, without the lock."""
+        while self._start_ready():
+            pass
+
+    def _start_ready(self) -> bool:
+        """Whether this is to be done again: a result had vanished, and more waits now."""
+        held_up = False
+        for node in sorted(self._waiting, key=lambda each: each.order):
+            if self._stopping or len(self._running) >= self._jobs or any(each.task.alone for each in self._running):
+                break
+            if not node.is_ready or (node.task.alone and self._running):
+                continue
+            try:
+                given = tuple(self._value(need) for need in node.needs)
+                memory = node.task.memory(given)
+                used = sum(run.memory for run in self._running.values())
+                if memory and used and (held_up or used + memory > self._memory):
+                    held_up = True  # what comes later does not overtake it
+                    continue
+                self._run(node, given, memory)
+            except _Gone as gone:
+                self._make_again(gone.node)
+                return True
+            except Exception as error:  # noqa: BLE001 - the task's own, told where its result is asked for
+                self._fail(node, error)
+        return False
+
+    def _run(self, node: Node, given: tuple[Any, ...], memory: int) -> None:
+        folder = self._store.folder(node.name)
+        self._progress.status(node.task.title)
+        node.attempts += 1
+        future = self._executor.submit(f"{node.name}-{node.attempts}", node.task, given, folder)
+        node.state = State.RUNNING
+        self._waiting.discard(node)
+        self._running[node] = run = _Run(node, memory, folder, future)
+        self._unwatched.append(run)
+
+    def _watch(self) -> None:
+        """Have :meth:`_finished` called for what was started; not where that calls this, to which the loop returns."""
+        if getattr(self._thread, "is_watching", False):
+            return
+        self._thread.is_watching = True
+        try:
+            while self._unwatched:
+                run = self._unwatched[0]
+                run.future.add_done_callback(partial(self._finished, run))  # at once where it is done already
+                with suppress(ValueError):
+                    self._unwatched.remove(run)
+        finally:
+            self._thread.is_watching = False
+
+    def _finished(self, run: _Run, future: Future[Ran]) -> None:
+        """Keep the result; in the thread that the task ran in."""
+        node = run.node
+        try:
+            ran = future.result()
+            value = ran.value
+            if node.key is not None and node.task.keeps is not None:
+                value = self._store.commit(node.key, ran.folder, value, node.task.keeps, node.task.title)
+            paths = tuple(paths_in(value))
+            self._on_done(node.task, False, ran.seconds)
+        except BaseException as error:  # noqa: BLE001 - the task's own, raised where its result is asked for
+            self._failed(run, error)
+            return
+        with self._changed:
+            if self._running.pop(node, None) is None:
+                return
+            node.state, node.value, node.is_loaded, node.seconds = State.DONE, value, True, ran.seconds
+            self._note_places(node, ran.folder, paths)
+            self._leave_needs(node)
+            self._let_go(node)
+            self._start()
+            self._changed.notify_all()
+        self._watch()
+
+    def _failed(self, run: _Run, error: BaseException) -> None:
+        with self._changed:
+            if self._running.pop(run.node, None) is None:
+                return
+            self._store.drop(run.folder)
+            if run.node.attempts == 1 and self._store.gives_up(error):
+                run.node.state = State.WAITING
+                self._waiting.add(run.node)
+            else:
+                self._fail(run.node, error)
+            self._start()
+            self._changed.notify_all()
+        self._watch()
+
+    def _fail(self, node: Node, error: BaseException | None) -> None:
+        """The task and all that wait for it have failed."""
+        node.state, node.error = State.FAILED, error
+        self._waiting.discard(node)
+        for user in tuple(node.users):
+            self._fail(user, error)
+        self._leave_needs(node)
+
+    def _leave_needs(self, node: Node) -> None:
+        for need in node.needs:
+            need.users.discard(node)
+            self._unwant(need)
+
+    def _unwant(self, node: Node) -> None:
+        """Take a task back, or let its result go, where nobody wants it."""
+        if node.state is State.WAITING and not node.is_wanted:
+            node.state = State.IDLE
+            self._waiting.discard(node)
+            self._leave_needs(node)
+        self._let_go(node)
+
+    def _let_go(self, node: Node) -> None:
+        if not node.is_spent:
+            return
+        node.value, node.is_loaded = None, False
+        if node.key is None or not self._store.holds(node.key):
+            node.state = State.IDLE
+        places, node.places = node.places, ()
+        for place in places:
+            place.users.discard(node)
+            if not place.users:
+                del self._places[place.folder]
+                self._store.drop(place.folder)
+
+    def _note_places(self, node: Node, folder: Path, paths: tuple[Path, ...]) -> None:
+        """Keep the folders that a result refers to as long as the result, its own and others'."""
+        if folder.exists():  # else its files have moved into the store
+            self._places[folder] = Place(folder, set())
+        above = {folder, *paths, *(parent for path in paths for parent in path.parents)}
+        node.places = tuple(self._places[each] for each in above if each in self._places)
+        for place in node.places:
+            place.users.add(node)
+
+    def _value(self, node: Node) -> Any:
+        """The result of a task that is over."""
+        if node.error is not None:
+            raise node.error
+        if node.state is not State.DONE:
+            raise CancelledError(node.task.title)
+        if not node.is_loaded and node.key is not None and node.task.keeps is not None:
+            node.value = self._store.lookup(node.key, node.task.keeps)
+            node.is_loaded = node.value is not None
+            if not node.is_loaded:
+                raise _Gone(node)
+        return node.value
+
+    def _make_again(self, node: Node) -> None:
+        """Run a task whose result has vanished from the store."""
+        found: dict[Node, float | None] = {node: None}
+        for need in node.needs:
+            self._look_up(need, found)
+        node.state = State.IDLE
+        for _ in self._demand(node, found):
+            pass
+        self._changed.notify_all()
+
+    def _wait(self, is_over: Callable[[], bool]) -> None:
+        try:
+            while not is_over():
+                if self._stopping:
+                    raise RuntimeError("the scheduler was closed")
+                self._changed.wait()
+        except BaseException:  # Ctrl-C
+            self._drain()
+            raise
+
+    def _drain(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._watch()
+            while self._running:
+                self._changed.wait()
+            self._changed.notify_all()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """One attempt at a task."""
+
+    node: Node
+    memory: int
+    folder: Path
+    future: Future[Ran]
+
+
+class _Gone(Exception):
+    """A result that was in the store is not there any longer."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.name)
+        self.node = node
