@@ -53,8 +53,8 @@ wheel: $(VENV)/.ready-all  ## build the sdist, and the wheel from it, into dist/
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 
-fixtures: $(VENV)/.ready-all  ## train the digits model again
-	$(BIN)/python $(DIGITS)/train.py
+fixtures: $(VENV)/.ready-all  ## train the models of fixtures/ again
+	for script in fixtures/*/train.py; do $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove what builds and tests leave behind; .venv stays
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

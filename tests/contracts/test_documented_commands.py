@@ -23,9 +23,14 @@ NAMED = re.compile(r"`(?!build/)([a-z_]+(?:/[\w.-]+)+\.(?:py|toml|json|md))`")
 SOMETHING = ("…", "[OPTIONS]", "[SOURCE]")
 
 
+def text(page: Path) -> str:
+    """A page with commands of several lines joined to one."""
+    return re.sub(r"\\\n\s+", " ", page.read_text())
+
+
 def shown(pattern: re.Pattern[str]) -> list[tuple[str, ...]]:
     """The page's name and the groups of each different match."""
-    return sorted({(page.name, *found.groups()) for page in PAGES for found in pattern.finditer(page.read_text())})
+    return sorted({(page.name, *found.groups()) for page in PAGES for found in pattern.finditer(text(page))})
 
 
 def options(words: list[str]) -> ExportOptions:
