@@ -13,7 +13,7 @@ help:
 
 venv: $(VENV)/.ready-all  ## set up .venv with every extra and the development tools
 
-demo: $(VENV)/.ready-demo  ## export the digits model to int8 TFLite, with proof at every step
+demo: $(VENV)/.ready-demo  ## export the digits model to int8 TFLite, verified at every step
 	$(BIN)/convertkit export $(DIGITS)/model.pt --target tflite --int8 --calib $(DIGITS)/calib.npz \
 		--eval $(DIGITS)/test.npz --max-drop 0.5 --output build/demo --force
 

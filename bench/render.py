@@ -169,7 +169,7 @@ def conversion_table(conversion: Record) -> str:
     rows = [
         "## Conversion",
         "",
-        "`convertkit export` from ONNX with every proof, against onnx2tf 2.6's bare conversion; each a process of its "
+        "`convertkit export` from ONNX with every verification, against onnx2tf 2.6's bare conversion; each a process of its "
         "own, in turns, the best of each. CPU seconds, wall seconds in brackets; peak RSS.",
         "",
         "| model | ONNX → TFLite stage | whole export | onnx2tf | CPU ratio | our RSS | onnx2tf RSS |",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _OBJECTS_PER_COLLECTION = 20_000
 _EXIT_CODES = """\b
-Exit codes: 0 done · 1 failed · 2 usage · 3 parity or accuracy gate failed · 4 a needed framework is not installed"""
+Exit codes: 0 done · 1 failed · 2 usage · 3 verification or accuracy gate failed · 4 framework not installed"""
 _OTHER_NAMES = {"convert": "export", "run": "export", "quantize": "export", "list": "targets", "doctor": "targets"}
 """Commands of other tools, and ours."""
 
@@ -149,10 +149,10 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", "-V")
 def cli() -> None:
-    """Turn a trained model into an artifact that ships, and prove that it still computes the same thing."""
+    """Turn a trained model into an artifact that ships, and verify that it still computes the same thing."""
 
 
-@cli.command(cls=ExportCommand, epilog=_EXIT_CODES, short_help="Convert a model, with proof at every step.")
+@cli.command(cls=ExportCommand, epilog=_EXIT_CODES, short_help="Convert a model, verified at every step.")
 @click.argument("source", required=False, type=click.Path())
 @export_flags
 @click.pass_obj

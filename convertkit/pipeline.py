@@ -355,10 +355,12 @@ def _failure(step: StepRecord) -> ParityError:
     for report in (step.versus_previous, step.versus_source):
         if report.failures:
             more = f" (and {len(report.failures) - 1} more)" if len(report.failures) > 1 else ""
-            return ParityError(f"parity failed after {step.stage}: {report.failures[0]}{more}, against {report.before}")
+            return ParityError(
+                f"verification failed after {step.stage}: {report.failures[0]}{more}, against {report.before}"
+            )
     unproven = step.versus_previous.unproven or step.versus_source.unproven
     return NotProven(
-        f"parity not proven after {step.stage}: {unproven}\n"
+        f"not verified after {step.stage}: {unproven}\n"
         "  try   --calib with samples of real data, so that there is something to compare\n"
         "  try   --allow-unproven to deliver it all the same, not verified"
     )

@@ -106,7 +106,7 @@ def _words(max_abs: Any, relative: Any, snr_db: Any, lsb: Any, mismatch: str) ->
         return f"{float(lsb):.2g} LSB, {float(snr_db):.1f} dB"
     if float(snr_db) < 60:
         return f"{float(snr_db):.1f} dB"
-    return f"relative {float(relative):.1e}"
+    return f"max rel. error {float(relative):.1e}"
 
 
 def _reported(parity: Mapping[str, Any]) -> str:

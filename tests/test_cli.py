@@ -149,7 +149,9 @@ def test_missing_everything_is_help():
 
 def test_help_is_in_groups_with_examples_that_are_taken():
     said = here("export", "--help").out
-    places = [said.index(f"\n{group}:") for group in ("Input", "Precision", "Data", "Proof", "Output", "Examples")]
+    places = [
+        said.index(f"\n{group}:") for group in ("Input", "Precision", "Data", "Verification", "Output", "Examples")
+    ]
     assert places == sorted(places)
     assert re.search(r"-t, --target T\s+onnxruntime, tensorrt, tflite.*\[default: onnxruntime\]", said, re.DOTALL)
     examples = re.findall(r"^  convertkit export (.*)$", said, re.MULTILINE)

@@ -72,10 +72,10 @@ def test_what_was_delivered_is_not_replaced_while_it_is_the_source(place):
     assert here("export", "model.onnx", "-o", "out", "--force").code == 0
 
 
-def test_a_failed_export_keeps_what_lies_in_its_failed_folder(place, digits):
+def test_a_failed_export_keeps_what_lies_in_its_failed_folder(place, digits, answers):
     (place / "out.failed").mkdir()
     (place / "out.failed" / "analysis.txt").write_text("precious")
-    flags = ["--int8", "--calib", digits.calib, "--eval", digits.test, "--max-drop", "-50", "-o", "out"]
+    flags = ["--int8", "--calib", digits.calib, "--eval", answers, "--max-drop", "1", "-o", "out"]
     said = here("export", digits.model, *flags)
     assert said.code == 3
     assert (place / "out.failed" / "analysis.txt").read_text() == "precious"

@@ -286,7 +286,7 @@ def test_what_was_made_ahead_of_a_failed_proof_counts_for_nothing(source, follow
     told = []
     wrong = Stage(lambda weight: weight * 1.01, name="wrong")
     road = run(source, wrong, following(lambda weight: weight, name="next"), ahead=True, on_step=told.append)
-    assert "parity failed after wrong" in str(road.failure)
+    assert "verification failed after wrong" in str(road.failure)
     assert [step.stage for step in road.steps] == [step.stage for step in told] == ["wrong"]
     assert road.artifact.made_by == "wrong"
 

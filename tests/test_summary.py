@@ -58,8 +58,8 @@ def test_refusals(mlp, words, code, kind, says):
     assert found["command"] == ("targets" if words[0] == "targets" else "export")
 
 
-def test_a_failed_gate_has_its_report(tmp_path, digits):
-    flags = ["--int8", "--calib", digits.calib, "--eval", digits.test, "--max-drop", "-50", "--json"]
+def test_a_failed_gate_has_its_report(tmp_path, digits, answers):
+    flags = ["--int8", "--calib", digits.calib, "--eval", answers, "--max-drop", "1", "--json"]
     found = told(here("export", digits.model, *flags, "-o", tmp_path / "out"), 3)
     (target,) = found["targets"]
     assert target["folder"] == str(tmp_path / "out.failed")

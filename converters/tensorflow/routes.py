@@ -74,7 +74,7 @@ def _compare(got: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
         difference = np.abs(got[name].astype(np.float64) - reference.astype(np.float64)).max()
         allowed = _RELATIVE * max(float(np.abs(reference.astype(np.float64)).max()), 1e-6)
         if not difference <= (allowed if np.issubdtype(reference.dtype, np.floating) else 0):
-            raise ToolError(f"output {name!r} departs by {difference:.3g}")
+            raise ToolError(f"output {name!r} differs by {difference:.3g}")
 
 
 def _by_tf2onnx(job: Job) -> ir.Model:

@@ -64,7 +64,7 @@ def load_feeds(
 
     ``source`` is an ``.npz`` with arrays named after the inputs, an ``.npy`` or a folder of images, of ``.wav``
     or of ``.npy`` for a model with one input, ``pkg.mod:func`` or a callable that yields feeds, a
-    mapping of arrays, one array, or an iterable of feeds.  ``samples`` takes that many, evenly
+    mapping of arrays, one array, or an iterable of samples.  ``samples`` takes that many, evenly
     spread.  ``label`` demands the array ``label`` (or, for images, one sub-folder per class) and adds
     each sample's part of it to the feed.
     State inputs may be missing: they are carried from call to call.
@@ -113,16 +113,16 @@ def _open(
     if callable(source):
         return Items(getattr(source, "__qualname__", "the given function"), source, inputs)
     if isinstance(source, Sequence):
-        return Items("the given feeds", lambda: iter(source), inputs)
+        return Items("the given samples", lambda: iter(source), inputs)
     if isinstance(source, Feeds) or (hasattr(source, "__iter__") and hasattr(source, "sha256")):
-        return Items(str(getattr(source, "description", "the given feeds")), lambda: iter(source), inputs)
+        return Items(str(getattr(source, "description", "the given samples")), lambda: iter(source), inputs)
     if isinstance(source, Iterator):
         kept = list(itertools.islice(source, samples))  # it can be walked once, calibration walks several times
         return Items("the given iterator", lambda: iter(kept), inputs)
     if hasattr(source, "__iter__"):
         return Items("the given iterable", lambda: iter(source), inputs)
     raise FeedError(
-        f"calibration data of type {type(source).__name__}; expected a path, arrays or an iterable of feeds"
+        f"calibration data of type {type(source).__name__}; expected a path, arrays or an iterable of samples"
     )
 
 

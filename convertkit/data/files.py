@@ -224,7 +224,7 @@ class Items:
         try:
             made = self.make()
             if isinstance(made, Mapping) or not isinstance(made, Iterable):
-                raise FeedError(f"{self.description} returned {type(made).__name__}; expected an iterable of feeds")
+                raise FeedError(f"{self.description} returned {type(made).__name__}; expected an iterable of samples")
             yield from made
         except ConvertKitError:
             raise

@@ -12,7 +12,7 @@ from convertkit.recipe import METRICS, CalibMethod, Layout, Trust
 F = TypeVar("F", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
-GROUPS = ("Input", "Precision", "Data", "Proof", "Output")
+GROUPS = ("Input", "Precision", "Data", "Verification", "Output")
 IO_DTYPES = ("float32", "int8", "uint8", "int16")
 _EXAMPLES = (
     ("float32 for a phone, one image at a time", "model.pt -t tflite --static N=1"),
@@ -210,16 +210,18 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     ),
     _flag("Data", "--seed", type=int, metavar="N", help="Seed of generated inputs [default: 0]."),
     _flag(
-        "Proof",
+        "Verification",
         "--metric",
         metavar="NAME",
         shell_complete=_one_of(METRICS),
         help=f"{', '.join(METRICS)} or pkg.mod:func [default: top1 or mse by the labels].",
     ),
-    _flag("Proof", "--max-drop", type=float, metavar="POINTS", help="Fail (exit 3) when the metric loses more."),
-    _switch("Proof", "--strict", help="Fail (exit 3) when the artifact is not of the precision that was asked for."),
-    _switch("Proof", "--allow-unproven", help="Deliver, not verified, where all inputs give the same outputs."),
-    _switch("Proof", "--keep-failed", help="Keep an artifact that failed its proof, in <DIR>.failed."),
+    _flag("Verification", "--max-drop", type=float, metavar="POINTS", help="Fail (exit 3) when the metric loses more."),
+    _switch(
+        "Verification", "--strict", help="Fail (exit 3) when the artifact is not of the precision that was asked for."
+    ),
+    _switch("Verification", "--allow-unproven", help="Deliver, not verified, where all inputs give the same outputs."),
+    _switch("Verification", "--keep-failed", help="Keep an artifact that failed its verification, in <DIR>.failed."),
     _flag("Output", "--target", "-t", multiple=True, shell_complete=_complete_targets, metavar="T", help="Target."),
     _flag("Output", "--output", "-o", type=click.Path(), metavar="DIR", help="Folder [default: <stem>-<target>]."),
     _switch("Output", "--force", help="Replace what an earlier export wrote into the folder."),

@@ -238,7 +238,7 @@ class Power:
         if max(abs(self._low), abs(self._high)) < _ALL_BUT_ZERO:
             return "all but zero"
         if self._feeds > 1 and not self._varies:
-            return "constant: the same for every feed"
+            return "constant: the same for every input"
         if self._low == self._high:
             return "constant"
         if not (self._discrete or self._choices) and self._finite >= _ENOUGH_ELEMENTS and self._at_edge == self._finite:

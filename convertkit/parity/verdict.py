@@ -136,7 +136,7 @@ def judge(
     else:
         # An output that is constant by nature (anchors, a version) may stand beside live ones if it is equal.
         unproven = "; ".join(f'output "{d.name}" is {d.power}' for d in weak if d.max_abs and not tolerance.lossy)
-        warnings += [f'output "{diff.name}" is {diff.power}: equal, which proves little' for diff in weak]
+        warnings += [f'output "{diff.name}" is {diff.power}: equal, which tells little' for diff in weak]
     return ParityReport(
         before, after, diffs, tolerance, feeds, tuple(failures), tuple(warnings), unproven, tuple(departures), edges
     )

@@ -63,7 +63,7 @@ def test_swapped_channels_fail_although_every_value_is_there():
     ("references", "reason"),
     [
         ([np.full((1, 9), 3.0)] * 3, "constant"),
-        ([VARIED[0]] * 3, "the same for every feed"),
+        ([VARIED[0]] * 3, "the same for every input"),
         ([np.zeros((1, 9)), np.full((1, 9), 1e-9)], "all but zero"),
         ([np.full((1, 9), np.nan)] * 2, "not finite"),
         ([np.eye(9)[:1], np.eye(9)[3:4]], "saturated"),

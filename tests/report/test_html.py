@@ -291,10 +291,10 @@ def test_hostile_names_are_text(report, text):
 
 
 def test_failure_without_steps(report):
-    report.update(steps=[], evaluation=None, passed=False, failure="parity failed after tflite: output <logits>")
+    report.update(steps=[], evaluation=None, passed=False, failure="verification failed after tflite: output <logits>")
     jsonschema.validate(report, schema())
     page = render(report)
-    assert "parity failed after tflite: output &lt;logits&gt;" in page
+    assert "verification failed after tflite: output &lt;logits&gt;" in page
     assert "badge bad" in page
 
 
@@ -432,7 +432,7 @@ def test_a_failed_page_has_the_ways_out_and_says_things_once(report):
     report["steps"][2]["parity"]["versus_previous"].update(failures=[sentence], passed=False)
     report.update(passed=False, interface=None, operators=[], depth=[], quality=None, effective=None)
     report["failure"] = (
-        f"parity failed after tflite: {sentence}\n  from  a.py:3\n  try   --calib DATA\n  try   --static N=1"
+        f"verification failed after tflite: {sentence}\n  from  a.py:3\n  try   --calib DATA\n  try   --static N=1"
     )
     page = render(report)
     assert "<li>--calib DATA</li><li>--static N=1</li>" in page

@@ -92,7 +92,7 @@ def drawn(subject: Subject, run: Callable[[], object]) -> Unsupported:
             ),
         )
     return Unsupported(
-        "the model draws random numbers, so no two calls agree and nothing can be proven",
+        "the model draws random numbers, so no two calls agree and nothing can be verified",
         subject=call.name,
         location=call.location,
         ways_out=("the random tensor as an input of forward", "F.dropout(…, training=self.training), where it is that"),
@@ -101,7 +101,7 @@ def drawn(subject: Subject, run: Callable[[], object]) -> Unsupported:
 
 def _varying(subject: Subject, run: Callable[[], object]) -> Unsupported:
     """The refusal of a model that remembers its calls where nobody can see it, or in what no input can stand for."""
-    told = "the model computes something else in every call, so nothing can be proven"
+    told = "the model computes something else in every call, so nothing can be verified"
     changed = () if subject.kind == "torchscript" else changed_attributes(subject.module, run)
     if not changed:
         return Unsupported(told)

@@ -26,7 +26,7 @@ def lacking(path: Path, told: str) -> Unsupported | None:
         return None
     dtype = _dtype(nodes[0])
     return Unsupported(
-        f"{dtype}: ONNX Runtime, which proves every step, has no {nodes[0].op_type} for it",
+        f"{dtype}: ONNX Runtime, which verifies every step, has no {nodes[0].op_type} for it",
         subject=f"{found['name']} ({nodes[0].op_type})",
         location=location(nodes[0]),
         ways_out=_WAYS_OUT.get(dtype, ()),

@@ -47,11 +47,11 @@ def attempt(subject: Subject, params: Mapping[str, Any], feed: Mapping[str, Arra
 def _torchscript(job: Job) -> None:
     """Torch's TorchScript-based exporter: the fastest, and at home with loops and branches on data."""
     if lifted(job.slots):
-        raise Unsupported("this road does not see state")
+        raise Unsupported("this route does not see state")
     if any(leaf.scalar and not is_constant(leaf) for leaf in job.leaves):
-        raise Unsupported("this road takes no Python numbers as inputs")
+        raise Unsupported("this route takes no Python numbers as inputs")
     if has_bags(job.subject):
-        raise Unsupported("this road writes bags as a loop in which an empty one is no number")
+        raise Unsupported("this route writes bags as a loop in which an empty one is no number")
     legacy.export(job.subject, job.leaves, job.outputs, job.feed, job.target)
 
 
@@ -64,7 +64,7 @@ def _export(job: Job) -> None:
 def _program(job: Job) -> None:
     """An exported program as it is."""
     if lifted(job.slots):
-        raise Unsupported("this road does not see state")
+        raise Unsupported("this route does not see state")
     if job.subject.exported_batch and any(isinstance(dim, str) for leaf in job.leaves for dim in leaf.shape):
         raise Unsupported("the program holds its batch as a number")
     exporting.write_program(job.subject.program, [leaf.name for leaf in job.leaves], job.outputs, job.target)
@@ -94,7 +94,7 @@ def _traced(job: Job) -> Job:
     values = {leaf.name: value_for(leaf, job.feed[leaf.name]) for leaf in job.leaves}
     args, kwargs = job.subject.arguments(job.leaves, values)
     if kwargs:
-        raise Unsupported("this road takes positional arguments only")
+        raise Unsupported("this route takes positional arguments only")
     torch.backends.mha.set_fastpath_enabled(False)
     return _as_torchscript(job, torch.jit.trace(job.subject.module, args, check_trace=False, strict=False))
 
