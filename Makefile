@@ -46,8 +46,9 @@ conformance-command: $(VENV)/.ready-all  ## the same through the whole export, w
 conformance-stablehlo: $(VENV)/.ready-all  ## the same for StableHLO, on the programs among the real cases
 	$(BIN)/python tests/converters/stablehlo/conformance.py --write docs/measurements/conformance-stablehlo.md
 
-docs: $(VENV)/.ready-all  ## write the generated pages of docs/ and check every link
+docs: $(VENV)/.ready-all  ## write the generated pages, check every link, build the manual into build/site
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m mkdocs build --quiet
 
 wheel: $(VENV)/.ready-all  ## build the sdist, and the wheel from it, into dist/
 	rm -rf dist

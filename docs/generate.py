@@ -14,13 +14,13 @@ HERE = Path(__file__).resolve().parent
 _STYLE = {"max_content_width": 100, "terminal_width": 100, "help_option_names": ["-h", "--help"]}
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 KINDS = {
-    "tutorials": ("Tutorials", "Begin here: each leads from nothing to a verified artifact."),
-    "how-to": ("How-to guides", "One task each, for those who know the basics."),
-    "reference": ("Reference", "What there is, complete and dry."),
-    "explanation": ("Explanation", "How it works, and why it is so."),
-    "measurements": ("Measurements", "Numbers; most of these pages are generated."),
+    "tutorials": ("Tutorials", "Begin here: each leads from nothing to a verified artifact.", ("first-export", "int8")),
+    "how-to": ("How-to guides", "One task each, for those who know the basics.", ("install", "python")),
+    "reference": ("Reference", "What there is, complete and dry.", ("command-line", "python-api")),
+    "explanation": ("Explanation", "How it works, and why it is so.", ("architecture", "verification")),
+    "measurements": ("Measurements", "Numbers; most of these pages are generated.", ("benchmarks",)),
 }
-"""Folders of docs/ in the order of reading, each with its title and what its pages are for."""
+"""Folders of docs/ in the order of reading, each with its title, what its pages are for, and which come first."""
 
 
 def command_line() -> str:
@@ -36,9 +36,11 @@ def command_line() -> str:
 
 
 def pages(kind: str) -> dict[str, str]:
-    """Pages of a folder by path below docs/, with their titles, in the order of the titles."""
+    """Pages of a folder by path below docs/, with their titles: the first ones, then in the order of the titles."""
+    first = [f"{kind}/{name}.md" for name in KINDS[kind][2]]
     titles = {f"{kind}/{page.name}": title(page) for page in (HERE / kind).glob("*.md")}
-    return dict(sorted(titles.items(), key=lambda each: each[1].lower()))
+    later = sorted(titles.keys() - set(first), key=lambda path: titles[path].lower())
+    return {path: titles[path] for path in (*first, *later) if path in titles}
 
 
 def title(page: Path) -> str:
@@ -49,7 +51,7 @@ def title(page: Path) -> str:
 def index() -> str:
     """All pages by kind and title."""
     parts = ["# convertkit\n", "Trained model in, verified artifact out: the manual.\n"]
-    for kind, (head, purpose) in KINDS.items():
+    for kind, (head, purpose, _) in KINDS.items():
         links = "".join(f"- [{name}]({path})\n" for path, name in pages(kind).items())
         parts += [f"## {head}\n", f"{purpose}\n", links]
     return "\n".join(parts)
