@@ -54,9 +54,25 @@ def _is_read_whole(node: ir.Node, weight: Stored) -> bool:
     """
     data = node.inputs[0]
     count = None if data is None else rows(data)
+    if _becomes_gemm(node):
+        return False
     if count is None:
         return weight.integers.dtype == ir.DataType.INT4
     return count == 1 and math.prod(weight.shape) >= _LARGE
+
+
+def _becomes_gemm(node: ir.Node) -> bool:
+    """Whether ONNX Runtime joins a product and the Add behind it before it looks for DequantizeLinear.
+
+    Behind a Gemm whose addend is not one row of numbers there is no MatMulNBits: the weight is made real at each call.
+    Source: ONNX Runtime, ``MatMulAddFusion`` and ``QDQ::DQMatMulToMatMulNBitsAction``.
+    """
+    users, data = readers(node), node.inputs[0]
+    if len(users) != 1 or users[0].op_type != "Add" or node.outputs[0].is_graph_output():
+        return False
+    other = next((value for value in users[0].inputs if value is not node.outputs[0]), None)
+    matrices = (data, other)
+    return all(value is not None and value.shape is not None and len(value.shape) == 2 for value in matrices)
 
 
 def _quantizes(node: ir.Node) -> bool:
