@@ -102,6 +102,46 @@ def cost_table(path: Path) -> Mapping[str, OpCost]:
 
 
 @dataclass(frozen=True, slots=True)
+class NarrowCost:
+    """Time of a kernel with 4-bit weights and float activations, in nanoseconds.
+
+    In all ``call``, and for each multiply-add, element that is read or written, element of the windows of all pixels,
+    row of a dense layer, and weight.
+    """
+
+    call: float = 0.0
+    product: float = 0.0
+    element: float = 0.0
+    unrolled: float = 0.0
+    row: float = 0.0
+    weight: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowCosts:
+    """What 4-bit weights cost in each form that a target has for them.
+
+    ``pointwise`` is a convolution of one element, written as a dense layer.  ``convolution`` takes at least
+    ``least_channels`` channels in one group; what no kernel takes is ``made_real`` at each call.
+    """
+
+    dense: NarrowCost
+    pointwise: NarrowCost
+    convolution: NarrowCost
+    made_real: NarrowCost
+    made_real_depthwise: NarrowCost
+    least_channels: int
+
+
+def narrow_costs(path: Path) -> NarrowCosts:
+    """From a TOML file with a table for each form."""
+    table = tomllib.loads(path.read_text())
+    least = int(table["convolution"].pop("least_channels"))
+    rows = {name: NarrowCost(**{key: float(value) for key, value in row.items()}) for name, row in table.items()}
+    return NarrowCosts(**rows, least_channels=least)
+
+
+@dataclass(frozen=True, slots=True)
 class QuantProfile:
     """What a target's integer kernels take, and what they cost.
 
@@ -126,6 +166,7 @@ class QuantProfile:
     the smallest weights int8.
     ``keeps_float``: an operator between integers that is marked :data:`KEEP_FLOAT` does run in float.
     ``tiles`` tell the cost of convolutions without groups, in place of a row of ``costs``.
+    ``narrow`` tells what weights of 4 bits cost; without it they count as costing nothing.
     """
 
     name: str
@@ -148,6 +189,7 @@ class QuantProfile:
     least_gain: float = 0.0
     keeps_float: bool = False
     tiles: Tiles | None = None
+    narrow: NarrowCosts | None = None
 
     def rule(self, kinds: tuple[str, ...]) -> OpRule | None:
         """The rule of an operator, given its names from the most special to the most general."""

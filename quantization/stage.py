@@ -30,12 +30,13 @@ from convertkit.quantization.preparation.prepare import prepare
 from convertkit.quantization.report import layers
 from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.reference import affordable_samples, reference_of
-from convertkit.quantization.search.weights import Chosen, WeightSearch, told
+from convertkit.quantization.search.weights import Chosen, WeightSearch, first_wide, told
 from convertkit.quantization.step import LossyStep
 from convertkit.quantization.weights.half import compute_half, store_half
+from convertkit.quantization.weights.narrow import is_for_size_only
 from convertkit.quantization.weights.patches import has_rows, moments
 from convertkit.quantization.weights.tune import Tuned, affordable, tune_all
-from convertkit.quantization.weights.weight_only import is_candidate, nearest, widened
+from convertkit.quantization.weights.weight_only import is_candidate, nearest
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext, Feed, FeedSource, Stage
 from convertkit.state import initial_state
@@ -103,13 +104,14 @@ class QuantizeWeights(LossyStep):
             state = initial_state(source)
             reference = reference_of(model, self.calibration, state)
             units = find_units(model.graph, self.profile)
-            wide = widened(units, self.profile)
+            wide = first_wide(model.graph, units, self.profile)
             tuned = self._tuned(model, [unit for unit in units if unit.name not in wide], state)
             search = WeightSearch(model, self.profile, tuned, self.choices)
             chosen = search.run(reference)
             refuse_ruin(chosen.quality, self.choices)
+            size_only = chosen.widths.others and is_for_size_only(units, self.profile, chosen.time_share)
             search.apply(model, chosen.widths)
-            self.diagnosis = self._told(model, chosen, tuned)
+            self.diagnosis = {**self._told(model, chosen, tuned), "for_size_only": size_only}
         else:
             self.diagnosis = effect(model, self.choices.precision, self.profile)
         return save_model(model, workdir / _FILE, f"{self.name} {self.version}", source.initial_state)
@@ -121,6 +123,7 @@ class QuantizeWeights(LossyStep):
             **effect(model, self.choices.precision, self.profile),
             "held_out": held_out(quality, is_all=seen),
             "rungs": list(chosen.rungs),
+            "time_share": chosen.time_share,
             "layers": layers(tuned),
             "notes": told(chosen, f"--{self.choices.precision}"),
         }
@@ -166,6 +169,7 @@ class HalfPrecision(LossyStep):
             **effect(model, "fp16", self.profile),
             "held_out": held_out(quality),
             "float32": list(kept),
+            "for_size_only": self.profile.half == "weights",
         }
         return save_model(model, workdir / "half.onnx", f"{self.name} {self.version}", source.initial_state)
 

@@ -11,6 +11,8 @@ from convertkit.operators import ON_THE_FLY, STATIC, Operator
 
 _ALL = 0.95
 """Share of the multiply-adds from which on an artifact counts as one of integers; the sentence tells the share."""
+_SLOWER = 1.02
+"""Of float32's time, from which on the sentence tells it."""
 _STORED = {"int8 weights": "w8", "int4 weights": "w4"}
 
 
@@ -21,11 +23,15 @@ class Effective:
     ``effective`` is ``requested`` where it was held, else ``mixed`` (integers beside float), ``weights-only`` (stored
     integers, float activations) or ``float32``.  ``integer_macs_share`` (0 to 1) counts multiply-adds of integers,
     those that the runtime makes integers at every call among them; None where the artifact multiplies nothing.
+    ``for_size_only``: smaller weights make nothing faster; ``time_share`` is the time over float32's by the target's
+    cost table, None where it has none.
     """
 
     requested: str
     effective: str
     integer_macs_share: float | None
+    for_size_only: bool = False
+    time_share: float | None = None
 
     @property
     def held(self) -> bool:
@@ -38,7 +44,14 @@ class Effective:
         became = self.requested if self.held else f"{self.requested} became {self.effective}"
         if self.requested == "float32" and not self.held:
             became = f"{self.effective}, as the source is quantized"
-        return f"{became}: {_TOLD[self.effective]}".replace("SHARE", _percent(self.integer_macs_share))
+        told = f"{became}: {_TOLD[self.effective]}".replace("SHARE", _percent(self.integer_macs_share))
+        return f"{told}; for size only: {self._pace}" if self.for_size_only else told
+
+    @property
+    def _pace(self) -> str:
+        if self.time_share is None or self.time_share < _SLOWER:
+            return "no faster than float32"
+        return f"{self.time_share:.2f} times float32's time by the cost table"
 
 
 _TOLD = {
@@ -61,8 +74,14 @@ def effective(requested: str, operators: Sequence[Operator], diagnoses: Iterable
     share = integers / total if total else None
     for diagnosis in diagnoses:
         if "effective" in diagnosis:
-            told = diagnosis.get("integer_macs_share", share)
-            return Effective(requested, str(diagnosis["effective"]), None if told is None else float(told))
+            told, pace = diagnosis.get("integer_macs_share", share), diagnosis.get("time_share")
+            return Effective(
+                requested,
+                str(diagnosis["effective"]),
+                None if told is None else float(told),
+                bool(diagnosis.get("for_size_only")) and diagnosis["effective"] != "float32",
+                None if pace is None else float(pace),
+            )
     return Effective(requested, _became(requested, operators, share), share)
 
 

@@ -15,6 +15,7 @@ from convertkit.quantization.search.floor import is_enough
 from convertkit.quantization.search.levels import decibels
 from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.reference import Reference, weight_bytes
+from convertkit.quantization.weights.narrow import pace, widened_for_time
 from convertkit.quantization.weights.tune import Tuned
 from convertkit.quantization.weights.weight_only import (
     Corrected,
@@ -43,12 +44,28 @@ class Widths:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The widths that are made, what they and the ``fewest`` bits keep (None where no data tells), what was tried."""
+    """The widths that are made, what they and the ``fewest`` bits keep (None where no data tells), what was tried.
+
+    ``time_share``: the time over float32's by the cost table, None without one.
+    """
 
     widths: Widths
     quality: Quality | None
     fewest: Quality | None = None
     rungs: tuple[Mapping[str, object], ...] = ()
+    time_share: float | None = None
+
+
+def first_wide(graph: ir.Graph, units: tuple[Unit, ...], profile: QuantProfile) -> frozenset[str]:
+    """Names of units that get 8 bits from the start: those that 4 would make slow, and the smallest."""
+    if profile.weight != "int4":
+        return frozenset()
+    slow: frozenset[str] = frozenset()
+    if profile.narrow is not None:
+        stored = {v: constant(v).size for unit in units if is_candidate(unit) for _, v in [unit.weight_or_fail]}
+        every = sum(value.const_value.nbytes for value in graph.initializers.values() if value.const_value is not None)
+        slow = widened_for_time(units, pace(units, profile), every - 3 * sum(stored.values()))
+    return widened(units, profile, slow)
 
 
 class WeightSearch:
@@ -62,12 +79,13 @@ class WeightSearch:
         self._fewest: Quality | None = None
         units = find_units(model.graph, profile)
         self._noisy = [unit.name for unit in sorted(filter(is_candidate, units), key=self._level)]
-        self._start = Widths(widened(units, profile))
+        self._pace = pace(units, profile) if profile.costs else None
+        self._start = Widths(first_wide(model.graph, units, profile))
 
     def run(self, reference: Reference | None) -> Chosen:
         """The fewest bits that keep enough of what ``reference`` says, the noisiest layers the first to get more."""
         if reference is None:
-            return Chosen(self._start, None)
+            return self._chosen(self._start, None)
         self._fewest = quality = self._quality(reference, self._start)
         narrow = self._profile.weight == "int4"
         self._told("int4" if narrow else "int8", self._start, quality)
@@ -118,8 +136,9 @@ class WeightSearch:
         self._told(some if high < len(names) else every, made, tried[high])
         return self._chosen(made, tried[high])
 
-    def _chosen(self, widths: Widths, quality: Quality) -> Chosen:
-        return Chosen(widths, quality, self._fewest, tuple(self._rungs))
+    def _chosen(self, widths: Widths, quality: Quality | None) -> Chosen:
+        share = None if self._pace is None else self._pace.share(widths.wide, widths.real)
+        return Chosen(widths, quality, self._fewest, tuple(self._rungs), share)
 
     def _told(self, name: Name, widths: Widths, quality: Quality) -> None:
         copy = self._model.clone()

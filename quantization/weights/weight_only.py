@@ -7,7 +7,7 @@ weights are corrected by it (``tune``).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import onnx_ir as ir
 
@@ -82,23 +82,26 @@ def is_candidate(unit: Unit) -> bool:
     return unit.weight is not None and constant(unit.weight[1]).size >= LEAST_WEIGHTS
 
 
-def widened(units: Iterable[Unit], profile: QuantProfile) -> frozenset[str]:
-    """Names of units whose weights are int8 where the others are int4: the smallest, as far as ``profile.share`` goes.
+def widened(units: Iterable[Unit], profile: QuantProfile, chosen: Collection[str] = ()) -> frozenset[str]:
+    """``chosen``, and the smallest of the units that are not, as far as ``profile.share`` goes: those get 8 bits.
 
     Each layer adds about as much noise as any other, so what is spent on bytes goes to as many layers as possible.
     """
+    found = set(chosen)
     if profile.weight != "int4" or not profile.share:
-        return frozenset()
+        return frozenset(found)
     sizes = {unit.name: constant(unit.weight_or_fail[1]).size for unit in units if is_candidate(unit)}
     scales = sum(_scale_bytes(unit) for unit in units if is_candidate(unit))
     total = sum(sizes.values())
-    spare, chosen = total * 4 * profile.share - total / 2 - scales, []
+    spare = total * 4 * profile.share - total / 2 - scales - sum(sizes[name] for name in found) / 2
     for name, size in sorted(sizes.items(), key=lambda item: (item[1], item[0])):
+        if name in found:
+            continue
         spare -= size / 2
         if spare < 0:
             break
-        chosen.append(name)
-    return frozenset(chosen)
+        found.add(name)
+    return frozenset(found)
 
 
 def _scale_bytes(unit: Unit) -> int:

@@ -21,6 +21,9 @@ _LEAST_GAIN = 0.3
 """Weights are stored as integers at no cost anyway, and what the table promises is not always seen: of MobileNetV2's
 36 % all, of EfficientNet's 27 % nothing, because conversions between layouts cost more in large graphs."""
 
+_PRODUCTS = frozenset({"Gemm", "MatMul"})
+"""What ONNX Runtime may multiply with stored integers; other operators get weights that are real once it has loaded."""
+
 _PLAIN = OpRule()
 _MOVES = OpRule(data=(0,), same_scale=True)
 
@@ -57,7 +60,9 @@ _INT8: Mapping[str, OpRule] = {
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
     if options.precision == "w8":
-        return QuantProfile("onnxruntime w8", "int8", False, WEIGHTED, weight_only=True, recurrent=True)
+        return QuantProfile(
+            "onnxruntime w8", "int8", False, WEIGHTED, weight_only=True, recurrent=True, dynamic=_PRODUCTS
+        )
     if options.precision == "w4":
         return QuantProfile(
             "onnxruntime w4",
@@ -69,6 +74,7 @@ def profile(options: ExportOptions) -> QuantProfile:
             weight_only=True,
             block=32,
             recurrent=True,
+            dynamic=_PRODUCTS,
         )
     if options.precision == "int16x8":
         return QuantProfile("onnxruntime int16x8", "int16", True, _INT8, bias="float32")

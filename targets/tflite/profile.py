@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from convertkit.profile import FixedOutput, OpCost, OpRule, QuantProfile
+from convertkit.profile import FixedOutput, NarrowCosts, OpCost, OpRule, QuantProfile, narrow_costs
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 
 _COSTS = Path(__file__).with_name("costs.toml")
+_INT4 = Path(__file__).with_name("int4.toml")
 _DYNAMIC = frozenset({"Gemm", "MatMul"})
 _LOOKUP = frozenset({"Gelu", "Gelu.part"})
 """What XNNPACK makes one look-up of, where it stands between DEQUANTIZE and QUANTIZE."""
@@ -100,21 +102,8 @@ def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
     if options.precision == "int16x8":
         return QuantProfile("tflite int16x8", "int16", True, _INT16, bias="int64")
-    weight_only = options.precision in ("w8", "w4")
-    if options.precision == "w4":
-        return QuantProfile(
-            "tflite w4",
-            "int8",
-            False,
-            _WEIGHTED,
-            weight="int4",
-            weight_range=(-7, 7),
-            weight_only=weight_only,
-            recurrent=True,
-            share=1 / 6.5,
-        )
-    if weight_only:
-        return QuantProfile("tflite w8", "int8", False, _WEIGHTED, weight_only=True, recurrent=True)
+    if options.precision in ("w8", "w4"):
+        return _of_weights(options.precision)
     beside = not options.full_integer
     rules = {**_INT8, **_AVERAGES, **_REAL} if beside else _INT8
     return QuantProfile(
@@ -132,6 +121,30 @@ def profile(options: ExportOptions) -> QuantProfile:
         least_gain=_LEAST_GAIN,
         tiles=convolution_tiles(),
     )
+
+
+def _of_weights(precision: str) -> QuantProfile:
+    """Integers for weights alone; where a product quantizes what it reads, that is part of its cost."""
+    plain = QuantProfile(
+        f"tflite {precision}",
+        "int8",
+        False,
+        _WEIGHTED,
+        costs=_costs(),
+        weight_only=True,
+        recurrent=True,
+        dynamic=_DYNAMIC,
+        tiles=convolution_tiles(),
+    )
+    if precision == "w8":
+        return plain
+    return replace(plain, weight="int4", weight_range=(-7, 7), share=1 / 6.5, narrow=int4_costs())
+
+
+@cache
+def int4_costs() -> NarrowCosts:
+    """The committed table of 4-bit weights."""
+    return narrow_costs(_INT4)
 
 
 @cache

@@ -96,6 +96,8 @@ def test_strict_is_kept_where_it_holds(tmp_path, calib) -> None:
         "requested": "int8",
         "effective": "int8",
         "integer_macs_share": 1.0,
+        "for_size_only": False,
+        "time_share": None,
         "sentence": "int8: 100 % of the multiply-adds in integers",
     }
 

@@ -8,10 +8,10 @@ import onnx_ir as ir
 
 from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 from convertkit.targets.tflite.marks import NHWC
+from convertkit.targets.tflite.profile import int4_costs
 from convertkit.tiles import SMALL_MATRIX, ConvShape, DenseShape, Shape, TransposedShape
 
 CONVOLUTIONS = {(NHWC, "Conv"), (NHWC, "ConvTranspose")}
-_FEWEST_CHANNELS = 16
 _IMAGE_RANK = 4
 _TYPICAL = 32
 """Stands for a free height or width."""
@@ -39,7 +39,7 @@ def _of_convolution(node: ir.Node, weight: tuple[int, ...], *, four_bits: bool) 
     if node.attributes.get_int("group", 1) != 1 or math.prod(weight[2:]) == 1:
         return 0.0
     if four_bits or set(node.attributes.get_ints("dilations", (1,))) != {1}:
-        return math.inf if node.op_type == "Conv" and weight[1] >= _FEWEST_CHANNELS else 0.0
+        return math.inf if node.op_type == "Conv" and weight[1] >= int4_costs().least_channels else 0.0
     result, strides = _sizes(node.outputs[0]), node.attributes.get_ints("strides", (1,))
     if len(result) != _IMAGE_RANK:
         return 0.0
