@@ -169,8 +169,8 @@ def conversion_table(conversion: Record) -> str:
     rows = [
         "## Conversion",
         "",
-        "`convertkit export` from ONNX with every verification, against onnx2tf 2.6's bare conversion; each a process of its "
-        "own, in turns, the best of each. CPU seconds, wall seconds in brackets; peak RSS.",
+        "`convertkit export` from ONNX with every verification, against onnx2tf 2.6's bare conversion; each a process "
+        "of its own, in turns, the best of each. CPU seconds, wall seconds in brackets; peak RSS.",
         "",
         "| model | ONNX → TFLite stage | whole export | onnx2tf | CPU ratio | our RSS | onnx2tf RSS |",
         "|---|---|---|---|---|---|---|",

@@ -12,9 +12,14 @@ _BUFFERS = {
     "int64": ("LongBuffer", "LongArray"),
     "int32": ("IntBuffer", "IntArray"),
     "float64": ("DoubleBuffer", "DoubleArray"),
+    "int16": ("ShortBuffer", "ShortArray"),
 }
+_BYTES = {"bool": ("BOOL", 1), "int8": ("INT8", 1), "uint8": ("UINT8", 1), "float16": ("FLOAT16", 2)}
+"""What Java has no buffer for: ``OnnxJavaType`` and bytes of an element, in java/src/main/java/ai/onnxruntime."""
 _SWIFT = {"float32": ("Float", "float"), "int64": ("Int64", "int64"), "int32": ("Int32", "int32"),
-          "int8": ("Int8", "int8"), "uint8": ("UInt8", "uInt8")}  # fmt: skip
+          "int8": ("Int8", "int8"), "uint8": ("UInt8", "uInt8"), "uint32": ("UInt32", "uInt32"),
+          "uint64": ("UInt64", "uInt64")}  # fmt: skip
+"""All element types of numbers that ``ORTTensorElementDataType`` has, in objectivec/include/ort_enums.h."""
 _CPP = {"float32": "float", "int64": "int64_t", "int32": "int32_t", "int8": "int8_t", "uint8": "uint8_t",
         "float64": "double", "int16": "int16_t", "bool": "bool"}  # fmt: skip
 
@@ -45,14 +50,13 @@ def _numpy(port: PortCode) -> str:
 
 def kotlin(ports: Ports) -> str:
     """With com.microsoft.onnxruntime:onnxruntime-android."""
-    lines = ["import ai.onnxruntime.OnnxTensor", "import ai.onnxruntime.OrtEnvironment", "import java.nio.*", ""]
+    lines = ["import ai.onnxruntime.OnnxJavaType", "import ai.onnxruntime.OnnxTensor"]
+    lines += ["import ai.onnxruntime.OrtEnvironment", "import java.nio.*", ""]
     lines += ["val environment = OrtEnvironment.getEnvironment()"]
     lines += [f"val session = environment.createSession({kotlin_quoted(ports.file)})"]
     for port in ports.inputs:
-        buffer, array = _BUFFERS.get(port.dtype, ("FloatBuffer", "FloatArray"))
         lines += [f"// {port.comment}"]
-        lines += [f"val {port.variable} = OnnxTensor.createTensor("]
-        lines += [f"    environment, {buffer}.wrap({array}({port.count})), longArrayOf({port.dims}))"]
+        lines += [f"val {port.variable} = OnnxTensor.createTensor(", f"    environment, {_kotlin_given(port)})"]
     given = ", ".join(f"{kotlin_quoted(port.quoted)} to {port.variable}" for port in ports.inputs)
     lines += [f"val results = session.run(mapOf({given}))"]
     for port in ports.outputs:
@@ -60,13 +64,29 @@ def kotlin(ports: Ports) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _kotlin_given(port: PortCode) -> str:
+    """Data and shape as ``OnnxTensor.createTensor`` takes them for that dtype."""
+    shape = f"longArrayOf({port.dims})"
+    if port.dtype == "string":
+        return f'Array({port.count}) {{ "" }}, {shape}'
+    if port.dtype in _BYTES:
+        kind, size = _BYTES[port.dtype]
+        made = f"ByteBuffer.allocateDirect({size} * {port.count}).order(ByteOrder.nativeOrder())"
+        return f"{made}, {shape}, OnnxJavaType.{kind}"
+    buffer, array = _BUFFERS.get(port.dtype, ("FloatBuffer", "FloatArray"))
+    return f"{buffer}.wrap({array}({port.count})), {shape}"
+
+
 def swift(ports: Ports) -> str:
-    """With onnxruntime-swift-package-manager."""
+    """With onnxruntime-swift-package-manager, whose tensors have no other element types than those of ``_SWIFT``."""
+    if lacking := [port for port in ports.inputs if port.dtype not in _SWIFT]:
+        told = [f"// {port.comment}" for port in lacking]
+        return "\n".join([*told, "// ONNX Runtime's Swift package makes no such tensors: use its C API"]) + "\n"
     lines = ["import Foundation", "import OnnxRuntimeBindings", ""]
     lines += ["let environment = try ORTEnv(loggingLevel: .warning)"]
     lines += [f"let session = try ORTSession(env: environment, modelPath: {ports.file}, sessionOptions: nil)"]
     for port in ports.inputs:
-        kind, element = _SWIFT.get(port.dtype, ("Float", "float"))
+        kind, element = _SWIFT[port.dtype]
         lines += [f"// {port.comment}"]
         lines += [f"let {port.variable} = try ORTValue("]
         lines += [f"    tensorData: NSMutableData(length: {port.count} * MemoryLayout<{kind}>.size)!,"]

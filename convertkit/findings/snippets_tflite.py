@@ -51,8 +51,13 @@ def _python_input(port: PortCode) -> list[str]:
 
 
 def kotlin(ports: Ports) -> str:
-    """With com.google.ai.edge.litert:litert, on Android."""
-    lines = ["import java.io.File", "import java.nio.ByteBuffer", "import java.nio.ByteOrder"]
+    """With the interpreter of com.google.ai.edge.litert:litert 1.4, on Android."""
+    lines = [
+        '// implementation("com.google.ai.edge.litert:litert:1.4.2")',
+        "import java.io.File",
+        "import java.nio.ByteBuffer",
+        "import java.nio.ByteOrder",
+    ]
     lines += [
         "import org.tensorflow.lite.Interpreter",
         "",

@@ -15,7 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 import convertkit
+from convertkit.findings import snippets_onnx
 from convertkit.findings.interface import layout
+from convertkit.findings.snippet_parts import Ports
 from convertkit.findings.snippets import snippets
 from convertkit.show import verified_text
 from tests.command_line import here
@@ -171,6 +173,28 @@ def test_odd_names_stay_data(tmp_path, target) -> None:
     made = convertkit.export(write(tmp_path, odd_names()), target, output=tmp_path / "out")
     check_snippet(made)
     assert r"é\$x" in code(made, "Kotlin") or target == "tflite", "a dollar would begin a template"
+
+
+_ORDER = "order(ByteOrder.nativeOrder())"
+KOTLIN_GIVEN = {
+    "bool": f"ByteBuffer.allocateDirect(1 * 6).{_ORDER}, longArrayOf(2, 3), OnnxJavaType.BOOL",
+    "uint8": f"ByteBuffer.allocateDirect(1 * 6).{_ORDER}, longArrayOf(2, 3), OnnxJavaType.UINT8",
+    "float16": f"ByteBuffer.allocateDirect(2 * 6).{_ORDER}, longArrayOf(2, 3), OnnxJavaType.FLOAT16",
+    "int16": "ShortBuffer.wrap(ShortArray(6)), longArrayOf(2, 3)",
+    "float32": "FloatBuffer.wrap(FloatArray(6)), longArrayOf(2, 3)",
+    "string": 'Array(6) { "" }, longArrayOf(2, 3)',
+}
+
+
+@pytest.mark.parametrize("dtype", KOTLIN_GIVEN)
+def test_other_dtypes_are_given_as_the_runtime_takes_them(dtype) -> None:
+    """Java has typed buffers for some; the Swift package has no tensors of bool, float16, float64 and int16."""
+    port = {"name": "x", "sentence": "", "dtype": dtype, "example": [2, 3], "dynamic": [], "is_state": False}
+    ports = Ports.of("model.onnx", {"inputs": [port | {"quantization": None}], "outputs": []})
+    assert f"environment, {KOTLIN_GIVEN[dtype]})" in snippets_onnx.kotlin(ports)
+    told = snippets_onnx.swift(ports)
+    assert ("makes no such tensors: use its C API" in told) == (dtype not in ("uint8", "float32"))
+    assert ("elementType: .uInt8" in told) == (dtype == "uint8")
 
 
 def stateful() -> onnx.ModelProto:
