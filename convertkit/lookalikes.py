@@ -7,6 +7,8 @@ from pathlib import Path, PurePosixPath
 
 _ADDRESS = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://\S+", re.IGNORECASE)
 _HUB = re.compile(r"(?:hf:)?[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_BARE = re.compile(r"[A-Za-z][A-Za-z0-9]*(-\w+)+")
+"""A model that no one owns: ``bert-base-uncased``."""
 _MODELS = (
     *(".onnx", ".tflite", ".pt", ".pth", ".pt2", ".ptl", ".jit", ".ckpt", ".safetensors", ".keras", ".h5", ".hdf5"),
     *(".pb", ".mlir", ".mlirbc", ".bin"),
@@ -29,7 +31,8 @@ def elsewhere(source: str) -> str | None:
     """What to do with ``source``, which is not on this disk: an address, or the name of a model on a hub."""
     if _ADDRESS.fullmatch(source):
         return f"{source} is an address, and convertkit reads files; download it first, then export the file"
-    if _HUB.fullmatch(source) and Path(source).suffix.lower() not in _MODELS and not Path(source).parent.exists():
+    owned = _HUB.fullmatch(source) and Path(source).suffix.lower() not in _MODELS and not Path(source).parent.exists()
+    if owned or _BARE.fullmatch(source):
         name = source.removeprefix("hf:")
         return (
             f"{source} does not exist; if it names a model on a hub, convertkit downloads nothing\n"

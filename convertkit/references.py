@@ -107,7 +107,8 @@ def not_found(source: str) -> str:
     """Why nothing reads ``source``, which is no file: as far as it is a reference, what is wrong with it."""
     name = source.partition(":")[0]
     if not _REFERENCE.fullmatch(source):
-        return elsewhere(source) or f"{source} does not exist{closest(Path(source).name, _beside(source))}"
+        near = closest(Path(source).name, _beside(source))
+        return (None if near else elsewhere(source)) or f"{source} does not exist{near}"
     if module_file(name) is None and name.endswith(".py"):
         return f"{source}: there is no file {name}{closest(name, [file.name for file in Path().glob('*.py')])}"
     if module_file(name) is None:

@@ -25,6 +25,7 @@ def place(tmp_path, monkeypatch):
         ("s3://bucket/model.pt", ["is an address"]),
         ("hf://bert-base-uncased", ["is an address"]),
         ("google/vit-base-patch16-224", ["on a hub", "--model pkg.mod:factory"]),
+        ("bert-base-uncased", ["on a hub", "--model pkg.mod:factory"]),
         ("modle.onnx", ["does not exist, did you mean 'model.onnx'"]),
         ("missing/model.onnx", ["does not exist"]),
     ],
