@@ -155,8 +155,8 @@ def _claim(root: Path) -> None:
     root.mkdir(parents=True, exist_ok=True)
     tag = root / _TAG
     if not tag.exists():
-        if any(entry.name != _TAG for entry in root.iterdir()):
+        if any(root.iterdir()) and not tag.exists():  # another run may just have written it
             raise UsageError(f"{root} is not empty and not a cache of convertkit; name an empty or a new folder")
         tag.write_text(_TAGGED, encoding="ascii")
-    elif (text := tag.read_text(encoding="utf-8", errors="replace")) and text != _TAGGED[: len(text)]:
+    elif not _TAGGED.startswith(tag.read_text(encoding="utf-8", errors="replace")):  # it may be half written
         raise UsageError(f"{root} is the cache of another tool; name an empty or a new folder")

@@ -123,7 +123,8 @@ def _write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+            member = zipfile.ZipInfo(f"{name}.npy")  # without a time, so that equal arrays are equal files
+            with archive.open(member, "w", force_zip64=True) as stream:
                 npy.write_array(stream, array, allow_pickle=False)
 
 

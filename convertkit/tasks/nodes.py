@@ -53,6 +53,7 @@ class Node:
     was_cached: bool = False
     was_spared: bool = False
     is_asked_for: bool = False
+    was_fetched: bool = False
     holds: int = 0
     had_users: bool = False
     users: set[Node] = field(default_factory=set)
@@ -75,8 +76,9 @@ class Node:
 
     @property
     def is_spent(self) -> bool:
-        """Whether its result is not needed any longer."""
-        return self.state is State.DONE and not self.users and not self.holds and (self.had_users or not self.is_wanted)
+        """Whether its result is not needed any longer: all that were to use it have, and who asked for it has it."""
+        is_awaited = bool(self.users or self.holds) or (self.is_asked_for and not self.was_fetched)
+        return self.state is State.DONE and not is_awaited and (self.had_users or not self.is_asked_for)
 
 
 def below(node: Node) -> Iterator[Node]:

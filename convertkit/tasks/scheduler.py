@@ -30,7 +30,8 @@ class Scheduler:
 
     Tasks start as soon as they are submitted, in the order of submission and of :attr:`Task.needs`: with one job
     everything runs as plain code would.  A result is let go once all that were submitted and need it are done, unless
-    :meth:`hold` says otherwise.  ``store`` and ``resources`` are closed by whoever has made them, after this.
+    :meth:`hold` says otherwise; that of a task which was submitted itself stays until :meth:`result` has returned it,
+    and until the end where nothing needs it.  Whoever has made ``store`` and ``resources`` closes them, after this.
 
     ``memory_bytes`` bounds the sum of :meth:`Task.memory` of what runs; a task that needs more runs while no other does
     that needs any.  ``on_done`` is called with each task, whether its result was in the store, and the seconds it took;
@@ -79,7 +80,7 @@ class Scheduler:
             found: dict[Node, float | None] = {}
             self._look_up(node, found)
             with self._changed:
-                node.is_asked_for = True
+                node.is_asked_for, node.was_fetched = True, False
                 hits = list(self._demand(node, found))
         for hit in hits:
             self._on_done(hit.task, True, hit.seconds)
@@ -100,7 +101,9 @@ class Scheduler:
                 raise LookupError(f"the result of {task.title} was let go; hold it before that")
             node.holds += 1
             try:
-                return cast(T, self._awaited(node))
+                value = self._awaited(node)
+                node.was_fetched = True
+                return cast(T, value)
             finally:
                 node.holds -= 1
                 self._let_go(node)
@@ -253,6 +256,10 @@ class Scheduler:
 
     def _finished(self, run: _Run, future: Future[Ran]) -> None:
         """Keep the result; in the thread that the task ran in."""
+        with self._changed:
+            if run.is_claimed:
+                return
+            run.is_claimed = True
         node = run.node
         try:
             ran = future.result()
@@ -265,8 +272,7 @@ class Scheduler:
             self._failed(run, error)
             return
         with self._changed:
-            if self._running.pop(node, None) is None:
-                return
+            del self._running[node]
             node.state, node.value, node.is_loaded, node.seconds = State.DONE, value, True, ran.seconds
             self._note_places(node, ran.folder, paths)
             self._leave_needs(node)
@@ -277,8 +283,7 @@ class Scheduler:
 
     def _failed(self, run: _Run, error: BaseException) -> None:
         with self._changed:
-            if self._running.pop(run.node, None) is None:
-                return
+            del self._running[run.node]
             self._store.drop(run.folder)
             if run.node.attempts == 1 and self._store.gives_up(error):
                 run.node.state = State.WAITING
@@ -374,14 +379,15 @@ class Scheduler:
             self._changed.notify_all()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Run:
-    """One attempt at a task."""
+    """One attempt at a task; ``is_claimed`` once its end is seen to, which two threads may come to do."""
 
     node: Node
     memory: int
     folder: Path
     future: Future[Ran]
+    is_claimed: bool = False
 
 
 class _Gone(Exception):

@@ -65,6 +65,11 @@ def test_values_import_values_only(name):
     assert {core_name(each.module) for each in ours(name)} <= VALUES
 
 
+@pytest.mark.parametrize("name", [name for name in MODULES if core_name(name) == "tasks"])
+def test_tasks_know_nothing_of_models(name):
+    assert {core_name(each.module) for each in ours(name)} <= {"tasks", "errors", "progress", "artifact"}
+
+
 def test_layers_of_the_core():
     """cli → job → pipeline → {plugins, parity} → values: nothing imports upwards."""
     below = {"pipeline": TOP - {"pipeline"}, "plugins": TOP, "parity": TOP | {"plugins"}, "onnx": TOP | {"parity"}}

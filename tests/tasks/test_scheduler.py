@@ -231,6 +231,21 @@ def test_done_tasks_are_told(scheduler):
     assert not one.was_cached(top)
 
 
+def test_many_quick_tasks_of_many_threads_end_once_each(scheduler, ran):
+    told = []
+    one = scheduler(jobs=4, on_done=lambda task, cached, seconds: told.append(task.name))
+    threads = [
+        threading.Thread(target=lambda at=at: [one.result(Say(f"{at}-{number}")) for number in range(100)])
+        for at in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(told) == sorted(ran)
+    assert len(set(told)) == len(told) == 400
+
+
 def test_after_an_interrupt_nothing_new_starts_and_what_runs_is_waited_for(scheduler, ran):
     one = scheduler()
     one.submit(slow := Say("slow", seconds=0.2))
