@@ -20,12 +20,12 @@ import onnxruntime as ort
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.plugins import target
-from convertkit.quantization.calibration.histogram import Statistics
-from convertkit.quantization.calibration.observe import observe
-from convertkit.quantization.calibration.ranges import METHODS, Range, span
-from convertkit.quantization.placement.masks import measurable
-from convertkit.quantization.placement.units import find_units
-from convertkit.quantization.preparation.prepare import prepare
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.calibrate.observe import observe
+from convertkit.quantization.calibrate.ranges import METHODS, Range, span
+from convertkit.quantization.graph.units import find_units
+from convertkit.quantization.place.masks import measurable
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed
 

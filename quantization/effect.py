@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import onnx_ir as ir
 
-from convertkit.profile import KEEP_FLOAT, RECURRENT, QuantProfile
-from convertkit.quantization.placement.sizes import elements, sizes
+from convertkit.profile import KEEP_FLOAT, QuantProfile
+from convertkit.quantization.graph.work import PRODUCTS, multiply_adds
 from convertkit.quantization.search.quality import Quality
 
 Effective = Literal["int8", "int16x8", "mixed", "weights-only", "w8", "w4", "fp16", "float32"]
 _MOSTLY = 0.95
 """The share of the multiply-adds from which on a model counts as one of integers."""
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-_PAIR = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
 def effect(model: ir.Model, requested: str, profile: QuantProfile) -> Mapping[str, object]:
@@ -84,7 +81,7 @@ def _makes_real(node: ir.Node) -> bool:
 
 def _computed(node: ir.Node, profile: QuantProfile) -> str:
     """How a matrix operator is computed; everything else has no multiply-adds."""
-    if node.op_type not in _PRODUCTS or node.domain or KEEP_FLOAT in node.metadata_props:
+    if node.op_type not in PRODUCTS or node.domain or KEEP_FLOAT in node.metadata_props:
         return "float"
     makers = [value.producer() for value in node.inputs[:2] if value is not None]
     real = [maker for maker in makers if maker is None or maker.op_type != "DequantizeLinear"]
@@ -92,37 +89,3 @@ def _computed(node: ir.Node, profile: QuantProfile) -> str:
     if not real and len(stored) < len(makers):
         return "static"
     return "on the fly" if stored and node.op_type in profile.dynamic else "float"
-
-
-def multiply_adds(node: ir.Node) -> float:
-    """Of one sample; 0 for operators that are not products of matrices."""
-    if node.domain or node.op_type not in _PRODUCTS | RECURRENT:
-        return 0.0
-    data, weight, *more = (_origin(value) for value in node.inputs if value is not None)
-    if node.op_type in RECURRENT:
-        steps = (*sizes(data), 1)[0]
-        return float(steps * (elements(weight) + (elements(more[0]) if more else 0)))
-    made = elements(node.outputs[0])
-    if node.op_type == "ConvTranspose":
-        return float(elements(data) * math.prod(sizes(weight)[1:]))
-    if node.op_type == "Conv":
-        return float(made * math.prod(sizes(weight)[1:]))
-    shape = sizes(data) or (1,)
-    return float(made * (shape[0] if node.attributes.get_int("transA", 0) else shape[-1]))
-
-
-def _origin(value: ir.Value) -> ir.Value:
-    """What was quantized: its sizes are the measured ones."""
-    for maker in _makers(value):
-        source = maker.inputs[0]
-        assert source is not None
-        value = source
-    return value
-
-
-def _makers(value: ir.Value) -> Iterator[ir.Node]:
-    maker = value.producer()
-    while maker is not None and maker.op_type in _PAIR:
-        yield maker
-        source = maker.inputs[0]
-        maker = None if source is None else source.producer()

@@ -19,36 +19,37 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
-from convertkit.quantization.calibration.choose_ranges import choose_methods
-from convertkit.quantization.calibration.flat import flat_values
-from convertkit.quantization.calibration.histogram import Statistics, merge_samples
-from convertkit.quantization.calibration.observe import observe
-from convertkit.quantization.calibration.ranges import noise
-from convertkit.quantization.calibration.resume import EVERY, checkpoint
-from convertkit.quantization.calibration.split import split
+from convertkit.quantization.calibrate.flat import flat_values
+from convertkit.quantization.calibrate.histogram import Statistics, merge_samples
+from convertkit.quantization.calibrate.observe import observe
+from convertkit.quantization.calibrate.ranges import noise
+from convertkit.quantization.calibrate.resume import EVERY, checkpoint
+from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import effect, held_out
-from convertkit.quantization.placement.ends import quantize_ends
-from convertkit.quantization.placement.exact_float import exact_in_float
-from convertkit.quantization.placement.islands import choose_integer, with_float_end
-from convertkit.quantization.placement.masks import marking_units, measurable
-from convertkit.quantization.placement.place import Placement
-from convertkit.quantization.placement.sizes import measure_sizes
-from convertkit.quantization.placement.units import Unit, find_units
-from convertkit.quantization.placement.write import default_weight, input_scale
-from convertkit.quantization.placement.written import exact_choices, is_float_faster
-from convertkit.quantization.preparation.norms import norms_as_convolutions
-from convertkit.quantization.preparation.opset import INT16_OPSET, at_least
-from convertkit.quantization.preparation.prepare import drop_unused, prepare
+from convertkit.quantization.graph.edit import drop_unused
+from convertkit.quantization.graph.sizes import measure_sizes
+from convertkit.quantization.graph.units import Unit, find_units
+from convertkit.quantization.place.ends import quantize_ends
+from convertkit.quantization.place.exact_float import exact_in_float
+from convertkit.quantization.place.islands import choose_integer, with_float_end
+from convertkit.quantization.place.masks import marking_units, measurable
+from convertkit.quantization.place.place import Placement
+from convertkit.quantization.place.write import default_weight, input_scale
+from convertkit.quantization.place.written import exact_choices, is_float_faster
+from convertkit.quantization.prepare.norms import norms_as_convolutions
+from convertkit.quantization.prepare.opset import INT16_OPSET, at_least
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.report import describe
+from convertkit.quantization.search.choose_ranges import choose_methods
 from convertkit.quantization.search.descent import Descent
 from convertkit.quantization.search.descent import told as told_instead
+from convertkit.quantization.search.equalized import equalized
 from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.loop import Loop, Outcome
 from convertkit.quantization.search.plan import Plan, Ranges, apply, placed
 from convertkit.quantization.search.trial import Trials
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.quantization.weights.blocks import BlockedWeight
-from convertkit.quantization.weights.equalized import equalized
 from convertkit.quantization.weights.integers import QuantizedWeight
 from convertkit.quantization.weights.patches import Moments, has_rows, moments
 from convertkit.quantization.weights.recurrent import quantize_recurrent

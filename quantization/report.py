@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from convertkit.onnx.origin import location
-from convertkit.quantization.calibration.flat import Flat, shown_db
-from convertkit.quantization.calibration.histogram import Statistics
-from convertkit.quantization.calibration.ranges import Affine
-from convertkit.quantization.placement.place import Placement
-from convertkit.quantization.placement.units import Unit
+from convertkit.quantization.calibrate.flat import Flat, shown_db
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.calibrate.ranges import Affine
+from convertkit.quantization.graph.units import Unit
+from convertkit.quantization.place.place import Placement
 from convertkit.quantization.search.loop import Outcome
 from convertkit.quantization.weights.tune import Tuned
 

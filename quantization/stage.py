@@ -19,21 +19,21 @@ from convertkit.parity import record
 from convertkit.parity.feeds import proof_feeds, with_edges
 from convertkit.parity.flags import with_flags
 from convertkit.profile import QuantProfile
-from convertkit.quantization.calibration.histogram import Statistics
-from convertkit.quantization.calibration.observe import extend, observe
-from convertkit.quantization.calibration.split import split, thinned
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.calibrate.observe import extend, observe
+from convertkit.quantization.calibrate.split import split, thinned
 from convertkit.quantization.effect import effect, held_out
+from convertkit.quantization.graph.step import LossyStep
+from convertkit.quantization.graph.units import Unit, find_units, is_float
 from convertkit.quantization.integers import Integers
-from convertkit.quantization.placement.units import Unit, find_units, is_float
-from convertkit.quantization.preparation.opset import INT4_OPSET, at_least
-from convertkit.quantization.preparation.prepare import prepare
+from convertkit.quantization.place.narrow import is_for_size_only
+from convertkit.quantization.prepare.opset import INT4_OPSET, at_least
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.report import layers
 from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.reference import affordable_samples, reference_of
 from convertkit.quantization.search.weights import Chosen, WeightSearch, first_wide, told
-from convertkit.quantization.step import LossyStep
 from convertkit.quantization.weights.half import compute_half, store_half
-from convertkit.quantization.weights.narrow import is_for_size_only
 from convertkit.quantization.weights.patches import has_rows, moments
 from convertkit.quantization.weights.tune import Tuned, affordable, tune_all
 from convertkit.quantization.weights.weight_only import is_candidate, nearest

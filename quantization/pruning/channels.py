@@ -15,8 +15,8 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.quantization.placement.units import constant
-from convertkit.quantization.preparation.prepare import add_constant
+from convertkit.quantization.graph.edit import add_constant
+from convertkit.quantization.graph.units import constant
 
 
 class Group:

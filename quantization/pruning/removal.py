@@ -23,12 +23,13 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.profile import OpRule, QuantProfile
-from convertkit.quantization.placement.units import constant, find_units
-from convertkit.quantization.preparation.prepare import add_constant, drop_unused, prepare
+from convertkit.quantization.graph.edit import add_constant, drop_unused
+from convertkit.quantization.graph.step import LossyStep
+from convertkit.quantization.graph.units import constant, find_units
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.channels import Channels, Cut, Group
 from convertkit.quantization.pruning.rules import follow
 from convertkit.quantization.pruning.scores import Activity, Product, measure_activity, scores, strongest
-from convertkit.quantization.step import LossyStep
 from convertkit.quantization.weights.patches import from_rows, has_rows, moments
 from convertkit.quantization.weights.tune import affordable
 from convertkit.stage import Feed, FeedSource, Stage

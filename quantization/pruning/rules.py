@@ -9,7 +9,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.quantization.placement.units import constant, is_constant
+from convertkit.quantization.graph.units import constant, is_constant
 from convertkit.quantization.pruning.channels import Channels, Group, Layout
 
 _NOTHING = Layout(0, (), ())

@@ -10,8 +10,8 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array
-from convertkit.quantization.calibration.replay import open_session, run_all
-from convertkit.quantization.placement.units import Unit, constant
+from convertkit.quantization.graph.replay import open_session, run_all
+from convertkit.quantization.graph.units import Unit, constant
 from convertkit.quantization.pruning.channels import Channels, Cut, Group
 from convertkit.quantization.weights.patches import Moments, weight_rows
 from convertkit.stage import Feed

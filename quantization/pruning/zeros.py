@@ -20,11 +20,12 @@ from convertkit.errors import UsageError
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.profile import OpRule, QuantProfile
-from convertkit.quantization.calibration.split import split
-from convertkit.quantization.placement.units import Unit, find_units
-from convertkit.quantization.preparation.prepare import add_constant, drop_unused, prepare
+from convertkit.quantization.calibrate.split import split
+from convertkit.quantization.graph.edit import add_constant, drop_unused
+from convertkit.quantization.graph.step import LossyStep
+from convertkit.quantization.graph.units import Unit, find_units
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.removal import PruneChannels
-from convertkit.quantization.step import LossyStep
 from convertkit.quantization.weights.patches import Moments, from_rows, has_rows, moments, weight_rows
 from convertkit.quantization.weights.rounding import layer_snr_db, ordered_inverse
 from convertkit.quantization.weights.tune import affordable

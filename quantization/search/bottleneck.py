@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from convertkit.quantization.placement.sizes import elements, sizes
-from convertkit.quantization.placement.units import is_float
+from convertkit.quantization.graph.sizes import elements, sizes
+from convertkit.quantization.graph.units import is_float
 
 _NARROW = 4
 """A bottleneck has at most the input's size divided by this."""

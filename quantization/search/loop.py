@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from convertkit.progress import Progress
-from convertkit.quantization.calibration.flat import shown_db
-from convertkit.quantization.calibration.ranges import Affine
-from convertkit.quantization.placement.islands import choose_integer, total_cost, unit_work
-from convertkit.quantization.placement.statistics import statistics_units
-from convertkit.quantization.placement.units import Unit, is_among
+from convertkit.quantization.calibrate.flat import shown_db
+from convertkit.quantization.calibrate.ranges import Affine
+from convertkit.quantization.graph.units import Unit, is_among
+from convertkit.quantization.place.islands import choose_integer, total_cost, unit_work
+from convertkit.quantization.place.statistics import statistics_units
 from convertkit.quantization.search.plan import Plan, Ranges, placed
 from convertkit.quantization.search.trial import Score, Trials
 from convertkit.quantization.weights.integers import QuantizedWeight

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
-from convertkit.quantization.placement.units import is_constant
+from convertkit.quantization.graph.units import is_constant
 
 _SQUASHES = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
 

@@ -10,14 +10,14 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.profile import KEEP_FLOAT, WEIGHTED, QuantProfile
-from convertkit.quantization.calibration.flat import Flat, narrowed
-from convertkit.quantization.calibration.histogram import Statistics
-from convertkit.quantization.calibration.ranges import Range, span
-from convertkit.quantization.placement.place import Placement, place
-from convertkit.quantization.placement.real_ends import keep_ends_real
-from convertkit.quantization.placement.units import Unit, constant, find_units
-from convertkit.quantization.placement.write import write
-from convertkit.quantization.preparation.prepare import add_constant, drop_unused
+from convertkit.quantization.calibrate.flat import Flat, narrowed
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.calibrate.ranges import Range, span
+from convertkit.quantization.graph.edit import add_constant, drop_unused
+from convertkit.quantization.graph.units import Unit, constant, find_units
+from convertkit.quantization.place.place import Placement, place
+from convertkit.quantization.place.real_ends import keep_ends_real
+from convertkit.quantization.place.write import write
 from convertkit.quantization.weights.integers import QuantizedWeight
 from convertkit.quantization.weights.weight_only import store_weights
 

@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.quantization.calibration.replay import open_session, run_all
-from convertkit.quantization.calibration.split import split
-from convertkit.quantization.effect import multiply_adds
+from convertkit.quantization.calibrate.split import split
+from convertkit.quantization.graph.replay import open_session, run_all
+from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.search.bottleneck import reconstructions
 from convertkit.quantization.search.measured import is_real, readings
 from convertkit.quantization.search.quality import Output, Quality, measure

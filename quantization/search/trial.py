@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import NEXT_STATE_PREFIX, Array
-from convertkit.quantization.placement.islands import unit_work
-from convertkit.quantization.placement.units import find_units
+from convertkit.quantization.graph.units import find_units
+from convertkit.quantization.place.islands import unit_work
 from convertkit.quantization.search.levels import class_axis, decibels, expected_drop
 from convertkit.quantization.search.plan import Plan, Ranges, apply
 from convertkit.quantization.search.quality import Output, Quality

@@ -10,12 +10,12 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.profile import QuantProfile
-from convertkit.quantization.placement.units import Unit, constant, find_units
+from convertkit.quantization.graph.units import Unit, constant, find_units
+from convertkit.quantization.place.narrow import pace, widened_for_time
 from convertkit.quantization.search.floor import is_enough
 from convertkit.quantization.search.levels import decibels
 from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.reference import Reference, weight_bytes
-from convertkit.quantization.weights.narrow import pace, widened_for_time
 from convertkit.quantization.weights.tune import Tuned
 from convertkit.quantization.weights.weight_only import (
     Corrected,

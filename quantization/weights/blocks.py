@@ -8,7 +8,7 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.profile import QuantProfile
-from convertkit.quantization.placement.units import Unit
+from convertkit.quantization.graph.units import Unit
 from convertkit.quantization.weights.integers import SHRINKS
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.quantization.calibration.histogram import Statistics
-from convertkit.quantization.placement.units import constant, is_constant, is_float
-from convertkit.quantization.preparation.prepare import add_constant, drop_unused
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.graph.edit import add_constant, drop_unused
+from convertkit.quantization.graph.units import constant, is_constant, is_float
 
 GREATEST = 65504.0
 _HEADROOM = 4.0

@@ -15,8 +15,8 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from convertkit.artifact import Array
-from convertkit.quantization.calibration.replay import open_session, run_all
-from convertkit.quantization.placement.units import Unit, constant
+from convertkit.quantization.graph.replay import open_session, run_all
+from convertkit.quantization.graph.units import Unit, constant
 from convertkit.stage import Feed
 
 MOST_COLUMNS = 1200

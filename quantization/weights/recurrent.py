@@ -10,8 +10,8 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array
 from convertkit.profile import RECURRENT
-from convertkit.quantization.placement.units import constant, is_constant, is_float
-from convertkit.quantization.preparation.prepare import add_constant
+from convertkit.quantization.graph.edit import add_constant
+from convertkit.quantization.graph.units import constant, is_constant, is_float
 from convertkit.quantization.weights.integers import best_scales, quantize_weight
 
 LEAST_ENTRIES = 1024

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.quantization.placement.units import Unit
+from convertkit.quantization.graph.units import Unit
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.quantization.weights.blocks import BlockedWeight
 from convertkit.quantization.weights.integers import QuantizedWeight, along

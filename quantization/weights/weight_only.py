@@ -13,13 +13,13 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.profile import QuantProfile
-from convertkit.quantization.placement.units import Unit, constant, is_float
-from convertkit.quantization.placement.write import Writer
-from convertkit.quantization.preparation.prepare import drop_unused
+from convertkit.quantization.graph.edit import drop_unused
+from convertkit.quantization.graph.units import Unit, constant, is_float
 from convertkit.quantization.weights.blocks import BlockedWeight, block_axis, quantize_blocks
 from convertkit.quantization.weights.integers import QuantizedWeight, best_scales, quantize_weight
 from convertkit.quantization.weights.recurrent import quantize_recurrent
 from convertkit.quantization.weights.tables import quantize_tables
+from convertkit.quantization.weights.write import WeightWriter
 
 LEAST_WEIGHTS = 64
 """A smaller weight costs more in scales than it saves."""
@@ -50,7 +50,7 @@ def store_weights(
     graph: ir.Graph, units: Iterable[Unit], profile: QuantProfile, corrected: Corrected | None = None
 ) -> tuple[str, ...]:
     """Put the units' weights behind DequantizeLinear, in place; returns the names of the units."""
-    writer = Writer(graph, profile)
+    writer = WeightWriter(graph, profile)
     done = []
     chosen_from = [unit for unit in units if is_candidate(unit)]
     least = _least(graph, chosen_from, profile)

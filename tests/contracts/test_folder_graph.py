@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-TREES = ("convertkit.converters.pytorch",)
+TREES = ("convertkit.converters.pytorch", "convertkit.quantization")
 """Packages whose folders are held to this; files that lie in a package itself are a folder of their own."""
 _OWN = "."
 

@@ -15,8 +15,8 @@ from convertkit.errors import ParityError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import QuantProfile
 from convertkit.progress import Silent
-from convertkit.quantization.placement.statistics import statistics_units
-from convertkit.quantization.placement.units import find_units
+from convertkit.quantization.graph.units import find_units
+from convertkit.quantization.place.statistics import statistics_units
 from convertkit.quantization.search.descent import Descent, told
 from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.loop import Loop

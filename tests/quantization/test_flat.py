@@ -7,9 +7,9 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from convertkit.quantization.calibration.flat import flat_values, narrowed, shown_db
-from convertkit.quantization.calibration.histogram import Histogram
-from convertkit.quantization.calibration.ranges import affine, snr_db
+from convertkit.quantization.calibrate.flat import flat_values, narrowed, shown_db
+from convertkit.quantization.calibrate.histogram import Histogram
+from convertkit.quantization.calibrate.ranges import affine, snr_db
 from tests.quantization.models import images, model_of
 
 SIDES = {

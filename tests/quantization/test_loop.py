@@ -13,7 +13,7 @@ from onnx import helper
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import QuantProfile
 from convertkit.progress import Silent
-from convertkit.quantization.placement.units import find_units
+from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.search.loop import Loop, Outcome
 from convertkit.quantization.search.plan import Plan, Ranges
 from convertkit.quantization.search.trial import Score

@@ -15,10 +15,10 @@ import convertkit
 from convertkit.artifact import Array
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import QuantProfile
-from convertkit.quantization.placement.units import Unit, find_units
-from convertkit.quantization.preparation.prepare import prepare
+from convertkit.quantization.graph.units import Unit, find_units
+from convertkit.quantization.place.narrow import pace
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.search.weights import first_wide
-from convertkit.quantization.weights.narrow import pace
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.passes import Options

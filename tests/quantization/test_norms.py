@@ -8,7 +8,7 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
-from convertkit.quantization.preparation.norms import norms_as_convolutions
+from convertkit.quantization.prepare.norms import norms_as_convolutions
 from tests.quantization.models import images, model_of
 
 

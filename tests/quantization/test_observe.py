@@ -9,9 +9,9 @@ import pytest
 from onnx import helper
 
 from convertkit.onnx.load import load_model
-from convertkit.quantization.calibration.observe import observe
-from convertkit.quantization.calibration.ranges import affine, noise
-from convertkit.quantization.calibration.replay import open_session, run_all
+from convertkit.quantization.calibrate.observe import observe
+from convertkit.quantization.calibrate.ranges import affine, noise
+from convertkit.quantization.graph.replay import open_session, run_all
 from tests.quantization.models import artifact_of, images, model_of
 
 FEEDS = [{"x": image[None].repeat(6, 2).repeat(6, 3)} for image in images(5)]

@@ -15,10 +15,10 @@ from onnx import helper
 
 from convertkit.artifact import Array
 from convertkit.onnx.load import load_model
-from convertkit.quantization.calibration.histogram import merge_samples
-from convertkit.quantization.calibration.observe import observe
-from convertkit.quantization.calibration.probes import instrumented
-from convertkit.quantization.calibration.replay import open_session, run_all
+from convertkit.quantization.calibrate.histogram import merge_samples
+from convertkit.quantization.calibrate.observe import observe
+from convertkit.quantization.calibrate.probes import instrumented
+from convertkit.quantization.graph.replay import open_session, run_all
 from tests.quantization.models import artifact_of, images, model_of
 
 CONSTANTS: Mapping[str, Array] = {

@@ -16,8 +16,8 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.quantization import prune
-from convertkit.quantization.placement.units import constant
-from convertkit.quantization.preparation.prepare import add_constant, drop_unused
+from convertkit.quantization.graph.edit import add_constant, drop_unused
+from convertkit.quantization.graph.units import constant
 from convertkit.quantization.pruning.rules import follow
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext

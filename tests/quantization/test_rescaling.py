@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from convertkit.quantization.placement.rescaling import averaged
+from convertkit.quantization.place.rescaling import averaged
 from tests.quantization.models import model_of
 
 SHAPE: list[int | str] = [1, 3, 6, 8]

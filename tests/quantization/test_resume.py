@@ -15,9 +15,9 @@ import pytest
 
 from convertkit.artifact import Array
 from convertkit.onnx.load import load_model
-from convertkit.quantization.calibration.histogram import Statistics
-from convertkit.quantization.calibration.observe import observe
-from convertkit.quantization.calibration.resume import EVERY, Checkpoint, checkpoint
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.calibrate.observe import observe
+from convertkit.quantization.calibrate.resume import EVERY, Checkpoint, checkpoint
 from tests.quantization.models import artifact_of, images, small_cnn
 
 NAMES = ["x", "r1", "s", "y"]

@@ -8,10 +8,10 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from convertkit.quantization.placement import sizes as module
-from convertkit.quantization.placement.islands import unit_cost
-from convertkit.quantization.placement.sizes import elements, measure_sizes, sizes
-from convertkit.quantization.placement.units import Unit, find_units
+from convertkit.quantization.graph.sizes import elements, measure_sizes, sizes
+from convertkit.quantization.graph.units import Unit, find_units
+from convertkit.quantization.place import sizes as module
+from convertkit.quantization.place.islands import unit_cost
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
 from tests.quantization.models import model_of

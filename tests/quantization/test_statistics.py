@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from convertkit.quantization.calibration.histogram import Histogram, Statistics
-from convertkit.quantization.calibration.ranges import METHODS, affine, divergence, noise, snr_db, span
+from convertkit.quantization.calibrate.histogram import Histogram, Statistics
+from convertkit.quantization.calibrate.ranges import METHODS, affine, divergence, noise, snr_db, span
 from convertkit.quantization.weights.integers import best_scales, quantize_bias, quantize_weight
 
 

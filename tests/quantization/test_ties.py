@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convertkit.quantization.placement.ties import (
+from convertkit.quantization.place.ties import (
     Product,
     Sum,
     invertible,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.quantization.placement.ties import Product, Sum
-from convertkit.quantization.placement.units import Unit, constant, is_constant
+from convertkit.quantization.graph.units import Unit, constant, is_constant
+from convertkit.quantization.place.ties import Product, Sum
 
 _SUMS = frozenset({"Add", "Sub"})
 _AVERAGES = frozenset({"ReduceMean", "GlobalAveragePool", "AveragePool", "Resize"})

@@ -8,10 +8,10 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.profile import QuantProfile
-from convertkit.quantization.calibration.flat import flat_values
-from convertkit.quantization.calibration.observe import observe
-from convertkit.quantization.placement.masks import measurable
-from convertkit.quantization.placement.units import find_units
+from convertkit.quantization.calibrate.flat import flat_values
+from convertkit.quantization.calibrate.observe import observe
+from convertkit.quantization.graph.units import find_units
+from convertkit.quantization.place.masks import measurable
 from convertkit.quantization.search.plan import Plan, Ranges
 from convertkit.quantization.search.trial import Score, Trials
 from convertkit.quantization.weights.equalize import NORMS, equalize, find_sites, measure

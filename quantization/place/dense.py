@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from convertkit.quantization.placement.sizes import elements
-from convertkit.quantization.placement.units import Unit, constant, is_constant
+from convertkit.quantization.graph.sizes import elements
+from convertkit.quantization.graph.units import Unit, constant, is_constant
 from convertkit.quantization.weights.weight_only import LEAST_ALONE
 from convertkit.tiles import SMALL_MATRIX, DenseShape, Tiles
 

@@ -14,8 +14,8 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.quantization.calibration.histogram import Histogram
-from convertkit.quantization.calibration.ranges import Affine, Range, affine, snr_db
+from convertkit.quantization.calibrate.histogram import Histogram
+from convertkit.quantization.calibrate.ranges import Affine, Range, affine, snr_db
 
 Function = Callable[[Array], Array]
 

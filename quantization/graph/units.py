@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.profile import OpRule, QuantProfile
-from convertkit.quantization.placement.gelus import gelu_nodes
+from convertkit.quantization.graph.gelus import gelu_nodes
 
 _OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
 _FAST_TAPS = 25

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import NEXT_STATE_PREFIX, Array
-from convertkit.quantization.calibration.kinship import Kinship, Step, monotone_step, same_numbers
+from convertkit.quantization.calibrate.kinship import Kinship, Step, monotone_step, same_numbers
 
 _KEPT = 2048
 """Values of each tensor and sample that go into its histogram; the extremes are exact in any case."""

@@ -12,10 +12,10 @@ from collections.abc import Collection
 import onnx_ir as ir
 
 from convertkit.profile import QuantProfile
-from convertkit.quantization.placement.exact_float import exact_in_float
-from convertkit.quantization.placement.islands import choose_integer, conversion, looked_up, total_cost, unit_cost
-from convertkit.quantization.placement.statistics import statistics_units
-from convertkit.quantization.placement.units import Unit
+from convertkit.quantization.graph.units import Unit
+from convertkit.quantization.place.exact_float import exact_in_float
+from convertkit.quantization.place.islands import choose_integer, conversion, looked_up, total_cost, unit_cost
+from convertkit.quantization.place.statistics import statistics_units
 
 _SLOWER = 1.1
 """The cut has found a gain already; many small conversions turn it into a loss that no inaccuracy of a table makes."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from convertkit.quantization.placement.units import Unit
-from convertkit.quantization.preparation.prepare import bypass
+from convertkit.quantization.graph.edit import bypass
+from convertkit.quantization.graph.units import Unit
 
 
 def keep_ends_real(graph: ir.Graph, integer: Iterable[Unit]) -> None:

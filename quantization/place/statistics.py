@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from convertkit.quantization.placement.units import Unit, is_constant
+from convertkit.quantization.graph.units import Unit, is_constant
 
 _CURVED = frozenset({"Sqrt", "Reciprocal", "Log", "Exp", "Pow", "Softmax", "LogSoftmax", "LogSumExp", "Div"})
 _NORMS = frozenset({"LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization"})

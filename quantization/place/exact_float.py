@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 import onnx_ir as ir
 
 from convertkit.profile import QuantProfile
-from convertkit.quantization.placement.units import Unit
+from convertkit.quantization.graph.units import Unit
 
 
 def can_be_exact(unit: Unit, profile: QuantProfile) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from convertkit.profile import RECURRENT, NarrowCost, NarrowCosts, QuantProfile
-from convertkit.quantization.effect import multiply_adds
-from convertkit.quantization.placement.islands import conv_shape, total_cost, unit_cost, unit_work
-from convertkit.quantization.placement.sizes import elements
-from convertkit.quantization.placement.units import Unit, constant
+from convertkit.quantization.graph.sizes import elements
+from convertkit.quantization.graph.units import Unit, constant
+from convertkit.quantization.graph.work import multiply_adds
+from convertkit.quantization.place.islands import conv_shape, total_cost, unit_cost, unit_work
 from convertkit.quantization.weights.weight_only import is_candidate
 from convertkit.tiles import TransposedShape
 

@@ -16,10 +16,10 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.errors import FeedError
-from convertkit.quantization.calibration.histogram import Statistics
-from convertkit.quantization.calibration.probes import Probe, instrumented
-from convertkit.quantization.calibration.replay import open_session, run_all
-from convertkit.quantization.calibration.resume import EVERY, Checkpoint
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.calibrate.probes import Probe, instrumented
+from convertkit.quantization.calibrate.resume import EVERY, Checkpoint
+from convertkit.quantization.graph.replay import open_session, run_all
 from convertkit.stage import Feed
 
 _AT_ONCE = 16

@@ -8,14 +8,12 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.artifact import Array
 from convertkit.profile import KEEP_FLOAT, QuantProfile
-from convertkit.quantization.calibration.ranges import Affine, affine
-from convertkit.quantization.placement.place import Placement
-from convertkit.quantization.placement.ties import tie_free_term, tie_free_weights
-from convertkit.quantization.placement.units import Unit, constant
-from convertkit.quantization.preparation.prepare import add_constant, bypass
-from convertkit.quantization.weights.blocks import BlockedWeight
+from convertkit.quantization.calibrate.ranges import Affine, affine
+from convertkit.quantization.graph.edit import add_constant, bypass
+from convertkit.quantization.graph.units import Unit, constant
+from convertkit.quantization.place.place import Placement
+from convertkit.quantization.place.ties import tie_free_term, tie_free_weights
 from convertkit.quantization.weights.integers import (
     QuantizedWeight,
     least_weight_scales,
@@ -23,8 +21,8 @@ from convertkit.quantization.weights.integers import (
     quantize_weight,
     weight_scales,
 )
+from convertkit.quantization.weights.write import WeightWriter
 
-_MOST_INT4 = 8
 Tuned = Mapping[str, QuantizedWeight]
 """Integers that a pass chose for a unit's weight, by the unit's name."""
 
@@ -66,13 +64,8 @@ def _looks_integer(unit: Unit, placement: Placement) -> bool:
     return bool(unit.data) and all(value in placement.values for value in values)
 
 
-class Writer:
+class Writer(WeightWriter):
     """Inserts quantization nodes into one graph."""
-
-    def __init__(self, graph: ir.Graph, profile: QuantProfile) -> None:
-        self._graph = graph
-        self._profile = profile
-        self._names = {str(node.name) for node in graph} | {str(value.name) for node in graph for value in node.outputs}
 
     def integer_unit(self, unit: Unit, placement: Placement, tuned: QuantizedWeight | None) -> None:
         """Quantize the unit's constants and the inputs that it alone wants at other parameters."""
@@ -103,41 +96,29 @@ class Writer:
         for use in uses:
             use.node.replace_input_with(use.idx, pair)
         if is_output:
-            for place, output in enumerate(self._graph.outputs):
+            for place, output in enumerate(self.graph.outputs):
                 if output is value:
-                    self._graph.outputs[place] = pair
+                    self.graph.outputs[place] = pair
             pair.name = name
 
     def pair(self, value: ir.Value, parameters: Affine, before: ir.Node | None) -> ir.Value:
         """``value → QuantizeLinear → DequantizeLinear``; behind its producer, or before a node."""
         name = str(value.name)
-        scale = add_constant(self._graph, f"{name}_scale", np.array(parameters.scale, np.float32))
-        zero = add_constant(self._graph, f"{name}_zero_point", np.array(parameters.zero_point, parameters.dtype))
+        scale = add_constant(self.graph, f"{name}_scale", np.array(parameters.scale, np.float32))
+        zero = add_constant(self.graph, f"{name}_zero_point", np.array(parameters.zero_point, parameters.dtype))
         quantize = ir.Node(
-            "", "QuantizeLinear", [value, scale, zero], num_outputs=1, name=self._unique(f"{name}_quantize")
+            "", "QuantizeLinear", [value, scale, zero], num_outputs=1, name=self.unique(f"{name}_quantize")
         )
         quantized = quantize.outputs[0]
-        quantized.name, quantized.shape = self._unique(f"{name}_quantized"), value.shape
+        quantized.name, quantized.shape = self.unique(f"{name}_quantized"), value.shape
         quantized.dtype = ir.DataType.from_numpy(np.dtype(parameters.dtype))
         dequantize = ir.Node(
-            "", "DequantizeLinear", [quantized, scale, zero], num_outputs=1, name=self._unique(f"{name}_dequantize")
+            "", "DequantizeLinear", [quantized, scale, zero], num_outputs=1, name=self.unique(f"{name}_dequantize")
         )
         real = dequantize.outputs[0]
-        real.name, real.shape, real.dtype = self._unique(f"{name}_dequantized"), value.shape, ir.DataType.FLOAT
+        real.name, real.shape, real.dtype = self.unique(f"{name}_dequantized"), value.shape, ir.DataType.FLOAT
         self._insert((quantize, dequantize), value.producer(), before)
         return real
-
-    def weight(self, source: ir.Value, weight: QuantizedWeight | BlockedWeight, before: ir.Node) -> ir.Value:
-        """``integer initializer → DequantizeLinear`` in front of a node."""
-        name = str(source.name)
-        integers = weight.integers
-        # Where others are int4, some weights are int8: see ``weight_only.widened``.
-        if self._profile.weight == "int4" and np.abs(integers).max(initial=0) <= _MOST_INT4:
-            import ml_dtypes
-
-            integers = integers.astype(ml_dtypes.int4)
-        block = weight.block if isinstance(weight, BlockedWeight) else 0
-        return self._dequantized(name, integers, weight.scales, weight.axis, before, block=block)
 
     def _weight_and_bias(self, unit: Unit, placement: Placement, tuned: QuantizedWeight | None) -> None:
         assert unit.weight is not None
@@ -145,19 +126,19 @@ class Writer:
         index, source = unit.weight
         scale = input_scale(unit, placement)
         bias = None if unit.bias is None else constant(_value(*unit.bias))
-        weight = tuned or default_weight(unit, self._profile, scale)
-        if self._profile.tie_free:
+        weight = tuned or default_weight(unit, self.profile, scale)
+        if self.profile.tie_free:
             output = placement.values[unit.outputs[0]].scale
             weight = replace(weight, scales=tie_free_weights(weight.scales, scale, output))
         unit.node.replace_input_with(index, self.weight(source, weight, unit.node))
-        if unit.bias is None or bias is None or self._profile.bias == "float32":
+        if unit.bias is None or bias is None or self.profile.bias == "float32":
             return
         node, place = unit.bias
         # The scale of an int64 bias is float32 too; ONNX has no int64 DequantizeLinear, int32 holds any sane bias.
         integers, scales = quantize_bias(bias, scale, weight.scales, "int32")
         axis = 0 if scales.size > 1 else None
         name = str(_value(node, place).name)
-        node.replace_input_with(place, self._dequantized(name, integers, scales, axis, node, zero=False))
+        node.replace_input_with(place, self.dequantized(name, integers, scales, axis, node, zero=False))
 
     def _constant(self, unit: Unit, index: int, value: ir.Value, placement: Placement) -> None:
         array = constant(value)
@@ -165,12 +146,12 @@ class Writer:
             parameters = placement.values[unit.outputs[0]]
         else:
             span = float(array.min(initial=0.0)), float(array.max(initial=0.0))
-            parameters = affine(span, self._profile.activation, self._profile.symmetric)
-            if self._profile.tie_free:
+            parameters = affine(span, self.profile.activation, self.profile.symmetric)
+            if self.profile.tie_free:
                 parameters = replace(parameters, scale=_operand_scale(unit, parameters.scale, placement))
         kind = np.iinfo(parameters.dtype)
         steps = np.clip(np.rint(array / parameters.scale) + parameters.zero_point, kind.min, kind.max)
-        real = self._dequantized(
+        real = self.dequantized(
             str(value.name),
             steps.astype(parameters.dtype),
             np.array(parameters.scale, np.float32),
@@ -180,55 +161,13 @@ class Writer:
         )
         unit.node.replace_input_with(index, real)
 
-    def _dequantized(
-        self,
-        name: str,
-        integers: Array,
-        scales: Array,
-        axis: int | None,
-        before: ir.Node,
-        *,
-        zero: bool = True,
-        zero_point: int = 0,
-        block: int = 0,
-    ) -> ir.Value:
-        scales = scales if axis is not None else scales.reshape(())
-        inputs = [
-            add_constant(self._graph, f"{name}_quantized", integers),
-            add_constant(self._graph, f"{name}_scale", scales),
-        ]
-        if zero:
-            zeros = np.full(scales.shape, zero_point).astype(integers.dtype)
-            inputs.append(add_constant(self._graph, f"{name}_zero_point", zeros))
-        attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
-        attributes += [ir.AttrInt64("block_size", block)] if block else []
-        node = ir.Node(
-            "", "DequantizeLinear", inputs, attributes, num_outputs=1, name=self._unique(f"{name}_dequantize")
-        )
-        real = node.outputs[0]
-        real.name, real.shape, real.dtype = (
-            self._unique(f"{name}_dequantized"),
-            ir.Shape(integers.shape),
-            ir.DataType.FLOAT,
-        )
-        self._graph.insert_before(before, node)
-        return real
-
     def _insert(self, nodes: tuple[ir.Node, ...], producer: ir.Node | None, before: ir.Node | None) -> None:
         if before is not None:
-            self._graph.insert_before(before, nodes)
+            self.graph.insert_before(before, nodes)
         elif producer is not None:
-            self._graph.insert_after(producer, nodes)
+            self.graph.insert_after(producer, nodes)
         else:
-            self._graph.insert_before(next(iter(self._graph)), nodes)
-
-    def _unique(self, name: str) -> str:
-        number, unique = 0, name
-        while unique in self._names:
-            number += 1
-            unique = f"{name}_{number}"
-        self._names.add(unique)
-        return unique
+            self.graph.insert_before(next(iter(self.graph)), nodes)
 
 
 def default_weight(unit: Unit, profile: QuantProfile, input_scale: float) -> QuantizedWeight:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.quantization.calibration.histogram import Histogram, Statistics
+from convertkit.quantization.calibrate.histogram import Histogram, Statistics
 
 Range = tuple[float, float]
 """Least and greatest real value, zero included."""

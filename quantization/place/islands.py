@@ -14,10 +14,10 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from convertkit.profile import OpCost, QuantProfile
-from convertkit.quantization.placement.dense import dense_cost, dense_shape
-from convertkit.quantization.placement.exact_float import can_be_exact
-from convertkit.quantization.placement.sizes import elements, sizes
-from convertkit.quantization.placement.units import Unit, constant, is_constant
+from convertkit.quantization.graph.sizes import elements, sizes
+from convertkit.quantization.graph.units import Unit, constant, is_constant
+from convertkit.quantization.place.dense import dense_cost, dense_shape
+from convertkit.quantization.place.exact_float import can_be_exact
 from convertkit.tiles import ConvShape, TransposedShape
 
 _NEVER = 1e18

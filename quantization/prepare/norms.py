@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.quantization.placement.units import constant, is_constant
-from convertkit.quantization.preparation.prepare import add_constant
+from convertkit.quantization.graph.edit import add_constant
+from convertkit.quantization.graph.units import constant, is_constant
 
 
 def norms_as_convolutions(model: ir.Model) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.quantization.calibration.histogram import Statistics
-from convertkit.quantization.placement.units import Unit, constant, is_constant, is_float, quantizable_values
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.graph.units import Unit, constant, is_constant, is_float, quantizable_values
 
 NOTHING: Mapping[str, Statistics] = MappingProxyType({})
 FAR = 2.0**20

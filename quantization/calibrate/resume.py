@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.quantization.calibration.histogram import Histogram, Statistics
+from convertkit.quantization.calibrate.histogram import Histogram, Statistics
 
 EVERY = 128
 """Samples between two states; calibrations that are not twice as long leave none."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from convertkit.profile import KEEP_FLOAT, QuantProfile
-from convertkit.quantization.calibration.histogram import Statistics
-from convertkit.quantization.calibration.ranges import affine, span
-from convertkit.quantization.placement.units import is_float
-from convertkit.quantization.placement.write import Writer
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.calibrate.ranges import affine, span
+from convertkit.quantization.graph.units import is_float
+from convertkit.quantization.place.write import Writer
 
 _WHY = "float, behind an interface of integers"
 

@@ -14,11 +14,11 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.profile import FixedOutput, QuantProfile
-from convertkit.quantization.calibration.histogram import Statistics
-from convertkit.quantization.calibration.ranges import Affine, Range, affine
-from convertkit.quantization.placement.rescaling import rescalings
-from convertkit.quantization.placement.ties import Product, invertible, tie_free_scales
-from convertkit.quantization.placement.units import Unit, constant
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.calibrate.ranges import Affine, Range, affine
+from convertkit.quantization.graph.units import Unit, constant
+from convertkit.quantization.place.rescaling import rescalings
+from convertkit.quantization.place.ties import Product, invertible, tie_free_scales
 
 Pick = Callable[[tuple[str, ...], Callable[[], Statistics]], Range]
 """From the names of the values that share parameters, and a way to their joint statistics, to their range."""

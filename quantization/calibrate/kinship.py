@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from convertkit.quantization.placement.units import clamp_limits, constant, is_constant, is_float
+from convertkit.quantization.graph.units import clamp_limits, constant, is_constant, is_float
 
 _MOVES = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 """Operators whose output holds the numbers of their first input, no more and no fewer."""

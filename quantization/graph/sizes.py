@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.quantization.calibration.replay import open_session, run_all
+from convertkit.quantization.graph.replay import open_session, run_all
 from convertkit.stage import Feed
 
 _MEASURED = "convertkit.sizes"
