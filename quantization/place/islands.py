@@ -6,30 +6,26 @@ cheapest labelling is a minimum cut, which is found exactly.
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 
 import onnx_ir as ir
 
-from convertkit.profile import OpCost, QuantProfile
-from convertkit.quantization.graph.sizes import elements, sizes
-from convertkit.quantization.graph.units import Unit, constant, is_constant
-from convertkit.quantization.place.dense import dense_cost, dense_shape
+from convertkit.mincut import MinCut
+from convertkit.profile import QuantProfile
+from convertkit.quantization.graph.units import Unit
+from convertkit.quantization.place.costs import conversion, unit_cost
 from convertkit.quantization.place.exact_float import can_be_exact
-from convertkit.tiles import ConvShape, TransposedShape
 
 _NEVER = 1e18
-_UNKNOWN = OpCost(1.0, 1.0)
 _UNNOTICED = 1.005
 """A float end may make the model dearer by this factor: the table is right to some percent, no clock would tell."""
 _LONGEST_END = 12
 """Units at the end that are looked at; a convolution among them costs more than it may."""
+_STEPS_PER_NS = 1 << 20
+"""Costs are cut in steps of about a femtosecond: of whole numbers a sum is exact."""
 _TIE_NS = 1e-3
 """Where both cost the same, integer wins: it is a quarter of the memory."""
-_ON_THE_FLY = "DynamicQuantizeLinear"
-_MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 def choose_integer(
@@ -49,24 +45,29 @@ def choose_integer(
     able = [unit for unit in units if unit.rule is not None and unit.name not in keep_float]
     if insist or not profile.costs:
         return frozenset(able) if insist else frozenset(_worthwhile(able))
-    cut = _Cut()
+    cut = MinCut()
     allowed = set(able)
     place = _lookups(units, profile)
     for unit in units:
         integer, real = unit_cost(unit, profile)
         integer *= 1 + (reluctance if _is_elementwise(unit) else 0.0)
         at = place.get(unit, unit)
-        cut.arc(_INTEGER, at, real)
-        cut.arc(at, _FLOAT, integer - _TIE_NS if unit in allowed or unit in place else _NEVER)
+        cut.arc(_INTEGER, at, _steps(real))
+        cut.arc(at, _FLOAT, _steps(integer - _TIE_NS if unit in allowed or unit in place else _NEVER))
     for one, other, cost in _boundaries(units, profile):
         for end, neighbour in ((one, other), (other, one)):
             if _always_converts(end, neighbour, profile):
-                cut.arc(_INTEGER, place.get(end, end), cost)
+                cut.arc(_INTEGER, place.get(end, end), _steps(cost))
             if not _always_converts(neighbour, end, profile):
                 # A table is read between integers only: a neighbour in float leaves the computation in float, too.
-                cut.arc(place.get(end, end), place.get(neighbour, neighbour), _NEVER if end in place else cost)
-    chosen = frozenset(unit for unit in cut.near(_INTEGER) if isinstance(unit, Unit)) & allowed
+                dear = _steps(_NEVER if end in place else cost)
+                cut.arc(place.get(end, end), place.get(neighbour, neighbour), dear)
+    chosen = frozenset(unit for unit in cut.near(_INTEGER, _FLOAT) if isinstance(unit, Unit)) & allowed
     return chosen if _gains_enough(units, profile, chosen) else frozenset()
+
+
+def _steps(cost_ns: float) -> int:
+    return max(round(cost_ns * _STEPS_PER_NS), 0)
 
 
 def _gains_enough(units: tuple[Unit, ...], profile: QuantProfile, chosen: frozenset[Unit]) -> bool:
@@ -165,71 +166,6 @@ def _is_elementwise(unit: Unit) -> bool:
     return unit.rule is not None and not unit.rule.same_scale and not unit.rule.weight_axis
 
 
-def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
-    """Nanoseconds in integers and in float."""
-    if profile.tiles is not None:
-        shape = conv_shape(unit.node)
-        if shape is not None:
-            return profile.tiles.times(shape)
-        dense = dense_shape(unit.node)
-        if dense is not None:
-            return dense_cost(unit, dense, profile.tiles, on_the_fly=unit.kinds[-1] in profile.dynamic)
-    touched = {*unit.data.values(), *unit.outputs}
-    integer, real = (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(elements, touched)))
-    on_the_fly = profile.costs.get(_ON_THE_FLY)
-    if on_the_fly is None or unit.kinds[-1] not in profile.dynamic or not unit.data:
-        return integer, real
-    return integer, integer + _rounding(unit, on_the_fly)
-
-
-def _rounding(unit: Unit, cost: OpCost) -> float:
-    """What it takes to quantize the rows that a product reads, and to write float."""
-    (read,) = unit.data.values()
-    rows = elements(read) / sizes(read)[-1]
-    return rows * cost.times(sizes(read)[-1], elements(unit.outputs[0]) / rows)[1]
-
-
-def unit_work(unit: Unit) -> float:
-    """Multiply-adds of a matrix operator, else elements of the larger of input and output."""
-    node = unit.node
-    out = max((elements(value) for value in node.outputs), default=1)
-    if node.op_type not in _MATRIX:
-        return max([out, *(elements(value) for value in unit.data.values())])
-    left, right = node.inputs[0], node.inputs[1]
-    assert left is not None
-    assert right is not None
-    if node.op_type in ("MatMul", "Gemm"):
-        shape = sizes(left)
-        return out * (shape[-1] if shape else 1)
-    if not is_constant(right):
-        return out
-    weight = constant(right).shape
-    if node.op_type == "ConvTranspose":
-        return elements(left) * math.prod(weight[1:])
-    return out * math.prod(weight[1:])
-
-
-def conv_shape(node: ir.Node) -> ConvShape | TransposedShape | None:
-    """A convolution over images or signals without groups, whose weights are known; else None.
-
-    The row of a dilated one counts as one pixel: it cannot be cut into wider ones.
-    """
-    kind = "" if node.domain else node.op_type
-    weight = node.inputs[1] if kind in ("Conv", "ConvTranspose") else None
-    if weight is None or not is_constant(weight) or node.attributes.get_int("group", 1) != 1:
-        return None
-    filters, channels, *window = constant(weight).shape
-    rank, made = len(window), sizes(node.outputs[0])
-    if rank not in (1, 2) or len(made) != rank + 2:
-        return None
-    strides = node.attributes.get_ints("strides", (1,) * rank)
-    if kind == "ConvTranspose":
-        return TransposedShape(math.prod(made[2:]), math.prod(window) / math.prod(strides), filters, channels)
-    height = 1 if rank == 1 else int(window[0])
-    width = made[-1] if set(node.attributes.get_ints("dilations", (1,))) == {1} else 1
-    return ConvShape(math.prod(made[2:]), width, (height, int(window[-1])), int(strides[-1]), channels, filters)
-
-
 def _worthwhile(able: list[Unit]) -> list[Unit]:
     """Without costs: everything with a rule, but no moves between float operators."""
     chosen = dict.fromkeys(able)
@@ -270,57 +206,9 @@ def _boundaries(units: tuple[Unit, ...], profile: QuantProfile) -> list[_Boundar
     return pairs
 
 
-def conversion(value: ir.Value, profile: QuantProfile) -> float:
-    """Nanoseconds from float to integers or back."""
-    return (profile.cost(("QuantizeLinear",)) or _UNKNOWN).times(elements(value), 0.0)[0]
-
-
 def _all_outputs(unit: Unit) -> tuple[ir.Value, ...]:
     return tuple(value for node in unit.nodes for value in node.outputs)
 
 
 _INTEGER, _FLOAT = "integer", "float"
 _Boundary = tuple[object, object, float]
-
-
-class _Cut:
-    """A minimum cut between the two labels, by shortest augmenting paths."""
-
-    def __init__(self) -> None:
-        self._room: dict[object, dict[object, float]] = {}
-
-    def arc(self, one: object, other: object, capacity: float) -> None:
-        if one is other:
-            return
-        there = self._room.setdefault(one, {})
-        there[other] = there.get(other, 0.0) + max(capacity, 0.0)
-        self._room.setdefault(other, {}).setdefault(one, 0.0)
-
-    def near(self, source: object) -> set[object]:
-        """Everything that stays connected to ``source`` when the cheapest cut is made."""
-        while True:
-            before = self._search(source)
-            if _FLOAT not in before:
-                return set(before)
-            self._augment(source, before)
-
-    def _search(self, source: object) -> Mapping[object, object]:
-        before: dict[object, object] = {source: source}
-        queue = deque([source])
-        while queue and _FLOAT not in before:
-            here = queue.popleft()
-            for there, room in self._room[here].items():
-                if room > 1e-9 and there not in before:
-                    before[there] = here
-                    queue.append(there)
-        return before
-
-    def _augment(self, source: object, before: Mapping[object, object]) -> None:
-        path, there = [], _FLOAT
-        while there is not source:
-            path.append((before[there], there))
-            there = before[there]  # type: ignore[assignment]
-        room = min(self._room[one][other] for one, other in path)
-        for one, other in path:
-            self._room[one][other] -= room
-            self._room[other][one] += room

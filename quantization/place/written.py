@@ -13,8 +13,9 @@ import onnx_ir as ir
 
 from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit
+from convertkit.quantization.place.costs import conversion, unit_cost
 from convertkit.quantization.place.exact_float import exact_in_float
-from convertkit.quantization.place.islands import choose_integer, conversion, looked_up, total_cost, unit_cost
+from convertkit.quantization.place.islands import choose_integer, looked_up, total_cost
 from convertkit.quantization.place.statistics import statistics_units
 
 _SLOWER = 1.1

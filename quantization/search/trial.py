@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import NEXT_STATE_PREFIX, Array
 from convertkit.quantization.graph.units import find_units
-from convertkit.quantization.place.islands import unit_work
+from convertkit.quantization.place.costs import unit_work
 from convertkit.quantization.search.levels import class_axis, decibels, expected_drop
 from convertkit.quantization.search.plan import Plan, Ranges, apply
 from convertkit.quantization.search.quality import Output, Quality
