@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import onnx_ir as ir
 
 from convertkit.converters.stablehlo.reductions import Reductions
+from convertkit.converters.stablehlo.sizes import Number
 from convertkit.converters.stablehlo.tensor import Complex, Operand, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn of a loop over all rows of a free axis: its number from 0 on, and how many there are, as int64 scalars."""
+
+    rows: Number
+    number: Tensor
+    trips: Tensor
 
 
 class Regions(Protocol):
     """Interprets MLIR blocks for handlers of operators with regions.
 
-    ``free_rows`` says whether a loop may collect rows of a free size, which recognition of recurrent cells needs.
+    ``turns`` has the counters of the loops at hand that run as often as a free axis is long.
     """
 
-    free_rows: bool
+    turns: dict[Any, Turn]
+
+    def collects(self, loop: Any) -> bool:
+        """Whether a loop may collect rows of a free size, which recognition of recurrent cells needs."""
+        ...
 
     def inline(self, b: Builder, block: Any, operands: Sequence[Operand]) -> tuple[Operand, ...]:
         """Record the block's operators on the tape and return what it yields."""

@@ -5,7 +5,7 @@ Imports jaxlib's MLIR bindings, therefore only ever imported in a worker process
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ from convertkit.converters.stablehlo.module import (
 )
 from convertkit.converters.stablehlo.naming import apart_from, argument_names, result_names
 from convertkit.converters.stablehlo.ops import HANDLERS
+from convertkit.converters.stablehlo.ops.control import LOOP
 from convertkit.converters.stablehlo.quantization import QUANTIZED_WAY_OUT, quantization_of
 from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.converters.stablehlo.registry import Handlers
@@ -170,10 +171,13 @@ class Parsed:
             inline_calls(module)
             prepare(module)
             drop_accumulators(module)
-            model = recognise(convert_function(module, entry_point(module), names, free_rows=True))
-            if _collects_free_rows(model):  # a loop that is no recurrent operator fills a buffer, as it stands
-                model = recognise(convert_function(module, entry_point(module), names))
-            return model
+            buffered: set[Any] = set()
+            while True:
+                model = recognise(convert_function(module, entry_point(module), names, buffered=buffered))
+                left = _collectors_of_free_rows(model) - buffered
+                if not left:
+                    return model
+                buffered |= left  # a loop that is not a recurrent operator fills a buffer, as it stands
 
 
 def interface_of(source: bytes | str) -> Interface:
@@ -236,18 +240,24 @@ def entry_point(module: Any) -> Any:
     return public[0]
 
 
-def _collects_free_rows(model: ir.Model) -> bool:
-    loops = [node for node in model.graph.all_nodes() if node.op_type == "Loop"]
-    rows = [value for node in loops for value in node.outputs[len(node.inputs) - 2 :]]
-    return any(value.shape is None or not value.shape.is_static() for value in rows)
+def _collectors_of_free_rows(model: ir.Model) -> set[Any]:
+    """The loops of the module that were left as a ``Loop`` of a number of turns or with rows of a free size."""
+    left = set()
+    for node in model.graph.all_nodes():
+        if node.op_type == "Loop" and LOOP in node.meta:
+            rows = [each.shape for each in node.outputs[len(node.inputs) - 2 :]]
+            free_turns = node.inputs[0] is not None and node.inputs[0].const_value is None
+            if free_turns or any(shape is None or not shape.is_static() for shape in rows):
+                left.add(node.meta[LOOP])
+    return left
 
 
 def convert_function(
-    module: Any, function: Any, names: Names, handlers: Handlers = HANDLERS, *, free_rows: bool = False
+    module: Any, function: Any, names: Names, handlers: Handlers = HANDLERS, *, buffered: Collection[Any] | None = None
 ) -> ir.Model:
-    """Translate one function of a prepared module; for ``free_rows`` see :class:`~.builder.Regions`."""
+    """Translate one function of a prepared module; for ``buffered`` see :meth:`Interpreter.collects`."""
     b = Builder()
-    b.regions = Interpreter(handlers, functions(module), free_rows=free_rows)
+    b.regions = Interpreter(handlers, functions(module), buffered)
     block = function.regions[0].blocks[0]
     arguments = [_argument(b, index, value, names) for index, value in enumerate(block.arguments)]
     operands = [_operand(b, value, tensor) for value, tensor in zip(block.arguments, arguments, strict=True)]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from convertkit.converters.stablehlo.builder import Builder
+from convertkit.converters.stablehlo.builder import Builder, Turn
 from convertkit.converters.stablehlo.mlir import is_complex, location, text
 from convertkit.converters.stablehlo.quantization import QUANTIZED_WAY_OUT, quantization_of
 from convertkit.converters.stablehlo.registry import Entry, Handlers
@@ -23,12 +23,19 @@ _WAYS_OUT = ("express that operator differently in the model, or export the mode
 class Interpreter:
     """Translates the operators of one module; see :class:`~.builder.Regions`."""
 
-    def __init__(self, handlers: Handlers, functions: Mapping[str, Any], *, free_rows: bool = False) -> None:
-        self.free_rows = free_rows
+    def __init__(
+        self, handlers: Handlers, functions: Mapping[str, Any], buffered: Collection[Any] | None = None
+    ) -> None:
+        self.turns: dict[Any, Turn] = {}
+        self._buffered = buffered
         self._handlers = handlers
         self._functions = functions
         self._env: dict[Any, Operand] = {}
         self._calling: list[str] = []
+
+    def collects(self, loop: Any) -> bool:
+        """Whether a loop may collect rows of a free size; not without ``buffered``, nor where it is one of these."""
+        return self._buffered is not None and loop not in self._buffered
 
     def function(self, name: str) -> Any:
         """The entry block of a function of the module."""

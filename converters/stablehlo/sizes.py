@@ -62,6 +62,14 @@ def size_of_axis(value: Any, axis: int, assumed: tuple[Any, ...] = ()) -> Number
             return Number(0, value, axis) if sizes is None else sizes[axis]
         elif name == "transpose":
             value, axis = owner.operands[0], ints(owner.attributes["permutation"])[axis]
+        elif name == "real_dynamic_slice":
+            sizes = _cut_sizes(owner, assumed)
+            return Number(0, value, axis) if sizes is None else sizes[axis]
+        elif name in ("gather", "dynamic_gather"):
+            place = _batch_axis(owner, axis)
+            if place is None:
+                return Number(0, value, axis)
+            value, axis = owner.operands[1], place
         elif name == "dot_general":
             side, axis = _factor_axis(owner, axis)
             value = owner.operands[side]
@@ -80,6 +88,29 @@ def size_of_axis(value: Any, axis: int, assumed: tuple[Any, ...] = ()) -> Number
             value = next(each for each in owner.operands if len(shape_of(each.type)) == rank)
         else:
             return Number(0, value, axis)
+
+
+def _cut_sizes(cut: Any, assumed: tuple[Any, ...]) -> tuple[Number, ...] | None:
+    """The sizes of a slice from the start on, or of a window wherever it stands; steps are 1."""
+    _, starts, stops, steps = cut.operands
+    if any(each != Number(1) for each in numbers(steps, assumed) or (None,)):
+        return None
+    if all(each == Number(0) for each in numbers(starts, assumed) or (None,)):
+        return numbers(stops, assumed)
+    if operator(stops) != "add" or starts not in list(stops.owner.operands):
+        return None
+    lengths = [each for each in stops.owner.operands if each != starts]
+    return numbers(lengths[0], assumed) if len(lengths) == 1 else None
+
+
+def _batch_axis(gather: Any, axis: int) -> int | None:
+    """Which axis of its indices an axis of a gather's result is, None where it is one of its windows'."""
+    roles = hlo.GatherDimensionNumbers(gather.attributes["dimension_numbers"])
+    if axis in roles.offset_dims:
+        return None
+    place = axis - sum(each < axis for each in roles.offset_dims)
+    moved: int = place + (place >= roles.index_vector_dim)
+    return moved
 
 
 def _factor_axis(product: Any, axis: int) -> tuple[int, int]:

@@ -103,6 +103,7 @@ class Tape:
         self._casts: dict[tuple[int, ir.DataType], Tensor] = {}
         self._ranges: dict[int, tuple[int, int]] = {}
         self._splices: dict[int, Splice] = {}
+        self._turns: dict[int, tuple[ir.Value | Array, bool]] = {}
         self.origin: str = parent.origin if parent else ""
 
     @property
@@ -274,6 +275,14 @@ class Tape:
         """Whether all values are known to be at least ``low`` and at most ``high``."""
         known = self._root._ranges.get(id(x.core))
         return known is not None and low <= known[0] and known[1] <= high
+
+    def numbers_turn(self, index: Tensor, turn: Tensor, *, backward: bool) -> None:
+        """Remember that ``index`` is the number of a loop's ``turn``, or how many turns are left behind it."""
+        self._root._turns[id(index.core)] = (turn.core, backward)
+
+    def turn_of(self, index: Tensor) -> tuple[ir.Value | Array, bool] | None:
+        """Which loop's turn an index is the number of, and whether it counts from the last one."""
+        return self._root._turns.get(id(index.core))
 
     def spliced(self, result: Tensor, splice: Splice) -> None:
         """Remember how ``result`` came about."""

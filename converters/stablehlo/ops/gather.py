@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxlib.mlir.dialects import stablehlo as hlo
@@ -19,7 +20,9 @@ from convertkit.converters.stablehlo.ops.indexing import (
     start_columns,
 )
 from convertkit.converters.stablehlo.registry import Handlers
+from convertkit.converters.stablehlo.sizes import size_of_axis
 from convertkit.converters.stablehlo.tensor import I64, Shape, Tensor, broadcast, constant
+from convertkit.converters.stablehlo.turns import is_last_row
 from convertkit.errors import Unsupported
 
 gathers = Handlers()
@@ -39,6 +42,8 @@ def dynamic_gather(b: Builder, op: hlo.DynamicGatherOp, x: Tensor, indices: Tens
     made = shape_of(op.results[0].type)
     known = {axis: made[place] for axis, place in zip(kept, sorted(ints(numbers.offset_dims)), strict=True)}
     window = [known.get(axis, 1) for axis in range(x.rank)]
+    if _takes_last_row(op.operation, numbers, x, indices, window):
+        x, indices = b.take(x, ints(numbers.start_index_map)[0], -1), constant(np.zeros(1, np.int64))
     return gathered(
         b,
         numbers,
@@ -46,6 +51,16 @@ def dynamic_gather(b: Builder, op: hlo.DynamicGatherOp, x: Tensor, indices: Tens
         indices,
         [_computed(b, sizes, axis) if size is None else size for axis, size in enumerate(window)],
     )
+
+
+def _takes_last_row(
+    op: Any, numbers: hlo.GatherDimensionNumbers, x: Tensor, indices: Tensor, window: Sequence[int | None]
+) -> bool:
+    """Whether the only window is the last one along a free axis."""
+    axes, batching = ints(numbers.start_index_map), ints(numbers.operand_batching_dims)
+    if len(axes) != 1 or batching or indices.shape != (1,) or window[axes[0]] != 1 or x.shape[axes[0]] is not None:
+        return False
+    return is_last_row(op.operands[1], size_of_axis(op.operands[0], axes[0]))
 
 
 def _computed(b: Builder, sizes: Tensor, axis: int) -> Size:

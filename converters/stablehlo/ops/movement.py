@@ -16,6 +16,7 @@ from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.sizes import Number, equal, numbers, operator, size_of_axis
 from convertkit.converters.stablehlo.tape import Splice
 from convertkit.converters.stablehlo.tensor import I32, I64, U64, Complex, Operand, Shape, Tensor, constant, static
+from convertkit.converters.stablehlo.turns import gathered, is_last_row, row_of_turn
 from convertkit.errors import Unsupported
 
 movement = Handlers()
@@ -81,9 +82,7 @@ def real_dynamic_slice(
     window = _window(op.operation)
     if window is not None:
         for axis, (first, length) in window.items():
-            found = b.regions.known(first)
-            assert isinstance(found, Tensor)
-            x = _cut_from(b, x, axis, found, length)
+            x = _cut_from(b, x, axis, op.operation.operands[0], first, length)
         return x
     bounds = [b.cast(each, I64) for each in (starts, stops)]
     axes = int64s(range(x.rank))
@@ -234,15 +233,28 @@ def dynamic_pad(
 
 @movement.partwise
 def dynamic_slice(b: Builder, op: hlo.DynamicSliceOp, x: Tensor, *starts: Tensor) -> Tensor:
-    for axis, (start, size) in enumerate(zip(starts, ints(op.slice_sizes), strict=True)):
+    whole, *firsts = op.operation.operands
+    for axis, (first, size) in enumerate(zip(firsts, ints(op.slice_sizes), strict=True)):
         if x.shape[axis] != size:
-            x = _cut_from(b, x, axis, start, size)
+            x = _cut_from(b, x, axis, whole, first, size)
     return x
 
 
-def _cut_from(b: Builder, x: Tensor, axis: int, start: Tensor, size: int) -> Tensor:
-    """``size`` elements along one axis from ``start`` on, which is moved so that they exist."""
-    first = clamped_start(b, start, b.size(x, axis), size)
+def _cut_from(b: Builder, x: Tensor, axis: int, whole: Any, start: Any, size: int) -> Tensor:
+    """``size`` elements along one axis from ``start`` on, which is moved so that they exist.
+
+    ``whole`` and ``start`` (a scalar) are values of the module, ``x`` what came of the first.
+    """
+    if x.shape[axis] is None and size == 1:
+        rows = size_of_axis(whole, axis)
+        row = row_of_turn(b, start, rows)
+        if row is not None:
+            return gathered(b, x, axis, row)
+        if is_last_row(start, rows):
+            return b.take(x, axis, -1)
+    found = b.regions.known(start)
+    assert isinstance(found, Tensor)
+    first = clamped_start(b, found, b.size(x, axis), size)
     if size == 1:
         return b.gather(x, first, axis)
     last = b.add(first, int64s([size]))
@@ -271,9 +283,20 @@ def dynamic_update_slice(
     b: Builder, op: hlo.DynamicUpdateSliceOp, x: Tensor, update: Tensor, *starts: Tensor
 ) -> Tensor:
     axes = [axis for axis in range(x.rank) if not _covers(op.operation, axis)]
-    firsts = {axis: clamped_start(b, starts[axis], b.size(x, axis), b.size(update, axis)) for axis in axes}
+    firsts = {axis: _first(b, op.operation, x, update, axis, starts[axis]) for axis in axes}
     # Free axes last: there the update is as long as a rule, and only its window has to be cut to find out.
     return _updated(b, x, update, [(axis, firsts[axis]) for axis in sorted(axes, key=lambda a: x.shape[a] is None)])
+
+
+def _first(b: Builder, op: Any, x: Tensor, update: Tensor, axis: int, start: Tensor) -> Tensor:
+    """Where an update begins along an axis, moved so that it lies inside."""
+    if x.shape[axis] is None and update.shape[axis] == 1:
+        row = row_of_turn(b, op.operands[2 + axis], size_of_axis(op.operands[0], axis))
+        if row is not None:
+            index, turn, backward = row
+            b.numbers_turn(index, turn.number, backward=backward)
+            return index
+    return clamped_start(b, start, b.size(x, axis), b.size(update, axis))
 
 
 def _covers(op: Any, axis: int) -> bool:

@@ -28,7 +28,7 @@ class Linear:
 def linear(value: ir.Value, h: ir.Value) -> Linear | None:
     """A gate before its activation, None where it is no such sum."""
     shape = sizes(value)
-    if shape is None or shape[-1] is None:
+    if not shape or shape[-1] is None:
         return None
     gate = Linear(None, None, None, np.zeros(shape[-1], np.float32))
     return gate if _add_terms(gate, value, h, slice(0, shape[-1])) else None
@@ -37,8 +37,11 @@ def linear(value: ir.Value, h: ir.Value) -> Linear | None:
 def _add_terms(gate: Linear, value: ir.Value | None, h: ir.Value, columns: slice) -> bool:
     array = array_of(value)
     if array is not None:
+        fits = array.size == 1 or (array.size == array.shape[-1] and array.size >= columns.stop)
+        if not fits or array.dtype != np.float32:
+            return False
         gate.bias = gate.bias + _columns(array, columns)
-        return array.size == 1 or array.size == array.shape[-1]
+        return True
     node = None if value is None else value.producer()
     if node is None or node.domain != "":
         return False

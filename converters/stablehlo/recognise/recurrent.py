@@ -1,152 +1,159 @@
 """LSTM, GRU and plain recurrent cells inside a loop over time, as ``lax.scan`` leaves them.
 
-The loop must do nothing else: its states are the cell's, its scan outputs the hidden state, its input
-one row of a sequence in each turn.  Gates are sums of products with constant weights, in any
-association, and may be cut from one wider product, also from one of the whole sequence in front of the loop.
+A cell reads one row of a sequence in each turn, and nothing in the loop reads its states before the turn.  Gates are
+sums of products with constant weights, in any association, and may be cut from one wider product, also from one of
+the whole sequence in front of the loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator
 
 import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.converters.stablehlo.recognise.gates import Linear, linear
-from convertkit.converters.stablehlo.recognise.turns import Scan, row_of, scan_of
+from convertkit.converters.stablehlo.recognise.cells import Cell, cells
+from convertkit.converters.stablehlo.recognise.gates import Linear
+from convertkit.converters.stablehlo.recognise.turns import ROWS, Scan, plain, row_of, scan_of
 from convertkit.onnx.recognise.edit import array_of, initializer, inserted, producer, sizes
-from convertkit.onnx.recognise.match import Term, match
-
-_NOTHING: Mapping[str, int | Sequence[str]] = MappingProxyType({})
-_CELL: Term = ("Add", ("Mul", ("Sigmoid", "f"), "c"), ("Mul", ("Sigmoid", "i"), ("Tanh", "g")))
-_LSTM: Term = ("Mul", ("Sigmoid", "o"), ("Tanh", "next"))
-_UPDATE: Term = ("Sigmoid", "z")
-_GRU: Term = (
-    "Add",
-    ("Mul", ("Sub", 1.0, _UPDATE), ("Tanh", ("Add", "n", ("Mul", ("Sigmoid", "r"), "m")))),
-    ("Mul", _UPDATE, "h"),
-)
-
-_OLDER_GRU: Term = ("Add", ("Mul", ("Sub", 1.0, _UPDATE), ("Tanh", "n")), ("Mul", _UPDATE, "h"))
-_RESET: Term = ("Mul", ("Sigmoid", "r"), "h")
 
 
 def recognise_recurrent(node: ir.Node) -> None:
-    """A loop whose body is one cell.
+    """Cells of a loop, one after the other: what is stacked is one loop of several.
 
-    before:  Loop(T, True, c, h){ x[t] → gates → c', h' }
-    after:   LSTM(x, W, R, B, h, c), GRU(x, W, R, B, h) or RNN(x, W, R, B, h)
+    before:  Loop(T, True, c, h, …){ x[t] → gates → c', h' → … }
+    after:   Y = LSTM(x, W, R, B, h, c), GRU(x, W, R, B, h) or RNN(x, W, R, B, h);  Loop(T, True, …){ Y[t] → … }
 
-    Turns that go from the sequence's end read it reversed.
+    Turns that go from the sequence's end read it reversed.  A loop that is left with nothing to do goes.
     """
-    scan = scan_of(node)
-    if scan is None:
-        return
-    if len(scan.before) == 2:
-        _lstm(scan)
-    elif len(scan.before) == 1 and not _rnn(scan):
-        _gru(scan)
+    while (scan := scan_of(node)) is not None and scan.before:
+        if not any(_taken_out(scan, cell) for cell in cells(scan)):
+            return
 
 
-def _lstm(scan: Scan) -> None:
-    for c, h in ((0, 1), (1, 0)):
-        found = match(_LSTM, scan.after[h], {"next": scan.after[c]})
-        found = None if found is None else match(_CELL, scan.after[c], {**found, "c": scan.before[c]})
-        if found is None or any(row is not scan.after[h] for row in scan.rows):
-            continue
-        gates = [linear(found[name], scan.before[h]) for name in ("i", "o", "f", "g")]
-        sequence = _sequence(scan, gates)
-        if sequence is None:
-            continue
-        weights = [_stacked([getattr(gate, part).T for gate in gates]) for part in ("weights", "recurrent")]
-        bias = np.concatenate([gate.bias for gate in gates if gate is not None])
-        bias = np.concatenate([bias, np.zeros_like(bias)])[None]
-        _write(scan, "LSTM", sequence, [*weights, bias], [h, c])
-        return
-
-
-def _rnn(scan: Scan) -> bool:
-    """A cell of one gate, whose activation is the operator's own; whether it was one."""
-    (before,), (after,) = scan.before, scan.after
-    node = after.producer()
-    if node is None or node.domain != "" or node.op_type not in ("Tanh", "Relu"):
+def _taken_out(scan: Scan, cell: Cell) -> bool:
+    """Put a cell in front of its loop; whether it could be."""
+    if not _apart(scan, cell):
         return False
-    gate = None if node.inputs[0] is None else linear(node.inputs[0], before)
-    sequence = None if any(row is not after for row in scan.rows) else _sequence(scan, [gate])
-    if gate is None or gate.weights is None or gate.recurrent is None or sequence is None:
+    sequence = _sequence(scan, cell.gates)
+    if sequence is None:
         return False
-    bias = np.concatenate([gate.bias, np.zeros_like(gate.bias)])[None]
-    weights = [_stacked([part.T]) for part in (gate.weights, gate.recurrent)]
-    _write(scan, "RNN", sequence, [*weights, bias], [0], {"activations": [node.op_type]})
+    made = _operator(scan, cell, sequence)
+    finals = {place: _squeezed(scan.node, made.outputs[1 + number], 0) for number, place in enumerate(cell.states)}
+    rows = _squeezed(scan.node, made.outputs[0], 1)
+    h = scan.after[cell.states[0]]
+    whole = {len(scan.before) + place: rows for place, value in enumerate(scan.rows) if value is h}
+    _emptied(scan, {**finals, **whole}, h, rows)
     return True
 
 
-def _gru(scan: Scan) -> None:
-    (before,), (after,) = scan.before, scan.after
-    found = match(_GRU, after, {"h": before})
-    if any(row is not after for row in scan.rows):
-        return
-    if found is None:
-        _gru_of_reset_states(scan)
-        return
-    update, reset, new, gated = (linear(found[name], before) for name in ("z", "r", "n", "m"))
-    if update is None or reset is None or new is None or gated is None:
-        return
-    if new.recurrent is not None or gated.weights is not None:
-        return
-    both = Linear(new.x, new.weights, gated.recurrent, new.bias, new.selects)
-    sequence = _sequence(scan, [update, reset, both])
-    if sequence is None:
-        return
-    weights = [_stacked([getattr(gate, part).T for gate in (update, reset, both)]) for part in ("weights", "recurrent")]
-    zeros = np.zeros_like(update.bias)
-    bias = np.concatenate([update.bias, reset.bias, both.bias, zeros, zeros, gated.bias])[None]
-    _write(scan, "GRU", sequence, [*weights, bias], [0], {"linear_before_reset": 1})
-
-
-def _gru_of_reset_states(scan: Scan) -> None:
-    """The older cell, whose reset gate comes before the product."""
-    (before,), (after,) = scan.before, scan.after
-    found = match(_OLDER_GRU, after, {"h": before})
-    resets = [match(_RESET, node.outputs[0], {"h": before}) for node in scan.node.attributes["body"].as_graph()]
-    for reset, node in zip(resets, scan.node.attributes["body"].as_graph(), strict=True):
-        if found is None or reset is None:
+def _apart(scan: Scan, cell: Cell) -> bool:
+    """Whether the rest of a turn needs no more of the cell than the state h behind it."""
+    h, *others = (scan.after[place] for place in cell.states)
+    hidden = {id(scan.before[place]) for place in cell.states} | {id(value) for value in others}
+    rest = [value for place, value in enumerate(scan.after) if place not in cell.states]
+    waiting: list[ir.Value | None] = [*rest, *scan.rows]
+    seen: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        if value is None or value is h or id(value) in seen:
             continue
-        gates = [linear(found["z"], before), linear(reset["r"], before), linear(found["n"], node.outputs[0])]
-        sequence = _sequence(scan, gates)
-        if sequence is None:
-            continue
-        weights = [_stacked([getattr(gate, part).T for gate in gates]) for part in ("weights", "recurrent")]
-        bias = np.concatenate([gate.bias for gate in gates if gate is not None])
-        _write(scan, "GRU", sequence, [*weights, np.concatenate([bias, np.zeros_like(bias)])[None]], [0])
+        if id(value) in hidden:
+            return False
+        seen.add(id(value))
+        node = value.producer()
+        waiting += [] if node is None else _read(node)
+    return True
+
+
+def _read(node: ir.Node) -> Iterator[ir.Value | None]:
+    """What a node and its subgraphs read."""
+    yield from node.inputs
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            for inner in attribute.as_graph().all_nodes():
+                yield from inner.inputs
+            yield from attribute.as_graph().outputs
+
+
+def _operator(scan: Scan, cell: Cell, sequence: ir.Value) -> ir.Node:
+    node, stem = scan.node, f"{scan.node.outputs[cell.states[0]].name}"
+    stacked = [np.concatenate([_part(gate, name) for gate in cell.gates])[None] for name in ("weights", "recurrent")]
+    size = stacked[1].shape[-1]
+    arrays = zip(("W", "R", "B"), (*stacked, cell.bias()), strict=True)
+    constants = [initializer(node, array, f"{stem}/{name}") for name, array in arrays]
+    starts = [_start(node, state, f"{stem}/start_{state}") for state in cell.states]
+    inputs = [sequence, *constants, None, *starts]
+    attributes = {"hidden_size": size, **cell.attributes}
+    name = f"{stem}/{cell.operator}"
+    made = ir.node(cell.operator, inputs, attributes, num_outputs=1 + len(starts), name=name)
+    made.metadata_props.update(node.metadata_props)
+    assert node.graph is not None
+    node.graph.insert_before(node, made)
+    whole = sizes(sequence)
+    assert whole is not None
+    shapes = [[whole[0], 1, whole[1], size], *([1, whole[1], size] for _ in starts)]
+    for number, (value, shape) in enumerate(zip(made.outputs, shapes, strict=True)):
+        value.name, value.shape, value.dtype = f"{name}_{number}", ir.Shape(shape), ir.DataType.FLOAT
+    return made
+
+
+def _part(gate: Linear, name: str) -> Array:
+    """A gate's weights as ONNX has them, outputs first."""
+    found: Array | None = getattr(gate, name)
+    assert found is not None
+    transposed: Array = found.T
+    return transposed
+
+
+def _emptied(scan: Scan, instead: dict[int, ir.Value], h: ir.Value, rows: ir.Value) -> None:
+    """Take the outputs at these places out of a loop, for other values; a turn reads ``h`` from ``rows``."""
+    node, body, states = scan.node, scan.node.attributes["body"].as_graph(), len(scan.before)
+    kept = [place for place in range(len(node.outputs)) if place not in instead]
+    for place, value in instead.items():
+        _stands_for(node.outputs[place], value)
+    if not kept:
+        for inner in body.all_nodes():
+            inner.resize_inputs(0)  # or it would count as a user of what stands outside
+        assert node.graph is not None
+        node.graph.remove(node, safe=True)
         return
+    row = _row(body, scan.turn, rows, h)
+    for place, value in enumerate(body.outputs):
+        if plain(value) is h:
+            body.outputs[place] = _copied(body, row)
+    h.replace_all_uses_with(row)
+    for place in sorted(instead, reverse=True):
+        del body.outputs[1 + place]
+        if place < states:
+            del body.inputs[2 + place]
+    inputs = [value for place, value in enumerate(node.inputs) if place - 2 not in instead or place - 2 >= states]
+    node.resize_inputs(len(inputs))
+    for place, given in enumerate(inputs):
+        node.replace_input_with(place, given)
+    for to, place in enumerate(kept):
+        if to != place:
+            _moved(node.outputs[place], node.outputs[to])
+    node.resize_outputs(len(kept))
+    _pruned(body)
 
 
-def _stacked(parts: list[Array]) -> Array:
-    """Gates one below the other, for one direction."""
-    stacked: Array = np.concatenate(parts)[None]
-    return stacked
-
-
-def _sequence(scan: Scan, gates: list[Linear | None]) -> ir.Value | None:
+def _sequence(scan: Scan, gates: tuple[Linear, ...]) -> ir.Value | None:
     """The sequence that all gates read one row of, in full, where each gate has both products."""
-    rows = {id(gate.x): gate.x for gate in gates if gate is not None}
-    complete = all(gate is not None and gate.weights is not None and gate.recurrent is not None for gate in gates)
+    rows = {id(gate.x): gate.x for gate in gates}
     row = next(iter(rows.values()), None)
-    if not complete or len(rows) != 1 or row is None:
-        return None
-    found = row_of(row, scan)
+    complete = all(gate.weights is not None and gate.recurrent is not None for gate in gates)
+    found = None if not complete or len(rows) != 1 or row is None else row_of(row, scan)
     if found is None:
         return None
     sequence, backward = found
-    if all(gate is not None and gate.selects for gate in gates):
-        sequence = _before_product(scan, sequence, [gate for gate in gates if gate is not None])
+    if all(gate.selects for gate in gates):
+        sequence = _before_product(scan, sequence, gates)
     return _reversed(scan.node, sequence) if backward else sequence
 
 
-def _before_product(scan: Scan, sequence: ir.Value, gates: list[Linear]) -> ir.Value:
+def _before_product(scan: Scan, sequence: ir.Value, gates: tuple[Linear, ...]) -> ir.Value:
     """What a sequence of all gates' products was made of, its weights and bias moved into the gates; else itself.
 
     before:  X → MatMul(W) → Add(b) → Transpose → row of each turn → columns of each gate
@@ -185,45 +192,6 @@ def _reversed(node: ir.Node, sequence: ir.Value) -> ir.Value:
     return inserted(node, "Slice", [sequence, *bounds], sequence).outputs[0]
 
 
-def _write(
-    scan: Scan,
-    operator: str,
-    sequence: ir.Value,
-    weights: list[Array],
-    states: list[int],
-    special: Mapping[str, int | Sequence[str]] = _NOTHING,
-) -> None:
-    node, stem = scan.node, scan.node.outputs[0].name
-    size = weights[1].shape[-1]
-    constants = [
-        initializer(node, array, f"{stem}/{name}") for name, array in zip(("W", "R", "B"), weights, strict=True)
-    ]
-    starts = [_start(node, state, f"{stem}/start_{state}") for state in states]
-    attributes = {"hidden_size": size} | dict(special)
-    made = ir.node(
-        operator,
-        [sequence, *constants, None, *starts],
-        attributes,
-        num_outputs=1 + len(states),
-        name=f"{stem}/{operator}",
-    )
-    made.metadata_props.update(node.metadata_props)
-    assert node.graph is not None
-    node.graph.insert_before(node, made)
-    whole = sizes(sequence)
-    assert whole is not None
-    shapes = [[whole[0], 1, whole[1], size], *([1, whole[1], size] for _ in states)]
-    for number, (value, shape) in enumerate(zip(made.outputs, shapes, strict=True)):
-        value.name, value.shape, value.dtype = f"{stem}/{operator}_{number}", ir.Shape(shape), ir.DataType.FLOAT
-    for number, state in enumerate(states):
-        _squeezed(node, node.outputs[state], made.outputs[1 + number], 0)
-    for place in range(len(states), len(node.outputs)):
-        _squeezed(node, node.outputs[place], made.outputs[0], 1)
-    for inner in node.attributes["body"].as_graph().all_nodes():
-        inner.resize_inputs(0)  # or it would count as a user of what stands outside
-    node.graph.remove(node, safe=True)
-
-
 def _start(node: ir.Node, state: int, name: str) -> ir.Value | None:
     """A state before the first turn with an axis for the direction; absent where it is zero."""
     value = node.inputs[2 + state]
@@ -244,16 +212,53 @@ def _start(node: ir.Node, state: int, name: str) -> ir.Value | None:
     return result
 
 
-def _squeezed(before: ir.Node, old: ir.Value, new: ir.Value, axis: int) -> None:
-    """Put ``new`` without one axis in the place of ``old``, where that is used."""
+def _squeezed(before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
+    """``value`` without one axis."""
+    axes = initializer(before, np.array([axis], np.int64), f"{value.name}/axes")
+    shape = ir.Shape([size for place, size in enumerate(value.shape or ()) if place != axis])
+    return inserted(before, "Squeeze", [value, axes], value, shape=shape).outputs[0]
+
+
+def _stands_for(old: ir.Value, new: ir.Value) -> None:
+    """Use ``new`` wherever ``old`` was, under its name."""
+    new.shape = old.shape or new.shape
     if not old.uses() and not old.is_graph_output():
         return
-    axes = initializer(before, np.array([axis], np.int64), f"{old.name}/axes")
-    made = ir.node("Squeeze", [new, axes], name=f"{old.name}/squeeze")
-    result = made.outputs[0]
-    result.shape, result.type = old.shape, old.type
-    assert before.graph is not None
-    before.graph.insert_before(before, made)
     name, old.name = old.name, f"{old.name}/loop"
-    old.replace_all_uses_with(result, replace_graph_outputs=True)
-    result.name = name
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    new.name = name
+
+
+def _moved(old: ir.Value, new: ir.Value) -> None:
+    """Let ``new``, another output of the same node, be what ``old`` was."""
+    new.shape, new.type = old.shape, old.type
+    name, old.name = old.name, f"{old.name}/moved"
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    new.name = name
+
+
+def _row(body: ir.Graph, turn: ir.Value, rows: ir.Value, like: ir.Value) -> ir.Value:
+    """The turn's row of a sequence that stands outside."""
+    made = ir.node("Gather", [rows, turn], {"axis": 0}, name=f"{like.name}/row")
+    made.meta[ROWS] = (turn, False)
+    row = made.outputs[0]
+    row.name, row.type = f"{like.name}/row", like.type
+    row.shape = ir.Shape(list(rows.shape or ())[1:])
+    first = next(iter(body), None)
+    body.append(made) if first is None else body.insert_before(first, made)
+    return row
+
+
+def _copied(body: ir.Graph, value: ir.Value) -> ir.Value:
+    made = ir.node("Identity", [value], name=f"{value.name}/copy")
+    copy = made.outputs[0]
+    copy.name, copy.type, copy.shape = f"{value.name}/copy", value.type, value.shape
+    body.append(made)
+    return copy
+
+
+def _pruned(body: ir.Graph) -> None:
+    """Take out what nothing uses."""
+    for node in reversed(list(body)):
+        if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+            body.remove(node, safe=True)

@@ -12,13 +12,19 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.onnx.recognise.edit import array_of, producer, sizes
 
+ROWS = "row of the turn"
+"""Key of a ``Gather``'s analysis data: which loop's turn it reads the row of, and whether from the end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A ``Loop`` that runs a known number of turns; states by place, each before and after a turn."""
+    """A ``Loop`` that runs to its last turn; states by place, each before and after a turn.
+
+    ``trips`` is None where only the running model knows how many there are.
+    """
 
     node: ir.Node
-    trips: int
+    trips: int | None
     turn: ir.Value
     before: tuple[ir.Value, ...]
     after: tuple[ir.Value, ...]
@@ -35,10 +41,11 @@ def scan_of(node: ir.Node) -> Scan | None:
     body = node.attributes["body"].as_graph()
     turn, condition, *before = body.inputs
     states = len(before)
-    if trips is None or (going is not None and not going.all()) or plain(body.outputs[0]) is not condition:
+    if (going is not None and not going.all()) or plain(body.outputs[0]) is not condition:
         return None
     outputs = [plain(value) for value in body.outputs[1:]]
-    return Scan(node, int(trips.reshape(-1)[0]), turn, tuple(before), tuple(outputs[:states]), tuple(outputs[states:]))
+    known = None if trips is None else int(trips.reshape(-1)[0])
+    return Scan(node, known, turn, tuple(before), tuple(outputs[:states]), tuple(outputs[states:]))
 
 
 def plain(value: ir.Value) -> ir.Value:
@@ -56,14 +63,20 @@ def row_of(row: ir.Value, scan: Scan) -> tuple[ir.Value, bool] | None:
     if node is None or node.attributes.get_int("axis", 0) != 0:
         return None
     sequence, index = node.inputs
-    backward = direction(index, scan.turn, scan.trips)
     shape = sizes(sequence)
+    backward = _marked(node, scan) if scan.trips is None else direction(index, scan.turn, scan.trips)
     if sequence is None or shape is None or backward is None or len(shape) != 3 or shape[2] is None:
         return None
     # A free batch is as long in the row: its elements are the gathered ones, in rows of the same known size.
-    inside = shape[0] == scan.trips and sizes(row) == shape[1:]
+    inside = (scan.trips is None or shape[0] == scan.trips) and sizes(row) == shape[1:]
     from_outside = sequence.producer() not in _nodes(scan) and all(sequence is not state for state in scan.before)
     return (sequence, backward) if inside and from_outside else None
+
+
+def _marked(node: ir.Node, scan: Scan) -> bool | None:
+    """Whether a ``Gather`` reads the sequence from its end, of which a turn of this loop reads one row each."""
+    turn, backward = node.meta.get(ROWS) or (None, False)
+    return backward if turn is scan.turn else None
 
 
 def _nodes(scan: Scan) -> set[ir.Node | None]:

@@ -88,8 +88,8 @@ def jax_keras():
     ("function", "states"),
     [
         (recurrence(linen.SimpleCell, activation_fn=jnp.sin), 1),
-        (recurrence(linen.LSTMCell, gate_fn=jnp.tanh), 2),
-        (recurrence(linen.GRUCell, activation_fn=jax.nn.relu), 1),
+        (recurrence(linen.LSTMCell, gate_fn=jnp.sin), 2),
+        (recurrence(linen.GRUCell, activation_fn=jnp.sin), 1),
     ],
     ids=["simple", "other gates", "other activation"],
 )
@@ -179,8 +179,8 @@ def test_a_free_batch_begins_where_it_is_told():
     "function",
     [
         recurrence(linen.SimpleCell, activation_fn=jnp.sin),
-        recurrence(linen.LSTMCell, gate_fn=jnp.tanh),
-        recurrence(linen.GRUCell, activation_fn=jax.nn.relu),
+        recurrence(linen.LSTMCell, gate_fn=jnp.sin),
+        recurrence(linen.GRUCell, activation_fn=jnp.sin),
     ],
     ids=["simple", "other gates", "other activation"],
 )
