@@ -25,7 +25,7 @@ from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.calibrate.ranges import METHODS, Range, span
 from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.masks import measurable
-from convertkit.quantization.prepare.rewrites import prepare
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed
 

@@ -60,6 +60,9 @@ def export(
     force: bool = False,
     passes: Sequence[str] = (),
     seed: int = 0,
+    jobs: int = 2,
+    cache: str | PathLike[str] | None = None,
+    no_cache: bool = False,
     verbose: bool = False,
     recipe: str | PathLike[str] | None = None,
     progress: bool | Callable[[str, int, int | None], object] | None = None,
@@ -112,6 +115,10 @@ def export(
         force: replace what an earlier export wrote into ``output``.
         passes: names of installed passes to run as well.
         seed: seed of generated inputs.
+        jobs: how many things are done at once.
+        cache: a folder that keeps what was made and verified for the next export; without one, the environment
+            variable ``CONVERTKIT_CACHE`` says.
+        no_cache: make everything anew.
         verbose: let libraries log and warn.
         recipe: a TOML file of these options; what is given here beside it wins.
         progress: called with what is being done, how much of it is done, and of how much (None where that is not

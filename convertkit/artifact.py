@@ -139,3 +139,15 @@ def sha256_of(path: Path) -> str:
         digest.update(file.relative_to(path).as_posix().encode() + b"\0")
         digest.update(bytes.fromhex(sha256_of(file)))
     return digest.hexdigest()
+
+
+SMALL_BYTES = 128 << 20
+
+
+def is_small(artifact: Artifact) -> bool:
+    """Whether two things may be done with an artifact at a time, judged by all its files (128 MiB).
+
+    The weights of a large model lie beside it, in the folder of the stage that made it.
+    """
+    files = files_of(artifact.path.parent if artifact.made_by else artifact.path)
+    return sum(file.stat().st_size for file in files) <= SMALL_BYTES

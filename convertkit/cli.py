@@ -6,8 +6,6 @@ stdout is the result, stderr is the story.  Nothing heavy is imported until a co
 
 from __future__ import annotations
 
-import gc
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -26,7 +24,6 @@ from convertkit.options.declared import ExportCommand, export_flags
 if TYPE_CHECKING:
     from convertkit.job import Outcome
 
-_OBJECTS_PER_COLLECTION = 20_000
 _EXIT_CODES = """\b
 Exit codes: 0 done · 1 failed · 2 usage · 3 verification or accuracy gate failed · 4 framework not installed"""
 _OTHER_NAMES = {"convert": "export", "run": "export", "quantize": "export", "list": "targets", "doctor": "targets"}
@@ -55,7 +52,7 @@ class Ending:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``convertkit`` command; every failure is one sentence and its exit code.
 
-    Without ``arguments`` it is the process's own command, and ends the process where that succeeds.
+    Without ``arguments`` it is the process's own command, which SIGTERM ends as Ctrl-C does.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     session = Session(as_json="--json" in words)
@@ -65,8 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _print_results(session, ending, words)
     if ending is not None:
         sys.exit(ending.code)
-    if arguments is None:
-        _leave()
 
 
 def _ended(words: list[str], session: Session) -> Ending | None:
@@ -116,16 +111,6 @@ def _internal(error: BaseException, words: Sequence[str]) -> Ending:
     )
 
 
-def _leave() -> None:
-    """End the process at once: interpreters free what they hold piece by piece, a twentieth of a second of it."""
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        return  # the reader is gone; the interpreter tells of that in its own way
-    os._exit(0)
-
-
 class _Commands(click.Group):
     """Answers commands of other tools with ours, and a model in the place of a command."""
 
@@ -173,13 +158,8 @@ def export(session: Session, /, recipe: str | None, as_json: bool, quiet: bool, 
         raise click.UsageError("name a SOURCE model")
     options = options_from(values)
     _quiet_libraries(options.verbose)
-    gc.disable()
     from convertkit import job
 
-    # What imports made stays: collecting among it took a tenth of a small export's time.
-    gc.freeze()
-    gc.set_threshold(_OBJECTS_PER_COLLECTION)
-    gc.enable()
     with Story(verbose=options.verbose, quiet=quiet) as story:
         job.run(options, story, story.step, session.outcomes.append)
     if (failed := job.failure(session.outcomes)) is not None:

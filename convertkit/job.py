@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,19 +11,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from convertkit import delivery, plugins
-from convertkit.ahead import Ahead
-from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError, TargetsFailed, UsageError
 from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions
 from convertkit.result import Result
-from convertkit.stage import Converter, Foresee, ForeseeingConverter, Source, Target
+from convertkit.stage import Target
+from convertkit.steps.describe import Describe
+from convertkit.tasks.local import Local
+from convertkit.tasks.resources import Resources
+from convertkit.tasks.scheduler import Scheduler
+from convertkit.tasks.store import Store
 
 if TYPE_CHECKING:
-    from convertkit.early import Early
-    from convertkit.roads import Finished, OnStep
+    from convertkit.steps.finish import Finished
+    from convertkit.steps.session import OnStep
+
+
+_CACHE = "CONVERTKIT_CACHE"
+_CACHE_BYTES = 10 << 30
+"""Beyond it, what was used least recently goes."""
+_MEMORY_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,39 +85,42 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
     precious = _precious(options)
     for folder in folders.values():
         delivery.check_free(folder, force=options.force, precious=precious)
-    converter = plugins.converter_for(options.source)
-    relevance.check_source(options, converter)
+    relevance.check_source(options, plugins.converter_for(options.source))
     root = Path(options.output) if options.output else next(iter(folders.values()))
+    told = progress or Silent()
     with quiet_libraries(verbose=options.verbose), delivery.workspace(root) as work, ExitStack() as stack:
-        workdir = work.path
-        ahead = stack.enter_context(Ahead())
-        early: list[Early | None] = []
+        resources = stack.enter_context(Resources(work.path))
+        cache = options.cache if options.cache is not None else os.environ.get(_CACHE)
+        store = stack.enter_context(_store(cache, work.path, told))
+        scheduler = stack.enter_context(
+            Scheduler(Local(options.jobs), store, resources, told, options.jobs, _MEMORY_BYTES)
+        )
+        describe = Describe(options)
+        scheduler.hold(describe)
+        scheduler.submit(describe)
+        from convertkit.steps.session import Place, Session  # a second of imports, beside a worker's own
 
-        told = progress or Silent()
-
-        def foresee(artifact: Artifact, source_sha256: str) -> None:
-            if not early:
-                from convertkit.early import begun
-
-                early.append(begun(options, targets, artifact, source_sha256, workdir, told, ahead))
-
-        source = stack.enter_context(_opened(converter, options, workdir / "source", foresee, told))
-        from convertkit import roads  # a second of imports, done while a worker imports its framework
-        from convertkit.twins import Twins
-
-        begun_early, twins = early[0] if early else None, stack.enter_context(Twins())
-        running = roads.Run(options, source, workdir, told, on_step, ahead, twins, begun_early)
-        running.warn_of_calibration()
+        session = Session(
+            options, describe, Place(scheduler, resources, told, on_step, work.path / "finished", bool(cache))
+        )
+        session.warn_of_calibration()
         for target in targets:
             folder = folders[target.name]
             try:
-                finished = roads.finish(running, target)
+                finished = session.to_target(target)
             except ConvertKitError as error:
-                if len(targets) == 1 or not running.has_onnx:
+                if len(targets) == 1 or not session.has_onnx:
                     raise
                 on_outcome(Outcome(target.name, error=error))
                 continue
             on_outcome(_delivered(finished, folder, work, options, precious))
+
+
+def _store(cache: str | None, work: Path, progress: Progress) -> Store:
+    """What was made by earlier exports, where there is a ``cache``; else a store for this one alone."""
+    if not cache:
+        return Store.temporary(work / "tasks")
+    return Store.at(Path(cache), _CACHE_BYTES, spare=work, warn=progress.warn)
 
 
 def _precious(options: ExportOptions) -> dict[str, str]:
@@ -115,14 +128,6 @@ def _precious(options: ExportOptions) -> dict[str, str]:
     read = {delivery.SOURCE: options.source, "the data": options.calib, "the labelled data": options.eval}
     read["the labels"] = options.label_file
     return {path: title for title, path in read.items() if isinstance(path, str)}
-
-
-def _opened(
-    converter: Converter, options: ExportOptions, workdir: Path, foresee: Foresee, progress: Progress
-) -> Source:
-    if isinstance(converter, ForeseeingConverter):
-        return converter.open_foreseen(options.source, options, workdir, foresee, progress)
-    return converter.open(options.source, options, workdir)
 
 
 def _targets(options: ExportOptions) -> list[Target]:

@@ -19,7 +19,20 @@ from convertkit.stage import FeedSource
 
 SCHEMA = 1
 _NOT_CONTENT = frozenset(
-    {"output", "force", "keep_failed", "verbose", "timeout_s", "targets", "calib", "eval", "source", "label_file"}
+    {
+        "output",
+        "force",
+        "keep_failed",
+        "verbose",
+        "timeout_s",
+        "targets",
+        "calib",
+        "eval",
+        "source",
+        "label_file",
+        "jobs",
+        "cache",
+    }
 )
 
 

@@ -127,6 +127,9 @@ class ExportOptions:
     passes: tuple[str, ...] = ()
     verbose: bool = False
     seed: int = 0
+    jobs: int = 2
+    cache: str | None = None
+    """A folder; None is what the environment says, empty is none at all."""
 
     @property
     def quantized(self) -> bool:

@@ -6,7 +6,7 @@ feeds through both sides and decides.  A stage can neither forget that check nor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -111,12 +111,27 @@ class DiagnosedStage(Protocol):
     def diagnosis(self) -> Mapping[str, object] | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a conversion has settled about its source.
+
+    ``artifact`` is the source as it is from then on: the same file, outputs as the ONNX has them, perhaps fewer dynamic
+    dimensions.  ``notes`` take the place of the source's.
+    """
+
+    artifact: Artifact
+    notes: tuple[str, ...] = ()
+
+
 @runtime_checkable
-class BegunStage(Protocol):
-    """A stage whose work began before :meth:`Stage.run`: a source that was converted while it was opened."""
+class SettlingStage(Protocol):
+    """A source's stage that finds out more about the source while it converts it.
+
+    ``settled`` is set by :meth:`Stage.run`; None where everything is as it was.
+    """
 
     @property
-    def prior_seconds(self) -> float: ...
+    def settled(self) -> Settled | None: ...
 
 
 class FeedSource(Protocol):
@@ -180,6 +195,15 @@ class FreedSource(Protocol):
 
 
 @runtime_checkable
+class SettledSource(Protocol):
+    """A source whose runner has to know what its conversion has settled."""
+
+    def settled(self, settled: Settled) -> Source:
+        """The same source, not opened again, with the interface that its conversion left it."""
+        ...
+
+
+@runtime_checkable
 class ConcurrentSource(Protocol):
     """A source whose runner and stage share nothing that changes: it may be executed while it is converted."""
 
@@ -204,8 +228,8 @@ class Converter(Protocol):
         """
         ...
 
-    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
-        """Open the source (in a worker process where a framework is involved)."""
+    def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
+        """Open the source (in a worker process where a framework is involved), and tell ``progress`` what is done."""
         ...
 
 
@@ -218,24 +242,6 @@ class BuildContext:
     source_sha256: str = ""
     calibration: FeedSource | None = None
     progress: Progress = field(default_factory=Silent)
-
-
-Foresee = Callable[[Artifact, str], None]
-"""Told, while it is still checked, what ONNX a source will most likely deliver, and the sha256 of the source's file."""
-
-
-@runtime_checkable
-class ForeseeingConverter(Protocol):
-    """A converter that takes a while to check what it delivers, and tells of it before."""
-
-    def open_foreseen(
-        self, source: str, options: ExportOptions, workdir: Path, foresee: Foresee, progress: Progress
-    ) -> Source:
-        """Like ``open``; ``foresee`` may be called any number of times, only the first of which counts.
-
-        ``progress`` is told what is being done.
-        """
-        ...
 
 
 @runtime_checkable
@@ -316,10 +322,3 @@ class Target(Protocol):
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """The steps from canonical ONNX (float or QDQ) to the deliverable."""
         ...
-
-
-@runtime_checkable
-class PreparedTarget(Protocol):
-    """A target that can import what its stages and its runner need while a source's worker is busy."""
-
-    def prepare(self) -> None: ...

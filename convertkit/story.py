@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from convertkit.pipeline import StepRecord
+    from convertkit.records import StepRecord
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class Story:
 
         mark = "ok  " if step.passed else "FAIL"
         line = (
-            f"{mark} {step.stage:<18} {step.seconds:6.2f} s  {size_text(step.size_bytes):>9}  "
+            f"{mark} {step.stage:<18} {_time(step):>8}  {size_text(step.size_bytes):>9}  "
             f"{parity_text(step.versus_previous)}"
         )
         self._print(line, "" if step.passed else "bold red")
@@ -105,3 +105,7 @@ class Story:
         from rich.text import Text
 
         self._bars.console.print(Text(line, style=style))
+
+
+def _time(step: StepRecord) -> str:
+    return "cached" if step.cached else f"{step.seconds:.2f} s"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from convertkit.progress import Progress, Silent
 
 if TYPE_CHECKING:
-    from convertkit.pipeline import StepRecord
+    from convertkit.records import StepRecord
 
 T = TypeVar("T")
 Told = Callable[[str, int, int | None], object]

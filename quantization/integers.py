@@ -29,16 +29,16 @@ from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.graph.edit import drop_unused
 from convertkit.quantization.graph.sizes import measure_sizes
 from convertkit.quantization.graph.units import Unit, find_units
+from convertkit.quantization.place.ends import quantize_ends
 from convertkit.quantization.place.exact_float import exact_in_float
-from convertkit.quantization.place.graph_cost import exact_choices, is_float_faster
-from convertkit.quantization.place.graph_io import quantize_graph_io
+from convertkit.quantization.place.islands import choose_integer, with_float_end
 from convertkit.quantization.place.masks import marking_units, measurable
-from convertkit.quantization.place.placement import Placement
-from convertkit.quantization.place.precision_assignment import choose_integer, with_float_end
+from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.write import default_weight, input_scale
+from convertkit.quantization.place.written import exact_choices, is_float_faster
 from convertkit.quantization.prepare.norms import norms_as_convolutions
 from convertkit.quantization.prepare.opset import INT16_OPSET, at_least
-from convertkit.quantization.prepare.rewrites import prepare
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.report import describe
 from convertkit.quantization.search.choose_ranges import choose_methods
 from convertkit.quantization.search.descent import Descent
@@ -155,7 +155,7 @@ class Integers:
     def _finish(self, statistics: Mapping[str, Statistics], allowed_ns: float, model: ir.Model, plan: Plan) -> None:
         """What is written beside the pairs of the plan; ``allowed_ns`` is what look-ups in tables may add."""
         if self._options.io_dtype != "float32":
-            quantize_graph_io(model.graph, self._profile, statistics)
+            quantize_ends(model.graph, self._profile, statistics)
         is_float = not (plan.integer or plan.stored or plan.dynamic)
         if self._profile.tables and not is_float:
             row = self._profile.costs.get("Gather.row")

@@ -11,7 +11,7 @@ from convertkit.quantization.calibrate.flat import Flat, shown_db
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.ranges import Affine
 from convertkit.quantization.graph.units import Unit
-from convertkit.quantization.place.placement import Placement
+from convertkit.quantization.place.place import Placement
 from convertkit.quantization.search.loop import Outcome
 from convertkit.quantization.weights.tune import Tuned
 

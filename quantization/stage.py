@@ -28,7 +28,7 @@ from convertkit.quantization.graph.units import Unit, find_units, is_float
 from convertkit.quantization.integers import Integers
 from convertkit.quantization.place.narrow import is_for_size_only
 from convertkit.quantization.prepare.opset import INT4_OPSET, at_least
-from convertkit.quantization.prepare.rewrites import prepare
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.report import layers
 from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.reference import affordable_samples, reference_of

@@ -10,7 +10,7 @@ import pytest
 
 from convertkit.data.evaluation import Evaluation, find_metric
 from convertkit.errors import FeedError, UsageError
-from convertkit.roads import _gate_error
+from convertkit.steps.judge import gate_error
 from tests import onnx_models
 from tests.command_line import apart, here
 
@@ -114,8 +114,8 @@ def test_labels_that_do_not_fit_end_an_export_before_the_target_s_steps(tmp_path
 
 def test_an_error_that_grows_is_said_to_rise() -> None:
     evaluation = Evaluation("mse", 4, 0.5, 1.0, 100.0, 1.0)
-    told, *ways = str(_gate_error(evaluation)).splitlines()
+    told, *ways = str(gate_error(evaluation)).splitlines()
     assert told == "mse rose from 0.5 to 1: 100 %, --max-drop allows 1"
     assert len(ways) == 3
     assert all(way.startswith("  try   ") for way in ways), "the page lists them as ways out"
-    assert str(_gate_error(replace(evaluation, metric="top1"))).startswith("top1 fell from")
+    assert str(gate_error(replace(evaluation, metric="top1"))).startswith("top1 fell from")

@@ -13,18 +13,13 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from convertkit import pipeline
-from convertkit.ahead import Ahead
 from convertkit.artifact import Artifact
 from convertkit.errors import NotProven, ParityError, ToolError
 from convertkit.onnx.load import load_model
-from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.onnx.specs import interface
-from convertkit.parity import record
-from convertkit.parity.feeds import proof_feeds
-from convertkit.pipeline import Pipeline
 from convertkit.stage import FLOAT32, LOSSY, Tolerance
+from tests.chains import run
 
 RNG = np.random.default_rng(5)
 
@@ -66,21 +61,6 @@ class Stage:
         weight = model.graph.initializers["w"]
         weight.const_value = ir.tensor(self._change(weight.const_value.numpy()).astype(np.float32), name="w")
         return save_model(model, workdir / "out.onnx", self.name)
-
-
-def run(source, *stages, gated=False, workdir=None, ahead=False, on_step=None, twin=None):
-    feeds = proof_feeds(source.inputs, None, 0)
-
-    def recordings():
-        with OnnxRunner(source) as runner:
-            recorded = record("onnx (source)", source, runner, feeds)
-        return recorded, recorded
-
-    workdir = workdir or source.path.parent / "work"
-    if not ahead:
-        return Pipeline(stages, workdir, gated=gated, twin=twin).run(source, recordings, on_step)
-    with Ahead() as working:
-        return Pipeline(stages, workdir, gated=gated, ahead=working, twin=twin).run(source, recordings, on_step)
 
 
 def test_an_honest_stage_passes_and_is_measured(source):
@@ -258,7 +238,7 @@ def test_the_next_lossless_stage_runs_while_a_step_is_proven(source):
 
     first = Stage(lambda weight: weight, name="first")
     second = Slow(lambda weight: weight, name="second", story=story, begun=begun, told=told)
-    road = run(source, first, second, ahead=True, on_step=on_step)
+    road = run(source, first, second, on_step=on_step)
     assert story == ["second begins", "first is proven", "second is proven"]
     assert [step.passed for step in road.steps] == [True, True]
 
@@ -269,7 +249,9 @@ def test_working_ahead_changes_nothing_in_what_is_found(source):
         rounded = Stage(lambda weight: np.round(weight * 64) / 64, LOSSY, name="quantize")
         return [*drift, rounded, Stage(lambda weight: weight * (1 + 4e-6), name="lower")]
 
-    one, other = (run(source, *stages(), workdir=source.path.parent / name, ahead=name == "b") for name in ("a", "b"))
+    one, other = (
+        run(source, *stages(), workdir=source.path.parent / name, jobs=2 if name == "b" else 1) for name in ("a", "b")
+    )
     assert [step.stage for step in one.steps] == [step.stage for step in other.steps]
     for before, after in zip(one.steps, other.steps, strict=True):
         assert before.artifact.sha256 == after.artifact.sha256
@@ -285,7 +267,7 @@ class Broken(Stage):
 def test_what_was_made_ahead_of_a_failed_proof_counts_for_nothing(source, following):
     told = []
     wrong = Stage(lambda weight: weight * 1.01, name="wrong")
-    road = run(source, wrong, following(lambda weight: weight, name="next"), ahead=True, on_step=told.append)
+    road = run(source, wrong, following(lambda weight: weight, name="next"), on_step=told.append)
     assert "verification failed after wrong" in str(road.failure)
     assert [step.stage for step in road.steps] == [step.stage for step in told] == ["wrong"]
     assert road.artifact.made_by == "wrong"
@@ -298,14 +280,13 @@ def test_a_stage_that_fails_ahead_fails_after_the_step_before_it_was_told(source
             source,
             Stage(lambda weight: weight, name="first"),
             Broken(lambda weight: weight, name="second"),
-            ahead=True,
             on_step=told.append,
         )
     assert [step.stage for step in told] == ["first"]
 
 
 @pytest.mark.parametrize("reason", ["lossy", "large"])
-def test_what_takes_long_or_much_memory_waits_for_the_proof(source, monkeypatch, reason):
+def test_what_takes_long_or_much_memory_waits_for_the_proof(source, reason):
     begun = []
 
     class Noted(Stage):
@@ -313,11 +294,9 @@ def test_what_takes_long_or_much_memory_waits_for_the_proof(source, monkeypatch,
             begun.append(self.name)
             return super().run(source, workdir)
 
-    if reason == "large":
-        monkeypatch.setattr(pipeline, "_AHEAD_BELOW_BYTES", 100)
     tolerance = LOSSY if reason == "lossy" else FLOAT32
     later = Noted(lambda weight: weight, tolerance, name="later")
-    road = run(source, Stage(lambda weight: weight * 1.01, name="wrong"), later, ahead=True)
+    road = run(source, Stage(lambda weight: weight * 1.01, name="wrong"), later, patient=reason == "large")
     assert road.failure is not None
     assert begun == []
 
@@ -335,9 +314,7 @@ def test_an_interrupt_waits_for_what_was_begun(source):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(
-            source, Stage(lambda weight: weight), Ending(lambda weight: weight, name="b"), ahead=True, on_step=interrupt
-        )
+        run(source, Stage(lambda weight: weight), Ending(lambda weight: weight, name="b"), on_step=interrupt)
     assert ended, "nothing writes into a folder that is being removed"
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convertkit.converters.stablehlo.sniff import is_jax_export
+from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.references import imports_of
 
@@ -37,7 +38,7 @@ class JaxConverter:
 
         return saved_live(model, example, folder)
 
-    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+    def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         from convertkit.converters.jax.source import JaxSource
 
         kind = "jax-export" if is_jax_export(Path(source)) else "jax-callable"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convertkit.errors import SourceError, Unsupported
+from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class KerasConverter:
 
         return saved_live(model, example, folder)
 
-    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+    def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         from convertkit.converters.keras.source import KerasSource
 
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convertkit.converters.onnx.sniff import is_onnx
+from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class OnnxConverter:
 
         return saved_live(model, folder)
 
-    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+    def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.converters.onnx.source import OnnxSource
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convertkit.converters.pytorch.read.sniff import examine
-from convertkit.progress import Silent
 from convertkit.references import imports_of
 
 if TYPE_CHECKING:
     from convertkit.progress import Progress
     from convertkit.recipe import ExportOptions
-    from convertkit.stage import Foresee, Source
+    from convertkit.stage import Source
 
 
 _FRAMEWORKS = frozenset(
@@ -44,22 +43,14 @@ class TorchConverter:
 
         return saved_live(model, example, folder)
 
-    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
-        return self.open_foreseen(source, options, workdir, lambda artifact, source_sha256: None, Silent())
-
-    def open_foreseen(
-        self, source: str, options: ExportOptions, workdir: Path, foresee: Foresee, progress: Progress
-    ) -> Source:
+    def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         from convertkit.converters.pytorch.read import opening
 
         progress.status(f"importing torch and loading {Path(source).name}")
         begun = opening.begin(source, options)  # torch is imported there while we import here
-        from convertkit.preparation import prepare
-
-        prepare(options)
         from convertkit.converters.pytorch.source import TorchSource
 
-        return TorchSource.opened(begun, options, workdir, foresee, progress)
+        return TorchSource.opened(begun, options, workdir, progress)
 
 
 converter = TorchConverter()

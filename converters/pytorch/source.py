@@ -22,7 +22,7 @@ from convertkit.parity.feeds import is_brief
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
-from convertkit.stage import Feed, Foresee, Outputs, Runner, Stage, Tolerance
+from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
 from convertkit.workers.process import Worker
 
 
@@ -39,9 +39,7 @@ class TorchSource:
         self._seconds = seconds
 
     @classmethod
-    def opened(
-        cls, opening: Opening, options: ExportOptions, workdir: Path, foresee: Foresee, progress: Progress
-    ) -> TorchSource:
+    def opened(cls, opening: Opening, options: ExportOptions, workdir: Path, progress: Progress) -> TorchSource:
         """Convert.
 
         The interface, above all whether the batch is free, is settled by a conversion that was checked;
@@ -58,8 +56,8 @@ class TorchSource:
                 workdir,
                 options.seed,
                 foresees=foresees,
+                announce=lambda made: None,
                 brief=is_brief(Artifact(path, model.kind, (), (), digest).size_bytes),
-                announce=lambda made: foresee(made, digest),
                 progress=progress,
             )
             accepted = ladder.climb()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convertkit.converters.stablehlo.sniff import is_stablehlo
+from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class StableHloConverter:
         """Bytecode by its magic number, text by the operators of the dialect."""
         return "stablehlo" if is_stablehlo(Path(source)) else None
 
-    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+    def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         from convertkit.converters.jax.source import JaxSource
 
         return JaxSource(source, "stablehlo", options, workdir)

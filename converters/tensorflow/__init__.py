@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convertkit.converters.tensorflow.sniff import is_graph_def, saved_model_folder
+from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class TensorFlowConverter:
             return "savedmodel"
         return "graphdef" if is_graph_def(path) else None
 
-    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+    def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         from convertkit.converters.tensorflow.source import open_graph_def, open_saved_model
 
         folder = saved_model_folder(Path(source))

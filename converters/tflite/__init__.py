@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class TFLiteConverter:
         except (OSError, ValueError):
             return None
 
-    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+    def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.converters.tflite.source import TFLiteSource
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from convertkit import plugins
-from convertkit.artifact import Artifact, files_of
+from convertkit.artifact import Artifact, files_of, is_small
 from convertkit.errors import GateError
 from convertkit.findings.depth import Level, along_depth
 from convertkit.findings.interface import Interface, interface
@@ -18,9 +19,9 @@ from convertkit.latency import Latency, measure_latency
 from convertkit.onnx.profiling import NodeTime, node_times
 from convertkit.operators import InspectingTarget, Operator
 from convertkit.parity.compare import listed
-from convertkit.pipeline import StepRecord, is_small
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
+from convertkit.records import StepRecord
 from convertkit.stage import BuildContext, Feed, FeedSource, Runner, Target
 
 _SMALLER = 0.99
@@ -38,7 +39,7 @@ class Subject:
     options: ExportOptions
     target: Target
     source: Artifact
-    source_runner: Callable[[], Runner]
+    source_runner: Callable[[], AbstractContextManager[Runner]]
     hub: Artifact
     artifact: Artifact
     steps: Sequence[StepRecord]
@@ -104,7 +105,8 @@ def _quality(subject: Subject) -> Quality | None:
         return None
     subject.progress.status("measuring on held-out samples")
     delivered = subject.artifact, plugins.runner(subject.artifact)
-    return measure(*samples, (subject.source, subject.source_runner()), delivered)
+    with subject.source_runner() as source:
+        return measure(*samples, (subject.source, source), delivered)
 
 
 def _depth(subject: Subject) -> tuple[Level, ...]:

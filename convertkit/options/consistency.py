@@ -87,6 +87,7 @@ RULES: tuple[Rule, ...] = (
         lambda o: o.opset is not None and o.opset < _OLDEST_OPSET.get(o.precision, 0),
         "--opset {o.opset} has no integers of the kind that --{o.precision} writes; int8 and w8 need 13, w4 needs 21",
     ),
+    Rule(lambda o: not 0 < o.jobs <= 1024, "--jobs {o.jobs}: must be from 1 to 1024"),
     Rule(lambda o: o.seed < 0, "--seed {o.seed}: must not be negative"),
     Rule(lambda o: o.seed >= 1 << 64, "--seed {o.seed}: must fit into 64 bits"),
     Rule(

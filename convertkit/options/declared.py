@@ -12,7 +12,7 @@ from convertkit.recipe import METRICS, CalibMethod, Layout, Trust
 F = TypeVar("F", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
-GROUPS = ("Input", "Precision", "Data", "Verification", "Output")
+GROUPS = ("Input", "Precision", "Data", "Verification", "Output", "Running")
 IO_DTYPES = ("float32", "int8", "uint8", "int16")
 _EXAMPLES = (
     ("float32 for a phone, one image at a time", "model.pt -t tflite --static N=1"),
@@ -236,6 +236,15 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     _flag("Output", "--description", metavar="TEXT", help="What the model does, for the file's metadata."),
     _flag("Output", "--label-file", type=click.Path(), metavar="PATH", help="Names of the classes, one per line."),
     (("--json", "as_json"), {"group": "Output", "is_flag": True, "help": "Print one JSON object, in every case."}),
+    _flag("Running", "--jobs", "-j", type=int, metavar="N", help="Do so many things at once [default: 2]."),
+    _flag(
+        "Running",
+        "--cache",
+        type=click.Path(),
+        metavar="DIR",
+        help="Keep what was made and verified there for the next export; CONVERTKIT_CACHE does so, too.",
+    ),
+    _switch("Running", "--no-cache", help="Make everything anew."),
     _switch("Output", "--quiet", "-q", help="Say nothing but errors and the artifact's path."),
     _switch("Output", "--verbose", "-v", help="Tell more, and show tracebacks of internal errors."),
 )

@@ -63,8 +63,11 @@ _KEYS = (
     "passes",
     "verbose",
     "seed",
+    "jobs",
+    "cache",
+    "no_cache",
 )
-_PATHS = ("source", "calib", "eval", "output", "label_file")
+_PATHS = ("source", "calib", "eval", "output", "label_file", "cache")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "io_dtype": ("float32", "int8", "uint8", "int16"),
     "calib_method": get_args(CalibMethod),
@@ -82,11 +85,14 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
             "keep_failed",
             "force",
             "verbose",
+            "no_cache",
         ),
         (_FLAG, (bool,)),
     ),
-    **dict.fromkeys(("source", "output", "metric", "model", "signature", "description", "label_file"), (_TEXT, (str,))),
-    **dict.fromkeys(("calib_samples", "opset", "seed"), (_WHOLE, (int,))),
+    **dict.fromkeys(
+        ("source", "output", "metric", "model", "signature", "description", "label_file", "cache"), (_TEXT, (str,))
+    ),
+    **dict.fromkeys(("calib_samples", "opset", "seed", "jobs"), (_WHOLE, (int,))),
     **dict.fromkeys(("max_drop", "prune_channels", "timeout"), (_NUMBER, (int, float))),
     "prune": ("a share or N:M", (int, float, str)),
 }
@@ -126,6 +132,8 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
     fields: dict[str, Any] = {
         _RENAMED.get(name, name): _at_home(value) if name in _PATHS else value for name, value in given.items()
     }
+    if fields.pop("no_cache", False):
+        fields["cache"] = ""
     for name in (*PRECISION_FLAGS, "target", "input"):
         fields.pop(name, None)
     for name, choices in _CHOICES.items():

@@ -212,7 +212,7 @@ def _explained(
     told: dict[int, Truth | None] = {}
     for each in departures:
         explained = ""
-        asks = tolerance.relative is not None or tolerance.same_integers
+        asks = bool(tolerance.relative) or tolerance.same_integers  # what only moves data rounds nothing
         if asks and all(other.explained for other in judged):
             if each.place not in told:
                 told[each.place] = truth(before.fed(each.place))

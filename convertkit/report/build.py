@@ -22,8 +22,8 @@ from convertkit.findings.quality import Quality
 from convertkit.findings.runtimes import runtime_of, source_runtime
 from convertkit.latency import Latency
 from convertkit.parity import ParityReport
-from convertkit.pipeline import StepRecord
 from convertkit.recipe import ExportOptions
+from convertkit.records import StepRecord
 from convertkit.report.jsonable import jsonable
 from convertkit.stage import FeedSource
 
@@ -176,6 +176,7 @@ def _step(step: StepRecord) -> dict[str, Json]:
         "options": jsonable(step.options),
         "notes": [*step.versus_previous.warnings],
         "seconds": round(step.seconds, 4),
+        "cached": step.cached,
         "parity_seconds": round(step.parity_seconds, 4),
         "peak_rss_bytes": step.peak_rss_bytes,
         "artifact": {**describe(step.artifact, step.size_bytes), "runtime": runtime_of(step.artifact)},

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -29,9 +31,10 @@ class Resources:
     It may be shared by threads and is the end of everything opened through it, also after errors and Ctrl-C.
     """
 
-    __slots__ = ("_closed", "_guard", "_order", "_slots")
+    __slots__ = ("_closed", "_guard", "_order", "_root", "_slots")
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root
         self._guard = threading.Lock()
         self._slots: dict[str, _Slot] = {}
         self._order: list[_Slot] = []
@@ -67,6 +70,10 @@ class Resources:
                     raise
             finally:
                 slot.owner = None
+
+    def folder(self, name: str) -> Path:
+        """A new folder for the files of a live thing, below ``root`` or in the system's temporary folder."""
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._root))
 
     def close(self) -> None:
         """Close everything, the last opened first; whoever holds something is waited for."""

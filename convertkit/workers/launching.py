@@ -1,9 +1,4 @@
-"""How a worker's process is started, and the one that is started before it is known to be wanted.
-
-Importing a framework takes a second, reading flags and recognising a file a tenth of one: :func:`foresee` starts the
-process that a source's name promises, :class:`~convertkit.workers.process.Worker` takes it where it is exactly the
-one that it would have started itself, and nothing but an installed framework is imported in it before.
-"""
+"""How a worker's process is started and ended."""
 
 from __future__ import annotations
 
@@ -13,8 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import IO
@@ -25,8 +19,7 @@ TORCH_ENVIRONMENT = MappingProxyType(
         "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
     }
 )
-"""Spinning, threads that wait for each other would cost a busy machine five times the time."""
-_TORCH_SUFFIXES = (".pt", ".pth", ".pt2", ".ptl", ".jit", ".ckpt", ".safetensors")
+"""Passive waiting: spinning OpenMP threads are five times slower on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,40 +62,8 @@ class Launched:
         threading.Thread(target=self.process.wait, daemon=True).start()
 
 
-_SPARE: ContextVar[Launched | None] = ContextVar("spare", default=None)
-
-
 def launched(launch: Launch) -> Launched:
-    """The process that was foreseen, where it is the one that is wanted, or else a new one."""
-    spare = _SPARE.get()
-    if spare is not None:
-        _SPARE.set(None)
-        if spare.launch == launch and spare.process.poll() is None:
-            return spare
-        _discarded(spare)
-    return _started(launch)
-
-
-def foresee(arguments: Sequence[str]) -> None:
-    """Start what an export will want, as far as the name of its source tells; it is taken at most once."""
-    if arguments[:1] == ["export"] and any(each.endswith(_TORCH_SUFFIXES) for each in arguments):
-        _SPARE.set(_started(Launch.of("torch", TORCH_ENVIRONMENT)))
-
-
-def discard() -> None:
-    """End what was foreseen and not taken."""
-    spare = _SPARE.get()
-    if spare is not None:
-        _SPARE.set(None)
-        _discarded(spare)
-
-
-def _discarded(spare: Launched) -> None:
-    spare.stop()
-    spare.log.close()
-
-
-def _started(launch: Launch) -> Launched:
+    """A new process, in a session of its own, that imports its framework and waits for its service."""
     log = tempfile.TemporaryFile(prefix="convertkit-worker-")  # noqa: SIM115 - closed with the worker
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "convertkit.workers.serving", *filter(None, [launch.framework])],

@@ -12,7 +12,7 @@ from convertkit.profile import KEEP_FLOAT, QuantProfile
 from convertkit.quantization.calibrate.ranges import Affine, affine
 from convertkit.quantization.graph.edit import add_constant, bypass
 from convertkit.quantization.graph.units import Unit, constant
-from convertkit.quantization.place.placement import Placement
+from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.ties import tie_free_term, tie_free_weights
 from convertkit.quantization.weights.integers import (
     QuantizedWeight,

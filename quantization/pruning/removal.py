@@ -26,7 +26,7 @@ from convertkit.profile import OpRule, QuantProfile
 from convertkit.quantization.graph.edit import add_constant, drop_unused
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.graph.units import constant, find_units
-from convertkit.quantization.prepare.rewrites import prepare
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.channels import Channels, Cut, Group
 from convertkit.quantization.pruning.rules import follow
 from convertkit.quantization.pruning.scores import Activity, Product, measure_activity, scores, strongest

@@ -24,7 +24,7 @@ from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.graph.edit import add_constant, drop_unused
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.graph.units import Unit, find_units
-from convertkit.quantization.prepare.rewrites import prepare
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.removal import PruneChannels
 from convertkit.quantization.weights.patches import Moments, from_rows, has_rows, moments, weight_rows
 from convertkit.quantization.weights.rounding import layer_snr_db, ordered_inverse

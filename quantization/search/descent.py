@@ -79,9 +79,9 @@ class Descent:
         """Fewer and fewer integers, by what each unit wins in float and then by its noise."""
         if not outcome.plan.integer:
             return
-        statistics = dict.fromkeys(sorted(self._loop.statistics(outcome.plan)), "statistics of a norm or a softmax")
-        if statistics:
-            without = self._measured(self._loop.without(outcome.plan, statistics.keys()), outcome, statistics)
+        calm = dict.fromkeys(sorted(self._loop.statistics(outcome.plan)), "statistics of a norm or a softmax")
+        if calm:
+            without = self._measured(self._loop.without(outcome.plan, calm.keys()), outcome, calm)
             yield self._rung("float fallback", without)
             outcome = without if without.score.snr_db > outcome.score.snr_db else outcome
         yield self._rung("float fallback", self._shortest(outcome, self._loop.sensitive(outcome)))

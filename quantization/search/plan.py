@@ -15,8 +15,8 @@ from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.ranges import Range, span
 from convertkit.quantization.graph.edit import add_constant, drop_unused
 from convertkit.quantization.graph.units import Unit, constant, find_units
-from convertkit.quantization.place.float_outputs import keep_outputs_float
-from convertkit.quantization.place.placement import Placement, place
+from convertkit.quantization.place.place import Placement, place
+from convertkit.quantization.place.real_ends import keep_ends_real
 from convertkit.quantization.place.write import write
 from convertkit.quantization.weights.integers import QuantizedWeight
 from convertkit.quantization.weights.weight_only import store_weights
@@ -92,7 +92,7 @@ def apply(model: ir.Model, plan: Plan, ranges: Ranges) -> Placement:
     for unit in placement.integer:
         if unit.name in plan.in_float:
             unit.node.metadata_props[KEEP_FLOAT] = "the float kernel is the faster one"
-    keep_outputs_float(model.graph, [unit for unit in units if unit in placement.integer])
+    keep_ends_real(model.graph, [unit for unit in units if unit in placement.integer])
     # Those of operators that have no integer kernel, too; integer units' weights are no constants any more.
     rules = {**WEIGHTED, **ranges.profile.operators}
     real = find_units(model.graph, replace(ranges.profile, operators=rules))

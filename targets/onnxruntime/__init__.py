@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from convertkit.recipe import ExportOptions
@@ -39,10 +38,6 @@ class OnnxRuntimeTarget:
         from convertkit.onnx.inspection import operators
 
         return operators(artifact.path)
-
-    def prepare(self) -> None:
-        """What delivering a model imports."""
-        importlib.import_module("convertkit.targets.onnxruntime.stage")
 
 
 target = OnnxRuntimeTarget()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from typing import TYPE_CHECKING
 
 from convertkit.recipe import ExportOptions
@@ -42,13 +40,6 @@ class TfliteTarget:
         from convertkit.targets.tflite.inspection import operators
 
         return operators(artifact.path)
-
-    def prepare(self) -> None:
-        """What compiling and running a model imports; where LiteRT is missing the export will say so."""
-        if importlib.util.find_spec("ai_edge_litert") is not None:
-            importlib.import_module("ai_edge_litert.interpreter")
-            importlib.import_module("convertkit.targets.tflite.compile")
-            importlib.import_module("convertkit.targets.tflite.metadata")
 
 
 target = TfliteTarget()

@@ -18,11 +18,10 @@ from compare import SCALED, Verdict, compare
 
 import convertkit.api
 import convertkit.converters.onnx.source
-import convertkit.early
 import convertkit.onnx.canonical
 import convertkit.onnx.computed_constants
 import convertkit.onnx.optimizer
-import convertkit.roads
+import convertkit.steps.session
 import convertkit.targets.onnxruntime.stage
 import convertkit.targets.tflite.compile
 import convertkit.targets.tflite.runner

@@ -10,9 +10,12 @@ from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.parity import record
 from convertkit.parity.feeds import proof_inputs
-from convertkit.pipeline import Pipeline
 from convertkit.recipe import ExportOptions
+from convertkit.records import Bound
 from convertkit.stage import FLOAT32
+from convertkit.steps.make import made
+from convertkit.steps.recorded import recorded
+from convertkit.steps.verify import Judgement, verified
 from convertkit.targets.tflite.stage import CompileTflite
 from convertkit.twins import Twins
 from tests.parity.variants import FAULTS, HARMLESS, MODELS, model, variants
@@ -61,8 +64,9 @@ def sources(tmp_path_factory):
 def judged(sources, tmp_path, name, place, spelled, stage):
     recordings, twins = sources
     source = recordings[name]
-    pipeline = Pipeline([stage(model(name, place, spelled)[0])], tmp_path / "work", twin=twins.ask)
-    return pipeline.run(source.artifact, lambda: (source, source)).steps[0]
+    step = made(stage(model(name, place, spelled)[0]), source.artifact, tmp_path)
+    current = recorded(step.stage, step.artifact, source)
+    return verified(step, Bound(), (source, source, current), Judgement(), twins.ask).step
 
 
 def rows(kinds):

@@ -10,7 +10,7 @@ from onnx import helper
 
 from convertkit.onnx.canonical import canonicalize
 from convertkit.quantization.graph.units import find_units
-from convertkit.quantization.prepare.rewrites import prepare
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.weights.integers import quantize_weight
 from convertkit.quantization.weights.patches import Moments, has_rows, moments, weight_rows
 from convertkit.quantization.weights.rounding import compensated, descended, layer_snr_db

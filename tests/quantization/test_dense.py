@@ -13,7 +13,7 @@ from onnx import helper
 from convertkit.onnx.canonical import canonicalize
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.dense import dense_shape
-from convertkit.quantization.place.precision_assignment import choose_integer
+from convertkit.quantization.place.islands import choose_integer
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
 from convertkit.tiles import SMALL_MATRIX, DenseShape

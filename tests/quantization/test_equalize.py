@@ -13,7 +13,7 @@ from onnx import helper
 from convertkit.artifact import Array
 from convertkit.onnx.load import load_model
 from convertkit.quantization.graph.replay import open_session, run_all
-from convertkit.quantization.prepare.rewrites import prepare
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.weights.equalize import equalize, find_sites, measure
 from tests.quantization.models import artifact_of, images, model_of
 

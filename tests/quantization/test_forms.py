@@ -180,7 +180,7 @@ def test_qdq_passes_through_untouched(quantized) -> None:
 
 
 def test_batch_norm_and_odd_gemms_are_folded(tmp_path) -> None:
-    from convertkit.quantization.prepare.rewrites import prepare
+    from convertkit.quantization.prepare.prepare import prepare
 
     rng = np.random.default_rng(0)
     constants = {

@@ -17,7 +17,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.narrow import pace
-from convertkit.quantization.prepare.rewrites import prepare
+from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.search.weights import first_wide
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.compile import compile_model

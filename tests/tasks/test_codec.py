@@ -152,7 +152,7 @@ def test_an_artifact_comes_back():
 @pytest.mark.parametrize(
     "value",
     [Stranger(1), print, object(), np.array([object()]), np.zeros(1, [("x", object)]), 1j, {1: Stranger(2)}, Root],
-    ids=str,
+    ids=["a class", "a function", "an object", "an array of objects", "a record", "complex", "a key", "a type"],
 )
 def test_what_has_no_place_in_a_store_is_refused(value):
     with pytest.raises(TypeError):

@@ -9,6 +9,7 @@ from convertkit.converters.jax import converter
 from convertkit.converters.stablehlo import converter as stablehlo
 from convertkit.errors import ConvertKitError
 from convertkit.onnx.runner import OnnxRunner
+from convertkit.progress import Silent
 from convertkit.recipe import ExportOptions, InputSpec
 
 MODULE = "tests.converters.jax.programs_under_test"
@@ -46,7 +47,7 @@ MORE = [
 
 def check(name, inputs, tmp_path):
     options = ExportOptions(f"{MODULE}:{name}", inputs=tuple(inputs))
-    with converter.open(options.source, options, tmp_path) as source:
+    with converter.open(options.source, options, tmp_path, Silent()) as source:
         assert parity(source, tmp_path, 3) <= 1e-5
 
 

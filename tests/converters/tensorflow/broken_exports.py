@@ -150,13 +150,13 @@ def _serve(framework: str) -> None:
 def _export(source: str, workdir: Path, said: int) -> None:
     """In a fork: the command, its worker forked likewise."""
     from convertkit import cli
-    from convertkit.workers import launching
+    from convertkit.workers import launching, process
 
     def started(launch: Launch) -> launching.Launched:
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         return launching.Launched(launch, _Forked(launch, log), log)  # type: ignore[arg-type]
 
-    launching._started = started
+    process.launched = started
     os.setsid()
     for place in (1, 2):
         os.dup2(said, place)

@@ -14,6 +14,7 @@ import convertkit
 from convertkit.converters.tensorflow import converter
 from convertkit.errors import UsageError
 from convertkit.onnx.runner import OnnxRunner
+from convertkit.progress import Silent
 from convertkit.recipe import ExportOptions, InputSpec
 from tests.installed import needs
 
@@ -54,7 +55,7 @@ def test_keyword_spotting_becomes_tflite_of_the_same_accuracy(cases: Path, tmp_p
         interpreter.invoke()
         scores.append(interpreter.get_tensor(out)[0].copy())
     options = ExportOptions(str(folder), timeout_s=300)
-    with converter.open(str(folder), options, tmp_path) as source, source.runner() as reference:
+    with converter.open(str(folder), options, tmp_path, Silent()) as source, source.runner() as reference:
         expected = reference.run({"input_1": features[:, 0]})["dense"]
     got = np.stack(scores)
     assert (got.argmax(-1) == data["label"]).mean() == 0.913
@@ -119,7 +120,7 @@ def test_the_second_route_keeps_each_name_with_its_tensor(tmp_path: Path):
         options = ExportOptions(str(tmp_path / kind), inputs=given, timeout_s=300)
         workdir = tmp_path / f"{kind}-onnx"
         workdir.mkdir()
-        with converter.open(str(tmp_path / kind), options, workdir) as source, source.runner() as reference:
+        with converter.open(str(tmp_path / kind), options, workdir, Silent()) as source, source.runner() as reference:
             stage = source.stage()
             made = stage.run(source.artifact, workdir)
             assert stage.options["route"] == "StableHLO", source.notes

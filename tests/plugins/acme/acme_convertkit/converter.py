@@ -15,6 +15,7 @@ from acme_convertkit import layers
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.save import save_model
+from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Source, Stage
 
@@ -32,7 +33,7 @@ class AcmeConverter:
         except (OSError, UnicodeDecodeError):
             return None
 
-    def open(self, source: str, options: ExportOptions, workdir: Path) -> Source:
+    def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         return AcmeSource(Path(source))
 
 

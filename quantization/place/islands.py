@@ -19,7 +19,7 @@ from convertkit.quantization.place.exact_float import can_be_exact
 
 _NEVER = 1e18
 _UNNOTICED = 1.005
-"""Accepted slowdown for float operators at the end of a graph; below the cost table's accuracy."""
+"""A float end may make the model dearer by this factor: the table is right to some percent, no clock would tell."""
 _LONGEST_END = 12
 """Units at the end that are looked at; a convolution among them costs more than it may."""
 _STEPS_PER_NS = 1 << 20

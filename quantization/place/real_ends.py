@@ -1,4 +1,4 @@
-"""Outputs of the graph that a kernel can write in float: they need no quantization."""
+"""Outputs of the graph that a kernel writes in float: integers there would be rounded for nobody."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from convertkit.quantization.graph.edit import bypass
 from convertkit.quantization.graph.units import Unit
 
 
-def keep_outputs_float(graph: ir.Graph, integer: Iterable[Unit]) -> None:
+def keep_ends_real(graph: ir.Graph, integer: Iterable[Unit]) -> None:
     """Drop the pair between a unit whose rule says ``float_output`` and the graph's output, in place."""
     for unit in integer:
         if unit.rule is None or not unit.rule.float_output or unit.clamp is not None:

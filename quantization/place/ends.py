@@ -15,7 +15,7 @@ from convertkit.quantization.place.write import Writer
 _WHY = "float, behind an interface of integers"
 
 
-def quantize_graph_io(graph: ir.Graph, profile: QuantProfile, statistics: Mapping[str, Statistics]) -> None:
+def quantize_ends(graph: ir.Graph, profile: QuantProfile, statistics: Mapping[str, Statistics]) -> None:
     """Insert pairs at float inputs and outputs that have none, in place; those that nobody measured stay float."""
     writer = Writer(graph, profile)
     for value in [*graph.inputs, *graph.outputs]:

@@ -1,0 +1,58 @@
+"""Opening a source: recognised by content, read, described."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from convertkit.artifact import Artifact, sha256_of
+from convertkit.recipe import ExportOptions
+from convertkit.stage import FreedSource
+from convertkit.steps import live
+from convertkit.tasks.task import Context, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A source as it was opened: its interface and what the user should know of it.
+
+    ``implied_sizes`` are those of dimensions that the source left open although the model does not name them.
+    ``shared`` says that it may be executed while it is converted.
+    """
+
+    artifact: Artifact
+    notes: tuple[str, ...] = ()
+    implied_sizes: Mapping[str, int] | None = None
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Describe(Task[Described]):
+    """The interface of ``options.source``, and what the user should know of it."""
+
+    options: ExportOptions
+    keeps = Described
+
+    @property
+    def title(self) -> str:
+        return "opening"
+
+    @property
+    def needs(self) -> tuple[Task[Any], ...]:
+        return ()
+
+    def decides(self) -> Mapping[str, object] | None:
+        """The file's content and name; None where code of the user's is executed, which may read anything."""
+        path = Path(self.options.source)
+        if self.options.model is not None or self.options.trust or not path.exists():
+            return None
+        chosen = live.chosen(self.options, live.SOURCE_OPTIONS - {"source", "timeout_s"})
+        return {"source": path.name, "sha256": sha256_of(path), **chosen}
+
+    def run(self, given: tuple[object, ...], context: Context) -> Described:
+        """Open the source; it stays open for the tasks that convert and run it."""
+        with live.source(self.options, context.resources, context.progress) as source:
+            sizes = source.implied_sizes if isinstance(source, FreedSource) else None
+            return Described(source.artifact, tuple(source.notes), sizes, live.is_shared(source))

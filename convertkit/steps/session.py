@@ -1,0 +1,250 @@
+"""One export: what its targets share is made once, and each target is taken to a finished folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from convertkit.artifact import Artifact, is_small
+from convertkit.data.evaluation import Evaluation
+from convertkit.errors import ParityError, Unsupported
+from convertkit.findings.measure import Findings, refused
+from convertkit.onnx.freeze import FreezeStage
+from convertkit.options.relevance import check_interface, check_passes
+from convertkit.progress import Progress
+from convertkit.quiet import heard
+from convertkit.recipe import ExportOptions
+from convertkit.records import StepRecord
+from convertkit.stage import BuildContext, FeedSource, Target
+from convertkit.steps import live, plan
+from convertkit.steps.describe import Describe, Described
+from convertkit.steps.finish import Ending, Finished, finished
+from convertkit.steps.judge import Evaluate, JudgeSource, gate_error
+from convertkit.steps.make import Convert, OfPlugin, OfStage, steps_of
+from convertkit.steps.measure import Measure
+from convertkit.steps.recorded import RecordSource, described, with_sizes
+from convertkit.steps.verify import Judgement, failure
+from convertkit.tasks.resources import Resources
+from convertkit.tasks.scheduler import Scheduler
+
+OnStep = Callable[[str, StepRecord], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and by what an export is run, and who is told."""
+
+    scheduler: Scheduler
+    resources: Resources
+    progress: Progress
+    on_step: OnStep | None
+    outbox: Path
+    """Where finished folders are written, one for each target."""
+    keep: bool = False
+    """Whether what tasks have made stays where it is, for another run."""
+
+
+class Session:
+    """An export of an opened source; ``options.static`` may be more than the user's, where a target needs that."""
+
+    def __init__(self, options: ExportOptions, describe: Describe, place: Place, notes: Sequence[str] = ()) -> None:
+        self._options = options
+        self._place = place
+        self._describe = describe
+        opened = place.scheduler.result(describe)
+        check_interface(options, opened.artifact)
+        inputs = with_sizes(opened.artifact, options).inputs
+        self._calibration = live.calibration(options, inputs, place.resources)
+        self._labelled = live.evaluation(options, inputs, place.resources)
+        samples = (data for data in (self._calibration, self._labelled) if data is not None)
+        self._notes = [*dict.fromkeys(note for data in samples for note in data.notes), *notes]
+        self._convert = Convert(describe, options)
+        self._converted = False
+        beside = opened.shared and is_small(opened.artifact)
+        self._source = RecordSource(describe, None if beside else self._convert, options, _digest(self._calibration))
+        self._hub = self._to_onnx()
+        self._judge = self._judging()
+        for task in filter(None, (self._convert, self._source, self._judge)):
+            place.scheduler.hold(task)  # each target asks for them again
+        for link in self._hub:
+            self._submit(link)
+        if self._judge is not None:
+            place.scheduler.submit(self._judge)
+
+    def _to_onnx(self) -> tuple[plan.Link, ...]:
+        judgement = self._judgement(gated=False)
+        start = plan.first(self._convert, self._source, judgement)
+        if not self._options.static:
+            return (start,)
+        freeze = FreezeStage(dict(self._options.static))
+        return (start, *plan.chain(start, self._source, [plan.Next.of(OfStage(freeze), freeze)], judgement))
+
+    def _judging(self) -> JudgeSource | None:
+        digest = _digest(self._labelled)
+        return None if digest is None else JudgeSource(self._describe, self._convert, self._options, digest)
+
+    def _judgement(self, *, gated: bool) -> Judgement:
+        return Judgement(gated, self._calibration is None, self._options.allow_unproven)
+
+    def _submit(self, link: plan.Link) -> None:
+        for task in (link.make, link.verify):
+            self._place.scheduler.hold(task)
+        self._place.scheduler.submit(link.verify)
+
+    @property
+    def has_onnx(self) -> bool:
+        """Whether the source has become ONNX: what fails from then on fails for one target alone."""
+        return self._converted
+
+    def warn_of_calibration(self) -> None:
+        """Tell what looks odd about the calibration data before the long work starts."""
+        for warning in self._calibration.warnings if self._calibration else ():
+            self._place.progress.warn(warning)
+
+    def to_target(self, target: Target) -> Finished:
+        """Take the source to ``target``; where it needs sizes that nobody asked to be open, those are fixed."""
+        try:
+            return self._taken(target)
+        except Unsupported as refusal:
+            fixed = self._at_fixed_sizes(target, refusal)
+            if fixed is None:
+                raise
+            return fixed.to_target(target)
+
+    def _at_fixed_sizes(self, target: Target, refusal: Unsupported) -> Session | None:
+        """The same export with those sizes fixed that nobody asked to be open; None where there are none."""
+        chosen = dict(self._options.static)
+        implied = self._described().implied_sizes or {}
+        sizes = {name: size for name, size in implied.items() if name not in chosen}
+        if not sizes:
+            return None
+        options = dataclasses.replace(self._options, static=(*self._options.static, *sizes.items()))
+        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        note = f"{told} is fixed, {target.name} cannot leave it free: {str(refusal).splitlines()[0]}"
+        return Session(options, self._describe, self._place, [note])
+
+    def _described(self) -> Described:
+        scheduler = self._place.scheduler
+        converted = scheduler.result(self._convert)
+        self._converted = True
+        return described(scheduler.result(self._describe), converted)
+
+    def _taken(self, target: Target) -> Finished:
+        links = (*self._hub, *self._links(target))
+        for link in links:
+            self._submit(link)
+        try:
+            steps, artifact, failed = self._gathered(target, links)
+        finally:
+            self._place.scheduler.cancel(*(link.verify for link in links[len(self._hub) :]))
+        evaluation, found = None, Findings()
+        if failed is None:
+            evaluation = self._evaluated(links[-1])
+            failed = None if evaluation is None or evaluation.passed else gate_error(evaluation)
+        if failed is None:
+            found = self._measured(target, links)
+            failed = refused(found, self._options)
+        return self._finished(target, artifact, steps, evaluation, found, failed)
+
+    def _links(self, target: Target) -> tuple[plan.Link, ...]:
+        """The steps behind ONNX; ``UsageError`` for a ``--pass`` that has nothing to do."""
+        source = self._described().artifact
+        context = BuildContext(self._options, target, source.sha256, self._calibration, self._place.progress)
+        stages = steps_of(context, target)
+        check_passes(self._options, [place for place in stages if isinstance(place, str)])
+        following = [
+            plan.Next.of(OfPlugin(stage.name, self._options, target.name, source, place), stage)
+            for place, stage in stages.items()
+        ]
+        gated = self._labelled is not None and self._options.max_drop is not None
+        return plan.chain(
+            self._hub[-1],
+            self._source,
+            following,
+            self._judgement(gated=gated),
+            data=_digest(self._calibration),
+            patient=not is_small(self._place.scheduler.result(self._convert).artifact),
+            after=() if self._judge is None else (self._judge,),
+        )
+
+    def _gathered(
+        self, target: Target, links: Sequence[plan.Link]
+    ) -> tuple[list[StepRecord], Artifact, ParityError | None]:
+        """All steps up to the first that is not verified; the user is told of each as soon as it is."""
+        steps = list[StepRecord]()
+        for place, link in enumerate(links):
+            if place == len(self._hub) and self._judge is not None:
+                self._place.scheduler.result(self._judge)  # labels that do not fit end the export here
+            found = self._place.scheduler.result(link.verify)
+            step = dataclasses.replace(found.step, cached=self._place.scheduler.was_cached(link.make))
+            steps.append(step)
+            if self._place.on_step is not None:
+                with heard():
+                    self._place.on_step(target.name, step)
+            if (failed := failure(step)) is not None:
+                return steps, step.artifact, failed if self._calibration is not None else _hinted(failed)
+        return steps, steps[-1].artifact, None
+
+    def _evaluated(self, last: plan.Link) -> Evaluation | None:
+        digest = _digest(self._labelled)
+        if self._judge is None or digest is None:
+            return None
+        task = Evaluate(self._describe, self._convert, self._judge, last.make, self._options, digest)
+        self._place.scheduler.submit(task)
+        return self._place.scheduler.result(task)
+
+    def _measured(self, target: Target, links: Sequence[plan.Link]) -> Findings:
+        verified = tuple(link.verify for link in links)
+        data = _digest(self._calibration), _digest(self._labelled)
+        hub, last = self._hub[-1].make, links[-1].make
+        task = Measure(
+            self._describe, self._convert, self._source, hub, last, verified, self._options, target.name, data
+        )
+        self._place.scheduler.submit(task)
+        return self._place.scheduler.result(task)
+
+    def _finished(
+        self,
+        target: Target,
+        artifact: Artifact,
+        steps: Sequence[StepRecord],
+        evaluation: Evaluation | None,
+        found: Findings,
+        failed: ParityError | None,
+    ) -> Finished:
+        end = Ending(
+            self._options,
+            target.name,
+            self._described().artifact,
+            artifact,
+            steps,
+            evaluation,
+            found,
+            self._calibration,
+            self._labelled,
+            self._all_notes(),
+            failed,
+        )
+        return finished(end, self._place.outbox / target.name, keep=self._place.keep)
+
+    def _all_notes(self) -> tuple[str, ...]:
+        """What the source says of itself, of the data and of the runs, each once."""
+        scheduler = self._place.scheduler
+        of_source = (*scheduler.result(self._convert).notes, *scheduler.result(self._source).notes)
+        about_data = self._calibration.warnings if self._calibration else ()
+        doubt = () if self._judge is None else (scheduler.result(self._judge).doubt,)
+        return tuple(dict.fromkeys(filter(None, (*of_source, *about_data, *self._notes, *doubt))))
+
+
+def _digest(data: FeedSource | None) -> str | None:
+    return None if data is None else data.sha256
+
+
+def _hinted(failed: ParityError) -> ParityError:
+    """A failure on generated inputs, with the way to judge the model on real ones."""
+    if "--calib" in str(failed):
+        return failed
+    hint = "--calib with samples of real data: on generated ones an output may be too small for float32 to agree on"
+    return type(failed)(f"{failed}\n  try   {hint}")
