@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ from convertkit.quantization.prepare.opset import INT4_OPSET, at_least
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.report import layers
 from convertkit.quantization.search.floor import refuse_ruin
+from convertkit.quantization.search.quality import LEAST_DB
 from convertkit.quantization.search.reference import affordable_samples, reference_of
 from convertkit.quantization.search.weights import Chosen, WeightSearch, first_wide, told
 from convertkit.quantization.weights.half import compute_half, store_half
@@ -38,12 +39,18 @@ from convertkit.quantization.weights.patches import has_rows, moments
 from convertkit.quantization.weights.tune import Tuned, affordable, tune_all
 from convertkit.quantization.weights.weight_only import is_candidate, nearest
 from convertkit.recipe import ExportOptions
-from convertkit.stage import BuildContext, Feed, FeedSource, Stage
+from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Stage
 from convertkit.state import initial_state
 
 _FILE = "quantized.onnx"
 _TUNED = (64, 150)
 """Least and most samples that weights are tuned on, by the model's work; held-out ones judge them."""
+_STORED = replace(
+    LOSSY,
+    reason="the step changes numerics on purpose; only an accuracy gate, --eval with --max-drop, lets less pass",
+    snr_db=LEAST_DB,
+)
+"""Of weights of fewer bits, which need no data that could have told before what they keep."""
 _QUANTIZED = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "QGemm", "ConvInteger", "MatMulInteger"})
 
 
@@ -88,6 +95,7 @@ class QuantizeWeights(LossyStep):
     calibration: FeedSource | None = None
 
     name = "quantize-weights"
+    tolerance = _STORED
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -149,6 +157,7 @@ class HalfPrecision(LossyStep):
     seed: int = 0
 
     name = "half"
+    tolerance = _STORED
 
     @property
     def options(self) -> Mapping[str, object]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
+from pathlib import Path
 
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import convertkit
 from convertkit.data.evaluation import auc
 from convertkit.errors import ParityError
-from tests.quantization.models import autoencoder, gain_invariant_classifier, loud_and_quiet, machine_sounds
+from tests.quantization.models import autoencoder, gain_invariant_classifier, loud_and_quiet, machine_sounds, model_of
 
 SOUNDS = machine_sounds(128, 1)[0]
 FRESH, STRANGE = machine_sounds(600, 2)
@@ -56,6 +61,29 @@ def test_what_weights_are_tuned_on_does_not_judge_them(quantized) -> None:
     result = quantized(autoencoder(), data, "w4", accept_loss=True)
     told = result.stage.diagnosis["held_out"]["snr_db"]
     assert told < result.snr_db(machine_sounds(300, 3)[0]) + 1
+
+
+def difference(spread: float) -> onnx.ModelProto:
+    """What is left of two products whose weights differ by ``spread`` of themselves."""
+    rng = np.random.default_rng(0)
+    one = rng.normal(0, 1, (32, 64)).astype(np.float32)
+    other = (one + rng.normal(0, spread, one.shape)).astype(np.float32)
+    nodes = [
+        helper.make_node("Gemm", ["x", "a"], ["p"], "p", transB=1),
+        helper.make_node("Gemm", ["x", "b"], ["q"], "q", transB=1),
+        helper.make_node("Sub", ["p", "q"], ["y"], "d"),
+    ]
+    return model_of(nodes, {"a": one, "b": other}, {"x": [1, 64]}, {"y": [1, 32]})
+
+
+def test_without_data_nothing_below_10_db_is_delivered(tmp_path: Path) -> None:
+    """Such files were delivered at 7.8 dB, and at 3.0 dB with 4 bits."""
+    onnx.save(difference(0.02), tmp_path / "near.onnx")
+    with pytest.raises(ParityError, match=r"at least 10 dB .*--max-drop(.|\n)*--calib"):
+        convertkit.export(tmp_path / "near.onnx", "tflite", w8=True, output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    onnx.save(difference(0.1), tmp_path / "far.onnx")
+    assert convertkit.export(tmp_path / "far.onnx", "tflite", w8=True, output=tmp_path / "out").passed
 
 
 def test_stored_weights_that_ruin_a_model_are_refused(quantized) -> None:
