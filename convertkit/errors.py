@@ -177,6 +177,7 @@ _EXTRAS = {
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
     "scipy": "audio",
+    "distributed": "dask",
 }
 
 
