@@ -8,9 +8,9 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
+from convertkit.quantization.graph import sizes as module
 from convertkit.quantization.graph.sizes import elements, measure_sizes, sizes
 from convertkit.quantization.graph.units import Unit, find_units
-from convertkit.quantization.place import sizes as module
 from convertkit.quantization.place.costs import unit_cost
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
