@@ -63,6 +63,7 @@ def export(
     jobs: int = 2,
     cache: str | PathLike[str] | None = None,
     no_cache: bool = False,
+    scheduler: str | None = None,
     verbose: bool = False,
     recipe: str | PathLike[str] | None = None,
     progress: bool | Callable[[str, int, int | None], object] | None = None,
@@ -119,6 +120,8 @@ def export(
         cache: a folder that keeps what was made and verified for the next export; without one, the environment
             variable ``CONVERTKIT_CACHE`` says.
         no_cache: make everything anew.
+        scheduler: address of a Dask cluster, ``tcp://HOST:PORT``, whose workers do the work; they have to see the
+            folder of ``cache`` and of ``output``.
         verbose: let libraries log and warn.
         recipe: a TOML file of these options; what is given here beside it wins.
         progress: called with what is being done, how much of it is done, and of how much (None where that is not

@@ -145,9 +145,11 @@ SMALL_BYTES = 128 << 20
 
 
 def is_small(artifact: Artifact) -> bool:
-    """Whether two things may be done with an artifact at a time, judged by all its files (128 MiB).
+    """Whether two things may be done with an artifact at a time, judged by all its files (128 MiB)."""
+    return bytes_beside(artifact) <= SMALL_BYTES
 
-    The weights of a large model lie beside it, in the folder of the stage that made it.
-    """
+
+def bytes_beside(artifact: Artifact) -> int:
+    """Bytes of the model and, where a stage has made it, of all files beside it, such as its weights."""
     files = files_of(artifact.path.parent if artifact.made_by else artifact.path)
-    return sum(file.stat().st_size for file in files) <= SMALL_BYTES
+    return sum(file.stat().st_size for file in files)

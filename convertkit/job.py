@@ -19,6 +19,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.result import Result
 from convertkit.stage import Target
 from convertkit.steps.describe import Describe
+from convertkit.tasks.executor import Executor
 from convertkit.tasks.local import Local
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.scheduler import Scheduler
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 _CACHE = "CONVERTKIT_CACHE"
 _CACHE_BYTES = 10 << 30
 """Beyond it, what was used least recently goes."""
-_MEMORY_BYTES = 4 << 30
+_MEMORY_SHARE = 0.75
+"""Of this machine's memory, for what tasks hold at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,8 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
         resources = stack.enter_context(Resources(work.path))
         cache = options.cache if options.cache is not None else os.environ.get(_CACHE)
         store = stack.enter_context(_store(cache, work.path, told))
-        scheduler = stack.enter_context(
-            Scheduler(Local(options.jobs), store, resources, told, options.jobs, _MEMORY_BYTES)
-        )
+        executor, jobs = _executor(options)
+        scheduler = stack.enter_context(Scheduler(executor, store, resources, told, jobs, _memory_bytes()))
         describe = Describe(options)
         scheduler.hold(describe)
         scheduler.submit(describe)
@@ -121,6 +122,20 @@ def _store(cache: str | None, work: Path, progress: Progress) -> Store:
     if not cache:
         return Store.temporary(work / "tasks")
     return Store.at(Path(cache), _CACHE_BYTES, spare=work, warn=progress.warn)
+
+
+def _executor(options: ExportOptions) -> tuple[Executor, int]:
+    """Where tasks run, and how many at once."""
+    if options.scheduler is None:
+        return Local(options.jobs), options.jobs
+    from convertkit.tasks.dask import Dask
+
+    cluster = Dask(options.scheduler)
+    return cluster, max(options.jobs, cluster.jobs)
+
+
+def _memory_bytes() -> int:
+    return int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def _precious(options: ExportOptions) -> dict[str, str]:

@@ -32,6 +32,7 @@ _NOT_CONTENT = frozenset(
         "label_file",
         "jobs",
         "cache",
+        "scheduler",
     }
 )
 

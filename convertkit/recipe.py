@@ -130,6 +130,7 @@ class ExportOptions:
     jobs: int = 2
     cache: str | None = None
     """A folder; None is what the environment says, empty is none at all."""
+    scheduler: str | None = None
 
     @property
     def quantized(self) -> bool:

@@ -50,12 +50,11 @@ class TorchSource:
             workdir.mkdir(parents=True, exist_ok=True)
             path = _path(model)
             digest = sha256_of(path)  # while the worker imports torch
-            foresees = _foresees(options)
             ladder = Ladder(
                 opening,
                 workdir,
                 options.seed,
-                foresees=foresees,
+                foresees=False,
                 announce=lambda made: None,
                 brief=is_brief(Artifact(path, model.kind, (), (), digest).size_bytes),
                 progress=progress,
@@ -153,11 +152,6 @@ class TorchRunner:
         reply = self._worker.call("run", {**self._params, "fresh": self._fresh}, arrays)
         self._fresh = False
         return {spec.name: reply.arrays[spec.name] for spec in self._artifact.outputs}
-
-
-def _foresees(options: ExportOptions) -> bool:
-    """Whether the proof will run generated feeds, at sizes that are known already."""
-    return options.calib is None and not options.static
 
 
 def _path(model: Model) -> Path:

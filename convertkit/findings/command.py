@@ -9,7 +9,9 @@ from pathlib import Path
 
 from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
 
-_ELSEWHERE = frozenset({"source", "targets", "output", "precision", "verbose", "force", "keep_failed", "jobs", "cache"})
+_ELSEWHERE = frozenset(
+    {"source", "targets", "output", "precision", "verbose", "force", "keep_failed", "jobs", "cache", "scheduler"}
+)
 _PATHS = frozenset({"calib", "eval", "label_file"})
 _RENAMED = {"inputs": "input", "timeout_s": "timeout", "passes": "pass"}
 

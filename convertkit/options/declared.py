@@ -245,6 +245,7 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         help="Keep what was made and verified there for the next export; CONVERTKIT_CACHE does so, too.",
     ),
     _switch("Running", "--no-cache", help="Make everything anew."),
+    _flag("Running", "--scheduler", metavar="tcp://HOST:PORT", help="Run on the workers of a Dask cluster."),
     _switch("Output", "--quiet", "-q", help="Say nothing but errors and the artifact's path."),
     _switch("Output", "--verbose", "-v", help="Tell more, and show tracebacks of internal errors."),
 )

@@ -66,6 +66,7 @@ _KEYS = (
     "jobs",
     "cache",
     "no_cache",
+    "scheduler",
 )
 _PATHS = ("source", "calib", "eval", "output", "label_file", "cache")
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -90,7 +91,8 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
         (_FLAG, (bool,)),
     ),
     **dict.fromkeys(
-        ("source", "output", "metric", "model", "signature", "description", "label_file", "cache"), (_TEXT, (str,))
+        ("source", "output", "metric", "model", "signature", "description", "label_file", "cache", "scheduler"),
+        (_TEXT, (str,)),
     ),
     **dict.fromkeys(("calib_samples", "opset", "seed", "jobs"), (_WHOLE, (int,))),
     **dict.fromkeys(("max_drop", "prune_channels", "timeout"), (_NUMBER, (int, float))),

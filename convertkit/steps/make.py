@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from convertkit import plugins
-from convertkit.artifact import Artifact, sha256_of
+from convertkit.artifact import Artifact, bytes_beside, sha256_of
 from convertkit.errors import ToolError
 from convertkit.parity.bar import below_the_bar
 from convertkit.recipe import ExportOptions
@@ -24,9 +24,13 @@ from convertkit.tasks.task import Context, Task
 
 _NO_CONTENT = frozenset(
     {"source", "targets", "output", "keep_failed", "force", "verbose", "timeout_s", "calib", "eval", "metric", "strict",
-     "label_file", "allow_unproven", "jobs", "cache"}
+     "label_file", "allow_unproven", "jobs", "cache", "scheduler"}
 )  # fmt: skip
 """Options that decide nothing about a file, or whose content counts and not their name."""
+
+
+_COPIES = 2
+"""Of a model's weights, that a stage holds at its peak."""
 
 
 class StageRef(Protocol):
@@ -120,6 +124,10 @@ class Make(Task[Made]):
     def decides(self) -> Mapping[str, object] | None:
         chosen = self.ref.decides()
         return None if chosen is None else {**chosen, "data": self.data}
+
+    def memory(self, given: tuple[Any, ...]) -> int:
+        """The weights as they were and as they become, and room to work."""
+        return _COPIES * bytes_beside(given[0].artifact)
 
     def run(self, given: tuple[Any, ...], context: Context) -> Made:
         before: Described | Made = given[0]

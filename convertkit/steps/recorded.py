@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from convertkit import plugins
-from convertkit.artifact import Artifact, TensorSpec
+from convertkit.artifact import Artifact, TensorSpec, bytes_beside
 from convertkit.errors import ConvertKitError, SourceError, ToolError, WorkerError
 from convertkit.formulas import sizes_of_dims
 from convertkit.onnx.index_bounds import with_index_bounds
@@ -163,6 +163,10 @@ class RecordArtifact(Task[Recorded]):
 
     def decides(self) -> Mapping[str, object] | None:
         return {}
+
+    def memory(self, given: tuple[Any, ...]) -> int:
+        """The weights, which the runtime may lay out anew."""
+        return 2 * bytes_beside(given[0].artifact)
 
     def run(self, given: tuple[Any, ...], context: Context) -> Recorded:
         """``ToolError`` where the artifact does not run."""
