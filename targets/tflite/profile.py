@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from convertkit.profile import FixedOutput, NarrowCosts, OpCost, OpRule, QuantProfile, narrow_costs
+from convertkit.profile import WEIGHTED, FixedOutput, NarrowCosts, OpCost, OpRule, QuantProfile, narrow_costs
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 
@@ -25,17 +25,11 @@ _PLAIN = OpRule()
 _MOVES = OpRule(data=(0,), same_scale=True)
 _SAME = OpRule(same_scale=True)
 
-# Rows of a weight that CONV_2D and FULLY_CONNECTED scale one by one, in ONNX's layout.
-_WEIGHTED = {
-    "Conv": OpRule({1: 0}, bias=2, data=(0,)),
-    "ConvTranspose": OpRule({1: 1}, bias=2, data=(0,)),
-    "Gemm": OpRule({1: 0}, bias=2, data=(0,)),
-    "MatMul": OpRule({1: -1}, data=(0,)),
-}
+# A depthwise convolution with a large window has no fast integer kernel, and its weights are few.
+_WEIGHTED = {kind: rule for kind, rule in WEIGHTED.items() if kind != "Conv.depthwise_large"}
 
 _COMMON: Mapping[str, OpRule] = {
-    **_WEIGHTED,
-    "Conv.depthwise_large": _WEIGHTED["Conv"],
+    **WEIGHTED,
     "MatMul.dynamic": OpRule(data=(0, 1)),
     "Add": _PLAIN,
     "Sub": _PLAIN,
