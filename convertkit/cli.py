@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -209,10 +209,57 @@ def list_targets(as_json: bool) -> None:
     from convertkit import listing
 
     if as_json:
-        from convertkit.report.jsonable import dumps
-        from convertkit.summary import summary
-
         found = {name: [each.as_json() for each in entries] for name, entries in listing.everything().items()}
-        click.echo(dumps(summary("targets", 0, None) | found), nl=False)
+        _print_found("targets", found)
         return
     listing.print_everything()
+
+
+@cli.group("cache", short_help="Show what a cache of exports holds, or make it smaller.")
+@click.option("--cache", "place", metavar="DIR", type=click.Path(), help="The folder [default: $CONVERTKIT_CACHE].")
+@click.pass_context
+def cache_commands(context: click.Context, place: str | None) -> None:
+    """Show what the folder of --cache holds, or make it smaller.
+
+    An export makes again what is missing: nothing is lost but time.
+    """
+    context.meta["convertkit.cache"] = place
+
+
+@cache_commands.command("show", short_help="List what it holds.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def show_cache(context: click.Context, as_json: bool) -> None:
+    """List what the cache holds, by what made it."""
+    from convertkit import cached
+
+    cache = cached.folder(context.meta["convertkit.cache"])
+    if as_json:
+        _print_found("cache", {"cache": cached.as_json(cache)})
+    else:
+        click.echo("\n".join(cached.lines(cache)))
+
+
+@cache_commands.command("prune", short_help="Remove what is old, or too much.")
+@click.option("--older", metavar="DAYS", type=click.FloatRange(min=0), help="What was not used for so many days.")
+@click.option("--to", metavar="SIZE", help="The least recently used, until so much is left, such as 2GB.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def prune_cache(context: click.Context, older: float | None, to: str | None, as_json: bool) -> None:
+    """Remove results that no running export uses, and what killed exports have left."""
+    from convertkit import cached
+
+    cache = cached.folder(context.meta["convertkit.cache"])
+    removed = cached.pruned(cache, older, to)
+    if as_json:
+        _print_found("cache", {"cache": cached.as_json(cache, removed)})
+    else:
+        click.echo(cached.told(cache.root, removed, "removed from"))
+
+
+def _print_found(command: str, found: Mapping[str, Any]) -> None:
+    """What a command lists, as the one object of ``--json``."""
+    from convertkit.report.jsonable import dumps
+    from convertkit.summary import summary
+
+    click.echo(dumps(summary(command, 0, None) | dict(found)), nl=False)

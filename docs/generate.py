@@ -32,6 +32,9 @@ def command_line() -> str:
         assert command is not None
         context = click.Context(command, parent=root, info_name=name, **_STYLE)
         parts += [f"## convertkit {name}\n", block(command.get_help(context))]
+        for below, each in sorted(command.commands.items() if isinstance(command, click.Group) else ()):
+            inner = click.Context(each, parent=context, info_name=below, **_STYLE)
+            parts += [f"### convertkit {name} {below}\n", block(each.get_help(inner))]
     return "\n".join(parts)
 
 

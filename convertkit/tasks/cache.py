@@ -40,6 +40,10 @@ class CacheFolder:
         self.lease: leases.Lease | None = None
         self._numbers = itertools.count(1)
 
+    def exists(self) -> bool:
+        """Whether there is such a folder, and it is one of ours."""
+        return _is_ours(self.root)
+
     def open(self) -> None:
         """Begin a run, and remove what killed runs have left.
 
@@ -158,5 +162,10 @@ def _claim(root: Path) -> None:
         if any(root.iterdir()) and not tag.exists():  # another run may just have written it
             raise UsageError(f"{root} is not empty and not a cache of convertkit; name an empty or a new folder")
         tag.write_text(_TAGGED, encoding="ascii")
-    elif not _TAGGED.startswith(tag.read_text(encoding="utf-8", errors="replace")):  # it may be half written
+    elif not _is_ours(root):
         raise UsageError(f"{root} is the cache of another tool; name an empty or a new folder")
+
+
+def _is_ours(root: Path) -> bool:
+    tag = root / _TAG
+    return tag.is_file() and _TAGGED.startswith(tag.read_text(encoding="utf-8", errors="replace"))  # half written, too

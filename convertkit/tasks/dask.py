@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import secrets
+import tempfile
 import threading
 import time
 import traceback
@@ -42,7 +43,8 @@ _WITHOUT_WORKERS_S = 60.0
 class Dask:
     """Runs tasks on the cluster whose scheduler is at ``address`` (``tcp://HOST:PORT``).
 
-    Raises ``ToolError`` where that does not answer, and ``UsageError`` where its workers have another convertkit.
+    Raises ``ToolError`` where that does not answer or has no workers.  A task ends with ``UsageError`` where its worker
+    has another convertkit or does not see the task's folder.
     """
 
     def __init__(self, address: str) -> None:
@@ -63,7 +65,8 @@ class Dask:
 
     def start(self, resources: Resources, progress: Progress) -> None:
         """Give every worker process resources of its own; those of this process are not used."""
-        self._check_workers()
+        if not self.jobs:
+            raise ToolError(f"the Dask scheduler at {self._address} has no workers")
         self._client.register_plugin(_Live(), name=self._run)
         threading.Thread(target=self._watch, name="dask-watch", daemon=True).start()
 
@@ -76,6 +79,7 @@ class Dask:
         theirs = self._client.submit(
             _attempted,
             self._run,
+            code_version(),
             folder,
             pickle.dumps((task, given)),
             key=f"{name}-{self._run}",
@@ -98,7 +102,9 @@ class Dask:
         """Fail what waits while the cluster has no worker, for which Dask would wait for ever."""
         without_s = 0.0
         while not self._over.wait(_LOOK_S):
-            has_workers = self._client.status == "running" and bool(self._client.nthreads())
+            has_workers = False
+            with suppress(OSError, TimeoutError):  # the scheduler has ended
+                has_workers = bool(self._client.nthreads())
             without_s = 0.0 if has_workers else without_s + _LOOK_S
             if without_s > _WITHOUT_WORKERS_S:
                 for ours in tuple(self._waiting):
@@ -114,16 +120,6 @@ class Dask:
             ours.set_result(end)
         else:
             ours.set_exception(end)
-
-    def _check_workers(self) -> None:
-        if not self._client.nthreads():
-            raise ToolError(f"the Dask scheduler at {self._address} has no workers")
-        for worker, version in self._client.run(_version).items():
-            if version != code_version():
-                raise UsageError(
-                    f"the worker {worker} has other versions of convertkit or its libraries than this process; "
-                    "install the same on all"
-                )
 
     def _pass_on(self, theirs: distributed.Future, ours: Future[Ran], task: Task[Any], folder: Path) -> None:
         """Let our future end as theirs has."""
@@ -143,18 +139,16 @@ class Dask:
                 self._end(ours, end)
 
 
-def _version() -> str:
-    return code_version()
-
-
 class _Live(distributed.WorkerPlugin):  # type: ignore[misc]
     """The resources of one worker process for one run."""
 
     def setup(self, worker: distributed.Worker) -> None:
-        self.resources = Resources()
+        self._folder = tempfile.TemporaryDirectory(dir=worker.local_directory, ignore_cleanup_errors=True)
+        self.resources = Resources(Path(self._folder.name))
 
     def teardown(self, worker: distributed.Worker) -> None:
-        self.resources.close()
+        with self._folder:
+            self.resources.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +179,20 @@ class _Failure:
         return error
 
 
-def _attempted(run: str, folder: Path, sent: bytes) -> bytes:
+def _attempted(run: str, version: str, folder: Path, sent: bytes) -> bytes:
     """Run a pickled task on a worker, and pickle its end; what Dask takes for an error, it would try again."""
     try:
-        return pickle.dumps(_attempt(run, folder, sent))
+        return pickle.dumps(_attempt(run, version, folder, sent))
     except Exception as error:  # noqa: BLE001 - raised where the result is asked for
         return pickle.dumps(_failure(error))
 
 
-def _attempt(run: str, folder: Path, sent: bytes) -> Ran:
+def _attempt(run: str, version: str, folder: Path, sent: bytes) -> Ran:
     worker = distributed.get_worker()
+    if code_version() != version:
+        raise UsageError(
+            f"the worker {worker.address} has another convertkit or other libraries; install the same on all"
+        )
     if not folder.is_dir():
         raise _not_shared(folder, f"the worker {worker.address}", "it")
     attempt = folder / secrets.token_hex(6)

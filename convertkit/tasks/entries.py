@@ -38,7 +38,6 @@ class Entry:
     title: str
     size_bytes: int
     used: float
-    in_use: bool = False
 
 
 def write(

@@ -15,12 +15,12 @@ from convertkit.recipe import ExportOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "fixtures").glob("*/README.md")))
-COMMAND = re.compile(r"\bconvertkit (export|targets)\b([^`#\n]*)")
+COMMAND = re.compile(r"\bconvertkit (export|targets|cache)\b([^`#\n]*)")
 FLAGS_ALONE = re.compile(r"`(--[a-z][^`\n]*)`")
 SCRIPT = re.compile(r"(?<![\w/])((?:bench|docs|fixtures|tests)/[\w/]+\.py)((?: [^`\n>]+)?)")
 MAKE = re.compile(r"(?:^    |`)make ([^`\n]+)", re.MULTILINE)
 NAMED = re.compile(r"`(?!build/)([a-z_]+(?:/[\w.-]+)+\.(?:py|toml|json|md))`")
-SOMETHING = ("…", "[OPTIONS]", "[SOURCE]")
+SOMETHING = ("…", "[OPTIONS]", "[SOURCE]", "COMMAND", "[ARGS]...")
 
 
 def text(page: Path) -> str:
@@ -48,6 +48,12 @@ def test_commands_are_taken(page, name, rest):
     words = shlex.split(rest)
     if name == "export" and "--help" not in words:
         options(words)
+    elif name == "cache" and (below := [word for word in words if word in cli.commands["cache"].commands]):
+        at = words.index(below[0])
+        cli.commands["cache"].make_context("cache", words[: at + 1])
+        cli.commands["cache"].commands[below[0]].make_context(
+            below[0], [w for w in words[at + 1 :] if w not in SOMETHING]
+        )
     else:
         assert not set(words) - {"--help", "--json", *SOMETHING}
 

@@ -208,11 +208,9 @@ def test_what_workers_do_not_share_is_refused(scheduler, cluster, dask, tmp_path
 
 
 def test_another_version_on_a_worker_is_refused(scheduler, cluster, dask, monkeypatch):
-    made = dask(cluster.address)
     monkeypatch.setattr("convertkit.tasks.dask.code_version", lambda: "another")
-    with pytest.raises(errors.UsageError, match="other versions of convertkit"):
-        scheduler(executor=made)
-    made._client.close()
+    with pytest.raises(errors.UsageError, match="has another convertkit or other libraries"):
+        scheduler(executor=dask(cluster.address)).result(Say("a"))
 
 
 def test_no_scheduler_is_told(dask, monkeypatch):
