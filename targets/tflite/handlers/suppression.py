@@ -16,6 +16,8 @@ suppression = Registry()
 
 _MAX_CLASSES = 256
 """Kernels in one file; detectors with more classes suppress regardless of class."""
+_FAR = 1e12
+"""The side of a box that is moved away is the largest coordinate, up to this: areas stay finite."""
 
 
 @suppression.lowers("NonMaxSuppression", since=11)
@@ -38,7 +40,7 @@ def non_max_suppression(
     limit = min(constant_ints(max_boxes, "the number of boxes")[0], count) if max_boxes is not None else 0
     if limit <= 0:
         raise Unsupported("at most 0 boxes: the result is always empty")
-    corners = _corners(b, boxes, bool(center_point_box))
+    corners = _with_areas(b, _corners(b, boxes, bool(center_point_box)), count)
     overlap = _just_above(b, iou_threshold)
     least = _threshold(b, score_threshold, float(np.finfo(np.float32).min))
     rows = []
@@ -71,6 +73,23 @@ def _corners(b: Builder, boxes: Tensor, centered: bool) -> Tensor:
         # x and y change places, which no overlap depends on.
         return b.concatenation([b.sub(halves[0], half), b.add(halves[0], half)], 2)
     return b.concatenation([b.minimum(*halves), b.maximum(*halves)], 2)
+
+
+def _with_areas(b: Builder, corners: Tensor, count: int) -> Tensor:
+    """Boxes (images, count, 4), those without an area moved away from all others and from each other, as squares.
+
+    The kernel puts a chosen box back, and drops it later as it overlaps itself.  One without an area overlaps nothing,
+    so that the kernel would choose it until the result is full (tensorflow/lite/kernels/internal/reference/
+    non_max_suppression.h); in ONNX Runtime it is chosen once.
+    """
+    start, end = (cut(b, corners, [slice(None), slice(None), slice(place, place + 2)]) for place in (0, 2))
+    sides = b.sub(end, start)
+    area = b.reduce_prod(sides, [2], keep_dims=True)
+    largest = b.reduce_max(b.abs(corners), [0, 1, 2], keep_dims=True)
+    unit = b.minimum(b.maximum(largest, like(b, corners, 1.0)), like(b, corners, _FAR))
+    away = 2.0 * (1 + np.arange(count, dtype=np.float32))[:, None] + np.array([0, 0, 1, 1], np.float32)
+    apart = b.mul(b.constant(away[None]), unit)
+    return b.select(b.less_equal(area, like(b, corners, 0.0)), apart, corners)
 
 
 def _just_above(b: Builder, threshold: Tensor | None) -> Tensor:

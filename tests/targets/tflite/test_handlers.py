@@ -307,3 +307,13 @@ def test_a_product_of_doubles_with_weights_is_refused(tmp_path: Path):
     doubles = {"x": normal(2, 3).astype(np.float64)}, {"w": normal(3, 4).astype(np.float64)}
     with pytest.raises(Unsupported, match="float64 operands: TFLite FULLY_CONNECTED takes float32"):
         compiled(model("Gemm", *doubles, ["x", "w"], 1), tmp_path)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e6])
+def test_boxes_without_an_area_are_chosen_once(tmp_path, scale):
+    """LiteRT's own kernel chooses such a box again and again."""
+    boxes = np.array([[[0, 0, 1, 1], [1, 1, 1, 2], [1, 1, 1, 2], [0.1, 0, 1, 1], [3, 3, 4, 4], [0, 0, 0, 0]]])
+    feed = {"b": (scale * boxes).astype(np.float32), "s": np.array([[[0.5, 0.9, 0.8, 0.6, 0.4, 0.7]]], np.float32)}
+    limits = {"most": np.array([6]), "overlap": np.array([0.5], np.float32), "least": np.array([0.1], np.float32)}
+    proto = model("NonMaxSuppression", feed, limits, ["b", "s", *limits], 1)
+    agrees(proto, [feed], tmp_path)
