@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Artifact, TensorSpec
-from convertkit.errors import ParityError, SourceError, ToolError
+from convertkit.errors import ParityError, SourceError, ToolError, Unsupported
+from convertkit.parity.candidates import choose_among_ties
 from convertkit.parity.compare import DiffAccumulator, Power, TensorDiff
 from convertkit.parity.ranking import in_place
 from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit, moves_as_many
@@ -136,7 +137,8 @@ def compare_recordings(
         raise ParityError(f"{after.title} has the outputs {got}, {before.title} has {names}: names and order must stay")
     steps = {spec.name: spec.lsb for spec in before.artifact.outputs}
     steps.update({spec.name: spec.lsb for spec in after.artifact.outputs if spec.lsb is not None})
-    results, moved = _in_place(before, after, tolerance)
+    ranked = frozenset(spec.name for each in (before, after) for spec in each.artifact.outputs if spec.ranked)
+    results, moved = _in_place(before, after, ranked, tolerance)
     either = [spec for side in (before, after) for spec in side.artifact.outputs]
     traits = {name: Traits.of(name, either, before.artifact.outputs) for name in names}
     diffs, departures = [], list[Departure]()
@@ -145,7 +147,7 @@ def compare_recordings(
         diff, found = _compared(name, pairs, before, steps[name], tolerance, traits[name])
         diffs.append(diff)
         departures += found
-    judged = _explained(before, results, tolerance, departures, truth or _silent)
+    judged = _explained(before, results, ranked, tolerance, departures, truth or _silent)
     report = judge(before.title, after.title, tuple(diffs), tolerance, len(before.outputs), judged, before.edges)
     report = replace(report, nan_on=_nan_on(before))
     if not moved:
@@ -200,6 +202,7 @@ def _silent(feed: Feed) -> None:
 def _explained(
     before: Recording,
     results: Sequence[Mapping[str, Array]],
+    ranked: Collection[str],
     tolerance: Tolerance,
     departures: Sequence[Departure],
     truth: AskTruth,
@@ -220,6 +223,8 @@ def _explained(
                 continue
             output = np.asarray(results[each.place][each.output])
             explained = _told(each, before, output, tolerance, told[each.place])
+            if not explained and each.output in ranked:
+                explained = _tied(before.outputs[each.place], results[each.place], ranked, tolerance, told[each.place])
         judged.append(replace(each, explained=explained))
     return judged
 
@@ -244,9 +249,29 @@ def _told(departure: Departure, before: Recording, output: Array, tolerance: Tol
     return explanation(reference, output, value, spread, floor, calls)
 
 
-def _in_place(before: Recording, after: Recording, tolerance: Tolerance) -> tuple[Sequence[Mapping[str, Array]], int]:
+def _tied(
+    reference: Mapping[str, Array],
+    got: Mapping[str, Array],
+    ranked: Collection[str],
+    tolerance: Tolerance,
+    truth: Truth | None,
+) -> str:
+    """How ties among candidates explain that other rows are delivered; empty where they do not."""
+    if truth is None or tolerance.relative is None:
+        return ""
+    try:
+        ties = truth.ties()
+        if ties is None or not choose_among_ties((reference, got), ranked, ties, tolerance.relative):
+            return ""
+    except Unsupported:  # an order that cannot be computed excuses nothing
+        return ""
+    return "it takes other candidates among those whose scores tie, as roundings decide"
+
+
+def _in_place(
+    before: Recording, after: Recording, ranked: Collection[str], tolerance: Tolerance
+) -> tuple[Sequence[Mapping[str, Array]], int]:
     """The outputs of ``after`` with tied rows where ``before`` has them, and how many rows that moved."""
-    ranked = frozenset(spec.name for each in (before, after) for spec in each.artifact.outputs if spec.ranked)
     if not ranked or tolerance.lossy or not tolerance.relative:
         return after.outputs, 0
     pairs = zip(before.outputs, after.outputs, strict=True)

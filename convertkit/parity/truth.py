@@ -10,7 +10,7 @@ of another model, and explains nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from convertkit.stage import Feed
 ROUNDINGS = 16.0
 """How many times the spread of a few random roundings an error may be: kernels add up in other orders, and use
 approximations of exp, log and tanh that are a few units in the last place off."""
-_TYPICAL = 0.75
+TYPICAL = 0.75
 """The quantile of the spread below which no element's own is believed: a few runs may miss what moves one element."""
 _QUANTILES = (0.5, 0.9, 0.99)
 _BY_CHANCE = 0.01
@@ -34,6 +34,29 @@ class Truth(Protocol):
 
     @property
     def values(self) -> Mapping[str, Array]: ...
+    @property
+    def spread(self) -> Mapping[str, Array]: ...
+
+    @property
+    def ties(self) -> Callable[[], Ties | None]: ...
+
+
+class Ties(Protocol):
+    """What a model delivers in float64, first, and when tied candidates are chosen in other orders.
+
+    ``chosen`` tells the candidates of each run, ``spread`` how far roundings move the first one while the same
+    candidates are chosen.  ``prefer`` makes one more run: the given candidates go before those that tie with them.
+    """
+
+    @property
+    def runs(self) -> Sequence[Mapping[str, Array]]: ...
+
+    @property
+    def chosen(self) -> Sequence[Array]: ...
+
+    @property
+    def prefer(self) -> Callable[[Array], tuple[Mapping[str, Array], Array]]: ...
+
     @property
     def spread(self) -> Mapping[str, Array]: ...
 
@@ -112,7 +135,7 @@ def is_ill_conditioned(truth: Truth, bound: float) -> bool:
 
 def _allowed(value: Array, spread: Array, floor: float, calls: int) -> Array:
     finite = spread[np.isfinite(spread)]
-    typical = float(np.quantile(finite, _TYPICAL)) if finite.size else 0.0
+    typical = float(np.quantile(finite, TYPICAL)) if finite.size else 0.0
     allowed: Array = floor * _largest(value) + ROUNDINGS * calls * np.maximum(spread, typical)
     return allowed
 
@@ -128,7 +151,8 @@ def _error(given: Array, value: Array, unsettled: Array) -> Array:
 def _is_no_worse(error: Array, of_source: Array, spread: Array, floor: float) -> bool:
     if error.size == 0:
         return True
-    pairs = zip(*(np.quantile(each, _QUANTILES) for each in (error, of_source, spread)), strict=True)
+    with np.errstate(invalid="ignore"):  # between two infinite spreads there is no quantile
+        pairs = zip(*(np.quantile(each, _QUANTILES) for each in (error, of_source, spread)), strict=True)
     return all(mine <= floor + _AS_THE_SOURCE * max(theirs, moved) for mine, theirs, moved in pairs)
 
 

@@ -242,3 +242,64 @@ def test_what_draws_random_numbers_has_no_twin(tmp_path):
     made = artifact(tmp_path, [node("RandomNormalLike", "x")], {"x": V})
     with pytest.raises(Unsupported, match="random"):
         truth_of(made, {"x": V})
+
+
+TIED = {
+    "TopK": (
+        [node("TopK", "x k", "v y")],
+        {"x": np.array([[5, 1, 3, 3 + 2e-7, 3, 3, 0, 3]], np.float32)},
+        {"k": np.array([3])},
+    ),
+    "NonMaxSuppression": (
+        [node("NonMaxSuppression", "b x most overlap", "y")],
+        {"x": np.array([[[5, 3, 3 + 2e-7, 3, 3, 1]]], np.float32)},
+        {
+            "b": np.array([[[0, at, 1, at + 1] for at in (9, 0, 0.1, 0.2, 0.3, 7)]], np.float32),
+            "most": np.array([9]),
+            "overlap": np.array([0.2], np.float32),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("op", TIED)
+def test_ties_are_taken_in_other_orders(tmp_path, op):
+    nodes, feed, constants = TIED[op]
+    made = artifact(tmp_path, nodes, feed, constants=constants)
+    with Twin(made) as twin:
+        truth = twin.run(feed)
+        ties = truth.ties()
+        wanted = np.zeros(ties.chosen[0].shape, bool)
+        wanted[4] = True
+        asked, chosen = ties.prefer(wanted)
+    delivered = [set(np.ravel(run["y"][..., -1] if op != "TopK" else run["y"]).tolist()) for run in ties.runs]
+    tied = {2, 3, 4, 5, 7} if op == "TopK" else {1, 2, 3, 4}
+    always = {0} if op == "TopK" else {0, 5}
+    assert all(each >= always for each in delivered)
+    assert set().union(*delivered) == tied | always
+    assert np.array_equal(ties.runs[0]["y"], truth.values["y"])
+    assert 4 in asked["y"]
+    assert chosen[4]
+
+
+def test_candidates_that_do_not_tie_stay(tmp_path):
+    feed = {"x": np.array([[5, 1, 3, 3.001, 2.999, 4]], np.float32)}
+    made = artifact(tmp_path, [node("TopK", "x k", "v y")], feed, constants={"k": np.array([3])})
+    with Twin(made) as twin:
+        assert all(np.array_equal(run["y"], [[0, 5, 3]]) for run in twin.run(feed).ties().runs)
+
+
+def test_a_model_that_chooses_nothing_has_no_ties(tmp_path):
+    with Twin(artifact(tmp_path, [node("Relu", "x")], {"x": V})) as twin:
+        assert twin.run({"x": V}).ties() is None
+
+
+@pytest.mark.parametrize("centered", [0, 1])
+def test_suppression_is_that_of_onnx_runtime(tmp_path, centered):
+    corners = RNG.random((2, 40, 4)).astype(np.float32)
+    corners[0, :3, 2:] = corners[0, :3, :2]  # without an area
+    feed = {"b": corners, "x": RNG.random((2, 3, 40)).astype(np.float32)}
+    limits = {"most": np.array([7]), "overlap": np.array([0.3], np.float32), "least": np.array([0.2], np.float32)}
+    nodes = [node("NonMaxSuppression", "b x most overlap least", "y", center_point_box=centered)]
+    made = artifact(tmp_path, nodes, feed, constants=limits)
+    assert np.array_equal(truth_of(made, feed).values["y"], single(made, feed)["y"])

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.onnx.twin.choices import Choices
 from convertkit.onnx.twin.noise import Noise
 from convertkit.onnx.twin.values import Tensor, Value, real
 
@@ -26,6 +27,7 @@ class Call:
     noise: Noise
     opsets: Mapping[str, int]
     run_graph: RunGraph
+    choices: Choices
 
     @property
     def opset(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +17,7 @@ from convertkit.artifact import Array, Artifact, TensorSpec
 from convertkit.errors import Unsupported
 from convertkit.onnx.contrib import decompose_contrib
 from convertkit.onnx.load import load_model
+from convertkit.onnx.twin.choices import Choices
 from convertkit.onnx.twin.interpreter import Interpreter
 from convertkit.onnx.twin.noise import Noise
 from convertkit.onnx.twin.values import Tensor, Value, widened
@@ -31,11 +33,29 @@ class Truth:
 
     ``values`` holds the outputs by name, floats as float64, other dtypes as they are.  ``spread`` has the same names
     and shapes, float64: the largest ``|perturbed - value|`` elementwise over the perturbed runs; inf where a perturbed
-    run is not finite and the value is, or where a discrete value flips beyond comparison.
+    run is not finite and the value is, or where a discrete value flips beyond comparison.  ``ties`` computes, when it
+    is called, what else the model may deliver where candidates tie; None for a model that chooses none.
     """
 
     values: Outputs
     spread: Outputs
+    ties: Callable[[], Ties | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What a model delivers in float64 when its choices of best candidates take tied ones in other orders.
+
+    ``runs`` begins with the values themselves, ``chosen`` tells the candidates of each run (booleans, the same
+    candidate at the same place).  ``spread`` is how far roundings move the values while the same candidates are chosen.
+    ``prefer`` makes one more run, in which the given candidates go before those that tie with them, and tells its
+    outputs and candidates.
+    """
+
+    runs: tuple[Outputs, ...]
+    chosen: tuple[Array, ...]
+    spread: Outputs
+    prefer: Callable[[Array], tuple[Outputs, Array]]
 
 
 class Twin:
@@ -76,11 +96,41 @@ class Twin:
             perturbed = self._outputs(inputs, run)
             for name, value in values.items():
                 spread[name] = np.maximum(spread[name], distance(perturbed[name], value))
-        return Truth(values, spread)
+        return Truth(values, spread, cache(partial(self._ties, inputs)))
+
+    def _ties(self, inputs: Mapping[str, Value]) -> Ties | None:
+        """Only what follows from a choice is computed again for each order."""
+        assert self._model is not None, "the twin is used as a context manager"
+        model, interpreter, choices = self._model, self._interpreter, Choices()
+        if not interpreter.behind(model).nodes:
+            return None
+        with threadpool_limits(limits=1, user_api="blas"):
+            ahead = interpreter.ahead(model, inputs, Noise(0))
+            choices.watch()
+            found = [self._named(interpreter.rest(model, ahead, Noise(0), choices))]
+            chosen = [choices.now()]
+            spread = {name: np.zeros(np.shape(value)) for name, value in found[0].items()}
+            for run in range(1, RUNS + 1):
+                noise = Noise(run)
+                choices.watch()
+                perturbed = interpreter.rest(model, interpreter.ahead(model, inputs, noise), noise, choices)
+                for name, value in self._named(perturbed).items():
+                    spread[name] = np.maximum(spread[name], distance(value, found[0][name]))
+            while choices.turn():
+                found.append(self._named(interpreter.rest(model, ahead, Noise(0), choices)))
+                chosen.append(choices.now())
+
+        def prefer(candidates: Array) -> tuple[Outputs, Array]:
+            choices.prefer(candidates)
+            return self._named(interpreter.rest(model, ahead, Noise(0), choices)), choices.now()
+
+        return Ties(tuple(found), tuple(chosen), spread, prefer)
 
     def _outputs(self, inputs: Mapping[str, Value], run: int) -> Outputs:
         assert self._model is not None, "the twin is used as a context manager"
-        results = self._interpreter.run(self._model, inputs, Noise(run))
+        return self._named(self._interpreter.run(self._model, inputs, Noise(run)))
+
+    def _named(self, results: Sequence[Value]) -> Outputs:
         return {spec.name: _decoded(spec, value) for spec, value in zip(self._artifact.outputs, results, strict=True)}
 
 

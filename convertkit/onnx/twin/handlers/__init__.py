@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from convertkit.onnx.twin.call import Handler
 from convertkit.onnx.twin.handlers import (
+    choosing,
     control,
     convolutions,
     elementary,
@@ -21,7 +22,7 @@ from convertkit.onnx.twin.handlers import (
 )
 
 _MODULES = (
-    control, convolutions, elementary, norms, pooling, products, quantized, recurrent, reductions, resizing,
+    choosing, control, convolutions, elementary, norms, pooling, products, quantized, recurrent, reductions, resizing,
     sequences, types,
 )  # fmt: skip
 HANDLERS: Mapping[tuple[str, str], Handler] = {

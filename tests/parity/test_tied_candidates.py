@@ -1,0 +1,60 @@
+"""Detectors whose candidates tie: right ones that break ties otherwise pass, planted faults are all found."""
+
+import onnx_ir as ir
+import pytest
+
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
+from convertkit.parity import record
+from convertkit.parity.feeds import proof_inputs
+from convertkit.pipeline import Pipeline
+from convertkit.twins import Twins
+from tests.parity.detectors import FAULTS, RIGHT, Spelling, detector, variants
+from tests.parity.test_planted import Compiled, Written
+
+
+def canonical(kind, spelling):
+    return canonicalize(ir.from_proto(detector(kind, spelling)))
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Each plain detector with what it computes, and one set of twins for all."""
+    place, twins, found = tmp_path_factory.mktemp("sources"), Twins(), {}
+    for kind in ("best", "classwise", "offsets"):
+        artifact = save_model(canonical(kind, Spelling()), place / f"{kind}.onnx", "")
+        inputs = proof_inputs(artifact.inputs, None, 0)
+        with OnnxRunner(artifact) as runner:
+            found[kind] = record("onnx (source)", artifact, runner, inputs.feeds, inputs.edges)
+    with twins:
+        yield found, twins
+
+
+def rows(spellings):
+    return [
+        pytest.param(kind, spellings[what], stage, id=f"{kind}: {what}, {stage.produces}")
+        for kind, what in variants(spellings)
+        for stage in (Written, Compiled)
+    ]
+
+
+def judged(sources, tmp_path, kind, spelling, stage):
+    recordings, twins = sources
+    source = recordings[kind]
+    made = stage(ir.to_proto(canonical(kind, spelling)))
+    return Pipeline([made], tmp_path / "work", twin=twins.ask).run(source.artifact, lambda: (source, source)).steps[0]
+
+
+@pytest.mark.parametrize(("kind", "spelling", "stage"), rows(RIGHT))
+def test_another_choice_among_ties_is_no_fault(sources, tmp_path, kind, spelling, stage):
+    step = judged(sources, tmp_path, kind, spelling, stage)
+    assert step.versus_previous.passed, step.versus_previous.failures
+    assert step.versus_source.passed
+
+
+@pytest.mark.parametrize(("kind", "spelling", "stage"), rows(FAULTS))
+def test_a_planted_fault_is_found(sources, tmp_path, kind, spelling, stage):
+    step = judged(sources, tmp_path, kind, spelling, stage)
+    assert step.versus_previous.failures
+    assert step.versus_source.failures
