@@ -112,7 +112,7 @@ def export(
         opset: opset of a delivered ``.onnx``.
         trust: code in the file that may be executed: ``pickle``, ``lambda``, ``pyfunc``.
         timeout: longest time for one call of a framework, in seconds.
-        keep_failed: keep an artifact that failed its proof, in ``<output>.failed``.
+        keep_failed: keep an artifact that was not verified, in ``<output>.failed``.
         force: replace what an earlier export wrote into ``output``.
         passes: names of installed passes to run as well.
         seed: seed of generated inputs.

@@ -15,7 +15,7 @@ from convertkit.recipe import ExportOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "fixtures").glob("*/README.md")))
-COMMAND = re.compile(r"\bconvertkit (export|targets|cache)\b([^`#\n]*)")
+COMMAND = re.compile(r"\bconvertkit (export|targets|cache)\b([^`#>\n]*)")
 FLAGS_ALONE = re.compile(r"`(--[a-z][^`\n]*)`")
 SCRIPT = re.compile(r"(?<![\w/])((?:bench|docs|fixtures|tests)/[\w/]+\.py)((?: [^`\n>]+)?)")
 MAKE = re.compile(r"(?:^    |`)make ([^`\n]+)", re.MULTILINE)

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("docs/tutorials", "docs/how-to", "docs/explanation", "fixtures")
 USES_A_FIXTURE = re.compile(r"(?<!CHECKOUT/)\bfixtures/[\w-]+/")
-_EXAMPLE = re.compile(r"^```python\n(?P<python>.*?)^```$|^(?P<shell>(?:    .*\n)+)", re.MULTILINE | re.DOTALL)
+_EXAMPLE = re.compile(r"^```python\n(?P<python>.*?)^```$|^(?P<shell>(?:    [^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 _PAGE_ENDS = re.compile(r"\s*(?:#\s*exit (?P<code>\d).*)?$")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.command_line import here
+from tests.command_line import apart
 from tests.docs.page_examples import ROOT, Example, examples, pages
 
 
@@ -21,12 +22,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def follow(example: Example, names: dict[str, object]) -> None:
+def follow(example: Example, names: dict[str, object], place: Path) -> None:
     if example.kind == "python":
         exec(compile(example.text, "page", "exec"), names)
         return
     words = shlex.split(example.text)[1:]
-    said = here(*words)
+    said = apart(*words, cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert said.code == example.code, f"{example.text}\n{said.err}"
 
 
@@ -35,10 +36,23 @@ def follow(example: Example, names: dict[str, object]) -> None:
 def test_a_page_is_as_it_says(place: Path, page: Path) -> None:
     names: dict[str, object] = {"__name__": "page"}
     for example in examples(page):
-        follow(example, names)
+        follow(example, names, place)
     delivered = [path.parent for path in place.glob("**/manifest.json")]
     assert delivered
     assert all(json.loads((folder / "report.json").read_text())["passed"] for folder in delivered)
+
+
+def test_examples_are_told_apart(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    block = "```python\nif True:\n    x = 1\n```"
+    page.write_text(
+        f"    convertkit targets \\\n        --json\n\n{block}\n\n    convertkit export   # exit 2: --help\n"
+    )
+    assert examples(page) == [
+        Example("shell", "convertkit targets --json"),
+        Example("python", "if True:\n    x = 1\n"),
+        Example("shell", "convertkit export", 2),
+    ]
 
 
 def test_every_fixture_is_in_the_manual() -> None:
