@@ -20,6 +20,26 @@ demo: $(VENV)/.ready-demo  ## export the digits model to int8 TFLite, verified a
 test: $(VENV)/.ready-all  ## run all tests but the nightly ones
 	$(BIN)/python -m pytest -m "not nightly" --numprocesses $(WORKERS) --dist worksteal --timeout 900
 
+AREA_contracts := tests/contracts
+AREA_core := $(wildcard tests/test_*.py) tests/findings tests/parity tests/plugins tests/report tests/tasks
+AREA_docs := tests/docs
+AREA_jax := tests/converters/jax
+AREA_keras := tests/converters/keras
+AREA_onnx := tests/onnx
+AREA_onnxruntime := tests/targets/onnxruntime
+AREA_pytorch := tests/converters/pytorch
+AREA_quantization := tests/quantization
+AREA_stablehlo := tests/converters/stablehlo
+AREA_tensorflow := tests/converters/tensorflow
+AREA_tensorrt := tests/targets/tensorrt
+AREA_tflite := tests/targets/tflite
+AREA_tflite-source := tests/converters/tflite
+
+# test-tflite, test-pytorch, …: an area in less than a minute, without the tests that tests/slow.txt lists
+test-%: $(VENV)/.ready-all
+	@test -n "$(AREA_$*)" || { echo "no such area; there are: $(patsubst AREA_%,%,$(filter AREA_%,$(.VARIABLES)))"; exit 2; }
+	$(BIN)/python -m pytest $(AREA_$*) -m "not nightly and not slow" --numprocesses $(WORKERS) --dist worksteal --timeout 300
+
 nightly: $(VENV)/.ready-all  ## run the full grids and the long property tests
 	$(BIN)/python -m pytest -m nightly --timeout 14400
 

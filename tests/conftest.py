@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import slow_tests
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -76,6 +78,14 @@ def cases() -> Path:
     if not folder:
         pytest.skip("$CONVERTKIT_CASES is not set: no real models here")
     return Path(folder)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what tests/slow.txt lists."""
+    slow = slow_tests.listed()
+    for item in items:
+        if slow_tests.is_slow(item.nodeid, slow):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

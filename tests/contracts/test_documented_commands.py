@@ -14,7 +14,12 @@ from convertkit.options.flags import options_from
 from convertkit.recipe import ExportOptions
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "fixtures").glob("*/README.md")))
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "fixtures").glob("*/README.md")),
+)
 COMMAND = re.compile(r"\bconvertkit (export|targets|cache)\b([^`#>\n]*)")
 FLAGS_ALONE = re.compile(r"`(--[a-z][^`\n]*)`")
 SCRIPT = re.compile(r"(?<![\w/])((?:bench|docs|fixtures|tests)/[\w/]+\.py)((?: [^`\n>]+)?)")
@@ -85,7 +90,8 @@ def test_targets_of_make_are_there(page, rest):
     content = (ROOT / "Makefile").read_text()
     for word in rest.replace("…", "").split():
         name, is_variable, _ = word.partition("=")
-        assert re.search(rf"^{name} \?=|\$\({name}\)" if is_variable else rf"^{name}:", content, re.MULTILINE), word
+        names = rf"^({name}:|AREA_{name.removeprefix('test-')} :=)"
+        assert re.search(rf"^{name} \?=|\$\({name}\)" if is_variable else names, content, re.MULTILINE), word
 
 
 @pytest.mark.parametrize(("page", "name"), shown(NAMED))

@@ -1,0 +1,43 @@
+"""Tests by area: every test is of one, and what is left out of the short runs is known."""
+
+import re
+from pathlib import Path
+
+from tests import slow_tests
+
+ROOT = Path(__file__).resolve().parents[2]
+OF_NO_AREA = {"tests/board", "tests/conformance", "tests/targets/coreml"}  # long by nature: run by make test
+
+
+def test_every_test_is_of_one_area():
+    places = [place for area in slow_tests.areas().values() for place in area]
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        name = file.relative_to(ROOT).as_posix()
+        own = [place for place in places if name == place or name.startswith((f"{place}/", place + "_"))]
+        of_core = file.parent == ROOT / "tests"
+        assert of_core or len(own) == 1 or any(name.startswith(other) for other in OF_NO_AREA), name
+
+
+def test_areas_are_folders():
+    for name, places in slow_tests.areas().items():
+        assert all((ROOT / place).is_dir() for place in places if place != "tests/test_"), name
+
+
+def test_most_slow_tests_are_there():
+    """A few may have been renamed since they were measured; then they are run by their area again."""
+    names = slow_tests.listed()
+    found = 0
+    for name in names:
+        path, _, function = name.partition("::")
+        file = ROOT / path
+        found += file.is_file() and (
+            not function or re.search(rf"^def {function}\b", file.read_text(), re.M) is not None
+        )
+    assert found > 0.8 * len(names)
+
+
+def test_parameters_of_a_slow_function_are_slow():
+    slow = frozenset({"tests/a.py::test_x", "tests/b.py"})
+    assert slow_tests.is_slow("tests/a.py::test_x[1-2]", slow)
+    assert slow_tests.is_slow("tests/b.py::test_y", slow)
+    assert not slow_tests.is_slow("tests/a.py::test_xy", slow)

@@ -1,0 +1,76 @@
+"""Which tests are slow: ``make test-AREA`` leaves them out, so that an area takes less than a minute.
+
+python tests/slow_tests.py RESULTS.xml …     writes tests/slow.txt from what ``pytest --junitxml`` measured
+
+Of each area of the Makefile the longest functions are slow until the others take 50 seconds of one core.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LIST = ROOT / "tests" / "slow.txt"
+SECONDS_OF_AN_AREA = 50.0
+_HEAD = (
+    "# Slow tests and their seconds, written by tests/slow_tests.py: left out of make test-AREA, run by make test.\n"
+)
+
+
+def areas() -> dict[str, tuple[str, ...]]:
+    """Each area of the Makefile with the folders and files of its tests."""
+    found = re.findall(r"^AREA_([\w-]+) := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return {name: tuple(places.replace("$(wildcard tests/test_*.py)", "tests/test_").split()) for name, places in found}
+
+
+def listed() -> frozenset[str]:
+    """Ids of slow functions, or of whole files."""
+    return frozenset(line.split()[0] for line in LIST.read_text().splitlines() if not line.startswith("#"))
+
+
+def is_slow(node: str, slow: frozenset[str]) -> bool:
+    """Whether a test, by pytest's id, is of a slow function or file."""
+    function = node.partition("[")[0]
+    return function in slow or function.partition("::")[0] in slow
+
+
+def measured(files: Iterable[Path]) -> Counter[str]:
+    """Seconds of each test function, all of its parameters together."""
+    seconds: Counter[str] = Counter()
+    for file in files:
+        for case in ElementTree.parse(file).getroot().iter("testcase"):
+            path = case.get("classname", "").replace(".", "/") + ".py"
+            seconds[f"{path}::{case.get('name', '').partition('[')[0]}"] += float(case.get("time", 0))  # type: ignore[assignment]
+    return seconds
+
+
+def choose(seconds: Counter[str]) -> dict[str, float]:
+    """The slow functions of every area, longest first."""
+    slow: dict[str, float] = {}
+    for places in areas().values():
+        own = [(name, time) for name, time in seconds.most_common() if name.startswith(places)]
+        rest = sum(time for _, time in own)
+        for name, time in own:
+            if rest <= SECONDS_OF_AN_AREA:
+                break
+            slow[name] = time
+            rest -= time
+    return slow
+
+
+def main() -> None:
+    """Write the list; what stands in it for a whole file stays where the file was not measured."""
+    seconds = measured(map(Path, sys.argv[1:]))
+    files = {name.partition("::")[0] for name in seconds}
+    kept = {name for name in listed() if name.partition("::")[0] not in files} if LIST.exists() else set()
+    lines = {f"{name} {time:.0f}" for name, time in choose(seconds).items()} | kept
+    LIST.write_text(_HEAD + "".join(f"{line}\n" for line in sorted(lines)))
+
+
+if __name__ == "__main__":
+    main()
