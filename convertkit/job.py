@@ -105,6 +105,7 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
             options, describe, Place(scheduler, resources, told, on_step, work.path / "finished", bool(cache))
         )
         session.warn_of_calibration()
+        session.begin()
         for target in targets:
             folder = folders[target.name]
             try:

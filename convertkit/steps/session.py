@@ -66,12 +66,17 @@ class Session:
         self._source = RecordSource(describe, None if beside else self._convert, options, _digest(self._calibration))
         self._hub = self._to_onnx()
         self._judge = self._judging()
+
+    def begin(self) -> Session:
+        """Start what all targets need: the source's way to ONNX, and its accuracy."""
+        scheduler = self._place.scheduler
         for task in filter(None, (self._convert, self._source, self._judge)):
-            place.scheduler.hold(task)  # each target asks for them again
+            scheduler.hold(task)  # each target asks for them again
         for link in self._hub:
             self._submit(link)
         if self._judge is not None:
-            place.scheduler.submit(self._judge)
+            scheduler.submit(self._judge)
+        return self
 
     def _to_onnx(self) -> tuple[plan.Link, ...]:
         judgement = self._judgement(gated=False)
@@ -123,7 +128,7 @@ class Session:
         options = dataclasses.replace(self._options, static=(*self._options.static, *sizes.items()))
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         note = f"{told} is fixed, {target.name} cannot leave it free: {str(refusal).splitlines()[0]}"
-        return Session(options, self._describe, self._place, [note])
+        return Session(options, self._describe, self._place, [note]).begin()
 
     def _described(self) -> Described:
         scheduler = self._place.scheduler

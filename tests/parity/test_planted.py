@@ -63,8 +63,12 @@ def sources(tmp_path_factory):
 
 def judged(sources, tmp_path, name, place, spelled, stage):
     recordings, twins = sources
-    source = recordings[name]
-    step = made(stage(model(name, place, spelled)[0]), source.artifact, tmp_path)
+    return judged_by(twins, recordings[name], stage(model(name, place, spelled)[0]), tmp_path)
+
+
+def judged_by(twins, source, stage, folder):
+    """The step that a stage makes of the source of a recording."""
+    step = made(stage, source.artifact, folder)
     current = recorded(step.stage, step.artifact, source)
     return verified(step, Bound(), (source, source, current), Judgement(), twins.ask).step
 

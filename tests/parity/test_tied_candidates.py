@@ -8,13 +8,9 @@ from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.parity import record
 from convertkit.parity.feeds import proof_inputs
-from convertkit.records import Bound
-from convertkit.steps.make import made
-from convertkit.steps.recorded import recorded
-from convertkit.steps.verify import Judgement, verified
 from convertkit.twins import Twins
 from tests.parity.detectors import FAULTS, RIGHT, Spelling, detector, variants
-from tests.parity.test_planted import Compiled, Written
+from tests.parity.test_planted import Compiled, Written, judged_by
 
 
 def canonical(kind, spelling):
@@ -44,10 +40,7 @@ def rows(spellings):
 
 def judged(sources, tmp_path, kind, spelling, stage):
     recordings, twins = sources
-    source = recordings[kind]
-    step = made(stage(ir.to_proto(canonical(kind, spelling))), source.artifact, tmp_path)
-    current = recorded(step.stage, step.artifact, source)
-    return verified(step, Bound(), (source, source, current), Judgement(), twins.ask).step
+    return judged_by(twins, recordings[kind], stage(ir.to_proto(canonical(kind, spelling))), tmp_path)
 
 
 @pytest.mark.parametrize(("kind", "spelling", "stage"), rows(RIGHT))

@@ -90,6 +90,7 @@ def test_it_is_told_before_the_work_starts(tmp_path: Path) -> None:
         output=str(tmp_path / "out"),
     )
     export_all(options, listener)
-    assert "holds one sample only" in listener.said[0]
+    assert listener.said[0] == "opening"
+    assert "holds one sample only" in listener.said[1]
     assert sum(line.startswith("warning: ") for line in listener.said) == 1
     assert len(listener.said) > 1

@@ -33,7 +33,7 @@ WARM = {
     "tflite": ("convertkit.converters.tflite.reference", "ai_edge_litert.interpreter"),
     "jax": ("convertkit.converters.jax.service", "convertkit.converters.jax.source", "onnxscript.optimizer"),
 }
-CORE = ("convertkit.cli", "convertkit.pipeline", "convertkit.delivery", "convertkit.targets.onnxruntime")
+CORE = ("convertkit.cli", "convertkit.steps.session", "convertkit.delivery", "convertkit.targets.onnxruntime")
 
 
 @dataclass(frozen=True, slots=True)
