@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -19,23 +18,19 @@ import numpy as np
 import torch
 
 from convertkit.artifact import Array
-from convertkit.converters.pytorch.describe import guessing, probing
+from convertkit.converters.pytorch.describe import probing
 from convertkit.converters.pytorch.describe.capture import drawn
 from convertkit.converters.pytorch.describe.prober import told
 from convertkit.converters.pytorch.load.load import load
 from convertkit.converters.pytorch.load.operators import refusal
-from convertkit.converters.pytorch.model.check_inputs import check_feed, check_feeds, hiding_feeds
 from convertkit.converters.pytorch.model.failures import brief, innermost
-from convertkit.converters.pytorch.model.leaves import Leaf, from_json, to_json
+from convertkit.converters.pytorch.model.leaves import Leaf, from_json
 from convertkit.converters.pytorch.model.state import Session, slots_from_json
 from convertkit.converters.pytorch.model.subject import Subject
 from convertkit.converters.pytorch.routes import exporting, routes
 from convertkit.errors import ConvertKitError, SourceError, Unsupported, full_disk
-from convertkit.parity.feeds import ProofInputs, foreseen
 from convertkit.stage import Feed
 from convertkit.workers.process import Reply
-
-_NOTHING: Mapping[int, Mapping[str, Array]] = MappingProxyType({})
 
 
 class TorchService:
@@ -45,6 +40,7 @@ class TorchService:
         self.import_seconds = 0.0
         self._session: Session | None = None
         self._subject: Subject | None = None
+        self._prepared = False
         self._threads = torch.get_num_threads()
         torch.set_num_threads(1)
 
@@ -52,7 +48,7 @@ class TorchService:
         """Load the model once, for all forks to come; returns the seconds that it and torch's import took."""
         begun = time.perf_counter()
         if params["kind"] == "pt2":
-            exporting.prepare()  # reading a program needs most of what exporting it needs
+            self._prepare()  # reading a program needs most of what exporting it needs
         self._subject = _load(params)
         return Reply({"import": self.import_seconds, "load": time.perf_counter() - begun})
 
@@ -71,42 +67,21 @@ class TorchService:
         return Session(subject, slots_from_json(params["slots"]))
 
     def describe(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """The model's interface, found by loading it and running it on generated inputs.
-
-        Where ``params["ahead"]`` says so, an attempt runs beside this, and what a model without state computes for
-        the feeds of its check, and with ``params["foreseen"]`` for those of the proof, comes with the reply.
-        """
+        """The model's interface, found by running it on generated inputs, and the start values of its state."""
         subject = self._loaded(params)
-        if not params["ahead"]:
-            described, state, _ = probing.describe(subject, Path(params["path"]), params["inputs"], params["seed"])
-            return Reply(described.as_json(), state)
-        torch.set_num_threads(max(1, self._threads - 1))
-        described, state, known = probing.describe(subject, Path(params["path"]), params["inputs"], params["seed"])
-        if described.slots:
-            return Reply(described.as_json(), state)
-        leaves, seed, later = described.leaves, params["seed"], ProofInputs((), ())
-        if params["foreseen"]:
-            later = foreseen([leaf.spec() for leaf in leaves], seed, brief=params["brief"])
-        feeds = (*check_feeds(leaves, described.sizes, seed), *later.usual)
-        trials = (*later.edge_feeds, *hiding_feeds(leaves, described.sizes, seed))
-        return Reply(described.as_json(), _all_computed(Session(subject, ()), leaves, feeds, known, trials))
-
-    def guess(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """The interface that the file tells, before :meth:`describe` has settled it; nothing is computed for it."""
-        assert self._subject is not None, "guessed once the model is loaded"
-        said = guessing.guess(self._subject, Path(params["path"]), params["inputs"])
-        interface = {"route": said.route, "leaves": to_json(said.leaves), "outputs": said.outputs}
-        return Reply({**interface, "sizes": said.sizes, "trials": said.trials})
-
-    def attempt_guess(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Try the road that :meth:`guess` names, with the interface that it tells."""
-        feed = check_feed(from_json(params["leaves"]), params["sizes"], params["seed"], 0)
-        return self.attempt({**params, "slots": []}, feed)
+        described, state = probing.describe(subject, Path(params["path"]), params["inputs"], params["seed"])
+        return Reply({**described.as_json(), "rebatched": subject.exported_batch > 0}, state)
 
     def prepare(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Import what torch.export's road needs, once for all forks to come."""
-        exporting.prepare()
+        """Import what ``params["route"]`` needs, once for all forks to come."""
+        if params["route"] not in routes.LIGHT:
+            self._prepare()
         return Reply()
+
+    def _prepare(self) -> None:
+        if not self._prepared:
+            exporting.prepare()
+            self._prepared = True
 
     def attempt(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Try one road to ONNX; the error of a road that fails is a value, for the report."""
@@ -135,13 +110,11 @@ class TorchService:
         The last ``params["trials"]`` of them it may refuse: then there is nothing for them.
         """
         session, leaves = self._fresh_session(params), from_json(params["leaves"])
-        torch.set_num_threads(max(1, self._threads - 1))  # an attempt runs beside this, on one thread
         feeds = [
             {leaf.name: arrays[key] for leaf in leaves if (key := f"{place}/{leaf.name}") in arrays}
             for place in range(int(params["count"]))
         ]
-        certain = len(feeds) - int(params["trials"])
-        return Reply(None, _all_computed(session, leaves, feeds[:certain], trials=feeds[certain:]))
+        return Reply(None, _all_computed(session, leaves, feeds, int(params["trials"])))
 
     def steady(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Raise ``Unsupported`` where one feed gives another result in each call."""
@@ -175,25 +148,18 @@ def _load(params: Mapping[str, Any]) -> Subject:
     return load(params["path"], params["kind"], params["model"])
 
 
-def _all_computed(
-    session: Session,
-    leaves: Sequence[Leaf],
-    feeds: Sequence[Feed],
-    known: Mapping[int, Mapping[str, Array]] = _NOTHING,
-    trials: Sequence[Feed] = (),
-) -> dict[str, Array]:
-    """What the model computes for several feeds, as ``<place>/<output>``; ``known`` has some of it, by place.
+def _all_computed(session: Session, leaves: Sequence[Leaf], feeds: Sequence[Feed], trials: int) -> dict[str, Array]:
+    """What the model computes for several feeds, as ``<place>/<output>``.
 
-    Those of ``trials`` come last, and only where the model takes them.
+    Nothing for those of the last ``trials`` that it refuses.
     """
     results: dict[str, Array] = {}
     for place, feed in enumerate(feeds):
-        outputs = known[place] if place in known else _computed(session, leaves, feed)
-        results.update({f"{place}/{name}": value for name, value in outputs.items()})
-    for place, feed in enumerate(trials, len(feeds)):
         try:
             outputs = _computed(session, leaves, feed)
         except SourceError:
+            if place < len(feeds) - trials:
+                raise
             continue
         results.update({f"{place}/{name}": value for name, value in outputs.items()})
     return results

@@ -1,78 +1,60 @@
-"""An opened PyTorch model: converted in a worker, proven against itself there before it counts as converted."""
+"""An opened PyTorch model, and its conversion: both ask the worker that has loaded it."""
 
 from __future__ import annotations
 
 import os
-import time
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
 from convertkit.artifact import Artifact, sha256_of
-from convertkit.converters.pytorch.model.leaves import to_json
-from convertkit.converters.pytorch.read.opening import Model, Opening
+from convertkit.converters.pytorch.model.interface import Interface
+from convertkit.converters.pytorch.model.opening import Model, Opening
+from convertkit.converters.pytorch.model.remote import RemoteModel
 from convertkit.converters.pytorch.read.safety import few
-from convertkit.converters.pytorch.routes.ladder import MADE_BY, Accepted, Ladder
+from convertkit.converters.pytorch.routes.canonical import MADE_BY
+from convertkit.converters.pytorch.routes.conversion import Accepted, Judging, check_twin, convert
 from convertkit.errors import SourceError
 from convertkit.parity.feeds import is_brief
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.references import module_file
-from convertkit.stage import Feed, Outputs, Runner, Stage, Tolerance
-from convertkit.workers.process import Worker
+from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Settled, Stage, Tolerance
 
 
 class TorchSource:
-    """A PyTorch model and the worker that holds torch; use :meth:`opened`."""
+    """A PyTorch model and the worker that holds it, at the first of its ``interfaces``; use :meth:`opened`."""
 
-    def __init__(self, artifact: Artifact, opening: Opening, accepted: Accepted, seconds: float) -> None:
+    def __init__(
+        self, artifact: Artifact, notes: tuple[str, ...], interfaces: tuple[Interface, ...], stage: TorchStage
+    ) -> None:
         self.artifact = artifact
-        self.notes: tuple[str, ...] = accepted.notes
-        self.implied_sizes = accepted.implied_sizes
-        self._worker = opening.worker
-        self._model = opening.model
-        self._accepted = accepted
-        self._seconds = seconds
+        self.notes = notes
+        self.implied_sizes = interfaces[0].implied_sizes(interfaces[-1])
+        self._interfaces = interfaces
+        self._stage = stage
 
     @classmethod
     def opened(cls, opening: Opening, options: ExportOptions, workdir: Path, progress: Progress) -> TorchSource:
-        """Convert.
-
-        The interface, above all whether the batch is free, is settled by a conversion that was checked;
-        so the conversion happens here, and the stage hands over its result.
-        """
-        model = opening.model
+        """The model as running it describes it; nothing is converted yet."""
+        remote, model = RemoteModel(opening), opening.model
         try:
-            workdir.mkdir(parents=True, exist_ok=True)
             path = _path(model)
             digest = sha256_of(path)  # while the worker imports torch
-            ladder = Ladder(
-                opening,
-                workdir,
-                options.seed,
-                foresees=False,
-                announce=lambda made: None,
-                brief=is_brief(Artifact(path, model.kind, (), (), digest).size_bytes),
-                progress=progress,
-            )
-            accepted = ladder.climb()
-            if model.kind == "pickled-module":
-                trusted = f"--trust pickle: code stored in {Path(model.source).name} was executed"
-                accepted = replace(accepted, notes=(trusted, *accepted.notes))
-            elif model.foreign:
-                unread = f"of {Path(model.source).name} the tensors alone were read; no {few(model.foreign)} was made"
-                accepted = replace(accepted, notes=(unread, *accepted.notes))
-            made = accepted.artifact
-            inputs = tuple(leaf.spec() for leaf in accepted.leaves)
-            artifact = Artifact(path, model.kind, inputs, made.outputs, digest, "", made.initial_state)
+            seconds = remote.loaded()
+            progress.status("running the model to find its inputs and outputs")
+            interfaces = remote.described(options.seed, workdir)
         except BaseException:
-            opening.worker.__exit__(None, None, None)
+            remote.close()
             raise
-        return cls(artifact, opening, accepted, time.perf_counter() - opening.begun)
+        first = interfaces[0]
+        artifact = Artifact(path, model.kind, first.inputs, first.outputs, digest, "", first.initial_state)
+        judging = Judging(options.seed, edges=_runs_edges(options), brief=is_brief(artifact.size_bytes))
+        stage = TorchStage(remote, interfaces, judging, seconds, progress)
+        return cls(artifact, (*trust_notes(model), *first.notes), interfaces, stage)
 
     def __enter__(self) -> Self:
         return self
@@ -80,17 +62,22 @@ class TorchSource:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._worker.__exit__(kind, error, trace)
+        self._stage.remote.close()
+
+    def settled(self, settled: Settled) -> TorchSource:
+        """The same source as its conversion has left it; the worker is still closed by this one."""
+        kept = [place for place, each in enumerate(self._interfaces) if each.inputs == settled.artifact.inputs]
+        return TorchSource(settled.artifact, settled.notes, self._interfaces[kept[0] :], self._stage)
 
     def runner(self) -> Runner:
-        return TorchRunner(self._worker, self._model, self._accepted, self.artifact)
+        return TorchRunner(self._stage.remote, self._interfaces[0], self.artifact)
 
     def stage(self) -> Stage:
-        return TorchStage(self._accepted, self._seconds)
+        return self._stage
 
 
 class TorchStage:
-    """PyTorch → canonical ONNX."""
+    """PyTorch → canonical ONNX.  It converts once: run again, it gives what it has made."""
 
     name, version = MADE_BY.split()
     accepts = frozenset(
@@ -98,18 +85,35 @@ class TorchStage:
     )
     produces = "onnx"
 
-    def __init__(self, accepted: Accepted, prior_seconds: float) -> None:
-        self._accepted = accepted
-        self.tolerance: Tolerance = accepted.tolerance
-        self.prior_seconds = prior_seconds
-        """What opening the source took: torch's import, loading, the roads that were tried, their checks."""
+    def __init__(
+        self,
+        remote: RemoteModel,
+        interfaces: tuple[Interface, ...],
+        judging: Judging,
+        seconds: Mapping[str, float],
+        progress: Progress,
+    ) -> None:
+        self.remote = remote
+        self.settled: Settled | None = None
+        self._interfaces = interfaces
+        self._judging = judging
+        self._seconds = seconds
+        self._progress = progress
+        self._accepted: Accepted | None = None
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """That of the accepted route: what it rounds to is known once it is taken."""
+        return FLOAT32 if self._accepted is None else self._accepted.tolerance
 
     @property
     def options(self) -> Mapping[str, object]:
-        """The road taken, how each that was tried ended, and what torch itself took."""
+        """The route taken, how each that was tried ended, and what torch itself took."""
+        if self._accepted is None:
+            return {}
         attempts = self._accepted.attempts
         export = sum(each.torch_seconds for each in attempts)
-        torch = {name: round(value, 3) for name, value in {**self._accepted.seconds, "export": export}.items()}
+        torch = {name: round(value, 3) for name, value in {**self._seconds, "export": export}.items()}
         return {
             "route": self._accepted.route,
             "attempts": [each.as_json() for each in attempts],
@@ -117,20 +121,31 @@ class TorchStage:
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        made = self._accepted.artifact
-        for file in made.path.parent.glob(f"{made.path.name}*"):  # the weights of a large model lie beside it
-            os.link(file, workdir / file.name)
-        return replace(made, path=workdir / made.path.name)
+        tries = workdir / "attempts"
+        accepted = self._accepted or self._converted(tries)
+        made = _linked(accepted.artifact, workdir)
+        self._accepted = replace(accepted, artifact=made)
+        shutil.rmtree(tries, ignore_errors=True)
+        interface = accepted.interface
+        notes = (*trust_notes(self.remote.model), *interface.notes, *accepted.narrowed_notes(self._interfaces[0]))
+        left = replace(source, inputs=interface.inputs, outputs=made.outputs, initial_state=made.initial_state)
+        self.settled = Settled(left, notes)
+        return made
+
+    def _converted(self, workdir: Path) -> Accepted:
+        accepted = convert(self.remote, self._interfaces, workdir, self._judging, self._progress)
+        if self.remote.model.kind == "torchscript" and self.remote.model.factory is not None:
+            check_twin(self.remote, accepted, self._interfaces[0].sizes, self._judging.seed)
+        return accepted
 
 
 class TorchRunner:
     """Runs the source model itself, in the worker."""
 
-    def __init__(self, worker: Worker, model: Model, accepted: Accepted, artifact: Artifact) -> None:
-        self._worker = worker
-        self._params = {**model.params(), "leaves": to_json(accepted.leaves), "slots": accepted.slots}
+    def __init__(self, remote: RemoteModel, interface: Interface, artifact: Artifact) -> None:
+        self._remote = remote
+        self._interface = interface
         self._artifact = artifact
-        self._foreseen = list(accepted.foreseen)
         self._fresh = True
 
     def __enter__(self) -> Self:
@@ -144,14 +159,31 @@ class TorchRunner:
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``SourceError`` where the model itself fails on it."""
-        for place, (known, outputs) in enumerate(self._foreseen):
-            if _same(known, feed):
-                del self._foreseen[place]
-                return dict(outputs)
         arrays = {spec.name: feed[spec.name] for spec in self._artifact.inputs if spec.name in feed}
-        reply = self._worker.call("run", {**self._params, "fresh": self._fresh}, arrays)
+        outputs = self._remote.run(self._interface, arrays, fresh=self._fresh)
         self._fresh = False
-        return {spec.name: reply.arrays[spec.name] for spec in self._artifact.outputs}
+        return {spec.name: outputs[spec.name] for spec in self._artifact.outputs}
+
+
+def trust_notes(model: Model) -> tuple[str, ...]:
+    """What was executed of a file, or left unread, because it holds more than tensors."""
+    name = Path(model.source).name
+    if model.kind == "pickled-module":
+        return (f"--trust pickle: code stored in {name} was executed",)
+    return (f"of {name} the tensors alone were read; no {few(model.foreign)} was made",) if model.foreign else ()
+
+
+def _linked(made: Artifact, folder: Path) -> Artifact:
+    """The artifact in another folder, with the weights of a large model, which lie beside it, and its state's start."""
+    state = made.initial_state
+    for file in (*made.path.parent.glob(f"{made.path.name}*"), *filter(None, [state])):
+        os.link(file, folder / file.name)
+    return replace(made, path=folder / made.path.name, initial_state=state and folder / state.name)
+
+
+def _runs_edges(options: ExportOptions) -> bool:
+    """Whether the proof will run edge inputs of generated feeds, at sizes that are known already."""
+    return options.calib is None and not options.static
 
 
 def _path(model: Model) -> Path:
@@ -165,10 +197,3 @@ def _path(model: Model) -> Path:
     if model.kind == "sharded" and path.is_file():
         return path.parent  # the index alone says nothing of the weights
     return path
-
-
-def _same(a: Feed, b: Feed) -> bool:
-    return a.keys() == b.keys() and all(
-        value.dtype == b[name].dtype and np.array_equal(value, b[name], equal_nan=value.dtype.kind in "fc")
-        for name, value in a.items()
-    )

@@ -49,7 +49,8 @@ class Describe(Task[Described]):
         if self.options.model is not None or self.options.trust or not path.exists():
             return None
         chosen = live.chosen(self.options, live.SOURCE_OPTIONS - {"source", "timeout_s"})
-        return {"source": path.name, "sha256": sha256_of(path), **chosen}
+        generated = self.options.calib is None and not self.options.static  # then a conversion may be judged on those
+        return {"source": path.name, "sha256": sha256_of(path), "generated": generated, **chosen}
 
     def run(self, given: tuple[object, ...], context: Context) -> Described:
         """Open the source; it stays open for the tasks that convert and run it."""

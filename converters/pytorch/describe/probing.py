@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
+from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, TensorSpec
 from convertkit.converters.pytorch.describe.asking import request
 from convertkit.converters.pytorch.describe.batch import SECOND, THIRD, Stays, check_samples, followed
 from convertkit.converters.pytorch.describe.bounds import (
@@ -36,6 +36,7 @@ from convertkit.converters.pytorch.describe.inputs import (
 )
 from convertkit.converters.pytorch.describe.left_out import left_out_notes, with_mask
 from convertkit.converters.pytorch.describe.notes import renaming_notes, state_notes
+from convertkit.converters.pytorch.describe.outputs import output_specs
 from convertkit.converters.pytorch.describe.prober import Prober
 from convertkit.converters.pytorch.model.check_inputs import turns
 from convertkit.converters.pytorch.model.examples import Example
@@ -58,7 +59,7 @@ class Description:
 
     leaves: tuple[Leaf, ...]
     fixed: tuple[Leaf, ...]
-    outputs: tuple[str, ...]
+    outputs: tuple[TensorSpec, ...]
     sizes: tuple[Mapping[str, int], ...]
     slots: tuple[Slot, ...]
     fixed_slots: tuple[Slot, ...]
@@ -70,7 +71,7 @@ class Description:
         return {
             "leaves": to_json(self.leaves),
             "fixed": to_json(self.fixed),
-            "outputs": self.outputs,
+            "outputs": [(spec.name, spec.shape, spec.dtype) for spec in self.outputs],
             "sizes": self.sizes,
             "slots": [slot.as_json() for slot in self.slots],
             "fixed_slots": [slot.as_json() for slot in self.fixed_slots],
@@ -81,11 +82,8 @@ class Description:
 
 def describe(
     subject: Subject, path: Path, options: Sequence[Mapping[str, Any]], seed: int
-) -> tuple[Description, dict[str, Array], Mapping[int, Mapping[str, Array]]]:
-    """The interface, the initial value of every state input by name, and what is known of the check feeds' outputs.
-
-    The last is by the feeds' place, for a model without state: those feeds on which it was run to find this out.
-    """
+) -> tuple[Description, dict[str, Array]]:
+    """The interface, and the initial value of every state input by name."""
     refuse_training(subject)
     prober = Prober(subject, seed)
     examples = _examples(subject, path)
@@ -106,13 +104,13 @@ def describe(
     else:
         leaves, fixed, more = _with_free_batch(prober, found, own)
         freed, trials = slots, ({**example_sizes(leaves, fixed), **base}, *further_sizes(leaves, base))
-    known = {} if slots else _known(prober, leaves, trials)
-    computed = known[0] if 0 in known else prober.run(leaves, trials[0], 0)
+    computed = prober.run(leaves, trials[0], 0)
     _check_real(leaves, computed)
-    outputs = tuple(computed)
-    named = (*renaming_notes(prober, leaves, trials[0], outputs), *masked, *left_out_notes(prober, leaves, fixed))
+    outputs = output_specs((computed, trials[0]), None if slots else _at_another_size(prober, leaves, trials))
+    names = [spec.name for spec in outputs]
+    named = (*renaming_notes(prober, leaves, trials[0], names), *masked, *left_out_notes(prober, leaves, fixed))
     state = {STATE_PREFIX + slot.name: initial(subject.module, slot, {}) for slot in lifted(freed)}
-    following = tuple(NEXT_STATE_PREFIX + slot.name for slot in lifted(slots))
+    following = tuple(TensorSpec(NEXT_STATE_PREFIX + slot.name, slot.shape, slot.dtype) for slot in lifted(freed))
     description = Description(
         (*leaves, *(slot.leaf() for slot in lifted(freed))),
         (*fixed, *(slot.leaf() for slot in lifted(slots))),
@@ -123,7 +121,7 @@ def describe(
         (*notes, *more, *named, *state_notes(freed)),
         (*notes, *named, *state_notes(slots)),
     )
-    return description, state, known
+    return description, state
 
 
 def _takes(
@@ -162,11 +160,13 @@ def _check_real(leaves: Sequence[Leaf], outputs: Mapping[str, Array]) -> None:
         )
 
 
-def _known(
+def _at_another_size(
     prober: Prober, leaves: Sequence[Leaf], sizes: Sequence[Mapping[str, int]]
-) -> dict[int, Mapping[str, Array]]:
-    found = [(turn, prober.known(leaves, size, turn)) for turn, size in turns(sizes)]
-    return {turn: outputs for turn, outputs in found if outputs is not None}
+) -> tuple[Mapping[str, Array], Mapping[str, int]] | None:
+    """What the model is known to compute at other sizes than the first; None where it has not run there."""
+    others = [(turn, size) for turn, size in turns(sizes) if size != sizes[0]]
+    found = ((prober.known(leaves, size, turn), size) for turn, size in others)
+    return next(((outputs, size) for outputs, size in found if outputs is not None), None)
 
 
 def _at_some_size(prober: Prober, leaves: tuple[Leaf, ...]) -> tuple[tuple[Leaf, ...], dict[str, int], list[str]]:

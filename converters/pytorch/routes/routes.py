@@ -18,6 +18,9 @@ from convertkit.converters.pytorch.routes.flat import is_constant
 from convertkit.converters.pytorch.routes.packing import refuse_packing
 from convertkit.errors import Unsupported
 
+LIGHT = frozenset({"torchscript-exporter", "script", "trace"})
+"""Routes that do without what torch.export imports."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:

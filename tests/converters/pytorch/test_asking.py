@@ -166,7 +166,7 @@ def test_flags_that_are_asked_for_are_those_with_which_the_model_computes(
         describe(subject, Path(), (), 0)
     said = shlex.split(str(caught.value).partition("try   ")[2])
     assert said == [word for flag in flags.split() for word in ("--input", flag)]
-    described, _, _ = describe(subject, Path(), _options(flags.split()), 0)
+    described, _ = describe(subject, Path(), _options(flags.split()), 0)
     assert [leaf.name for leaf in described.leaves] == [parameter.name for parameter in subject.parameters]
 
 
@@ -196,5 +196,5 @@ def test_flags_with_which_the_model_does_not_compute_are_called_a_start() -> Non
 
 def test_a_model_whose_windows_need_a_length_is_tried_at_longer_ones_only() -> None:
     subject = _subject(nn.Conv2d(3, 4, 3), scripted=False)
-    described, _, _ = describe(subject, Path(), _options(["x:N,3,HEIGHT,WIDTH"]), 0)
+    described, _ = describe(subject, Path(), _options(["x:N,3,HEIGHT,WIDTH"]), 0)
     assert all(sizes["HEIGHT"] >= 3 for sizes in described.sizes)

@@ -29,7 +29,7 @@ def _torch_s_own_loading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _described(reference: str, *flags: Mapping[str, Any]) -> tuple[Description, dict[str, Array]]:
-    description, state, _ = describe(load(reference, "torch-factory", None), Path("model"), flags, seed=0)
+    description, state = describe(load(reference, "torch-factory", None), Path("model"), flags, seed=0)
     return description, state
 
 
@@ -123,7 +123,7 @@ class Settling(state_models.Seeded):
 
 def test_state_is_left_as_it_was_found() -> None:
     subject = load("odd_models:Counting", "torch-factory", None)
-    description, state, _ = describe(subject, Path("model"), (), seed=0)
+    description, state = describe(subject, Path("model"), (), seed=0)
     assert {slot.name: slot.number for slot in description.slots} == {
         "position": True,
         "cache.0": False,
@@ -248,7 +248,7 @@ class Drawn(nn.Module):
 
 def test_a_sequence_begins_anew_with_another_batch_and_goes_on_with_the_same() -> None:
     subject = load("state_models:Broadcast", "torch-factory", None)
-    description, _, _ = describe(subject, Path("model"), (), seed=0)
+    description, _ = describe(subject, Path("model"), (), seed=0)
     session = Session(subject, description.slots)
 
     def first(batch: int) -> Array:
@@ -267,7 +267,7 @@ def test_a_sequence_begins_anew_with_another_batch_and_goes_on_with_the_same() -
 
 def test_state_that_comes_in_takes_the_place_of_what_is_held() -> None:
     subject = load("state_models:Broadcast", "torch-factory", None)
-    description, state, _ = describe(subject, Path("model"), (), seed=0)
+    description, state = describe(subject, Path("model"), (), seed=0)
     x, session = np.ones((1, 4), np.float32), Session(subject, description.slots)
     first = session.run(description.leaves, {"x": x, **state})
     second = session.run(description.leaves, {"x": x, "state.h": first["next_state.h"]})

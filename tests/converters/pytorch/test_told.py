@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 import convertkit
-from convertkit.converters.pytorch.routes import attempts, ladder
+from convertkit.converters.pytorch.routes import attempts, conversion
 from convertkit.job import export_all
 from convertkit.progress import Silent
 
 LOADING = "importing torch and loading {}"
+RUNNING = "running the model to find its inputs and outputs"
 AFTER = ["simplifying the exported model", "checking the exported model on varied inputs"]
 LOOP = """
 import torch
@@ -27,16 +28,20 @@ def make():
 """
 
 
+TASKS = ("opening", "converting", "pytorch-to-onnx")
+"""What the export itself says before."""
+
+
 class Heard(Silent):
-    """Keeps what is said until the first stage of the pipeline."""
+    """Keeps what the converter says, up to the first task behind it."""
 
     def __init__(self):
         self.opening = []
-        self._opened = False
+        self._converted = False
 
     def status(self, title):
-        self._opened |= title == "pytorch-to-onnx"
-        if not self._opened:
+        self._converted |= title.startswith("running ") and title != RUNNING
+        if not self._converted and title not in TASKS:
             self.opening.append(title)
 
 
@@ -48,7 +53,12 @@ def heard(source, folder):
 
 def test_an_archive(digits, tmp_path):
     exporting = "exporting with the TorchScript exporter"
-    assert heard(digits.model, tmp_path / "out") == [LOADING.format("model.pt"), exporting, *AFTER]
+    assert heard(digits.model, tmp_path / "out") == [
+        LOADING.format("model.pt"),
+        RUNNING,
+        exporting,
+        *AFTER,
+    ]
 
 
 def test_a_module_whose_first_route_fails(tmp_path):
@@ -56,14 +66,14 @@ def test_a_module_whose_first_route_fails(tmp_path):
     source = f"{tmp_path}/loop.py:make"
     assert heard(source, tmp_path / "out") == [
         LOADING.format("loop.py:make"),
-        "running the model to find its inputs and outputs",
+        RUNNING,
         "exporting with torch.export",
         "exporting with torch.jit.script",
         *AFTER,
     ]
 
 
-@pytest.mark.parametrize("routes", [*ladder._ROUTES.values(), *ladder._FOR_STATE.values()], ids=" ".join)
+@pytest.mark.parametrize("routes", [*conversion.ROUTES.values(), *conversion.FOR_STATE.values()], ids=" ".join)
 def test_each_route_has_words(routes):
     for route in routes:
         assert attempts.doing(route, dynamic=False) == f"{attempts.doing(route, dynamic=True)} (fixed sizes)"
