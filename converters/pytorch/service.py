@@ -22,7 +22,7 @@ from convertkit.converters.pytorch.describe import probing
 from convertkit.converters.pytorch.describe.capture import drawn
 from convertkit.converters.pytorch.describe.prober import told
 from convertkit.converters.pytorch.load.load import load
-from convertkit.converters.pytorch.load.operators import refusal
+from convertkit.converters.pytorch.load.registered_operators import refusal
 from convertkit.converters.pytorch.model.failures import brief, innermost
 from convertkit.converters.pytorch.model.leaves import Leaf, from_json
 from convertkit.converters.pytorch.model.state import Session, slots_from_json
@@ -84,7 +84,7 @@ class TorchService:
             self._prepared = True
 
     def attempt(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Try one road to ONNX; the error of a road that fails is a value, for the report."""
+        """Try one route to ONNX; the error of a route that fails is a value, for the report."""
         subject = self._loaded(params)
         begun = time.perf_counter()
         try:
@@ -94,7 +94,7 @@ class TorchService:
             return Reply({"failed": str(error), "location": error.location, **told})
         except ConvertKitError as error:
             return Reply({"failed": str(error)})
-        except Exception as error:  # exporters fail in every way there is; the next road may work
+        except Exception as error:  # exporters fail in every way there is; the next route may work
             if (full := full_disk(error)) is not None:
                 raise full from error
             unknown = refusal(error)
@@ -135,7 +135,7 @@ class TorchService:
 
 
 def _fields(refusal: Unsupported) -> dict[str, Any]:
-    """A refusal as JSON, to be raised again in the parent when no road is left."""
+    """A refusal as JSON, to be raised again in the parent when no route is left."""
     return {
         "reason": refusal.reason,
         "subject": refusal.subject,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from convertkit.artifact import Dim
-from convertkit.converters.pytorch.describe.asking import INNER, Flag, tables
+from convertkit.converters.pytorch.describe.input_suggestions import INNER, Flag, tables
 from convertkit.converters.pytorch.describe.inputs import example_sizes
 from convertkit.converters.pytorch.describe.prober import Prober
 from convertkit.converters.pytorch.model.leaves import Leaf

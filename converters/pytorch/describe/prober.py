@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from convertkit.artifact import Array
-from convertkit.converters.pytorch.describe.bags import has_bags, offsets_of
+from convertkit.converters.pytorch.describe.embedding_bags import has_bags, offsets_of
 from convertkit.converters.pytorch.model.check_inputs import check_feed
 from convertkit.converters.pytorch.model.failures import brief
 from convertkit.converters.pytorch.model.leaves import Leaf
@@ -35,7 +35,7 @@ from convertkit.stage import Feed
 
 
 class Prober:
-    """One model and its fresh state; ``seed`` is that of the feeds that choose a road, on which it is run."""
+    """One model and its fresh state; ``seed`` is that of the feeds that choose a route, on which it is run."""
 
     def __init__(self, subject: Subject, seed: int) -> None:
         self.subject = subject

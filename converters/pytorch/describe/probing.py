@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, TensorSpec
-from convertkit.converters.pytorch.describe.asking import request
 from convertkit.converters.pytorch.describe.batch import SECOND, THIRD, Stays, check_samples, followed
 from convertkit.converters.pytorch.describe.bounds import (
     at_lowest,
@@ -25,6 +24,7 @@ from convertkit.converters.pytorch.describe.bounds import (
 )
 from convertkit.converters.pytorch.describe.capture import refuse_training
 from convertkit.converters.pytorch.describe.constants import compared_integers
+from convertkit.converters.pytorch.describe.input_suggestions import request
 from convertkit.converters.pytorch.describe.inputs import (
     ShapesUnsaid,
     counted,
@@ -257,7 +257,7 @@ def _examples(subject: Subject, path: Path) -> Sequence[Example] | Mapping[str, 
 
 
 def further_sizes(leaves: Sequence[Leaf], base: Mapping[str, int] = _NO_SIZES) -> tuple[dict[str, int], ...]:
-    """Sizes of the free dimensions, other ones than the example's, at which every road is judged too.
+    """Sizes of the free dimensions, other ones than the example's, at which every route is judged too.
 
     Of those that are known to be longer (``base``), multiples: a window may need that length.
     """

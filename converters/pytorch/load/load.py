@@ -16,7 +16,7 @@ import torch
 import torch.nn.utils.parametrize
 from torch._export.serde.schema import SCHEMA_VERSION
 
-from convertkit.converters.pytorch.load import configured, operators, outside
+from convertkit.converters.pytorch.load import configured, io_ops_check, registered_operators
 from convertkit.converters.pytorch.load.weights import fill, stored_weights
 from convertkit.converters.pytorch.load.wrappers import unwrapped
 from convertkit.converters.pytorch.model import containers
@@ -40,7 +40,7 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
     if kind in ("torchscript", "pt2"):
         if factory is not None:
             _imported(factory)  # which may register operators that the file needs
-        operators.registered()
+        registered_operators.registered()
     if kind == "torchscript":
         code = _code(path)
         return _scripted(_torchscript(path, code), code)
@@ -60,18 +60,18 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
 
 
 def _torchscript(path: str, code: bytes) -> Any:
-    outside.check_code(code, Path(path).name)
+    io_ops_check.check_code(code, Path(path).name)
     try:
         module = torch.jit.load(path, map_location="cpu").eval()
-        if outside.is_suspect(code):
-            outside.check_graph(module, Path(path).name)
+        if io_ops_check.is_suspect(code):
+            io_ops_check.check_graph(module, Path(path).name)
         if b"ops.quantized." in code:
             raise _quantized(module)
         return module
     except (RuntimeError, ValueError, NotImplementedError) as error:
         if "torchvision::" in str(error) and _define_torchvision():
             return _torchscript(path, code)
-        if (refusal := operators.refusal(error)) is not None:
+        if (refusal := registered_operators.refusal(error)) is not None:
             raise refusal from error
         if b"prim.ConstantMKLDNNTensor()" in code:  # torch writes tensors of oneDNN without their values
             raise SourceError(
@@ -163,7 +163,7 @@ def _exported(path: str) -> Subject:
             ) from error
         if _define_known() or containers.define_unknown(path):  # torch does not say which operator or class it lacks
             return _exported(path)
-        if (unknown := operators.unknown_in(path)) is not None:
+        if (unknown := registered_operators.unknown_in(path)) is not None:
             raise unknown from error
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
     module, batch, follows, fixed = _of_any_batch(program)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from convertkit.converters.pytorch.load import inert
+from convertkit.converters.pytorch.load import safe_unpickler
 from convertkit.converters.pytorch.load.wrappers import without_compiled
 from convertkit.converters.pytorch.model.failures import brief
 from convertkit.converters.pytorch.read.shards import shards
@@ -56,7 +56,7 @@ def _unpickled(path: str) -> object:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
-        return torch.load(path, map_location="cpu", weights_only=False, pickle_module=inert)
+        return torch.load(path, map_location="cpu", weights_only=False, pickle_module=safe_unpickler)
 
 
 def _state_dict(stored: object, depth: int = 0, seen: set[int] | None = None) -> dict[str, torch.Tensor] | None:
@@ -68,7 +68,7 @@ def _state_dict(stored: object, depth: int = 0, seen: set[int] | None = None) ->
     if id(stored) in seen:
         return None
     seen.add(id(stored))
-    if isinstance(stored, inert.Inert):
+    if isinstance(stored, safe_unpickler.Inert):
         stored = stored.mapping()
     if not isinstance(stored, Mapping) or depth > _DEEPEST:
         return None

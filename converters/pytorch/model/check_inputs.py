@@ -1,4 +1,4 @@
-"""Feeds that choose a road: varied, and other ones than the parity proof runs."""
+"""Feeds that choose a route: varied, and other ones than the parity proof runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from convertkit.parity.feeds import generated_feed
 from convertkit.stage import Feed
 
 _CHECK_SEED = 0x7C5
-"""Mixed into the seed of the feeds that choose a road: the parity proof uses other ones."""
+"""Mixed into the seed of the feeds that choose a route: the parity proof uses other ones."""
 _FACTORS = (1.0, -1.0, 0.05, 4.0, -4.0, 1.0)
 """Signs and magnitudes that take a model through its branches."""
 
@@ -41,7 +41,7 @@ def check_feed(leaves: Sequence[Leaf], size: Mapping[str, int], seed: int, turn:
 def hiding_feeds(leaves: Sequence[Leaf], sizes: Sequence[Mapping[str, int]], seed: int) -> tuple[Feed, ...]:
     """Feeds in which a mask hides all of its first row, whichever value hides; none where no input may be a mask.
 
-    Attention without a key left is zeros in one operator and NaN in another.  They judge a road only where the model
+    Attention without a key left is zeros in one operator and NaN in another.  They judge a route only where the model
     computes finite numbers.  Integers of which nobody said how far they go may be masks, and ids whose 0 is padding.
     Models with state have none: what they compute from NaN is theirs for all calls to come.
     """

@@ -1,1 +1,1 @@
-"""The roads from a loaded model to ONNX, tried in order and accepted by numbers alone."""
+"""The routes from a loaded model to ONNX, tried in order and accepted by numbers alone."""

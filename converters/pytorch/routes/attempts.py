@@ -1,4 +1,4 @@
-"""The roads that were tried, and what is told where none of them was accepted."""
+"""The routes that were tried, and what is told where none of them was accepted."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _DONE_BY = {
 
 
 def doing(route: str, *, dynamic: bool) -> str:
-    """What the user is told while a road is tried."""
+    """What the user is told while a route is tried."""
     return _DONE_BY[route] if dynamic else f"{_DONE_BY[route]} (fixed sizes)"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One road that was tried; ``failure`` is empty for the one that was accepted."""
+    """One route that was tried; ``failure`` is empty for the one that was accepted."""
 
     route: str
     dynamic: bool
@@ -51,7 +51,7 @@ class Attempt:
 
 
 def defeat(attempts: Sequence[Attempt], unset: Sequence[str] = ()) -> ConvertKitError:
-    """Why no road was accepted: with the numbers where some led to ONNX, else with what stopped each.
+    """Why no route was accepted: with the numbers where some led to ONNX, else with what stopped each.
 
     ``unset`` names the state that is None before the first call: zeros, which stand for that, may be something else.
     """

@@ -1,4 +1,4 @@
-"""The road through torch.export and torch's ONNX exporter on top of it."""
+"""The route through torch.export and torch's ONNX exporter on top of it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from convertkit.artifact import Array
-from convertkit.converters.pytorch.load.operators import decompositions, refusal, untranslated
+from convertkit.converters.pytorch.load.registered_operators import decompositions, refusal, untranslated
 from convertkit.converters.pytorch.model.failures import innermost
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.state import Slot
 from convertkit.converters.pytorch.model.subject import Subject, to_tensor, value_for
-from convertkit.converters.pytorch.operators.lacking import substitutes
-from convertkit.converters.pytorch.operators.masks import keep_zeros
+from convertkit.converters.pytorch.operators.masked_attention import keep_zeros
+from convertkit.converters.pytorch.operators.missing_ops import substitutes
 from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views
 from convertkit.converters.pytorch.routes.flat import Flat, is_constant
 

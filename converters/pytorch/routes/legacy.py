@@ -1,4 +1,4 @@
-"""The road through torch's TorchScript-based ONNX exporter: scripts with loops and branches included."""
+"""The route through torch's TorchScript-based ONNX exporter: scripts with loops and branches included."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.subject import Subject, value_for
-from convertkit.converters.pytorch.routes import cells, hidden
+from convertkit.converters.pytorch.routes import cells, masked_attention
 
 OPSET = 18
 
@@ -22,7 +22,7 @@ def export(
     args, kwargs = subject.arguments(leaves, values)
     free = {leaf.name: _free(leaf) for leaf in leaves if _free(leaf)}
     cells.define()
-    hidden.define()
+    masked_attention.define()
     with torch.no_grad():
         torch.onnx.export(
             subject.module,

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import traceback as fx_traceback
 
-from convertkit.converters.pytorch.load.operators import registered
+from convertkit.converters.pytorch.load.registered_operators import registered
 from convertkit.converters.pytorch.model.provenance import python_trace, user_line
 from convertkit.converters.pytorch.model.state import inside
 from convertkit.converters.pytorch.operators.fused import FUSED

@@ -1,4 +1,4 @@
-"""The roads from a loaded model to an ONNX file (each runs in a fork of the worker)."""
+"""The routes from a loaded model to an ONNX file (each runs in a fork of the worker)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from convertkit.artifact import Array
-from convertkit.converters.pytorch.describe.bags import has_bags
+from convertkit.converters.pytorch.describe.embedding_bags import has_bags
 from convertkit.converters.pytorch.model.leaves import Leaf, from_json
 from convertkit.converters.pytorch.model.state import Slot, lifted, slots_from_json
 from convertkit.converters.pytorch.model.subject import Parameter, Subject, value_for
@@ -35,7 +35,7 @@ class Job:
 
 
 def attempt(subject: Subject, params: Mapping[str, Any], feed: Mapping[str, Array]) -> None:
-    """Take one road to the file ``params["target"]``; raises whatever the exporter raises."""
+    """Take one route to the file ``params["target"]``; raises whatever the exporter raises."""
     job = Job(
         subject,
         from_json(params["leaves"]),
@@ -54,7 +54,7 @@ def _torchscript(job: Job) -> None:
     if any(leaf.scalar and not is_constant(leaf) for leaf in job.leaves):
         raise Unsupported("this route takes no Python numbers as inputs")
     if has_bags(job.subject):
-        raise Unsupported("this route writes bags as a loop in which an empty one is no number")
+        raise Unsupported("this route exports EmbeddingBag as a loop, which gives NaN for empty bags")
     legacy.export(job.subject, job.leaves, job.outputs, job.feed, job.target)
 
 

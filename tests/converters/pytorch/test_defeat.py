@@ -1,4 +1,4 @@
-"""What is told where no road from a model to ONNX was accepted."""
+"""What is told where no route from a model to ONNX was accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _attempt(
     return Attempt(route, True, 0.1, failure=failure, mismatch=mismatch, location=location, unknown=unknown)
 
 
-def test_numbers_that_differ_are_exit_3_whatever_stopped_other_roads() -> None:
+def test_numbers_that_differ_are_exit_3_whatever_stopped_other_routes() -> None:
     told = defeat([_attempt("first", "no such operator", line=""), _attempt("second", "off by 1", mismatch=True)])
     assert isinstance(told, ParityError)
     assert "tried first: no such operator" in str(told)
@@ -36,7 +36,7 @@ def test_of_operators_that_are_unknown_the_one_with_a_line_is_told() -> None:
     assert told.subject == "first"
 
 
-def test_else_each_road_is_told_with_the_first_line() -> None:
+def test_else_each_route_is_told_with_the_first_line() -> None:
     told = defeat([_attempt("first", "a"), _attempt("second", "b", location="model.py:7")])
     assert isinstance(told, Unsupported)
     assert told.location == "model.py:7"

@@ -1,4 +1,4 @@
-"""What torch.export's road imports is imported once, before the forks that take it."""
+"""What torch.export's route imports is imported once, before the forks that take it."""
 
 from __future__ import annotations
 

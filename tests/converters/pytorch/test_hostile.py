@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import convertkit
-from convertkit.converters.pytorch.load import outside
+from convertkit.converters.pytorch.load import io_ops_check
 from convertkit.converters.pytorch.read import exported
 from convertkit.converters.pytorch.read.safety import check
 from convertkit.converters.pytorch.read.sniff import examine
@@ -352,9 +352,9 @@ def test_a_name_alone_is_not_hostile(tmp_path: Path) -> None:
     torch.jit.script(Named()).save(path)
     with zipfile.ZipFile(path) as archive:
         code = b"".join(archive.read(name) for name in archive.namelist() if name.endswith(".py"))
-    assert outside.is_suspect(code)
-    outside.check_code(code, path.name)
-    outside.check_graph(torch.jit.load(path), path.name)
+    assert io_ops_check.is_suspect(code)
+    io_ops_check.check_code(code, path.name)
+    io_ops_check.check_graph(torch.jit.load(path), path.name)
 
 
 def test_numbered_layers_are_not_suspect(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_numbered_layers_are_not_suspect(tmp_path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         code = b"".join(archive.read(name) for name in archive.namelist() if name.endswith(".py"))
     assert b"getattr" in code
-    assert not outside.is_suspect(code)
+    assert not io_ops_check.is_suspect(code)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_a_batch_that_must_be_one_is_fixed_and_said_so(tmp_path: Path) -> None:
     assert "the batch is fixed at 1" in _notes(result)
 
 
-def test_a_batch_that_no_road_keeps_free_is_fixed_and_said_so(tmp_path: Path) -> None:
+def test_a_batch_that_no_route_keeps_free_is_fixed_and_said_so(tmp_path: Path) -> None:
     result = _exported("Looped", tmp_path)
     assert _shapes(result.artifact.inputs) == {"x": (2, 4)}
     assert "the batch is fixed: no route to ONNX keeps it free (" in _notes(result)

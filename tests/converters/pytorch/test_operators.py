@@ -96,7 +96,7 @@ def test_any_other_failure_of_the_exporter_is_passed_on(tmp_path: Path, monkeypa
     """An error that causes itself would be followed for ever."""
     import torch
 
-    from convertkit.converters.pytorch.load.operators import refusal
+    from convertkit.converters.pytorch.load.registered_operators import refusal
     from convertkit.converters.pytorch.routes import exporting
 
     def fails(*args: object, **kwargs: object) -> None:

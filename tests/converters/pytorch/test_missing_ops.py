@@ -9,7 +9,7 @@ from torch import nn
 
 from convertkit.converters.pytorch.operators.fused import FUSED
 from convertkit.converters.pytorch.operators.indices import widen_indices
-from convertkit.converters.pytorch.operators.lacking import embedding_bag, even_bags, substitutes
+from convertkit.converters.pytorch.operators.missing_ops import embedding_bag, even_bags, substitutes
 from convertkit.errors import Unsupported
 
 pytestmark = pytest.mark.filterwarnings("ignore")

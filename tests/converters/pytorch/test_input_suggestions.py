@@ -171,21 +171,21 @@ def test_flags_that_are_asked_for_are_those_with_which_the_model_computes(
 
 
 def test_lists_are_asked_for_item_by_item() -> None:
-    subject = load("test_asking:Listed", "torch-factory", None)
+    subject = load("test_input_suggestions:Listed", "torch-factory", None)
     with pytest.raises(UsageError, match=r"xs \(list\[Tensor\]\); .*\n.*--input xs_0:N,5 --input xs_1:N,5$"):
         describe(subject, Path(), (), 0)
 
 
 ODD = [
-    ("Keyed", r"KeyError: 'b' \(test_asking.py:\d+, in forward\)"),
-    ("Lacking", r"AttributeError: .*no attribute 'nonsense' \(test_asking.py:\d+, in forward\)"),
+    ("Keyed", r"KeyError: 'b' \(test_input_suggestions.py:\d+, in forward\)"),
+    ("Lacking", r"AttributeError: .*no attribute 'nonsense' \(test_input_suggestions.py:\d+, in forward\)"),
 ]
 
 
 @pytest.mark.parametrize(("name", "told"), ODD)
 def test_whatever_forward_raises_is_told_with_its_line(name: str, told: str) -> None:
     with pytest.raises(SourceError, match=rf"the model fails on x \[2, 5\] float32: {told}"):
-        describe(load(f"test_asking:{name}", "torch-factory", None), Path(), _options(["x:2,5"]), 0)
+        describe(load(f"test_input_suggestions:{name}", "torch-factory", None), Path(), _options(["x:2,5"]), 0)
 
 
 def test_flags_with_which_the_model_does_not_compute_are_called_a_start() -> None:

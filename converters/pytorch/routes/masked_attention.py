@@ -1,7 +1,7 @@
 """Attention in which a float mask leaves a query no key, for torch's TorchScript-based exporter: zeros, no NaN.
 
 The exporter itself writes them for masks of booleans only.  Source of the rule: ``_safe_softmax`` in
-aten/src/ATen/native/transformers/attention.cpp; for the road through torch.export ``operators/masks.py`` keeps it.
+aten/src/ATen/native/transformers/attention.cpp; ``operators/masked_attention.py`` keeps it for torch.export.
 """
 
 from __future__ import annotations
