@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
+from convertkit.converters.pytorch.compat import trees
 from convertkit.converters.pytorch.load.wrappers import unwrapped
 from convertkit.converters.pytorch.model.failures import brief, innermost
 from convertkit.errors import Unsupported, UsageError
@@ -47,14 +47,14 @@ class _Call:
 
     def with_inputs(self, change: Callable[[torch.Tensor], torch.Tensor]) -> _Call:
         """The same call with other tensors."""
-        args, kwargs = pytree.tree_map_only(torch.Tensor, change, (self.args, self.kwargs))
+        args, kwargs = trees.with_tensors(change, (self.args, self.kwargs))
         return _Call(self.module, args, kwargs)
 
     def results(self, compute: Any) -> list[torch.Tensor]:
         """The tensors that ``compute`` gives for copies of the inputs."""
-        args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (self.args, self.kwargs))
+        args, kwargs = trees.with_tensors(torch.clone, (self.args, self.kwargs))
         with torch.no_grad():
-            found = pytree.tree_leaves(compute(*args, **kwargs))
+            found = trees.leaves(compute(*args, **kwargs))
         return [each for each in found if isinstance(each, torch.Tensor)]
 
 
@@ -127,7 +127,7 @@ class _Holder(torch.nn.Module):  # type: ignore[misc]
 
 def _arguments(module: torch.nn.Module, example: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments, arrays as tensors; a dict is one argument where its keys are no parameters."""
-    given = pytree.tree_map(_tensor, example)
+    given = trees.mapped(_tensor, example)
     if isinstance(given, Mapping) and set(given) <= set(inspect.signature(module.forward).parameters):
         return (), dict(given)
     return (tuple(given) if isinstance(given, tuple | list) else (given,)), {}
@@ -184,7 +184,7 @@ def _exported(call: _Call) -> _Captured:
 def _of_free_batch(call: _Call) -> Any:
     twice = call.with_inputs(lambda value: torch.cat([value, value]) if value.dim() and value.shape[0] == 1 else value)
     twice.results(call.module)
-    dims = pytree.tree_map(
+    dims = trees.mapped(
         lambda value: {0: torch.export.Dim.AUTO} if isinstance(value, torch.Tensor) and value.dim() else None,
         (twice.args, twice.kwargs),
     )

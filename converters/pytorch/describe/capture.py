@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from convertkit.converters.pytorch.compat import overloads, scripts
 from convertkit.converters.pytorch.describe.changes import changed_attributes
 from convertkit.converters.pytorch.model.provenance import python_trace, user_line
 from convertkit.converters.pytorch.model.subject import Subject
@@ -40,7 +40,7 @@ class Called:
     @property
     def name(self) -> str:
         """As torch's schemas write it: ``aten::dropout``."""
-        return self.function or str(self.operator._schema.name)
+        return self.function or overloads.name_of(self.operator)
 
     @property
     def is_training(self) -> bool:
@@ -115,14 +115,12 @@ def _captured(subject: Subject) -> Iterator[Called]:
     """The operators that a file holds."""
     if subject.program is not None:
         for node in subject.program.graph.nodes:
-            if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            if node.op == "call_function" and overloads.is_overload(node.target):
                 given = {place: _constant(arg) for place, arg in enumerate(node.args)}
                 given |= {name: _constant(arg) for name, arg in node.kwargs.items()}
                 yield _called(node.target, given, user_line(node.meta.get("stack_trace", "") or ""))
     elif subject.kind == "torchscript":
-        graph = subject.module.forward.graph.copy()
-        torch._C._jit_pass_inline(graph)
-        yield from _of_block(graph)
+        yield from _of_block(scripts.inlined(subject.module.forward.graph))
 
 
 def _of_block(block: Any) -> Iterator[Called]:
@@ -136,9 +134,9 @@ def _of_block(block: Any) -> Iterator[Called]:
 
 def _operator(node: Any) -> Any:
     """The overload of ``torch.ops`` that a node calls, None for those on Python's values."""
-    if node.schema() == "(no schema)":
+    schema = scripts.schema_of(node)
+    if schema is None:
         return None
-    schema = torch._C.parse_schema(node.schema())
     packet = getattr(torch.ops.aten, node.kind().removeprefix("aten::"), None)
     return None if packet is None else getattr(packet, schema.overload_name or "default", None)
 
@@ -146,7 +144,7 @@ def _operator(node: Any) -> Any:
 def _called(operator: Any, given: Mapping[Any, Any], location: str) -> Called:
     """``given`` has arguments by place and by name; what is missing has its default."""
     arguments = {}
-    for place, argument in enumerate(operator._schema.arguments):
+    for place, argument in enumerate(overloads.arguments_of(operator)):
         default = argument.default_value if argument.has_default_value() else _UNKNOWN
         arguments[argument.name] = given.get(argument.name, given.get(place, default))
     return Called(operator, arguments, location)
@@ -160,7 +158,7 @@ def _value(value: Any) -> Any:
     return value.toIValue() if value.node().kind() == "prim::Constant" else _UNKNOWN
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[misc]
+class _Watch(overloads.TorchDispatchMode):  # type: ignore[misc]
     """Writes down which operators run, and from which line of the user's."""
 
     def __init__(self) -> None:

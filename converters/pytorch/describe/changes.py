@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from convertkit.converters.pytorch.model.state import TORCH_OWN
+from convertkit.converters.pytorch.compat import modules
 
 _DEEPEST = 4
 _PLAIN = (str, bytes, int, float, complex, type(None))
@@ -28,9 +28,9 @@ def changed_attributes(module: Any, run: Callable[[], object]) -> tuple[str, ...
 
 def _attributes(module: Any) -> Iterator[tuple[str, tuple[str, object]]]:
     for prefix, each in module.named_modules():
-        own = {**each.__dict__, **each._buffers}
+        own = modules.attributes(each)
         for name, value in own.items():
-            if name not in TORCH_OWN:
+            if name not in modules.OWN:
                 yield ".".join(filter(None, (prefix, name))), (type(value).__name__, _mark(value, 0))
         for kind in type(each).__mro__:
             if kind is torch.nn.Module:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
+from convertkit.converters.pytorch.compat import scripts
 from convertkit.converters.pytorch.model.subject import Subject
 
 _COMPARISONS = frozenset({"aten::eq", "aten::ne", "aten::__contains__"})
@@ -16,8 +15,7 @@ def compared_integers(subject: Subject) -> tuple[int, ...]:
     """Integer constants that ``forward`` compares something with, elements of constant lists included."""
     if subject.kind != "torchscript":
         return ()
-    graph = subject.module.forward.graph.copy()
-    torch._C._jit_pass_inline(graph)
+    graph = scripts.inlined(subject.module.forward.graph)
     found: dict[int, None] = {}
     _collect(graph, found)
     for _, module in subject.module.named_modules():

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from convertkit.converters.pytorch.compat import overloads, scripts
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.subject import Subject, value_for
 from convertkit.stage import Feed
@@ -29,9 +29,7 @@ def has_bags(subject: Subject) -> bool:
     if subject.code and b"embedding_bag" not in subject.code:
         return False  # to inline all that forward calls takes as long as to load the model
     if subject.kind == "torchscript":
-        graph = subject.module.forward.graph.copy()
-        torch._C._jit_pass_inline(graph)
-        return graph.findNode("aten::embedding_bag") is not None
+        return scripts.inlined(subject.module.forward.graph).findNode("aten::embedding_bag") is not None
     return any(isinstance(each, torch.nn.EmbeddingBag) for each in subject.module.modules())
 
 
@@ -57,7 +55,7 @@ def _marked(offsets: Leaf, ids: Leaf | None) -> Leaf:
     return dataclasses.replace(offsets, value_range=bounds, rising=True)
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[misc]
+class _Watch(overloads.TorchDispatchMode):  # type: ignore[misc]
     """Writes down where in memory the ids and the offsets of bags lie."""
 
     def __init__(self) -> None:
@@ -65,6 +63,6 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
         self.seen: list[tuple[int, int]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        if func._schema.name in _BAGS:
+        if overloads.name_of(func) in _BAGS:
             self.seen.append((args[1].data_ptr(), args[2].data_ptr()))
         return func(*args, **(kwargs or {}))

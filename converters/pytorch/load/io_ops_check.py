@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
+from convertkit.converters.pytorch.compat import scripts
 from convertkit.converters.pytorch.model.provenance import python_trace, user_line
 from convertkit.errors import SourceError
 
@@ -34,7 +33,7 @@ def check_code(code: bytes, file: str) -> None:
 
 def check_graph(module: Any, file: str) -> None:
     """Raise ``SourceError`` where ``forward`` calls an operator that reaches outside; for archives of suspect code."""
-    for node in _nodes(module.forward.graph.copy()):
+    for node in _nodes(module.forward.graph):
         if node.kind() in _OUTSIDE or node.kind() in ("prim::CallMethod", "prim::CallFunction"):
             line = user_line(python_trace(str(node.sourceRange())))
             where = f", in {line}" if line else ""
@@ -43,13 +42,10 @@ def check_graph(module: Any, file: str) -> None:
 
 def _nodes(graph: Any) -> Iterator[Any]:
     """Every node of a graph and of what it calls."""
-    torch._C._jit_pass_inline(graph)
-    waiting = [graph]
+    waiting = [scripts.inlined(graph)]
     while waiting:
         for node in waiting.pop().nodes():
             yield node
             waiting += node.blocks()
             if node.hasAttribute("Subgraph"):  # of prim::fork
-                inner = node.g("Subgraph").copy()
-                torch._C._jit_pass_inline(inner)
-                waiting.append(inner)
+                waiting.append(scripts.inlined(node.g("Subgraph")))

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 import torch.nn.utils.parametrize
-from torch._export.serde.schema import SCHEMA_VERSION
 
+from convertkit.converters.pytorch.compat import files, scripts
 from convertkit.converters.pytorch.load import configured, io_ops_check, registered_operators
 from convertkit.converters.pytorch.load.weights import fill, stored_weights
 from convertkit.converters.pytorch.load.wrappers import unwrapped
@@ -35,8 +35,7 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
     """
     warnings.simplefilter("ignore")
     if kind in ("torchscript", "pt2"):
-        # torch.export.load falls back to pickles that run code (torch/_export/serde/serialize.py); this forbids it
-        os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+        files.forbid_pickles()
     if kind in ("torchscript", "pt2"):
         if factory is not None:
             _imported(factory)  # which may register operators that the file needs
@@ -90,8 +89,7 @@ def _code(path: str) -> bytes:
 
 def _quantized(module: Any) -> Unsupported:
     """The refusal of torch's own integer kernels, whose packed weights and roundings are no other runtime's."""
-    graph = module.forward.graph.copy()
-    torch._C._jit_pass_inline(graph)
+    graph = scripts.inlined(module.forward.graph)
     found = next((node for node in _nodes(graph) if node.kind().startswith("quantized::")), None)
     return Unsupported(
         "torch's own integer kernels, with weights packed for them, have no counterpart in ONNX",
@@ -155,10 +153,10 @@ def _exported(path: str) -> Subject:
             f"{Path(path).name}: a pickle that runs code lies beside the exported program; it is hostile"
         ) from error
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, AssertionError, OSError) as error:
-        if (version := _version(path)) not in ("", str(SCHEMA_VERSION[0])):
+        if (version := _version(path)) not in ("", str(files.PROGRAM_VERSION)):
             raise SourceError(
                 f"{Path(path).name} is an exported program of version {version}, which an older torch has written;"
-                f" this one reads {SCHEMA_VERSION[0]}\n"
+                f" this one reads {files.PROGRAM_VERSION}\n"
                 f"  try   exporting the model again, with torch {torch.__version__.partition('+')[0]}"
             ) from error
         if _define_known() or containers.define_unknown(path):  # torch does not say which operator or class it lacks

@@ -9,25 +9,21 @@ the result has to compare samples of a batch with what they give on their own.
 
 from __future__ import annotations
 
-import logging
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from convertkit.converters.pytorch.compat import shapes
 from convertkit.converters.pytorch.model.failures import brief
 from convertkit.converters.pytorch.model.programs import written
 from convertkit.converters.pytorch.model.provenance import user_line
 
 _ATEN = torch.ops.aten
-_LOG = logging.getLogger(FakeTensorMode.__module__)
 _TIMES = 97
 """How many samples stand for one while shapes are passed through: a prime that no other size is."""
 _MOST_TRIALS = 400
@@ -140,7 +136,7 @@ class _Search:
         again: tuple[Axes, ...] = ()
         blame: frozenset[Any] = frozenset()
         place, trials = 0, 0
-        with _shapes_only():
+        with shapes.shapes_only():
             while place < len(self._nodes):
                 node = self._nodes[place]
                 axes, *others = again or self._options(node, env)
@@ -238,17 +234,6 @@ class _Search:
                     return inner in steps and inner * after[axes[0]] // self._batch not in steps
             node = source
         return False
-
-
-@contextmanager
-def _shapes_only() -> Iterator[None]:
-    """Tensors have shapes and no values, and operators that do not fit, which trying them is about, are not logged."""
-    before, _LOG.disabled = _LOG.disabled, True
-    try:
-        with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()), torch.no_grad():
-            yield
-    finally:
-        _LOG.disabled = before
 
 
 _FAILURES = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError)

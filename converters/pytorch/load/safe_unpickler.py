@@ -14,6 +14,7 @@ from typing import IO, Any, Self
 
 import torch
 
+from convertkit.converters.pytorch.compat import files
 from convertkit.errors import SourceError
 
 _MOST_MODULES = 100_000
@@ -91,8 +92,7 @@ _KNOWN: Mapping[tuple[str, str], Any] = {
     ("torch", "Size"): tuple,
     ("builtins", "set"): set,
     ("__builtin__", "set"): set,
-    ("torch._utils", "_rebuild_tensor"): torch._utils._rebuild_tensor,
-    ("torch._utils", "_rebuild_tensor_v2"): torch._utils._rebuild_tensor_v2,
+    **files.REBUILT,
     ("torch._utils", "_rebuild_parameter"): _parameter,
     ("torch._utils", "_rebuild_parameter_with_state"): _parameter,
     ("torch._tensor", "_rebuild_from_type_v2"): _made,

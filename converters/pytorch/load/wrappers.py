@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from convertkit.converters.pytorch.compat import modules
+
 _INNER: Mapping[str, str] = {
     "OptimizedModule": "_orig_mod",  # torch/_dynamo/eval_frame.py, imported by whoever made one
     "DataParallel": "module",
@@ -25,10 +27,11 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
     """The module inside all wrappers, those of its parts taken off too, in place; nothing in it is compiled."""
     module = _inside(module)
     for each in module.modules():
-        each.__dict__.pop("_compiled_call_impl", None)  # what Module.compile() leaves
-        for name, child in each._modules.items():
+        modules.forget_compiled(each)
+        held = modules.parts(each)
+        for name, child in held.items():
             if child is not None:
-                each._modules[name] = _inside(child)
+                held[name] = _inside(child)
     return module
 
 
@@ -46,4 +49,4 @@ def _inside(module: Any) -> Any:
 def _held(module: Any) -> Any:
     kind = type(module)
     name = _INNER.get(kind.__name__)
-    return module._modules.get(name) if name and kind.__module__.startswith("torch.") else None
+    return modules.parts(module).get(name) if name and kind.__module__.startswith("torch.") else None

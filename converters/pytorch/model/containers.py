@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from torch.utils import _pytree as pytree
+from convertkit.converters.pytorch.compat import trees
 
 
 class StandIn(dict[str, Any]):
@@ -23,7 +23,7 @@ def define_unknown(path: str) -> bool:
     """Register a :class:`StandIn` for each unknown class of the program in ``path``; False where there is none."""
     with zipfile.ZipFile(path) as archive:
         contents = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith(".json")]
-    known = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE
+    known = trees.known_classes()
     unknown = sorted({name for name in _classes(contents) if name not in known})
     for name in unknown:
         _define(name)
@@ -72,7 +72,7 @@ def _define(name: str) -> None:
         return kind(zip(_fields(context, len(items)), items, strict=True))
 
     kind: type[StandIn] = type(name.rpartition(".")[2], (StandIn,), {})
-    pytree.register_pytree_node(kind, flattened, made, serialized_type_name=name)
+    trees.register(kind, flattened, made, name)
 
 
 def _fields(context: Any, count: int) -> list[str]:

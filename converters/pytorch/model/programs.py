@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from convertkit.artifact import Dim
+from convertkit.converters.pytorch.compat import overloads, trees
 from convertkit.converters.pytorch.model.examples import Example, ExampleArray, flattened, integer_range
 from convertkit.converters.pytorch.model.leaves import BATCH, leaf_name
 from convertkit.converters.pytorch.model.leaves import Path as Way
@@ -74,7 +75,7 @@ def arguments_of(program: Any, read: Callable[[Any], Any]) -> tuple[Sequence[Any
         read(placeholders[each]) if isinstance(each, str) and each in placeholders else Constant(each)
         for each in program.graph_signature.user_inputs
     ]
-    args, kwargs = torch.utils._pytree.tree_unflatten(found, program.call_spec.in_spec)
+    args, kwargs = trees.unflattened(found, program.call_spec.in_spec)
     return args, kwargs
 
 
@@ -102,16 +103,15 @@ def _writes(node: Any) -> bool:
     """Whether the node changes its first argument."""
     return (
         node.op == "call_function"
-        and isinstance(node.target, torch._ops.OpOverload)
-        and (node.target._schema.is_mutable and bool(node.args) and isinstance(node.args[0], torch.fx.Node))
+        and overloads.is_overload(node.target)
+        and (overloads.changes_an_argument(node.target) and bool(node.args) and isinstance(node.args[0], torch.fx.Node))
     )
 
 
 def _root(node: Any) -> Any:
     """What the node is a view of."""
-    while node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
-        returned = node.target._schema.returns
-        if not returned or returned[0].alias_info is None or not isinstance(node.args[0], torch.fx.Node):
+    while node.op == "call_function" and overloads.is_overload(node.target):
+        if not overloads.returns_a_view(node.target) or not isinstance(node.args[0], torch.fx.Node):
             break
         node = node.args[0]
     return node

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Dim
+from convertkit.converters.pytorch.compat import modules, scripts
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.subject import Subject, to_array, to_tensor
 from convertkit.errors import SourceError, Unsupported
@@ -309,8 +310,7 @@ def write(module: Any, path: Path, value: Any) -> None:
 
 def _script_attributes(module: Any) -> tuple[Path, ...]:
     """Attributes that ``forward`` reads or writes, parameters left out."""
-    graph = module.forward.graph.copy()
-    torch._C._jit_pass_inline(graph)
+    graph = scripts.inlined(module.forward.graph)
     objects: dict[str, Path] = {next(iter(graph.inputs())).debugName(): ()}
     found: dict[Path, None] = {}
     _collect(graph, objects, found)
@@ -335,12 +335,9 @@ def _collect(block: Any, objects: dict[str, Path], found: dict[Path, None]) -> N
 def _eager_values(module: torch.nn.Module) -> Iterator[tuple[Path, Any]]:
     for name, each in module.named_modules():
         prefix = tuple(name.split(".")) if name else ()
-        for attribute, value in {**each.__dict__, **each._buffers}.items():
-            if not attribute.startswith("__") and attribute not in _NOT_STATE and attribute not in TORCH_OWN:
+        for attribute, value in modules.attributes(each).items():
+            if not attribute.startswith("__") and attribute not in _NOT_STATE and attribute not in modules.OWN:
                 yield from _values(value, (*prefix, attribute))
-
-
-TORCH_OWN = frozenset(torch.nn.Module().__dict__)
 
 
 class Keys(tuple[object, ...]):

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from onnxscript import opset18 as op
 from torch import Tensor
-from torch.onnx import symbolic_helper
+
+from convertkit.converters.pytorch.compat import exporters
 
 _SCHEMAS = {
     "nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -31,7 +32,7 @@ def define() -> None:
             torch.library.impl(f"torchvision::{name}", "CPU", _COMPUTED[name])
             torch.library.register_fake(f"torchvision::{name}", _SHAPES[name])
     for name, symbolic in _SYMBOLICS.items():
-        torch.onnx.register_custom_op_symbolic(f"torchvision::{name}", symbolic, _OPSET)
+        exporters.register(f"torchvision::{name}", symbolic, _OPSET)
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
@@ -160,6 +161,6 @@ def _ints(g: Any, values: list[int]) -> Any:
 _COMPUTED = {"nms": nms, "roi_align": roi_align}
 _SHAPES = {"nms": _nms_shape, "roi_align": _roi_align_shape}
 _SYMBOLICS = {
-    "nms": symbolic_helper.parse_args("v", "v", "f")(_nms_symbolic),
-    "roi_align": symbolic_helper.parse_args("v", "v", "f", "i", "i", "i", "i")(_roi_align_symbolic),
+    "nms": exporters.taking("v", "v", "f")(_nms_symbolic),
+    "roi_align": exporters.taking("v", "v", "f", "i", "i", "i", "i")(_roi_align_symbolic),
 }

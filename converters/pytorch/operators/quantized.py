@@ -17,9 +17,9 @@ import onnx_ir as ir
 import torch
 from onnxscript import opset18 as op
 
+from convertkit.converters.pytorch.compat import exporters
 from convertkit.errors import Unsupported
 
-_DEFINED_IN = "torch.ao.quantization.fx._decomposed"
 _TYPES = {
     ir.DataType.INT8: np.int8,
     ir.DataType.UINT8: np.uint8,
@@ -33,7 +33,7 @@ _STATIC = ("quantize_per_tensor", "dequantize_per_tensor", "quantize_per_channel
 def define() -> None:
     """Make the operators known to torch, which registers them where its quantizer is imported."""
     with suppress(ModuleNotFoundError):  # then reading the program says that they are missing
-        importlib.import_module(_DEFINED_IN)
+        importlib.import_module(exporters.DECOMPOSED)
 
 
 def translations() -> dict[Any, Callable[..., Any]]:

@@ -8,23 +8,23 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.onnx import symbolic_helper
-from torch.onnx._internal.torchscript_exporter import symbolic_opset9
+
+from convertkit.converters.pytorch.compat import exporters
 
 _OPSET = 9
 
 
 def define() -> None:
     """Tell the exporter; where it knows the operator itself, only what it refuses changes."""
-    torch.onnx.register_custom_op_symbolic("aten::__contains_", _contains, _OPSET)
-    torch.onnx.register_custom_op_symbolic("aten::gru_cell", _gru_cell, _OPSET)
+    exporters.register("aten::__contains_", _contains, _OPSET)
+    exporters.register("aten::gru_cell", _gru_cell, _OPSET)
 
 
 def _contains(g: Any, values: Any, element: Any) -> Any:
     """``x.dim() in (1, 2)``, which cells ask before they compute: the exporter's own form reads no folded tuples."""
-    if not (symbolic_helper._is_constant(values) and symbolic_helper._is_constant(element)):
-        return symbolic_opset9.__contains_(g, values, element)
-    known, asked = (symbolic_helper._node_get(each.node(), "value") for each in (values, element))
+    if not (exporters.is_constant(values) and exporters.is_constant(element)):
+        return exporters.contains(g, values, element)
+    known, asked = (exporters.constant(each) for each in (values, element))
     return g.op("Constant", value_t=torch.tensor(int(asked) in known.tolist()))
 
 
@@ -37,5 +37,5 @@ def _gru_cell(g: Any, x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any) ->
 
 
 def _gates(g: Any, x: Any, weight: Any, bias: Any) -> Any:
-    given = [] if symbolic_helper._is_none(bias) else [bias]
+    given = [] if exporters.is_none(bias) else [bias]
     return g.op("Split", g.op("Gemm", x, weight, *given, transB_i=1), num_outputs_i=3, axis_i=1, outputs=3)

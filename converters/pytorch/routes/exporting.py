@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
 
 from convertkit.artifact import Array
+from convertkit.converters.pytorch.compat import exporters
 from convertkit.converters.pytorch.load.registered_operators import decompositions, refusal, untranslated
 from convertkit.converters.pytorch.model.failures import innermost
 from convertkit.converters.pytorch.model.leaves import Leaf
@@ -22,26 +21,17 @@ from convertkit.converters.pytorch.operators.views import is_view_refused, lay_o
 from convertkit.converters.pytorch.routes.flat import Flat, is_constant
 
 OPSET = 18
-_TRANSLATORS = (
-    "torch.onnx._internal.exporter._compat",
-    "torch.onnx._internal.exporter._torchlib.ops",
-    "onnxscript.function_libs.torch_lib.ops",
-)
 
 
 def prepare() -> None:
     """Import what the export needs, so that forks find it imported.
 
     torch imports its tracer on its first use, some 1,200 modules; tracing a module that does nothing
-    makes it do so.  No operator computes: the tracer works on fake tensors.  The translators to ONNX are imported by
-    name, because writing even that module would read the source of each of the 500, which costs half a second and is
-    done again for every model.
+    makes it do so.  No operator computes: the tracer works on fake tensors.
     """
     with torch.no_grad():
         torch.export.export(torch.nn.Identity(), (torch.empty(1),), strict=False)
-    for name in _TRANSLATORS:
-        with suppress(ModuleNotFoundError):  # torch's own names; where they have moved, each fork imports them itself
-            importlib.import_module(name)
+    exporters.import_translators()
 
 
 def export(
@@ -58,21 +48,12 @@ def export(
     dims = tuple(
         {axis: torch.export.Dim.AUTO for axis, dim in enumerate(leaf.shape) if isinstance(dim, str)} for leaf in taken
     )
-    torch.nn.modules.transformer._detect_is_causal_mask = _said_causal  # of this fork only
+    exporters.let_masks_be()
     with torch.no_grad():
         program = torch.export.export(
             Flat(subject, leaves, slots), tensors, dynamic_shapes=(dims,) if any(dims) else None, strict=False
         )
     write_program(program, [leaf.name for leaf in taken], outputs, path)
-
-
-def _said_causal(mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
-    """Whether the caller says that the mask is causal.
-
-    torch's own compares the mask's values to choose a faster kernel, which no export can follow; without it the
-    mask is added, which gives the same result.  Source: torch/nn/modules/transformer.py, ``_detect_is_causal_mask``.
-    """
-    return is_causal is True
 
 
 def _example(leaf: Leaf, array: Array) -> torch.Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import traceback as fx_traceback
 
+from convertkit.converters.pytorch.compat import trees
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.state import Path, Slot, lifted, read, write
 from convertkit.converters.pytorch.model.subject import Subject, named_outputs
@@ -69,7 +70,7 @@ def _with_lines(program: torch.fx.GraphModule) -> Callable[..., Any]:
     """The module of an exported program, node by node: the tracer keeps the line of Python that each came from."""
 
     def compute(*args: Any, **kwargs: Any) -> Any:
-        leaves = torch.utils._pytree.arg_tree_leaves(*args, **kwargs)
+        leaves = trees.leaves_of_call(args, kwargs)
         with fx_traceback.preserve_node_meta():
             results = torch.fx.Interpreter(program).run(*leaves, enable_io_processing=False)
         return program.graph.process_outputs(results)

@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 import torch
-from torch.onnx import symbolic_helper
-from torch.onnx._internal.torchscript_exporter import _type_utils, symbolic_opset14
+
+from convertkit.converters.pytorch.compat import exporters
 
 _OPSET = 14
 _SIZES = frozenset({"onnx::Shape", "onnx::Size"})
@@ -20,16 +20,16 @@ _SIZES = frozenset({"onnx::Shape", "onnx::Size"})
 
 def define() -> None:
     """Tell the exporter; masks that cannot hide all keys are written as before."""
-    torch.onnx.register_custom_op_symbolic("aten::scaled_dot_product_attention", _attention, _OPSET)
+    exporters.register("aten::scaled_dot_product_attention", _attention, _OPSET)
 
 
 def _attention(
     g: Any, query: Any, key: Any, value: Any, mask: Any, dropout: Any, causal: Any, scale: Any, grouped: Any
 ) -> Any:
-    mixed = symbolic_opset14.scaled_dot_product_attention(g, query, key, value, mask, dropout, causal, scale, grouped)
-    if symbolic_helper._is_none(mask) or not _may_hide_all(g, mask):
+    mixed = exporters.attention(g, query, key, value, mask, dropout, causal, scale, grouped)
+    if exporters.is_none(mask) or not _may_hide_all(g, mask):
         return mixed
-    dtype = _type_utils.JitScalarType.from_value(mask).dtype()
+    dtype = exporters.dtype(mask)
     if not dtype.is_floating_point:
         return mixed
     highest = g.op("ReduceMax", mask, g.op("Constant", value_t=torch.tensor([-1])), keepdims_i=1)

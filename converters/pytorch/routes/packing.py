@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from convertkit.converters.pytorch.compat import scripts
 from convertkit.converters.pytorch.model.provenance import python_trace, user_line
 from convertkit.converters.pytorch.model.subject import Subject
 from convertkit.errors import Unsupported
@@ -16,8 +17,8 @@ def refuse_packing(subject: Subject) -> None:
     if subject.kind != "torchscript":
         return
     for module in subject.module.modules():
-        for method in module._c._method_names():
-            for node in module._c._get_method(method).graph.nodes():
+        for graph in scripts.method_graphs(module):
+            for node in graph.nodes():
                 if node.kind() == "prim::CallFunction" and (name := _function(node)) in _PACK:
                     raise Unsupported(
                         "torch.jit.script keeps Python's own handling of packed sequences, which has no ONNX",

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import traceback as fx_traceback
 
+from convertkit.converters.pytorch.compat import overloads, scripts
 from convertkit.converters.pytorch.load.registered_operators import registered
 from convertkit.converters.pytorch.model.provenance import python_trace, user_line
 from convertkit.converters.pytorch.model.state import inside
@@ -83,9 +84,7 @@ class Replay(torch.nn.Module):  # type: ignore[misc]
     def _method(self, target: Object, name: str, args: list[Any], kwargs: dict[str, Any], memory: Memory) -> Any:
         key = (*target.path, name)
         if key not in self._graphs:
-            graph = getattr(target.script, name).graph.copy()
-            torch._C._jit_pass_inline(graph)
-            self._graphs[key] = graph
+            self._graphs[key] = scripts.inlined(getattr(target.script, name).graph)
         schema = getattr(target.script, name).schema
         inputs = [target, *args]
         for argument in schema.arguments[len(inputs) :]:
@@ -112,7 +111,7 @@ class Replay(torch.nn.Module):  # type: ignore[misc]
             return self.literal(value)
         if isinstance(value, list | dict | tuple) and _holds_tensor(value):
             return memory.containers.setdefault(path, self._container(path, value, memory))
-        return Object(path, value) if isinstance(value, torch.jit.ScriptModule) or _is_object(value) else value
+        return Object(path, value) if isinstance(value, torch.jit.ScriptModule) or scripts.is_object(value) else value
 
     def _container(self, path: Path, value: Any, memory: Memory) -> Any:
         """A list, tuple or dict of tensors, those that came in as state in their places."""
@@ -318,21 +317,21 @@ _STRUCTURE = {
 def operator_of(node: Any) -> Any:
     """The ``torch.ops`` overload that a node calls; ``Unsupported`` where it is not registered here."""
     namespace, _, name = node.kind().partition("::")
-    if node.schema() == "(no schema)":
-        raise Unsupported(f"{node.kind()} is no operator that this torch knows")
-    schema = torch._C.parse_schema(node.schema())
+    schema = scripts.schema_of(node)
+    if schema is None:
+        raise Unsupported(f"{node.kind()} is not a registered operator in this torch version")
     try:
         packet = getattr(getattr(torch.ops, namespace), name)
         return getattr(packet, schema.overload_name or "default")
     except AttributeError as error:
-        raise Unsupported(f"{node.kind()} is no operator that this torch knows") from error
+        raise Unsupported(f"{node.kind()} is not a registered operator in this torch version") from error
 
 
 def _bound(operator: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
     """Arguments as the overload takes them: dtypes for TorchScript's ints, tensors for numbers, keywords apart."""
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
-    for argument, value in zip(operator._schema.arguments, args, strict=True):
+    for argument, value in zip(overloads.arguments_of(operator), args, strict=True):
         converted = _converted(argument, value)
         if argument.kwarg_only:
             keywords[argument.name] = converted
@@ -380,7 +379,7 @@ def _holds_tensor(value: Any) -> bool:
 
 def _cast(operator: Any, args: Sequence[Any]) -> Any:
     """``aten::to`` of a number: its type alone can change."""
-    given = dict(zip((each.name for each in operator._schema.arguments), args, strict=False))
+    given = dict(zip((each.name for each in overloads.arguments_of(operator)), args, strict=False))
     dtype, other = given.get("dtype"), given.get("other")
     if dtype is None:
         return args[0] if other is None else NUMERIC["aten::type_as"](args[0], other)
@@ -415,10 +414,6 @@ def _free_names(blocks: Sequence[Any]) -> list[str]:
             names.update(dict.fromkeys(_free_names(list(node.blocks()))))
         names.update({value.debugName(): None for value in block.outputs()})
     return list(names)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, torch.ScriptObject | torch._C.ScriptModule)
 
 
 def _line(node: Any) -> str:

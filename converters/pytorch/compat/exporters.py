@@ -1,0 +1,90 @@
+"""torch's two exporters to ONNX: what they are told, and what of their inside is called."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch.onnx import symbolic_helper
+from torch.onnx._internal.torchscript_exporter import _type_utils, symbolic_opset9, symbolic_opset14
+
+_TRANSLATORS = (
+    "torch.onnx._internal.exporter._compat",
+    "torch.onnx._internal.exporter._torchlib.ops",
+    "onnxscript.function_libs.torch_lib.ops",
+)
+DECOMPOSED = "torch.ao.quantization.fx._decomposed"
+"""The module that registers the operators ``quantized_decomposed::…``."""
+
+
+def import_translators() -> None:
+    """Import what torch.onnx imports on its first use of an exported program, so that forks find it imported.
+
+    By name, because writing a module would read the source of each of the 500 translators, which costs half a second
+    and is done again for every model.  A name that has moved costs that time in each fork.
+    """
+    for name in _TRANSLATORS:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+
+
+def let_masks_be() -> None:
+    """Keep torch's Transformer layers from reading the values of a mask, in this process, a fork that exports.
+
+    They compare the values to choose a faster kernel, which no export can follow; without it the mask is added, which
+    gives the same result.  Source: torch/nn/modules/transformer.py, ``_detect_is_causal_mask``.
+    """
+    torch.nn.modules.transformer._detect_is_causal_mask = _said_causal
+
+
+def _said_causal(mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+    return is_causal is True
+
+
+# --- the TorchScript-based exporter: a symbolic function writes an operator into a graph ``g`` -----------------------
+
+
+def register(operator: str, symbolic: Callable[..., Any], opset: int) -> None:
+    """Let ``symbolic`` write ``operator`` from this opset on."""
+    torch.onnx.register_custom_op_symbolic(operator, symbolic, opset)
+
+
+def taking(*kinds: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """For a symbolic function whose arguments are values (``v``) and constants: ``f``, ``i``."""
+    decorator: Callable[[Callable[..., Any]], Callable[..., Any]] = symbolic_helper.parse_args(*kinds)
+    return decorator
+
+
+def is_none(value: Any) -> bool:
+    """Whether a value of the graph is an optional argument that was left out."""
+    return bool(symbolic_helper._is_none(value))
+
+
+def is_constant(value: Any) -> bool:
+    """Whether :func:`constant` can tell what it holds."""
+    return bool(symbolic_helper._is_constant(value))
+
+
+def constant(value: Any) -> torch.Tensor:
+    """What a constant of the graph holds."""
+    held: torch.Tensor = symbolic_helper._node_get(value.node(), "value")
+    return held
+
+
+def dtype(value: Any) -> torch.dtype:
+    """The type of a tensor's elements."""
+    found: torch.dtype = _type_utils.JitScalarType.from_value(value).dtype()
+    return found
+
+
+def contains(g: Any, values: Any, element: Any) -> Any:
+    """The exporter's own form of ``aten::__contains_``."""
+    return symbolic_opset9.__contains_(g, values, element)
+
+
+def attention(g: Any, *arguments: Any) -> Any:
+    """The exporter's own form of ``aten::scaled_dot_product_attention``."""
+    return symbolic_opset14.scaled_dot_product_attention(g, *arguments)

@@ -1,0 +1,24 @@
+"""Running operators on shapes alone (``torch._subclasses``); imports sympy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+_LOG = logging.getLogger(FakeTensorMode.__module__)
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Tensors have shapes and no values, and operators that do not fit them raise without being logged."""
+    before, _LOG.disabled = _LOG.disabled, True
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()), torch.no_grad():
+            yield
+    finally:
+        _LOG.disabled = before
