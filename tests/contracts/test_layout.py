@@ -121,9 +121,11 @@ def every_error(kind=errors.ConvertKitError):
 def test_exit_codes_are_documented():
     codes = {error.exit_code for error in every_error()}
     assert codes == {1, 2, 3, 4}
-    documented = (ROOT / "README.md").read_text()
+    documented = (ROOT / "docs" / "reference" / "output.md").read_text()
     for code in (0, 1, 2, 3, 4):
-        assert re.search(rf"^\| {code} \|", documented, re.MULTILINE), f"README says nothing of exit code {code}"
+        assert re.search(rf"^\| {code} \|", documented, re.MULTILINE), (
+            f"docs/reference/output.md says nothing of exit code {code}"
+        )
 
 
 SUGGESTED = re.compile(rb"pip install[^\n`]*?(?<![\w/.-])(convertkit[\w-]*)|(convertkit[\w-]*)\[[a-z]")
