@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,8 @@ MAKE = re.compile(r"(?:^    |`)make ([^`\n]+)", re.MULTILINE)
 NAMED = re.compile(r"`(?!build/)([a-z_]+(?:/[\w.-]+)+\.(?:py|toml|json|md))`")
 OTHER_TOOLS = re.compile(r"migrate-from-|tensorrt")
 """Pages that name flags of other tools, too; our commands on them are looked at like everywhere."""
+HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+"""As the whole command has it: a command keeps what it was first asked with."""
 SOMETHING = ("…", "[OPTIONS]", "[SOURCE]", "COMMAND", "[ARGS]...")
 
 
@@ -43,7 +46,9 @@ def shown(pattern: re.Pattern[str]) -> list[tuple[str, ...]]:
 def options(words: list[str]) -> ExportOptions:
     """What ``convertkit export`` makes of the words, with a source and a target where the page leaves them open."""
     whole = ["tflite" if word in SOMETHING and words[at - 1].startswith("-") else word for at, word in enumerate(words)]
-    given = cli.commands["export"].make_context("export", [word for word in whole if word not in SOMETHING]).params
+    given = (
+        cli.commands["export"].make_context("export", [word for word in whole if word not in SOMETHING], **HELP).params
+    )
     return options_from(
         {"source": "model.onnx"}
         | {key: value for key, value in given.items() if value and key not in ("as_json", "recipe")}
@@ -57,7 +62,7 @@ def test_commands_are_taken(page, name, rest):
         options(words)
     elif name == "cache" and (below := [word for word in words if word in cli.commands["cache"].commands]):
         at = words.index(below[0])
-        cli.commands["cache"].make_context("cache", words[: at + 1])
+        cli.commands["cache"].make_context("cache", words[: at + 1], **HELP)
         cli.commands["cache"].commands[below[0]].make_context(
             below[0], [w for w in words[at + 1 :] if w not in SOMETHING]
         )
