@@ -102,9 +102,6 @@ class Resources:
 
     def _drop(self, slot: _Slot, error: BaseException) -> None:
         """Close after a failure, which the thing is told of, and which stays what the caller sees."""
-        with self._guard:
-            if slot in self._order:
-                self._order.remove(slot)
         try:
             _exit(slot, type(error), error, error.__traceback__)
         except Exception as second:  # noqa: BLE001 - a note of the first one

@@ -1,5 +1,6 @@
 """Everything that a result may hold comes back as it was, and nothing else is let in."""
 
+import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from convertkit.artifact import Artifact, Quantization, TensorSpec
-from convertkit.tasks import codec
+from convertkit.tasks import codec, entries
 
 
 class Colour(Enum):
@@ -50,9 +51,11 @@ class Stranger:
 
 def there_and_back(value, kind=Root):
     said, arrays = codec.encoded(value, kind, lambda path: ["at", str(path)])
-    for array in arrays.values():
-        assert not array.dtype.hasobject
-    return codec.decoded(json.loads(json.dumps(said, allow_nan=False)), arrays, kind, lambda said: Path(said[1]))
+    file = io.BytesIO()
+    entries._write_arrays(file, arrays)
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as read:
+        return codec.decoded(json.loads(json.dumps(said, allow_nan=False)), read, kind, lambda said: Path(said[1]))
 
 
 def same(left, right):

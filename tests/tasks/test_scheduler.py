@@ -2,11 +2,12 @@
 
 import threading
 import time
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 
 import pytest
 
 from convertkit.errors import Unsupported
+from convertkit.tasks.local import Local
 from convertkit.tasks.store import Store
 from tests.tasks.small_tasks import Say
 
@@ -147,8 +148,6 @@ class Watched:
 
 @pytest.fixture
 def watched():
-    from convertkit.tasks.local import Local
-
     return lambda jobs: Watched(Local(jobs))
 
 
@@ -175,9 +174,13 @@ def test_a_time_is_taken_while_nothing_else_runs(scheduler, watched):
     executor = watched(4)
     one = scheduler(jobs=4, executor=executor)
     tasks = [Say(f"{number}", seconds=0.02) for number in range(6)]
-    tasks.insert(2, Say("timed", alone=True, seconds=0.02))
+    tasks.insert(0, Say("first timed", alone=True, seconds=0.02))
+    tasks.insert(3, Say("timed", alone=True, seconds=0.02))
     one.result(Say("top", tuple(tasks)))
-    assert [together for together in executor.seen if "timed" in together] == [{"timed"}]
+    assert [together for together in executor.seen if together & {"first timed", "timed"}] == [
+        {"first timed"},
+        {"timed"},
+    ]
 
 
 def test_results_and_folders_are_let_go_when_nothing_needs_them(scheduler, tmp_path):
@@ -220,6 +223,51 @@ def test_a_folder_stays_as_long_as_any_result_refers_to_it(scheduler, tmp_path):
     one.result(top := Say("top", (chosen,)))
     assert [file.read_text() for file in (tmp_path / "work").rglob("said.txt")] == ["top(a())"]
     assert one.result(top).text == "top(a())"
+
+
+def test_what_was_submitted_stays_until_it_is_fetched(scheduler):
+    one, asked = scheduler(), Say("asked")
+    one.submit(asked)
+    one.result(Say("first", (asked,)))
+    assert one.result(asked).text == "asked()", "though all that needs it is done"
+    with pytest.raises(LookupError):
+        one.result(asked)
+
+
+def test_the_folder_of_a_failed_task_goes(scheduler, tmp_path):
+    class Leaving(Say):
+        __slots__ = ()
+
+        def run(self, given, context):
+            (context.folder / "half").touch()
+            raise Unsupported("no")
+
+    with pytest.raises(Unsupported):
+        scheduler().result(Leaving("a"))
+    assert not list((tmp_path / "work").rglob("*"))
+
+
+class Repeating(Future):
+    """Tells of its end twice, as two threads that watch a run at the same moment have it."""
+
+    def add_done_callback(self, fn):
+        super().add_done_callback(fn)
+        super().add_done_callback(fn)
+
+
+def test_the_end_of_a_run_is_seen_to_once(scheduler, tmp_path):
+    class Told(Local):
+        def submit(self, name, task, given, folder):
+            ours = Repeating()
+            super().submit(name, task, given, folder).add_done_callback(lambda done: ours.set_result(done.result()))
+            return ours
+
+    done = []
+    with Store.at(tmp_path / "cache", 10**9, warn=pytest.fail) as store:
+        one = scheduler(store=store, executor=Told(1), on_done=lambda task, cached, seconds: done.append(task.name))
+        assert one.result(Say("top", (Say("a"),))).file.exists()
+        one.close()
+    assert done == ["a", "top"]
 
 
 def test_done_tasks_are_told(scheduler):

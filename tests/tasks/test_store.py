@@ -113,10 +113,6 @@ def test_links_are_not_kept(store, tmp_path):
     assert store.contains(key_of(2))
 
 
-def damage_nothing(entry):
-    return
-
-
 def damages():
     def change(path):
         data = bytearray(path.read_bytes())
@@ -218,6 +214,19 @@ def test_a_run_makes_room_for_what_it_adds(place):
         assert get(store, 10) is not None
 
 
+def test_the_next_run_clears_what_a_killed_one_left(place):
+    with Store.at(place, LIMIT) as store:
+        put(store, 1)
+    (place / "tmp" / "killed" / "1").mkdir(parents=True)
+    (place / "tmp" / "killed" / "1" / "half").touch()
+    (place / "leases" / "killed").write_text(f"{key_of(1)}\n")
+    with Store.at(place, LIMIT) as store, Store.at(place, LIMIT) as other:
+        mine = store.folder("mine")
+        assert len(list((place / "tmp").iterdir())) == len(list((place / "leases").iterdir())) == 2
+        assert mine.is_dir()
+        assert [entry.title for entry in other.prune(to_bytes=0)] == ["task 1"]
+
+
 def test_a_folder_with_other_things_is_refused(tmp_path):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(UsageError, match="not a cache of convertkit"):
@@ -297,7 +306,6 @@ class TestDisk:
         assert ran == ["a", "a"]
         assert len(told) == 1
 
-    @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self/ns/mnt").exists(), reason="root writes everywhere")
     def test_a_cache_that_may_not_be_written_is_read(self, place, tmp_path, monkeypatch):
         with Store.at(place, LIMIT) as store:
             put(store, 1)
@@ -351,6 +359,48 @@ def test_processes_share_a_cache(place):
         assert len(store.entries()) == 2 * 9
         assert all(store.contains(entry.key) for entry in store.entries())
     assert not list((place / "tmp").iterdir())
+
+
+INTERRUPTED = """
+import os, sys
+from pathlib import Path
+from contextlib import contextmanager
+from convertkit.progress import Silent
+from convertkit.tasks.local import Local
+from convertkit.tasks.resources import Resources
+from convertkit.tasks.scheduler import Scheduler
+from convertkit.tasks.store import Store
+from tests.tasks.small_tasks import RUNS, Say
+
+@contextmanager
+def live():
+    yield
+    print("closed", flush=True)
+
+try:
+    with Store.at(Path(sys.argv[1]), 10**9) as store, Resources() as resources:
+        with resources.held("live", live):
+            pass
+        with Scheduler(Local(2), store, resources, Silent(), 2, 10**9) as one:
+            slow = tuple(Say(f"slow{n}", seconds=0.5) for n in range(2))
+            top = Say("top", slow)
+            one.submit(top)
+            print("go", flush=True)
+            one.result(top)
+except KeyboardInterrupt:
+    print(*sorted(RUNS), flush=True)
+"""
+
+
+def test_ctrl_c_keeps_what_was_done_and_clears_the_rest(place):
+    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED, str(place)], stdout=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20)[0].split() == ["closed", "slow0", "slow1"]
+    assert not list((place / "tmp").iterdir())
+    with Store.at(place, LIMIT) as store:
+        assert sorted(entry.title for entry in store.entries()) == ["say slow0", "say slow1"]
 
 
 def killed_at_random(place, times, seed):
