@@ -78,13 +78,14 @@ class Deadly(Say):
     marker: Path = Path()
 
     def run(self, given, context):
-        (context.folder / "half").write_text("half")
+        half = context.folder / f"half-{os.getpid()}"
+        half.touch()
         if not self.marker.exists():
             if self.marker.parent.exists():
                 self.marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        assert sorted(path.name for path in context.folder.iterdir()) == ["half"]
-        (context.folder / "half").unlink()
+        assert list(context.folder.iterdir()) == [half], "a folder of its own"
+        half.unlink()
         return Say.run(self, given, context)
 
 
