@@ -21,6 +21,7 @@ import tf2onnx
 from convertkit.artifact import Array
 from convertkit.converters.tensorflow import handlers as _registered  # noqa: F401 - tf2onnx keeps the registry
 from convertkit.converters.tensorflow.loading import Loaded
+from convertkit.converters.tensorflow.loops import with_recurrent_operators
 from convertkit.errors import ToolError, Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
@@ -57,7 +58,7 @@ class Route:
     make: Callable[[Job], ir.Model]
 
     def convert(self, job: Job) -> None:
-        model = canonicalize(self.make(job))
+        model = with_recurrent_operators(canonicalize(self.make(job)))
         artifact = save_model(model, job.to, job.made_by)
         load_model(job.to)
         with OnnxRunner(artifact) as runner:

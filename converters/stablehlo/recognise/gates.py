@@ -35,7 +35,7 @@ def linear(value: ir.Value, h: ir.Value) -> Linear | None:
 
 
 def _add_terms(gate: Linear, value: ir.Value | None, h: ir.Value, columns: slice) -> bool:
-    array = array_of(value)
+    array = _constant(value)
     if array is not None:
         fits = array.size == 1 or (array.size == array.shape[-1] and array.size >= columns.stop)
         if not fits or array.dtype != np.float32:
@@ -43,12 +43,15 @@ def _add_terms(gate: Linear, value: ir.Value | None, h: ir.Value, columns: slice
         gate.bias = gate.bias + _columns(array, columns)
         return True
     node = None if value is None else value.producer()
-    if node is None or node.domain != "":
+    if value is None or node is None or node.domain != "":
         return False
     if node.op_type == "Add":
         return all(_add_terms(gate, each, h, columns) for each in node.inputs)
     if node.op_type == "Slice":
         inner = _cut(node, columns)
+        return inner is not None and _add_terms(gate, node.inputs[0], h, inner)
+    if node.op_type == "Split":
+        inner = _part(node, value, columns)
         return inner is not None and _add_terms(gate, node.inputs[0], h, inner)
     if node.op_type == "MatMul":
         return _add_product(gate, node.inputs[0], array_of(node.inputs[1]), h, columns)
@@ -60,6 +63,24 @@ def _add_terms(gate: Linear, value: ir.Value | None, h: ir.Value, columns: slice
         product = _add_product(gate, node.inputs[0], array_of(node.inputs[1]), h, columns)
         return product and (len(node.inputs) < 3 or _add_terms(gate, node.inputs[2], h, columns))
     return False
+
+
+def _constant(value: ir.Value | None) -> Array | None:
+    """A constant's elements, also of a part of one that has not been folded yet."""
+    node = None if value is None else value.producer()
+    if value is None or node is None or node.op_type not in ("Split", "Squeeze") or node.domain != "":
+        return array_of(value)
+    whole, shape = _constant(node.inputs[0]), sizes(value)
+    if whole is None or shape is None or None in shape:
+        return None
+    if node.op_type == "Squeeze":
+        return whole.reshape([size for size in shape if size is not None])
+    first = _first(node, value, node.attributes.get_int("axis", 0))
+    if first is None:
+        return None
+    axis = node.attributes.get_int("axis", 0) % len(shape)
+    part: Array = np.take(whole, range(first, first + (shape[axis] or 0)), axis)
+    return part
 
 
 def _add_product(gate: Linear, x: ir.Value | None, weights: Array | None, h: ir.Value, columns: slice) -> bool:
@@ -81,11 +102,43 @@ def _columns(bias: Array, columns: slice) -> Array:
 
 def _cut(node: ir.Node, columns: slice) -> slice | None:
     """The columns of a slice's input that are ``columns`` of its output."""
-    bounds = [array_of(each) for each in node.inputs[1:]]
+    given = [array_of(each) for each in node.inputs[1:]]
+    bounds = [each for each in given if each is not None]
     shape = sizes(node.inputs[0])
-    if shape is None or len(bounds) < 3 or any(each is None or each.size != 1 for each in bounds):
+    if shape is None or len(given) < 3 or len(bounds) < len(given):
         return None
-    start, _, axis, *step = (int(each.reshape(-1)[0]) for each in bounds if each is not None)
-    if axis % len(shape) != len(shape) - 1 or step not in ([], [1]) or start < 0:
+    if any(each.size != bounds[0].size for each in bounds):
         return None
-    return slice(start + columns.start, start + columns.stop)
+    last = len(shape) - 1
+    cuts = zip(*(each.reshape(-1).tolist() for each in bounds), strict=True)
+    starts = {}
+    for start, end, axis, *step in cuts:
+        starts[axis % len(shape)] = start
+        is_whole = start == 0 and end >= np.iinfo(np.int32).max
+        if step not in ([], [1]) or start < 0 or not (is_whole or axis % len(shape) == last):
+            return None
+    first = starts.get(last, 0)
+    return slice(first + columns.start, first + columns.stop)
+
+
+def _part(node: ir.Node, value: ir.Value, columns: slice) -> slice | None:
+    """The columns of a split's input that are ``columns`` of one of its outputs."""
+    rank, axis = len(sizes(value) or ()), node.attributes.get_int("axis", 0)
+    first = _first(node, value, axis)
+    if first is None or axis % rank != rank - 1:
+        return None
+    return slice(first + columns.start, first + columns.stop)
+
+
+def _first(node: ir.Node, value: ir.Value, axis: int) -> int | None:
+    """Where an output of a split begins in its input."""
+    first = 0
+    for each in node.outputs:
+        if each is value:
+            return first
+        shape = sizes(each)
+        width = None if shape is None else shape[axis]
+        if width is None:
+            return None
+        first += width
+    return None

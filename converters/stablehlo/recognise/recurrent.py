@@ -15,7 +15,7 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.converters.stablehlo.recognise.cells import Cell, cells
 from convertkit.converters.stablehlo.recognise.gates import Linear
-from convertkit.converters.stablehlo.recognise.turns import ROWS, Scan, plain, row_of, scan_of
+from convertkit.converters.stablehlo.recognise.turns import ROWS, Scan, plain, row_of, scan_of, take_out
 from convertkit.onnx.recognise.edit import array_of, initializer, inserted, producer, sizes
 
 
@@ -37,7 +37,7 @@ def _taken_out(scan: Scan, cell: Cell) -> bool:
     if not _apart(scan, cell):
         return False
     sequence = _sequence(scan, cell.gates)
-    if sequence is None:
+    if sequence is None or not cell.is_precise():
         return False
     made = _operator(scan, cell, sequence)
     finals = {place: _squeezed(scan.node, made.outputs[1 + number], 0) for number, place in enumerate(cell.states)}
@@ -109,11 +109,10 @@ def _part(gate: Linear, name: str) -> Array:
 
 def _emptied(scan: Scan, instead: dict[int, ir.Value], h: ir.Value, rows: ir.Value) -> None:
     """Take the outputs at these places out of a loop, for other values; a turn reads ``h`` from ``rows``."""
-    node, body, states = scan.node, scan.node.attributes["body"].as_graph(), len(scan.before)
-    kept = [place for place in range(len(node.outputs)) if place not in instead]
+    node, body = scan.node, scan.node.attributes["body"].as_graph()
     for place, value in instead.items():
         _stands_for(node.outputs[place], value)
-    if not kept:
+    if len(instead) == len(node.outputs):
         for inner in body.all_nodes():
             inner.resize_inputs(0)  # or it would count as a user of what stands outside
         assert node.graph is not None
@@ -124,18 +123,7 @@ def _emptied(scan: Scan, instead: dict[int, ir.Value], h: ir.Value, rows: ir.Val
         if plain(value) is h:
             body.outputs[place] = _copied(body, row)
     h.replace_all_uses_with(row)
-    for place in sorted(instead, reverse=True):
-        del body.outputs[1 + place]
-        if place < states:
-            del body.inputs[2 + place]
-    inputs = [value for place, value in enumerate(node.inputs) if place - 2 not in instead or place - 2 >= states]
-    node.resize_inputs(len(inputs))
-    for place, given in enumerate(inputs):
-        node.replace_input_with(place, given)
-    for to, place in enumerate(kept):
-        if to != place:
-            _moved(node.outputs[place], node.outputs[to])
-    node.resize_outputs(len(kept))
+    take_out(node, instead)
     _pruned(body)
 
 
@@ -225,14 +213,6 @@ def _stands_for(old: ir.Value, new: ir.Value) -> None:
     if not old.uses() and not old.is_graph_output():
         return
     name, old.name = old.name, f"{old.name}/loop"
-    old.replace_all_uses_with(new, replace_graph_outputs=True)
-    new.name = name
-
-
-def _moved(old: ir.Value, new: ir.Value) -> None:
-    """Let ``new``, another output of the same node, be what ``old`` was."""
-    new.shape, new.type = old.shape, old.type
-    name, old.name = old.name, f"{old.name}/moved"
     old.replace_all_uses_with(new, replace_graph_outputs=True)
     new.name = name
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -81,6 +81,32 @@ def _marked(node: ir.Node, scan: Scan) -> bool | None:
 
 def _nodes(scan: Scan) -> set[ir.Node | None]:
     return set(scan.node.attributes["body"].as_graph())
+
+
+def take_out(node: ir.Node, places: Collection[int]) -> None:
+    """Take outputs of a loop, states and rows, out of it; its turns and what is behind it read them no more."""
+    body, states = node.attributes["body"].as_graph(), len(node.inputs) - 2
+    kept = [place for place in range(len(node.outputs)) if place not in places]
+    for place in sorted(places, reverse=True):
+        del body.outputs[1 + place]
+        if place < states:
+            del body.inputs[2 + place]
+    inputs = [value for place, value in enumerate(node.inputs) if place - 2 not in places]
+    node.resize_inputs(len(inputs))
+    for place, given in enumerate(inputs):
+        node.replace_input_with(place, given)
+    for to, place in enumerate(kept):
+        if to != place:
+            _moved(node.outputs[place], node.outputs[to])
+    node.resize_outputs(len(kept))
+
+
+def _moved(old: ir.Value, new: ir.Value) -> None:
+    """Let ``new``, another output of the same node, be what ``old`` was."""
+    new.shape, new.type = old.shape, old.type
+    name, old.name = old.name, f"{old.name}/moved"
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    new.name = name
 
 
 _COMPUTED: Mapping[str, Callable[..., Array]] = MappingProxyType(

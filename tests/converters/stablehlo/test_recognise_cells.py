@@ -110,6 +110,7 @@ def test_cells_of_flax_of_any_length(cell, operator, more, options):
 
 
 W, U = (RNG.standard_normal((8, 8)).astype(np.float32) * 0.3 for _ in range(2))
+B = RNG.standard_normal(8).astype(np.float32)
 
 
 def scan(step, x, start=None, reverse=False):
@@ -118,22 +119,23 @@ def scan(step, x, start=None, reverse=False):
 
 
 def plain(h, x):
-    h = jnp.tanh(x @ W + h @ U)
+    h = jnp.tanh(x @ W + B + h @ U)
     return h, h
 
 
 NEAR_MISSES = {
+    "tanh of almost nothing": lambda x: scan(lambda h, row: (jnp.tanh(row @ W + B / 64 + h @ U),) * 2, x)[1],
     "state before the turn": lambda x: scan(lambda h, row: (plain(h, row)[0], h), x)[1],
-    "a gate of another turn": lambda x: scan(lambda h, row: (jnp.tanh(row @ W + h[0] @ U), row), x)[0],
-    "another activation": lambda x: scan(lambda h, row: (jnp.sin(row @ W + h @ U),) * 2, x)[1],
-    "products that data weights": lambda x: scan(lambda h, row: (jnp.tanh(row @ W + h @ (x[0, 0] * U)),) * 2, x)[1],
+    "a gate of another turn": lambda x: scan(lambda h, row: (jnp.tanh(row @ W + B + h[0] @ U), row), x)[0],
+    "another activation": lambda x: scan(lambda h, row: (jnp.sin(row @ W + B + h @ U),) * 2, x)[1],
+    "products that data weights": lambda x: scan(lambda h, row: (jnp.tanh(row @ W + B + h @ (x[0, 0] * U)),) * 2, x)[1],
     "nearly a hard sigmoid": lambda x: scan(lambda h, r: (jnp.clip(r @ W + h @ U + 3.001, 0, 6) / 6,) * 2, x)[1],
     "nearly an update": lambda x: scan(lambda h, r: (nearly_updated(h, r),) * 2, x)[1],
 }
 
 
 def nearly_updated(h, row):
-    z = jax.nn.sigmoid(row @ W + h @ U)
+    z = jax.nn.sigmoid(row @ W + B + h @ U)
     return (1.0000001 - z) * jnp.tanh(row @ U + h @ W) + z * h
 
 
@@ -190,7 +192,7 @@ def test_a_loop_over_another_size_than_its_rows_stays_one(axis, operator):
 
         def step(turn, h):
             row = jax.lax.dynamic_index_in_dim(rows, turn, keepdims=False)
-            return jnp.tanh(row @ W + h @ U)
+            return jnp.tanh(row @ W + B + h @ U)
 
         return jax.lax.fori_loop(0, x.shape[1], step, jnp.zeros((rows.shape[1], 8)))
 
