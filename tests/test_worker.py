@@ -44,6 +44,15 @@ def test_values_and_arrays_come_back(worker):
     assert "chatter" in worker.log
 
 
+def test_sets_have_the_same_order_in_every_worker(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    orders = []
+    for _ in range(2):
+        with Worker("worker_service:Service", timeout_s=20) as running:
+            orders.append(running.call("order").value)
+    assert orders[0] == orders[1]
+
+
 @pytest.mark.parametrize("value", [np.float32(3.0).reshape(()), np.arange(6.0).reshape(2, 3).T])
 def test_an_opened_model_gets_its_inputs_as_they_are(worker, value):
     inputs = (TensorSpec("x", value.shape, value.dtype.name),)

@@ -21,6 +21,9 @@ class Service:
         print("chatter that must not reach the protocol")
         return Reply({**params, "calls": self.calls}, {name: value * 2 for name, value in arrays.items()})
 
+    def order(self, params, arrays):
+        return Reply(list({f"name-{number}" for number in range(50)}))
+
     def run(self, params, arrays):
         return Reply(None, {"y": arrays["x"] + 1, "shape": np.array(arrays["x"].shape)})
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from convertkit.converters.stablehlo.builder import Builder, Turn
-from convertkit.converters.stablehlo.mlir import is_complex, location, text
+from convertkit.converters.stablehlo.mlir import is_complex, location, noted, text
 from convertkit.converters.stablehlo.quantization import QUANTIZED_WAY_OUT, quantization_of
 from convertkit.converters.stablehlo.registry import Entry, Handlers
 from convertkit.converters.stablehlo.tensor import Complex, Operand
@@ -85,7 +85,7 @@ class Interpreter:
     def _translate(self, b: Builder, op: Any, name: str, *, vectorized: bool) -> tuple[Operand, ...]:
         operands = [self._env[value] for value in op.operation.operands]
         place = location(op.operation)
-        outer, b.origin = b.origin, place
+        outer, b.origin = b.origin, noted(place)
         try:
             if name == "func.call":
                 return self._called(b, text(op.attributes["callee"]), operands, vectorized=vectorized)

@@ -162,6 +162,12 @@ def _number(token: str, kind: np.dtype[Any]) -> Any:
 _FILE = re.compile(r'"([^"]+\.(?:py|mlir|ipynb))":(\d+)')
 
 
+def noted(place: str) -> str:
+    """What an artifact says of a :func:`location`: no folder of this machine, and nothing of our own files."""
+    folder, _, name = place.rpartition("/")
+    return "" if "/convertkit/converters/" in f"{folder}/" else name
+
+
 def location(op: Any) -> str:
     """``file:line`` of the user's code where the module carries it, else empty."""
     places = _FILE.findall(str(op.location))

@@ -31,9 +31,12 @@ class Launch:
 
     @classmethod
     def of(cls, framework: str | None, environment: Mapping[str, str]) -> Launch:
-        """With this process's own environment and import path."""
+        """With this process's own environment and import path, and sets in the same order in every run.
+
+        Converters name what they make in the order of their sets: names are part of an artifact.
+        """
         path = os.pathsep.join(filter(None, sys.path))
-        return cls(framework, {**os.environ, **environment, "PYTHONPATH": path})
+        return cls(framework, {**os.environ, "PYTHONHASHSEED": "0", **environment, "PYTHONPATH": path})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import jax
 from jax import numpy as jnp
 
 from convertkit.converters.jax.service import JaxService
+from convertkit.converters.stablehlo import mlir
 from convertkit.converters.stablehlo.older import in_todays_spelling
 from convertkit.errors import SourceError
 
@@ -78,3 +79,16 @@ def test_what_is_wrong_is_said_of_the_text_as_it_stands(tmp_path):
 )
 def test_only_lists_of_sizes_change_their_spelling(old, new):
     assert in_todays_spelling(old) == new
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("/somewhere/nets/model.py:41", "model.py:41"),
+        ("/somewhere/convertkit/converters/keras/lower.py:53", ""),
+        ("model.py:3", "model.py:3"),
+        ("", ""),
+    ],
+)
+def test_an_artifact_names_no_folder_of_this_machine(place, said):
+    assert mlir.noted(place) == said
