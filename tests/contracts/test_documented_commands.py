@@ -63,9 +63,8 @@ def test_commands_are_taken(page, name, rest):
     elif name == "cache" and (below := [word for word in words if word in cli.commands["cache"].commands]):
         at = words.index(below[0])
         cli.commands["cache"].make_context("cache", words[: at + 1], **HELP)
-        cli.commands["cache"].commands[below[0]].make_context(
-            below[0], [w for w in words[at + 1 :] if w not in SOMETHING]
-        )
+        rest = [word for word in words[at + 1 :] if word not in SOMETHING]
+        cli.commands["cache"].commands[below[0]].make_context(below[0], rest, **HELP)
     else:
         assert not set(words) - {"--help", "--json", *SOMETHING}
 
