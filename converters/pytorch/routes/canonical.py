@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import convertkit.onnx.optimizer  # noqa: F401 - which canonicalize imports when it is called: here torch is waited for
 from convertkit.artifact import Artifact
 from convertkit.converters.pytorch.model.interface import Interface
 from convertkit.converters.pytorch.operators.halves import tolerance_of, widen
