@@ -99,14 +99,6 @@ def test_a_worker_that_ended_between_calls_is_a_sentence(worker):
         worker.call("echo")
 
 
-def test_a_worker_ends_where_nothing_looks_after_its_forks(worker):
-    """Their answers would be waited for until the time is up."""
-    forked, own = worker.begin_beside(Call("bereave"), Call("echo"))
-    assert own().value["calls"] == 1
-    with pytest.raises(WorkerError, match="ended unexpectedly with exit code 1"):
-        forked()
-
-
 def test_a_hang_is_stopped(monkeypatch):
     monkeypatch.syspath_prepend(str(HERE))
     with Worker("worker_service:Service", timeout_s=2) as running:
@@ -116,38 +108,12 @@ def test_a_hang_is_stopped(monkeypatch):
         assert time.monotonic() - begun < 10
 
 
-def test_a_call_of_the_workers_own_runs_beside_a_forked_one_and_leaves_its_effects(worker):
-    forked, own = worker.begin_beside(Call("wait", {"seconds": 1.0}), Call("echo", {"a": 1}))
-    begun = time.monotonic()
-    assert own().value == {"a": 1, "calls": 1}
-    assert time.monotonic() - begun < 0.9, "it did not wait for the fork"
-    assert forked().value is None
-    assert worker.call("echo").value["calls"] == 2
-
-
-def test_a_fork_is_heard_while_the_worker_is_busy_with_a_call_of_its_own(worker):
-    worker.call("echo")
-    forked, own = worker.begin_beside(Call("echo", {"a": 1}, {"b": np.arange(300_000)}), Call("wait", {"seconds": 2.0}))
-    begun = time.monotonic()
-    assert forked().value["a"] == 1
-    assert time.monotonic() - begun < 1.5, "it did not wait for the worker"
-    assert own().value is None
-
-
 @pytest.mark.parametrize("cut", [0, 4, 20, -1])
 def test_a_message_is_complete_with_its_last_byte(cut):
     stream = io.BytesIO()
     send(stream, {"value": 1}, {"a": np.zeros((2, 3), np.int16), "b": np.zeros((), np.float32)})
     assert is_complete(stream.getvalue())
     assert not is_complete(stream.getvalue()[:cut])
-
-
-def test_a_fork_that_dies_beside_the_workers_own_call_is_one_sentence(worker):
-    forked, own = worker.begin_beside(Call("crash"), Call("echo"))
-    with pytest.raises(WorkerError, match="crashed with SIGSEGV"):
-        forked()
-    assert own().value["calls"] == 1
-    assert worker.call("echo").value["calls"] == 2
 
 
 def test_a_started_worker_imports_its_service_before_it_is_called(monkeypatch, tmp_path):

@@ -40,11 +40,6 @@ class Service:
         threading.Timer(0.1, os._exit, (7,)).start()
         return Reply()
 
-    def bereave(self, params, arrays):
-        time.sleep(0.3)
-        os.kill(os.getppid(), signal.SIGKILL)
-        return Reply()
-
     def hang(self, params, arrays):
         time.sleep(600)
 

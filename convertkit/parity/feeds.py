@@ -14,7 +14,7 @@ import numpy as np
 
 from convertkit.artifact import Array, Dim, TensorSpec
 from convertkit.parity.edge_inputs import UNTOLD, edge_feeds, with_a_key
-from convertkit.parity.free_sizes import SECOND_BATCH, attempts, named_sizes
+from convertkit.parity.free_sizes import SECOND_BATCH, named_sizes
 from convertkit.parity.natural import natural
 from convertkit.parity.replay import batched
 from convertkit.stage import Feed, FeedSource
@@ -66,16 +66,6 @@ def with_edges(inputs: Sequence[TensorSpec], feeds: tuple[Feed, ...], *, brief: 
     specs = tuple(spec for spec in inputs if not spec.is_state)
     edges = tuple(edge_feeds(specs, feeds, brief=brief)) if feeds and feeds[0] else ()
     return ProofInputs((*feeds, *(feed for _, feed in edges)), tuple(name for name, _ in edges))
-
-
-def foreseen(inputs: Sequence[TensorSpec], seed: int, *, brief: bool) -> ProofInputs:
-    """What the proof of a model without data will run, known before the model has run.
-
-    Empty for a model with state, and where several choices of sizes may have to be tried.
-    """
-    if any(spec.is_state for spec in inputs) or attempts(inputs) > 1:
-        return ProofInputs((), ())
-    return proof_inputs(inputs, None, seed, brief=brief)
 
 
 def proof_feeds(

@@ -162,14 +162,7 @@ class Worker:
         """Several isolated calls at the same time, each in a fork of its own."""
         return self._begin(calls, isolated=True)
 
-    def begin_beside(self, call: Call, own: Call) -> tuple[Callable[[], Reply], Callable[[], Reply]]:
-        """An isolated call, and meanwhile one whose effects stay in the worker."""
-        forked, kept = self._begin((call, own), isolated=True, keeps_last=True)
-        return forked, kept
-
-    def _begin(
-        self, calls: Sequence[Call], *, isolated: bool, keeps_last: bool = False
-    ) -> tuple[Callable[[], Reply], ...]:
+    def _begin(self, calls: Sequence[Call], *, isolated: bool) -> tuple[Callable[[], Reply], ...]:
         process = self._started()
         while self._expected:  # both sides writing at once would wait for each other for ever
             self._take_one(process, next(iter(self._expected.values())))
@@ -187,7 +180,7 @@ class Worker:
         }
         assert process.stdin is not None
         try:
-            send(process.stdin, {"calls": told, "isolated": isolated, "keeps_last": keeps_last}, arrays)
+            send(process.stdin, {"calls": told, "isolated": isolated}, arrays)
         except BrokenPipeError:
             raise self._died(process, calls[0].method) from None
         expected = {number: _Expected(call.method, deadline) for number, call in zip(numbers, calls, strict=True)}
@@ -366,21 +359,16 @@ class _Forked:
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """What a process has written so far; ``forked`` where it is one of those that were forked for a call."""
+    """What a fork has written so far."""
 
-    forked: _Forked | None
+    forked: _Forked
     data: bytearray
 
 
-def _answer_in_forks(service: object, calls: Sequence[_Numbered], out: IO[bytes], others: int | None = None) -> None:
-    """Answer every call in a fork of its own, all at the same time; replies go out as they come.
-
-    What comes through the pipe ``others`` meanwhile is a reply as well.
-    """
+def _answer_in_forks(service: object, calls: Sequence[_Numbered], out: IO[bytes]) -> None:
+    """Answer every call in a fork of its own, all at the same time; replies go out as they come."""
     answered = list[int]()
     with selectors.DefaultSelector() as running:
-        if others is not None:
-            running.register(others, selectors.EVENT_READ, _Child(None, bytearray()))
         for call in calls:
             inlet, outlet = os.pipe()
             pid = os.fork()
@@ -405,39 +393,19 @@ def _answer_in_forks(service: object, calls: Sequence[_Numbered], out: IO[bytes]
 
 
 def _passed_on(child: _Child, out: IO[bytes]) -> tuple[int, ...]:
-    """Pass on what a process has answered, or how it died; the fork that still is to be waited for.
+    """Pass on what a fork has answered, or how it died; the fork that still is to be waited for.
 
     One that has said all is not waited for first: to give back the memory of a framework takes it 10 ms.
     """
     forked = child.forked
-    if forked is None or is_complete(child.data):
+    if is_complete(child.data):
         out.write(child.data)
         out.flush()
-        return () if forked is None else (forked.pid,)
+        return (forked.pid,)
     _, status = os.waitpid(forked.pid, 0)
     message = f"one attempt {_cause_of_death(os.waitstatus_to_exitcode(status))}"
     send(out, {"number": forked.call.number, "error": {"class": "WorkerError", "message": message, "fields": {}}}, {})
     return ()
-
-
-def _answer_beside(service: object, calls: Sequence[_Numbered], own: _Numbered, out: IO[bytes]) -> None:
-    """Answer ``own`` here, and meanwhile every other call in a fork of its own.
-
-    A fork looks after those, and passes on the answer to ``own``, too: this process is busy.
-    """
-    inlet, outlet = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _die_with_parent()
-        os.close(outlet)
-        _answer_in_forks(service, calls, out, inlet)
-        os._exit(0)
-    os.close(inlet)
-    with os.fdopen(outlet, "wb") as pipe:
-        _answer(service, own, pipe)
-    _, status = os.waitpid(pid, 0)
-    if status:
-        os._exit(1)  # calls are left that nobody answers, and the parent sees that this process has ended
 
 
 def serve(replies_to: int, framework_s: float) -> None:
@@ -466,8 +434,6 @@ def serve(replies_to: int, framework_s: float) -> None:
         if failure is not None:
             for call in calls_made:
                 send(replies, {"number": call.number, "error": _described(failure)}, {})
-        elif header["keeps_last"]:
-            _answer_beside(service, calls_made[:-1], calls_made[-1], replies)
         elif header["isolated"]:
             _answer_in_forks(service, calls_made, replies)
         else:
