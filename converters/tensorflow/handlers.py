@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from tf2onnx.handler import tf_op
+from tf2onnx.onnx_opset.controlflow import Select
 
 
 def _dtype(ctx: Any, node: Any) -> Any:
@@ -180,3 +181,17 @@ class TruncateMod:
         inputs, outputs = list(node.input), node.output
         ctx.remove_node(node.name)
         ctx.make_node("Mod", inputs, attr={"fmod": 1}, outputs=outputs, shapes=shapes, dtypes=dtypes)
+
+
+@tf_op(["Select", "SelectV2"])
+class Choose(Select):
+    """``Where``, which forgets what was not chosen.
+
+    tf2onnx multiplies by 0 and 1 and adds, by which an infinity or NaN that was not chosen comes through:
+    ``tf.where(x > 0, tf.math.log(x), 0.0)``.
+    """
+
+    @classmethod
+    def version_13(cls, ctx: Any, node: Any, **how: Any) -> None:
+        node.set_attr("handles_nan", True)
+        cls.version_9(ctx, node, **how)
