@@ -7,6 +7,7 @@ pytest.importorskip("jax")
 
 from convertkit.converters.stablehlo import converter
 from convertkit.onnx.runner import OnnxRunner
+from convertkit.progress import Silent
 from convertkit.recipe import ExportOptions
 
 rng = np.random.default_rng(3)
@@ -49,7 +50,7 @@ func.func @main(%x: tensor<2x8x8x3x{IN}>) -> (tensor<2x4x4x5x{OUT}>, tensor<2x4x
 def test_network(tmp_path):
     path = tmp_path / "network.mlir"
     path.write_text(network())
-    with converter.open(str(path), ExportOptions(str(path)), tmp_path) as source:
+    with converter.open(str(path), ExportOptions(str(path)), tmp_path, Silent()) as source:
         assert source.artifact.inputs[0].value_range == (-128, 128)
         assert [each.dtype for each in source.artifact.outputs] == ["int8", "float32"]
         assert any("StableHLO's own passes expand" in note for note in source.notes)
@@ -80,7 +81,7 @@ func.func @main(%x: tensor<?x8xf32>) -> tensor<?x5x{OUT}> {{
 def test_free_batch(tmp_path):
     path = tmp_path / "free.mlir"
     path.write_text(FREE)
-    with converter.open(str(path), ExportOptions(str(path)), tmp_path) as source:
+    with converter.open(str(path), ExportOptions(str(path)), tmp_path, Silent()) as source:
         artifact = source.stage().run(source.artifact, tmp_path)
         feed = {"x0": rng.standard_normal((7, 8)).astype(np.float32)}
         with source.runner() as before, OnnxRunner(artifact) as after:

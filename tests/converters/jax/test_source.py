@@ -97,7 +97,7 @@ def test_sniffing_is_by_content(files, tmp_path):
 @pytest.mark.parametrize("name", ["model.jax", "model.mlirbc"])
 def test_artifacts(files, name, tmp_path):
     opener = converter if name.endswith("jax") else stablehlo
-    with opener.open(str(files / name), ExportOptions(str(files / name)), tmp_path) as source:
+    with opener.open(str(files / name), ExportOptions(str(files / name)), tmp_path, Silent()) as source:
         assert source.artifact.outputs[0].name == "y"
         if name == "model.jax":
             assert source.artifact.inputs[0].shape == ("batch", 4)
@@ -123,7 +123,7 @@ def test_a_bare_module_with_free_sizes_runs_in_jax(batch, tmp_path):
     exported = export.export(jax.jit(program))(jax.ShapeDtypeStruct((size, 5, 6), np.float32))
     path = tmp_path / "model.mlirbc"
     path.write_bytes(exported.mlir_module_serialized)
-    with stablehlo.open(str(path), ExportOptions(str(path)), tmp_path) as source:
+    with stablehlo.open(str(path), ExportOptions(str(path)), tmp_path, Silent()) as source:
         assert parity(source, tmp_path, batch) <= 1e-5
 
 
@@ -133,7 +133,7 @@ def test_truncated_files_are_one_sentence(files, name, size, tmp_path):
     broken.write_bytes((files / name).read_bytes()[:size])
     opener = converter if name.endswith("jax") else stablehlo
     with pytest.raises(ConvertKitError) as caught:
-        opener.open(str(broken), ExportOptions(str(broken)), tmp_path)
+        opener.open(str(broken), ExportOptions(str(broken)), tmp_path, Silent())
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 1
 
@@ -149,7 +149,7 @@ def test_an_artifact_whose_description_is_not_its_modules_is_refused(tmp_path):
     path = tmp_path / "model.jax"
     path.write_bytes(dataclasses.replace(program, out_avals=described).serialize())
     with pytest.raises(ConvertKitError, match="describes output y0 as int32, its module as float32"):
-        converter.open(str(path), ExportOptions(str(path)), tmp_path)
+        converter.open(str(path), ExportOptions(str(path)), tmp_path, Silent())
 
 
 def test_a_result_called_like_an_argument_gets_a_name_of_its_own(tmp_path):
@@ -162,7 +162,9 @@ def test_a_result_called_like_an_argument_gets_a_name_of_its_own(tmp_path):
 
     shape = jax.ShapeDtypeStruct((3,), np.float32)
     (tmp_path / "step.jax").write_bytes(export.export(jax.jit(step))(shape, shape).serialize())
-    with converter.open(str(tmp_path / "step.jax"), ExportOptions(str(tmp_path / "step.jax")), tmp_path) as source:
+    with converter.open(
+        str(tmp_path / "step.jax"), ExportOptions(str(tmp_path / "step.jax")), tmp_path, Silent()
+    ) as source:
         assert [each.name for each in source.artifact.outputs] == ["cache_out", "y"]
         assert parity(source, tmp_path, 1) <= 1e-6
 
@@ -182,7 +184,7 @@ def test_programs_that_compute_in_half_precision_are_judged_by_its_roundings(tmp
     for function, allowed in ((stored, 1e-5), (computed, 1e-2)):
         path = tmp_path / "model.jax"
         path.write_bytes(export.export(jax.jit(function))(jax.ShapeDtypeStruct((3, 16), np.float32)).serialize())
-        with converter.open(str(path), ExportOptions(str(path)), tmp_path) as source:
+        with converter.open(str(path), ExportOptions(str(path)), tmp_path, Silent()) as source:
             assert source.stage().tolerance.relative == allowed
             assert parity(source, tmp_path, 3) <= allowed
 
@@ -201,7 +203,7 @@ def test_bfloat16_goes_in_and_out_as_float32(suffix, tmp_path):
     path = tmp_path / f"model.{suffix}"
     path.write_bytes(program.serialize() if suffix == "jax" else program.mlir_module_serialized)
     opener = converter if suffix == "jax" else stablehlo
-    with opener.open(str(path), ExportOptions(str(path)), tmp_path) as source:
+    with opener.open(str(path), ExportOptions(str(path)), tmp_path, Silent()) as source:
         assert {each.dtype for each in (*source.artifact.inputs, *source.artifact.outputs)} == {"float32"}
         assert parity(source, tmp_path, 3) == 0
 
@@ -212,5 +214,7 @@ def test_a_program_lowered_for_another_platform(tmp_path):
 
     program = export.export(jax.jit(lambda x: jax.nn.silu(x) * 2), platforms=["tpu"])
     (tmp_path / "tpu.jax").write_bytes(program(jax.ShapeDtypeStruct((3,), np.float32)).serialize())
-    with converter.open(str(tmp_path / "tpu.jax"), ExportOptions(str(tmp_path / "tpu.jax")), tmp_path) as source:
+    with converter.open(
+        str(tmp_path / "tpu.jax"), ExportOptions(str(tmp_path / "tpu.jax")), tmp_path, Silent()
+    ) as source:
         assert parity(source, tmp_path, 1) <= 1e-6

@@ -28,7 +28,7 @@ def test_keyword_spotting_keeps_its_accuracy(cases: Path, tmp_path: Path, monkey
     folder = cases / "mlperf-kws" / "saved_model"
     data = np.load(cases / "mlperf-kws" / "kws01.npz")
     features = ((data["mfcc_int8"].astype(np.float32) - 83) * 0.5847029).reshape(-1, 49, 10, 1)
-    with converter.open(str(folder), ExportOptions(str(folder), timeout_s=300), tmp_path) as source:
+    with converter.open(str(folder), ExportOptions(str(folder), timeout_s=300), tmp_path, Silent()) as source:
         assert source.artifact.inputs[0].shape == ("batch", 49, 10, 1)
         assert "tensorflow" not in sys.modules
         made = source.stage().run(source.artifact, tmp_path)
