@@ -104,8 +104,8 @@ def test_version():
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_shell_completion_as_documented(shell):
-    readme = (Path(__file__).resolve().parents[1] / "README.md").read_text()
-    assert f'eval "$(_CONVERTKIT_COMPLETE={shell}_source convertkit)"' in readme
+    page = (Path(__file__).resolve().parents[1] / "docs" / "how-to" / "install.md").read_text()
+    assert f'eval "$(_CONVERTKIT_COMPLETE={shell}_source convertkit)"' in page
     tool = [sys.executable, "-P", "-m", "convertkit"]
     environment = {**os.environ, "_CONVERTKIT_COMPLETE": f"{shell}_source"}
     assert (

@@ -110,10 +110,21 @@ IDLE = {
     "--seed": [("--seed 99999999999999999999", "--seed 99999999999999999999: must fit")],
     "--recipe": [("--recipe=", ". is no file")],
     "--timeout": [("--timeout 0", "--timeout 0.0: must be positive")],
+    "--jobs": [("--jobs 0", "--jobs 0: must be from 1 to 1024")],
 }
 """By flag: command lines in which it could do nothing or could not work, and what is said."""
 
-ALONE = {"--keep-failed", "--allow-unproven", "--force", "--json", "--quiet", "--verbose", "--help"}
+ALONE = {
+    "--keep-failed",
+    "--allow-unproven",
+    "--force",
+    "--json",
+    "--quiet",
+    "--verbose",
+    "--help",
+    "--cache",
+    "--no-cache",
+}
 """Permissions and ways to tell, which need not come to be used."""
 
 

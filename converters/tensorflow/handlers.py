@@ -184,7 +184,7 @@ class TruncateMod:
 
 
 @tf_op(["Select", "SelectV2"])
-class Choose(Select):
+class Choose(Select):  # type: ignore[misc]  # tf2onnx has no types
     """``Where``, which forgets what was not chosen.
 
     tf2onnx multiplies by 0 and 1 and adds, by which an infinity or NaN that was not chosen comes through:
