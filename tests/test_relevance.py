@@ -124,6 +124,7 @@ ALONE = {
     "--help",
     "--cache",
     "--no-cache",
+    "--scheduler",
 }
 """Permissions and ways to tell, which need not come to be used."""
 
