@@ -215,25 +215,27 @@ def list_targets(as_json: bool) -> None:
     listing.print_everything()
 
 
+_place = click.option(
+    "--cache", "place", metavar="DIR", type=click.Path(), help="The folder [default: $CONVERTKIT_CACHE]."
+)
+
+
 @cli.group("cache", short_help="Show what a cache of exports holds, or make it smaller.")
-@click.option("--cache", "place", metavar="DIR", type=click.Path(), help="The folder [default: $CONVERTKIT_CACHE].")
-@click.pass_context
-def cache_commands(context: click.Context, place: str | None) -> None:
+def cache_commands() -> None:
     """Show what the folder of --cache holds, or make it smaller.
 
     An export makes again what is missing: nothing is lost but time.
     """
-    context.meta["convertkit.cache"] = place
 
 
 @cache_commands.command("show", short_help="List what it holds.")
+@_place
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.pass_context
-def show_cache(context: click.Context, as_json: bool) -> None:
+def show_cache(place: str | None, as_json: bool) -> None:
     """List what the cache holds, by what made it."""
     from convertkit import cached
 
-    cache = cached.folder(context.meta["convertkit.cache"])
+    cache = cached.folder(place)
     if as_json:
         _print_found("cache", {"cache": cached.as_json(cache)})
     else:
@@ -241,15 +243,15 @@ def show_cache(context: click.Context, as_json: bool) -> None:
 
 
 @cache_commands.command("prune", short_help="Remove what is old, or too much.")
+@_place
 @click.option("--older", metavar="DAYS", type=click.FloatRange(min=0), help="What was not used for so many days.")
 @click.option("--to", metavar="SIZE", help="The least recently used, until so much is left, such as 2GB.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.pass_context
-def prune_cache(context: click.Context, older: float | None, to: str | None, as_json: bool) -> None:
+def prune_cache(place: str | None, older: float | None, to: str | None, as_json: bool) -> None:
     """Remove results that no running export uses, and what killed exports have left."""
     from convertkit import cached
 
-    cache = cached.folder(context.meta["convertkit.cache"])
+    cache = cached.folder(place)
     removed = cached.pruned(cache, older, to)
     if as_json:
         _print_found("cache", {"cache": cached.as_json(cache, removed)})

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from convertkit import delivery, plugins
+from convertkit.cached import VARIABLE
 from convertkit.errors import ConvertKitError, TargetsFailed, UsageError
 from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from convertkit.steps.session import OnStep
 
 
-_CACHE = "CONVERTKIT_CACHE"
 _CACHE_BYTES = 10 << 30
 """Beyond it, what was used least recently goes."""
 _MEMORY_SHARE = 0.75
@@ -92,7 +92,7 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
     told = progress or Silent()
     with quiet_libraries(verbose=options.verbose), delivery.workspace(root) as work, ExitStack() as stack:
         resources = stack.enter_context(Resources(work.path))
-        cache = options.cache if options.cache is not None else os.environ.get(_CACHE)
+        cache = options.cache if options.cache is not None else os.environ.get(VARIABLE)
         store = stack.enter_context(_store(cache, work.path, told))
         executor, jobs = _executor(options)
         scheduler = stack.enter_context(Scheduler(executor, store, resources, told, jobs, _memory_bytes()))

@@ -225,3 +225,11 @@ def test_no_scheduler_at_the_address_is_one_sentence(tmp_path, network):
     assert said.code == 1
     assert "there is no Dask scheduler at tcp://127.0.0.1:1" in said.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_is_no_cache(tmp_path, network):
+    (tmp_path / "file").write_text("mine")
+    said = here("export", network, "-o", tmp_path / "out", "--cache", tmp_path / "file")
+    assert said.code == 2
+    assert said.err.endswith(f"{tmp_path / 'file'} is a file; a cache is a folder\n")
+    assert sorted(os.listdir(tmp_path)) == ["file", "mlp.onnx"]

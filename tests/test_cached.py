@@ -38,7 +38,7 @@ def told(said):
 
 
 def test_show_sums_up_by_what_made_it(cache):
-    said = here("cache", "--cache", cache, "show")
+    said = here("cache", "show", "--cache", cache)
     assert said.code == 0
     head, quantize, tflite, total = said.out.splitlines()
     assert head.split() == ["made", "by", "results", "size", "last", "used"]
@@ -57,26 +57,26 @@ def test_the_environment_names_the_cache(cache, monkeypatch):
 
 
 def test_prune_by_age(cache):
-    said = here("cache", "--cache", cache, "prune", "--older", "30")
+    said = here("cache", "prune", "--cache", cache, "--older", "30")
     assert said.out.startswith("1 result, 1")
     assert said.out.rstrip().endswith(f"removed from {cache}")
-    assert len(told(here("cache", "--cache", cache, "show", "--json"))["entries"]) == 2
+    assert len(told(here("cache", "show", "--cache", cache, "--json"))["entries"]) == 2
 
 
 def test_prune_to_a_size(cache):
-    found = told(here("cache", "--cache", cache, "prune", "--to", "4kB", "--json"))
+    found = told(here("cache", "prune", "--cache", cache, "--to", "4kB", "--json"))
     assert [len(found["removed"]), len(found["entries"])] == [2, 1]
 
 
 def test_prune_without_limits_clears_what_killed_runs_left(cache):
     (cache / "tmp" / "killed").mkdir()
-    assert not told(here("cache", "--cache", cache, "prune", "--json"))["removed"]
+    assert not told(here("cache", "prune", "--cache", cache, "--json"))["removed"]
     assert not list((cache / "tmp").iterdir())
 
 
 def test_show_writes_nothing(cache):
     before = sorted((path, path.stat().st_mtime_ns) for path in cache.rglob("*"))
-    here("cache", "--cache", cache, "show")
+    here("cache", "show", "--cache", cache)
     assert before == sorted((path, path.stat().st_mtime_ns) for path in cache.rglob("*"))
 
 
@@ -84,10 +84,10 @@ def test_show_writes_nothing(cache):
     ("words", "says"),
     [
         (["show"], "name the cache with --cache DIR"),
-        (["--cache", "{}/nowhere", "show"], "nowhere is not a cache of convertkit"),
-        (["--cache", "{}", "prune"], "is not a cache of convertkit"),
-        (["--cache", "{}/cache", "prune", "--to", "much"], "--to much: not a size"),
-        (["--cache", "{}/cache", "prune", "--older", "-1"], "-1"),
+        (["show", "--cache", "{}/nowhere"], "nowhere is not a cache of convertkit"),
+        (["prune", "--cache", "{}"], "is not a cache of convertkit"),
+        (["prune", "--cache", "{}/cache", "--to", "much"], "--to much: not a size"),
+        (["prune", "--cache", "{}/cache", "--older", "-1"], "-1"),
     ],
 )
 def test_refusals(cache, tmp_path, monkeypatch, words, says):

@@ -110,6 +110,10 @@ IDLE = {
     "--seed": [("--seed 99999999999999999999", "--seed 99999999999999999999: must fit")],
     "--recipe": [("--recipe=", ". is no file")],
     "--timeout": [("--timeout 0", "--timeout 0.0: must be positive")],
+    "--scheduler": [
+        (f"--scheduler {text}", f"--scheduler {text}: not the address of a Dask scheduler; write tcp://HOST:PORT")
+        for text in ("garbage", "http://x:1", "tcp://x", "tcp://:1")
+    ],
     "--jobs": [("--jobs 0", "--jobs 0: must be from 1 to 1024")],
 }
 """By flag: command lines in which it could do nothing or could not work, and what is said."""
@@ -124,7 +128,6 @@ ALONE = {
     "--help",
     "--cache",
     "--no-cache",
-    "--scheduler",
 }
 """Permissions and ways to tell, which need not come to be used."""
 

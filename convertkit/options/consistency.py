@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -12,6 +13,7 @@ from convertkit.recipe import ExportOptions, InputSpec, Trust
 
 OPSETS = range(7, 27)
 """What ``--opset`` may ask for: 7 is the oldest that ONNX's version converter reaches, 26 the newest we write."""
+_ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://[^\s/:]+:\d+")
 _OLDEST_OPSET = {"int8": 13, "w8": 13, "w4": 21}
 """Where DequantizeLinear first takes a scale for each channel, and 4-bit integers."""
 _INTERFACES = {"int8": ("float32", "int8", "uint8"), "int16x8": ("float32", "int16")}
@@ -86,6 +88,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda o: o.opset is not None and o.opset < _OLDEST_OPSET.get(o.precision, 0),
         "--opset {o.opset} has no integers of the kind that --{o.precision} writes; int8 and w8 need 13, w4 needs 21",
+    ),
+    Rule(
+        lambda o: o.scheduler is not None and not _ADDRESS.fullmatch(o.scheduler),
+        "--scheduler {o.scheduler}: not the address of a Dask scheduler; write tcp://HOST:PORT",
     ),
     Rule(lambda o: not 0 < o.jobs <= 1024, "--jobs {o.jobs}: must be from 1 to 1024"),
     Rule(lambda o: o.seed < 0, "--seed {o.seed}: must not be negative"),

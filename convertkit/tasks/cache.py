@@ -155,7 +155,9 @@ def _spent(
 
 
 def _claim(root: Path) -> None:
-    """Make the folder and mark it as ours; ``UsageError`` where it holds other things."""
+    """Make the folder and mark it as ours; ``UsageError`` where it is a file or holds other things."""
+    if root.exists() and not root.is_dir():
+        raise UsageError(f"{root} is a file; a cache is a folder")
     root.mkdir(parents=True, exist_ok=True)
     tag = root / _TAG
     if not tag.exists():

@@ -403,22 +403,26 @@ def test_ctrl_c_keeps_what_was_done_and_clears_the_rest(place):
         assert sorted(entry.title for entry in store.entries()) == ["say slow0", "say slow1"]
 
 
+def kept(place):
+    return len(list((place / "results").glob("??/*")))
+
+
 def killed_at_random(place, times, seed):
     """Kill a run at so many random moments; the next is right, and what is seen is whole."""
     random_ = random.Random(seed)
-    process = writer(place.with_name("reference"))
-    began = time.monotonic()
-    expected = process.communicate()[0]
-    whole_run_s = time.monotonic() - began
+    expected = writer(place.with_name("reference")).communicate()[0]
     found = set()
     for number in range(times):
         process = writer(place, str(number % 3))
         process.stdout.readline()
-        time.sleep(random_.uniform(0, 0.25 * whole_run_s))
+        enough = kept(place) + random_.randrange(4)
+        while kept(place) < enough and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(random_.uniform(0, 0.02))
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        found.add(len(list((place / "results").glob("??/*"))))
+        found.add(kept(place))
     for option in "012":
         process = writer(place, option)
         assert process.communicate()[0].replace(f"{option}()", "()") == expected
