@@ -96,7 +96,7 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
         store = stack.enter_context(_store(cache, work.path, told))
         executor, jobs = _executor(options)
         scheduler = stack.enter_context(Scheduler(executor, store, resources, told, jobs, _memory_bytes()))
-        describe = Describe(options)
+        describe = Describe(options, kept=bool(cache))
         scheduler.hold(describe)
         scheduler.submit(describe)
         from convertkit.steps.session import Place, Session  # a second of imports, beside a worker's own

@@ -258,6 +258,18 @@ class FlagReader(Protocol):
 
 
 @runtime_checkable
+class FilesConverter(Protocol):
+    """A converter whose sources may lie in more files than the one that is named, or in its folder."""
+
+    def files_beside(self, source: str) -> Sequence[Path]:
+        """The other files that decide what the source is, such as shards or external weights: a cache asks for them.
+
+        Files whose names begin with the source's stem and a dot need not be told.
+        """
+        ...
+
+
+@runtime_checkable
 class LiveConverter(Protocol):
     """A converter that also takes objects of the caller's own process, by saving them as a file that it reads."""
 

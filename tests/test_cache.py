@@ -12,6 +12,8 @@ import onnx
 import pytest
 
 import convertkit
+from convertkit import plugins
+from convertkit.artifact import Artifact
 from convertkit.progress import Silent
 from convertkit.recipe import ExportOptions
 from convertkit.steps import live
@@ -19,6 +21,7 @@ from convertkit.steps.describe import Describe
 from convertkit.steps.make import Convert, OfPlugin
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.task import Context
+from convertkit.tasks.versions import code_version
 from tests import onnx_models
 from tests.command_line import here
 from tests.tasks.test_dask import running
@@ -82,6 +85,36 @@ def test_a_changed_file_is_another_source(tmp_path, network, samples):
     model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, model.graph.initializer[0].name))
     onnx.save(model, network)
     assert not any(exported(network, tmp_path / "b", cache=tmp_path / "cache").values())
+
+
+def test_changed_external_weights_are_another_source(tmp_path, network):
+    model = onnx.load(network)
+    onnx.save_model(model, tmp_path / "split.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    exported(tmp_path / "split.onnx", tmp_path / "a", cache=tmp_path / "cache")
+    assert all(exported(tmp_path / "split.onnx", tmp_path / "b", cache=tmp_path / "cache").values())
+    weights = bytearray((tmp_path / "weights").read_bytes())
+    weights[2] ^= 1
+    (tmp_path / "weights").write_bytes(weights)
+    assert not any(exported(tmp_path / "split.onnx", tmp_path / "c", cache=tmp_path / "cache").values())
+
+
+def test_changed_code_of_a_plugin_makes_anew(tmp_path, network, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "strange_target.py").write_text("class Target:\n    number = 1\n")
+    import strange_target
+
+    monkeypatch.setattr(plugins, "target", lambda name: strange_target.Target())
+    options = ExportOptions(str(network))
+    source = Artifact(network, "onnx", (), (), "0")
+
+    def decided():
+        code_version.cache_clear()
+        return OfPlugin("", options, "strange", source, 0).decides()
+
+    before = decided()
+    assert before == decided()
+    (tmp_path / "strange_target.py").write_text("class Target:\n    number = 2\n")
+    assert before != decided()
 
 
 def test_changed_samples_are_measured_again(tmp_path, network, samples):

@@ -24,6 +24,13 @@ class OnnxConverter:
     def sniff(self, source: str) -> str | None:
         return "onnx" if is_onnx(Path(source)) else None
 
+    def files_beside(self, source: str) -> tuple[Path, ...]:
+        """External weights."""
+        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
+        from convertkit.onnx.load import external_files
+
+        return external_files(Path(source))
+
     def save_live(self, model: object, example: object, folder: Path) -> Path | None:
         """An ``onnx.ModelProto``, an onnx_ir model or what ``torch.onnx.export`` returns, as a file; else None."""
         from convertkit.converters.onnx.live import saved_live

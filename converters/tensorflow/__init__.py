@@ -28,6 +28,11 @@ class TensorFlowConverter:
             return "savedmodel"
         return "graphdef" if is_graph_def(path) else None
 
+    def files_beside(self, source: str) -> tuple[Path, ...]:
+        """The whole folder, where only its ``saved_model.pb`` is named."""
+        folder = saved_model_folder(Path(source))
+        return () if folder is None or folder == Path(source) else (folder,)
+
     def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         from convertkit.converters.tensorflow.source import open_graph_def, open_saved_model
 

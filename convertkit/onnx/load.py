@@ -81,6 +81,33 @@ def load_proto(path: Path) -> onnx.ModelProto:
     return proto
 
 
+def external_files(path: Path) -> tuple[Path, ...]:
+    """The files beside a model that hold its weights; none where it cannot be read, which opening it will tell."""
+    try:
+        proto = onnx.load_model(path, load_external_data=False)
+    except (DecodeError, RuntimeError, ValueError, OSError):
+        return ()
+    places = {
+        entry.value
+        for nodes in (proto.graph, *proto.functions)
+        for tensor in _all_tensors(nodes)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return tuple(file for place in sorted(places) if (file := path.parent / place).is_file())
+
+
+def _all_tensors(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
+    """Those of the subgraphs, too."""
+    if isinstance(graph, onnx.GraphProto):
+        yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _all_tensors(inner)
+
+
 def _root(error: BaseException) -> BaseException:
     """The first cause; onnx_ir wraps it once for each level of the model."""
     while error.__cause__ is not None:

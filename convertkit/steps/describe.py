@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from convertkit import plugins
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.recipe import ExportOptions
-from convertkit.stage import FreedSource
+from convertkit.stage import Converter, FilesConverter, FreedSource
 from convertkit.steps import live
 from convertkit.tasks.task import Context, Task
 
@@ -33,6 +34,8 @@ class Describe(Task[Described]):
     """The interface of ``options.source``, and what the user should know of it."""
 
     options: ExportOptions
+    kept: bool = False
+    """Whether the result may serve other exports, so that the content of files counts and not their names."""
     keeps = Described
 
     @property
@@ -46,14 +49,38 @@ class Describe(Task[Described]):
     def decides(self) -> Mapping[str, object] | None:
         """The file's content and name; None where code of the user's is executed, which may read anything."""
         path = Path(self.options.source)
+        chosen = live.chosen(self.options, live.SOURCE_OPTIONS - {"source", "timeout_s"})
+        if not self.kept:
+            return {"source": self.options.source, **chosen}
         if self.options.model is not None or self.options.trust or not path.exists():
             return None
-        chosen = live.chosen(self.options, live.SOURCE_OPTIONS - {"source", "timeout_s"})
         generated = self.options.calib is None and not self.options.static  # then a conversion may be judged on those
-        return {"source": path.name, "sha256": sha256_of(path), "generated": generated, **chosen}
+        converter = plugins.converter_for(self.options.source)
+        beside = {file.name: sha256_of(file) for file in _beside(path, converter)}
+        return {
+            "source": path.name,
+            "sha256": sha256_of(path),
+            "beside": beside,
+            "code": live.code_of(converter),
+            "generated": generated,
+            **chosen,
+        }
 
     def run(self, given: tuple[object, ...], context: Context) -> Described:
         """Open the source; it stays open for the tasks that convert and run it."""
         with live.source(self.options, context.resources, context.progress) as source:
             sizes = source.implied_sizes if isinstance(source, FreedSource) else None
             return Described(source.artifact, tuple(source.notes), sizes, live.is_shared(source))
+
+
+def _beside(path: Path, converter: Converter) -> Iterator[Path]:
+    """Files that may belong to the source: what its converter says, its state, and what begins with its name."""
+    from convertkit.state import STATE_FILE  # NumPy, for which a source's worker need not wait
+
+    if isinstance(converter, FilesConverter):
+        yield from converter.files_beside(str(path))
+    if path.is_file():
+        for file in sorted(path.parent.iterdir()):
+            is_named = file.name.startswith((f"{path.stem}.", f"{path.name}")) or file.name == STATE_FILE
+            if file != path and is_named and file.is_file():
+                yield file

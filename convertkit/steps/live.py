@@ -12,8 +12,9 @@ from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
-from convertkit.stage import Feed, Runner, Settled, SettledSource, Source
+from convertkit.stage import ConcurrentSource, Feed, Runner, Settled, SettledSource, Source
 from convertkit.tasks.resources import Resources
+from convertkit.tasks.versions import code_version
 
 if TYPE_CHECKING:
     from convertkit.data.feeds import Feeds
@@ -30,6 +31,11 @@ def chosen(options: ExportOptions, names: frozenset[str]) -> dict[str, object]:
     from convertkit.report.jsonable import jsonable
 
     return {field.name: jsonable(getattr(options, field.name)) for field in fields(options) if field.name in names}
+
+
+def code_of(plugin: object) -> str:
+    """The version of the code that a plugin comes with, ours included."""
+    return code_version(type(plugin).__module__.partition(".")[0])
 
 
 @contextmanager
@@ -60,7 +66,7 @@ def runner(
 
 def is_shared(source: Source) -> bool:
     """Whether a source may be executed while it is converted."""
-    return bool(getattr(source, "concurrent", False))
+    return isinstance(source, ConcurrentSource) and source.concurrent
 
 
 def _opened(options: ExportOptions, resources: Resources, progress: Progress) -> AbstractContextManager[Source]:

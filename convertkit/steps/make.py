@@ -76,7 +76,16 @@ class OfPlugin:
         chosen = live.chosen(self.options, frozenset(each.name for each in fields(self.options)) - _NO_CONTENT)
         label = self.options.label_file
         labels = None if label is None else sha256_of(Path(label))
-        return {"stage": self.name, "target": self.target, "place": self.place, "labels": labels, **chosen}
+        plugin = {each.name: each for each in plugins.passes()}.get(str(self.place), plugins.target(self.target))
+        code = live.code_of(plugin)
+        return {
+            "stage": self.name,
+            "target": self.target,
+            "place": self.place,
+            "code": code,
+            "labels": labels,
+            **chosen,
+        }
 
     @contextmanager
     def opened(self, context: Context) -> Iterator[Stage]:
