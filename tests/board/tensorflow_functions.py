@@ -109,6 +109,8 @@ POWERS: Mapping[str, Function] = {
     "sign": tf.sign,
     "greatest_place": lambda x: tf.argmax(x, -1),
     "where_zero": lambda x: tf.where(x == 0, tf.ones_like(x), x),
+    "where_it_has_a_logarithm": lambda x: tf.where(x > 0, tf.math.log(x), x),
+    "where_it_has_an_inverse": lambda x: tf.where(tf.abs(x) > 0.1, 1 / x, x),
 }
 GROUPS = {"logarithms": LOGARITHMS, "norms": NORMS, "neutral": NEUTRAL, "powers": POWERS}
 
