@@ -98,7 +98,7 @@ POWERS: Mapping[str, Function] = {
     "atanh": lambda x: jnp.arctanh(jnp.clip(x, -0.999, 0.999)),
     "sinh": lambda x: jnp.sinh(jnp.clip(x, -5, 5)),
     "sine_of_much": lambda x: jnp.sin(jnp.clip(x, -10, 10) * 30),
-    "sinc": lambda x: jnp.sinc(x),
+    "sinc": jnp.sinc,
 }
 LIMITS: Mapping[str, Function] = {
     "round": jnp.round,

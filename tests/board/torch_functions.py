@@ -171,7 +171,7 @@ TURNS: Mapping[str, Function] = {
     "acosh": lambda x: torch.acosh(1 + torch.abs(x)),
     "atanh": lambda x: torch.atanh(_in_bounds(x, 1 - 1e-6)),
     "sinh": lambda x: torch.sinh(_in_bounds(x, 5)),
-    "sinc": lambda x: torch.sinc(x),
+    "sinc": torch.sinc,
 }
 LIMITS: Mapping[str, Function] = {
     "round": torch.round,

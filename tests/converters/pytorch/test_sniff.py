@@ -10,6 +10,8 @@ import json
 import lzma
 import pickle
 import struct
+import subprocess
+import sys
 import tarfile
 import zipfile
 from collections import OrderedDict
@@ -166,7 +168,11 @@ def _frozen(path: Path) -> None:
 
 
 def _lite(path: Path) -> None:
-    torch.jit.script(Net())._save_for_lite_interpreter(str(path))
+    """In a process of its own: torch fails at it where functions of the model were compiled and executed before."""
+    code = (
+        f"import torch; from {__name__} import Net; torch.jit.script(Net())._save_for_lite_interpreter({str(path)!r})"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3], capture_output=True)
 
 
 def _script_zipped_again(path: Path) -> None:
