@@ -22,6 +22,7 @@ from convertkit.artifact import Array
 from convertkit.converters.tensorflow import handlers as _registered  # noqa: F401 - tf2onnx keeps the registry
 from convertkit.converters.tensorflow.loading import Loaded
 from convertkit.converters.tensorflow.loops import with_recurrent_operators
+from convertkit.converters.tensorflow.numbering import renumber
 from convertkit.errors import ToolError, Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
@@ -86,6 +87,7 @@ def _by_tf2onnx(job: Job) -> ir.Model:
         except _TOOL_ERRORS as error:
             raise ToolError(f"tf2onnx fails: {_sentence(error)}") from error
     _refuse_unknown(proto)
+    renumber(proto)
     model: ir.Model = ir.from_proto(proto)
     _rename(model, job, inputs, outputs)
     return model
