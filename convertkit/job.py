@@ -99,13 +99,14 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
         describe = Describe(options, kept=bool(cache))
         scheduler.hold(describe)
         scheduler.submit(describe)
+        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.steps.session import Place, Session  # a second of imports, beside a worker's own
 
         session = Session(
             options, describe, Place(scheduler, resources, told, on_step, work.path / "finished", bool(cache))
         )
         session.warn_of_calibration()
-        session.begin()
+        session.begin(targets)
         for target in targets:
             folder = folders[target.name]
             try:

@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from convertkit import plugins
 from convertkit.errors import DISTRIBUTION
 from convertkit.listing import PACKAGES, everything
 from convertkit.stage import WithExtra
+from tests import onnx_models
 from tests.command_line import apart, here
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,9 +34,6 @@ cli.main({words})
 
 def without(hidden, *words):
     """The command in an environment in which these packages are not installed."""
-    import subprocess
-    import sys
-
     script = HIDDEN.format(hidden=set(hidden), words=list(words))
     return subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True).stdout
 
@@ -92,3 +92,14 @@ def test_a_plugin_of_somebody_else_is_there_when_it_is_listed(acme):
     said = apart("targets", "--json", env=acme)
     listed = {each["name"]: each for each in json.loads(said.out)["targets"]}
     assert (listed["c-header"]["installed"], listed["c-header"]["packages"]) == (True, {})
+
+
+def test_an_export_says_what_is_missing_before_the_source_is_converted(tmp_path):
+    model = onnx_models.write(tmp_path, onnx_models.mlp(), "mlp.onnx")
+    words = ["export", str(model), "-t", "tflite", "-o", str(tmp_path / "out")]
+    script = f"import sys; sys.modules['ai_edge_litert'] = None; from convertkit import cli; cli.main({words!r})"
+    said = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    assert said.returncode == 4
+    assert f"pip install '{DISTRIBUTION}[tflite]'" in said.stderr
+    assert "canonical-onnx" not in said.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mlp.onnx"]

@@ -17,7 +17,7 @@ from convertkit.progress import Progress
 from convertkit.quiet import heard
 from convertkit.recipe import ExportOptions
 from convertkit.records import StepRecord
-from convertkit.stage import BuildContext, FeedSource, Target
+from convertkit.stage import BuildContext, FeedSource, Stage, Target
 from convertkit.steps import live, plan
 from convertkit.steps.describe import Describe, Described
 from convertkit.steps.finish import Ending, Finished, finished
@@ -67,8 +67,12 @@ class Session:
         self._hub = self._to_onnx()
         self._judge = self._judging()
 
-    def begin(self) -> Session:
-        """Start what all targets need: the source's way to ONNX, and its accuracy."""
+    def begin(self, targets: Sequence[Target] = ()) -> Session:
+        """Start what all targets need: the source's way to ONNX, and its accuracy.
+
+        The steps of the only target are built meanwhile, so that one which lacks something says so before any work is
+        done, and imports what it needs while a worker converts the source.
+        """
         scheduler = self._place.scheduler
         for task in filter(None, (self._convert, self._source, self._judge)):
             scheduler.hold(task)  # each target asks for them again
@@ -76,6 +80,8 @@ class Session:
             self._submit(link)
         if self._judge is not None:
             scheduler.submit(self._judge)
+        if len(targets) == 1:
+            self._stages(targets[0], scheduler.result(self._describe).artifact)
         return self
 
     def _to_onnx(self) -> tuple[plan.Link, ...]:
@@ -156,8 +162,7 @@ class Session:
     def _links(self, target: Target) -> tuple[plan.Link, ...]:
         """The steps behind ONNX; ``UsageError`` for a ``--pass`` that has nothing to do."""
         source = self._described().artifact
-        context = BuildContext(self._options, target, source.sha256, self._calibration, self._place.progress)
-        stages = steps_of(context, target)
+        stages = self._stages(target, source)
         check_passes(self._options, [place for place in stages if isinstance(place, str)])
         following = [
             plan.Next.of(OfPlugin(stage.name, self._options, target.name, source, place), stage)
@@ -173,6 +178,10 @@ class Session:
             patient=not is_small(self._place.scheduler.result(self._convert).artifact),
             after=() if self._judge is None else (self._judge,),
         )
+
+    def _stages(self, target: Target, source: Artifact) -> dict[int | str, Stage]:
+        context = BuildContext(self._options, target, source.sha256, self._calibration, self._place.progress)
+        return steps_of(context, target)
 
     def _gathered(
         self, target: Target, links: Sequence[plan.Link]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from convertkit.errors import MissingFramework
 from convertkit.recipe import ExportOptions
 
 if TYPE_CHECKING:
@@ -30,9 +31,13 @@ class TfliteTarget:
         return profile(options)
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
-        """One step: ONNX to FlatBuffer."""
-        from convertkit.targets.tflite.stage import CompileTflite
-
+        """One step: ONNX to FlatBuffer; ``MissingFramework`` where LiteRT is not installed."""
+        try:
+            from convertkit.targets.tflite.stage import CompileTflite
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] in ("ai_edge_litert", "flatbuffers"):
+                raise MissingFramework("ai-edge-litert", "tflite") from error
+            raise
         return (CompileTflite(context.options),)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:

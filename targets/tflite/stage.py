@@ -7,9 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
-from convertkit.errors import MissingFramework
+from convertkit.onnx.load import load_own
+from convertkit.onnx.resampling import float32_tolerance
 from convertkit.recipe import ExportOptions, InputSpec
 from convertkit.stage import FLOAT32, Tolerance
+from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.metadata import metadata_of
+from convertkit.targets.tflite.passes import Options
 
 _VERSION = "1"
 _INTEGER = Tolerance(
@@ -53,17 +57,6 @@ class CompileTflite:
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Compile ``source`` and write ``model.tflite``."""
-        try:
-            from convertkit.targets.tflite.compile import compile_model
-        except ModuleNotFoundError as error:
-            if error.name in ("ai_edge_litert", "flatbuffers"):
-                raise MissingFramework("ai-edge-litert", "tflite") from error
-            raise
-        from convertkit.onnx.load import load_own
-        from convertkit.onnx.resampling import float32_tolerance
-        from convertkit.targets.tflite.metadata import metadata_of
-        from convertkit.targets.tflite.passes import Options
-
         metadata = metadata_of(self._options, source.inputs, source.outputs)
         model = load_own(source.path)
         float32 = float32_tolerance(model)

@@ -137,6 +137,13 @@ def test_light_commands_load_nothing_heavy(code):
     assert not loaded_by(code)
 
 
+def test_an_export_of_onnx_does_not_import_sympy(tmp_path):
+    """It takes a third of a small export, for sizes that few models have."""
+    source = Path(__file__).parents[2] / "fixtures" / "brackets" / "model.onnx"
+    code = f"import convertkit\nconvertkit.export({str(source)!r}, output={str(tmp_path / 'out')!r}, progress=False)"
+    assert not loaded_by(code, {"sympy"})
+
+
 def test_plugins_load_without_frameworks_and_runtimes():
     """Plugin objects are looked at for every command, so loading them must stay cheap."""
     code = (
