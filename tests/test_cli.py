@@ -15,6 +15,7 @@ from click.shell_completion import ShellComplete
 import convertkit
 from convertkit import errors
 from convertkit.cli import cli
+from convertkit.commands.export import command as export_command
 from convertkit.options.declared import GROUPS, GroupedOption
 from tests import installed, onnx_models
 from tests.command_line import apart, command, here
@@ -157,13 +158,13 @@ def test_help_is_in_groups_with_examples_that_are_taken():
     examples = re.findall(r"^  convertkit export (.*)$", said, re.MULTILINE)
     assert len(examples) == 3
     for example in examples:
-        cli.commands["export"].make_context("export", example.split())
+        export_command.make_context("export", example.split())
 
 
 def test_every_flag_stands_in_one_group():
-    flags = {each.name for each in cli.commands["export"].params if not isinstance(each, click.Argument)}
-    assert {each.name for each in cli.commands["export"].params if isinstance(each, GroupedOption)} == flags
-    assert {each.group for each in cli.commands["export"].params if isinstance(each, GroupedOption)} == set(GROUPS)
+    flags = {each.name for each in export_command.params if not isinstance(each, click.Argument)}
+    assert {each.name for each in export_command.params if isinstance(each, GroupedOption)} == flags
+    assert {each.group for each in export_command.params if isinstance(each, GroupedOption)} == set(GROUPS)
 
 
 def test_quiet_is_the_path_alone(tmp_path, mlp):

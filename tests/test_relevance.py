@@ -7,7 +7,7 @@ import pytest
 
 from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec
-from convertkit.cli import cli
+from convertkit.commands import command
 from convertkit.options.flags import merged
 from convertkit.options.relevance import check_interface
 from convertkit.recipe import ExportOptions
@@ -158,7 +158,7 @@ def test_what_would_do_nothing_is_refused(place, tmp_path, line, says):
 
 
 def test_every_flag_is_in_the_table():
-    flags = {flag for each in cli.commands["export"].params for flag in each.opts if flag.startswith("--")}
+    flags = {flag for each in command("export").params for flag in each.opts if flag.startswith("--")}
     assert flags - ALONE == IDLE.keys()
 
 

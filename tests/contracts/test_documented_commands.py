@@ -7,9 +7,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-from convertkit.cli import cli
+from convertkit.commands import COMMANDS, command
 from convertkit.errors import UsageError
 from convertkit.options.flags import options_from
 from convertkit.recipe import ExportOptions
@@ -21,7 +22,7 @@ PAGES = (
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "fixtures").glob("*/README.md")),
 )
-COMMAND = re.compile(r"\bconvertkit (export|targets|cache)\b([^`#>\n]*)")
+COMMAND = re.compile(rf"\bconvertkit ({'|'.join(each.name for each in COMMANDS)})\b([^`#>\n]*)")
 FLAGS_ALONE = re.compile(r"`(--[a-z][^`\n]*)`")
 SCRIPT = re.compile(r"(?<![\w/])((?:bench|docs|fixtures|tests)/[\w/]+\.py)((?: [^`\n>]+)?)")
 MAKE = re.compile(r"(?:^    |`)make ([^`\n]+)", re.MULTILINE)
@@ -46,9 +47,7 @@ def shown(pattern: re.Pattern[str]) -> list[tuple[str, ...]]:
 def options(words: list[str]) -> ExportOptions:
     """What ``convertkit export`` makes of the words, with a source and a target where the page leaves them open."""
     whole = ["tflite" if word in SOMETHING and words[at - 1].startswith("-") else word for at, word in enumerate(words)]
-    given = (
-        cli.commands["export"].make_context("export", [word for word in whole if word not in SOMETHING], **HELP).params
-    )
+    given = command("export").make_context("export", [word for word in whole if word not in SOMETHING], **HELP).params
     return options_from(
         {"source": "model.onnx"}
         | {key: value for key, value in given.items() if value and key not in ("as_json", "recipe")}
@@ -60,18 +59,22 @@ def test_commands_are_taken(page, name, rest):
     words = shlex.split(rest)
     if name == "export" and "--help" not in words:
         options(words)
-    elif name == "cache" and (below := [word for word in words if word in cli.commands["cache"].commands]):
-        at = words.index(below[0])
-        cli.commands["cache"].make_context("cache", words[: at + 1], **HELP)
-        rest = [word for word in words[at + 1 :] if word not in SOMETHING]
-        cli.commands["cache"].commands[below[0]].make_context(below[0], rest, **HELP)
     else:
-        assert not set(words) - {"--help", "--json", *SOMETHING}
+        asked, left = below(command(name), [word for word in words if word not in SOMETHING])
+        if left or not isinstance(asked, click.Group):
+            asked.make_context(name, left, **HELP)
+
+
+def below(asked: click.Command, words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that is meant, which may stand below a group, and its own words."""
+    inner = asked.commands if isinstance(asked, click.Group) else {}
+    at = next((at for at, word in enumerate(words) if word in inner), None)
+    return (asked, words) if at is None else (inner[words[at]], words[at + 1 :])
 
 
 def known_flags() -> dict[str, bool]:
     """Every flag of ``export``, and whether a value follows."""
-    return {flag: not each.is_flag for each in cli.commands["export"].params for flag in each.opts if flag[0] == "-"}
+    return {flag: not each.is_flag for each in command("export").params for flag in each.opts if flag[0] == "-"}
 
 
 @pytest.mark.parametrize(("page", "text"), [each for each in shown(FLAGS_ALONE) if not OTHER_TOOLS.match(each[0])])

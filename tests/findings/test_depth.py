@@ -12,8 +12,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 import convertkit
-from convertkit import cli
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
+from convertkit.commands.export import command as export_command
 from convertkit.findings.command import command
 from convertkit.findings.depth import along_depth
 from convertkit.options.flags import options_from
@@ -107,7 +107,7 @@ def test_the_command_says_what_was_asked_for() -> None:
     options = options_from(GIVEN)
     words = shlex.split(command(options, "tflite"))
     assert words[:5] == ["convertkit", "export", "model.onnx", "--target", "tflite"]
-    parsed = cli.cli.commands["export"].make_context("export", words[2:]).params
+    parsed = export_command.make_context("export", words[2:]).params
     given = {name: value for name, value in parsed.items() if name not in ("recipe", "as_json")}
     again = options_from({name: value for name, value in given.items() if value not in (None, False, ())})
     assert dataclasses.replace(options, source="model.onnx", calib="photos", eval="test set.npz") == again

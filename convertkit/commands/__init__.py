@@ -1,0 +1,40 @@
+"""The commands of ``convertkit``, each a module that is imported when it is called; what they do is elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+EXIT_CODES = """\b
+Exit codes: 0 done · 1 failed · 2 usage · 3 verification or accuracy gate failed · 4 framework not installed"""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A command as ``convertkit --help`` lists it."""
+
+    name: str
+    section: str
+    summary: str
+    module: str = ""
+    """Its module in this package, which holds it as ``command``; its name without one."""
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        loaded: click.Command = import_module(f"{__name__}.{self.module or self.name}").command
+        return loaded
+
+
+COMMANDS = (
+    Listed("export", "Convert", "Convert a model, verified at every step."),
+    Listed("targets", "Set up", "List targets and sources: what is installed, and what adds the rest."),
+    Listed("cache", "Set up", "Show what a cache of exports holds, or make it smaller."),
+)
+"""In the order in which ``--help`` shows them."""
+
+
+def command(name: str) -> click.Command:
+    """The command of this name; ``KeyError`` where there is none."""
+    return {each.name: each for each in COMMANDS}[name].load()
