@@ -22,7 +22,9 @@ from convertkit import errors
 
 if TYPE_CHECKING:
     from convertkit.api import export
+    from convertkit.compare.agreement import Verification, verify
     from convertkit.job import export_all
+    from convertkit.looking.inspection import Inspection, inspect
     from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
     from convertkit.result import Interface, Result, load
 
@@ -32,27 +34,35 @@ __all__ = [
     "ExportOptions",
     "ImageOptions",
     "InputSpec",
+    "Inspection",
     "Interface",
     "Normalization",
     "Result",
+    "Verification",
     "WavOptions",
     "errors",
     "export",
     "export_all",
+    "inspect",
     "load",
+    "verify",
 ]
 
 _HOMES = {
     "ExportOptions": "convertkit.recipe",
     "ImageOptions": "convertkit.recipe",
     "InputSpec": "convertkit.recipe",
+    "Inspection": "convertkit.looking.inspection",
     "Interface": "convertkit.result",
     "Normalization": "convertkit.recipe",
+    "Verification": "convertkit.compare.agreement",
     "WavOptions": "convertkit.recipe",
     "Result": "convertkit.result",
     "export": "convertkit.api",
     "export_all": "convertkit.job",
+    "inspect": "convertkit.looking.inspection",
     "load": "convertkit.result",
+    "verify": "convertkit.compare.agreement",
 }
 
 

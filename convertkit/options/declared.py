@@ -110,6 +110,23 @@ def export_flags(function: F) -> F:
     return function
 
 
+def source_flags(*names: str) -> Callable[[F], F]:
+    """Declare those flags of ``convertkit export`` that say how to open a model or to feed it, by their long names."""
+
+    def declare(function: F) -> F:
+        for declared, how in reversed(_FLAGS):
+            if declared[0].removeprefix("--") in names:
+                plain = {key: value for key, value in how.items() if key != "group"}
+                function = click.option(*declared, **plain)(function)
+        return function
+
+    return declare
+
+
+OPENING = ("input", "model", "signature", "trust", "timeout")
+"""Flags that say how to open a model."""
+
+
 def _one_of(values: Sequence[str]) -> Complete:
     return lambda context, parameter, begun: [value for value in values if value.startswith(begun)]
 

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec, bytes_beside
@@ -20,7 +20,7 @@ from convertkit.parity.flags import is_finite, with_flags
 from convertkit.parity.free_sizes import attempts
 from convertkit.recipe import ExportOptions
 from convertkit.records import Made, Recorded
-from convertkit.stage import FeedSource, Runner, Source
+from convertkit.stage import FeedSource, Runner
 from convertkit.steps import live
 from convertkit.steps.describe import Described
 from convertkit.tasks.task import Context, Task
@@ -59,7 +59,7 @@ class RecordSource(Task[Recorded]):
         begun = time.perf_counter()
         settled = given[1].settled if len(given) > 1 else None
         with live.source(options, context.resources, context.progress, settled) as opened:
-            session = _Recorder(options, source, opened, data)
+            session = Recorder(options, source, opened, data)
             recording = session.recording()
             notes = (*(() if settled else opened.notes), *session.notes)
         return Recorded(recording, time.perf_counter() - begun, notes)
@@ -85,11 +85,17 @@ def with_sizes(artifact: Artifact, options: ExportOptions) -> Artifact:
     return dataclasses.replace(artifact, inputs=inputs)
 
 
-class _Recorder:
-    """Finds inputs that the source takes, and on which it tells something."""
+class Runs(Protocol):
+    """What has a runner: a source, or anything else that is open."""
+
+    def runner(self) -> Runner: ...
+
+
+class Recorder:
+    """Finds inputs that a model takes, and on which it tells something."""
 
     def __init__(
-        self, options: ExportOptions, artifact: Artifact, source: Source, calibration: FeedSource | None
+        self, options: ExportOptions, artifact: Artifact, source: Runs, calibration: FeedSource | None
     ) -> None:
         self._options = options
         self._artifact = artifact

@@ -15,6 +15,7 @@ HEAVY = FRAMEWORKS | {"onnx", "onnx_ir", "onnxscript", "onnxruntime"}
 
 VALUES = {"errors", "artifact", "operators", "recipe", "profile", "progress", "stage", "tiles"}
 TOP = {"cli", "commands", "__main__", "api", "job", "options", "show", "manifest", "delivery", "steps", "report"}
+TOP |= {"looking", "compare"}
 
 
 def _load_source_tree():
@@ -74,14 +75,16 @@ def test_layers_of_the_core():
     """cli → commands → job → steps → {plugins, parity, tasks} → values: nothing imports upwards."""
     below = {"plugins": TOP, "parity": TOP | {"plugins"}, "onnx": TOP | {"parity"}}
     below |= {
-        "steps": {"cli", "commands", "__main__", "api", "job", "show"},
-        "report": {"cli", "commands", "__main__", "api", "job", "steps"},
-        "findings": {"cli", "commands", "__main__", "api", "job", "show", "steps"},
+        "steps": {"cli", "commands", "__main__", "api", "job", "show", "looking", "compare"},
+        "report": {"cli", "commands", "__main__", "api", "job", "steps", "looking", "compare"},
+        "findings": {"cli", "commands", "__main__", "api", "job", "show", "steps", "looking", "compare"},
+        "looking": {"cli", "commands", "__main__", "api", "job", "compare"},
+        "compare": {"cli", "commands", "__main__", "api", "job"},
         "records": TOP,
         "tasks": TOP | {"parity", "onnx", "plugins", "data"},
         "workers": TOP | {"parity", "onnx"},
         "data": TOP,
-        "job": {"cli", "commands", "api", "show"},
+        "job": {"cli", "commands", "api", "show", "looking", "compare"},
     }
     upwards = [
         f"{name} imports {each.module}"
