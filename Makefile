@@ -29,6 +29,7 @@ AREA_onnx := tests/onnx
 AREA_onnxruntime := tests/targets/onnxruntime
 AREA_pytorch := tests/converters/pytorch
 AREA_quantization := tests/quantization
+AREA_release := tests/release
 AREA_stablehlo := tests/converters/stablehlo
 AREA_tensorflow := tests/converters/tensorflow
 AREA_tensorrt := tests/targets/tensorrt

@@ -21,7 +21,7 @@ from convertkit.commands import COMMANDS, EXIT_CODES
 from convertkit.commands.ending import Ending, Session, print_results
 from convertkit.errors import ConvertKitError
 
-_OTHER_NAMES = {"convert": "export", "run": "export", "quantize": "export", "list": "targets", "info": "inspect"}
+_OTHER_NAMES = {"convert": "export", "quantize": "export", "list": "targets", "info": "inspect"}
 """Commands of other tools, and ours."""
 
 

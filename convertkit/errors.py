@@ -11,6 +11,7 @@
     ├── ToolError                    exit 1   a tool that we drive failed
     ├── DeliveryError                exit 1   the output folder cannot be written
     ├── TargetsFailed                exit 1   some of several targets failed, the others are delivered
+    ├── CellsFailed                  exit 1   some cells of a release failed, and nothing was published
     ├── ParityError                  exit 3   the artifact does not compute what it should
     │   ├── NotProven                         … or the comparison has no power to tell
     │   └── GateError                         … or loses more accuracy than ``--max-drop`` allows
@@ -144,6 +145,21 @@ class TargetsFailed(ConvertKitError):
         lines = [f"failed: {', '.join(failures)}; delivered: {done}"]
         lines += [f"{target}: {error}" for target, error in failures.items()]
         super().__init__("\n".join(lines))
+
+
+class CellsFailed(ConvertKitError):
+    """Some required cells of a release failed, so that it was not published.
+
+    ``failures`` holds each one's sentence and exit code.  The exit code is that of the failures where they have the
+    same, else 1.
+    """
+
+    def __init__(self, failures: Mapping[str, tuple[str, int]], cells: int, left: str) -> None:
+        self.failures = failures
+        codes = {code for _, code in failures.values()}
+        self.exit_code = codes.pop() if len(codes) == 1 else 1
+        told = f"{len(failures)} of {cells} cells failed, nothing was published; their results are in {left}"
+        super().__init__("\n".join((told, *(f"{name}: {said}" for name, (said, _) in failures.items()))))
 
 
 class MissingFramework(ConvertKitError):

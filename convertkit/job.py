@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,29 +81,28 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
 
     What fails before there is an ONNX model fails for all of them and is raised, like the only target's failure.
     """
-    targets = _targets(options)
+    targets = targets_of(options)
     relevance.check_request(options, targets)
     folders = _folders(options)
-    precious = _precious(options)
+    protected = precious(options)
     for folder in folders.values():
-        delivery.check_free(folder, force=options.force, precious=precious)
+        delivery.check_free(folder, force=options.force, precious=protected)
     relevance.check_source(options, plugins.converter_for(options.source))
     root = Path(options.output) if options.output else next(iter(folders.values()))
     told = progress or Silent()
-    with quiet_libraries(verbose=options.verbose), delivery.workspace(root) as work, ExitStack() as stack:
-        resources = stack.enter_context(Resources(work.path))
-        cache = options.cache if options.cache is not None else os.environ.get(VARIABLE)
-        store = stack.enter_context(_store(cache, work.path, told))
-        executor, jobs = _executor(options)
-        scheduler = stack.enter_context(Scheduler(executor, store, resources, told, jobs, _memory_bytes()))
-        describe = Describe(options, kept=bool(cache))
+    with (
+        quiet_libraries(verbose=options.verbose),
+        delivery.workspace(root) as work,
+        scheduled(options, work.path, told) as (scheduler, resources, store),
+    ):
+        describe = Describe(options, kept=store.is_shared)
         scheduler.hold(describe)
         scheduler.submit(describe)
         import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.steps.session import Place, Session  # a second of imports, beside a worker's own
 
         session = Session(
-            options, describe, Place(scheduler, resources, told, on_step, work.path / "finished", bool(cache))
+            options, describe, Place(scheduler, resources, told, on_step, work.path / "finished", store.is_shared)
         )
         session.warn_of_calibration()
         session.begin(targets)
@@ -116,7 +115,18 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
                     raise
                 on_outcome(Outcome(target.name, error=error))
                 continue
-            on_outcome(_delivered(finished, folder, work, options, precious))
+            on_outcome(_delivered(finished, folder, work, options, protected))
+
+
+@contextmanager
+def scheduled(options: ExportOptions, work: Path, told: Progress) -> Iterator[tuple[Scheduler, Resources, Store]]:
+    """What runs tasks as ``options`` say (jobs, cache, scheduler), with temporary files below ``work``."""
+    with ExitStack() as stack:
+        resources = stack.enter_context(Resources(work))
+        cache = options.cache if options.cache is not None else os.environ.get(VARIABLE)
+        store = stack.enter_context(_store(cache, work, told))
+        executor, jobs = _executor(options)
+        yield stack.enter_context(Scheduler(executor, store, resources, told, jobs, _memory_bytes())), resources, store
 
 
 def _store(cache: str | None, work: Path, progress: Progress) -> Store:
@@ -140,14 +150,15 @@ def _memory_bytes() -> int:
     return int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-def _precious(options: ExportOptions) -> dict[str, str]:
+def precious(options: ExportOptions) -> dict[str, str]:
     """Paths that the export reads, and what to call them."""
     read = {delivery.SOURCE: options.source, "the data": options.calib, "the labelled data": options.eval}
     read["the labels"] = options.label_file
     return {path: title for title, path in read.items() if isinstance(path, str)}
 
 
-def _targets(options: ExportOptions) -> list[Target]:
+def targets_of(options: ExportOptions) -> list[Target]:
+    """The targets that are asked for; ``UsageError`` where one is not known, or does not deliver the precision."""
     targets = [plugins.target(name) for name in options.targets]
     if not targets:
         raise UsageError(f"no target is named; there are: {', '.join(plugins.target_names())}")

@@ -128,7 +128,7 @@ def load(folder: str | Path) -> Result:
     place = path.parent if path.is_file() else path
     if not (place / MANIFEST).is_file():
         raise SourceError(_not_delivered(place))
-    manifest, report = _json(place / MANIFEST), _json(place / REPORT)
+    manifest, report = read_json(place / MANIFEST), read_json(place / REPORT)
     try:
         artifact = _artifact(place, manifest)
     except (KeyError, TypeError, ValueError) as error:
@@ -151,7 +151,8 @@ def _not_delivered(place: Path) -> str:
     return f"{place} is not a folder that an export has delivered: it has no {MANIFEST}"
 
 
-def _json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """The object in a file that an export has written; ``SourceError`` where there is none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -96,6 +96,10 @@ class Story:
             for diff in step.versus_previous.diffs:
                 self._print(f"     {diff.name}: {diff_text(diff)}", "dim")
 
+    def say(self, line: str, *, failed: bool = False) -> None:
+        """One line, of something that is done or has failed."""
+        self._print(line, "bold red" if failed else "")
+
     def _print(self, line: str, style: str) -> None:
         if self._quiet:
             return

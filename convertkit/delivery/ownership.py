@@ -14,6 +14,8 @@ MANIFEST = "manifest.json"
 KEPT = "kept.json"
 """Lists the files of a failed export that ``--keep-failed`` has kept, as a manifest lists those of a good one."""
 REPORTS = ("report.json", "report.html")
+RELEASE, SUMS = "release.json", "SHA256SUMS"
+"""A release lists its files, reports too, as ``sha256sum`` does; its signature has the same name and ``.sig``."""
 FAILED = "failed"
 """Where a failed export leaves its report: ``<DIR>.failed``, or this in a folder that stays."""
 SOURCE = "the source"
@@ -109,7 +111,10 @@ def _written(folder: Path) -> Iterator[Path]:
     kept = _listed(folder / KEPT)
     if listed or kept or _failed(folder):
         yield from (folder / name for name in (MANIFEST, KEPT, *REPORTS) if _is_plain(folder / name))
-    for name, digest in {**listed, **kept}.items():
+    released = _released(folder)
+    if released:
+        yield from (folder / name for name in (SUMS, f"{SUMS}.sig", KEPT) if _is_plain(folder / name))
+    for name, digest in {**listed, **kept, **released}.items():
         file = folder / name
         if _is_plain(file) and sha256_of(file) == digest:
             yield file
@@ -123,6 +128,18 @@ def _listed(manifest: Path) -> Mapping[str, str]:
     if manifest.name == MANIFEST and not {"schema", "convertkit", "artifact"} <= found.keys():
         return {}
     return {str(name): str(entry.get("sha256")) for name, entry in found["files"].items() if isinstance(entry, dict)}
+
+
+def _released(folder: Path) -> Mapping[str, str]:
+    """Names and digests that a release of ours lists; nothing where there is none."""
+    release = _json(folder / RELEASE)
+    if not isinstance(release, dict) or not {"schema", "convertkit", "cells"} <= release.keys():
+        return {}
+    if not _is_plain(folder / SUMS):
+        return {}
+    lines = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    pairs = (line.split("  ", 1) for line in lines if "  " in line)
+    return {name: digest for digest, name in pairs if ".." not in Path(name).parts and not Path(name).is_absolute()}
 
 
 def _failed(folder: Path) -> bool:

@@ -8,6 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -175,6 +176,8 @@ def read_recipe(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RecipeError(f"{path}: {error}") from error
     result = {}
+    if "models" in values:
+        raise RecipeError(f"{path} is the recipe of a release ([models.NAME])\n  try   convertkit run {path}")
     for key, value in values.items():
         name = key.replace("-", "_")
         if name not in _KEYS:
@@ -267,6 +270,21 @@ def parse_normalization(text: str | Normalization) -> Normalization:
 def flag(name: str) -> str:
     """The command-line spelling of an option."""
     return "--" + name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of recipes: the types that its value may have (any where there are none), its choices, if it is a path."""
+
+    name: str
+    types: tuple[type, ...]
+    choices: tuple[str, ...]
+    is_path: bool
+
+
+def declared_keys() -> tuple[Key, ...]:
+    """Every key that an export's recipe has."""
+    return tuple(Key(name, _KINDS.get(name, ("", ()))[1], _CHOICES.get(name, ()), name in _PATHS) for name in _KEYS)
 
 
 def _precision(given: Mapping[str, Any]) -> Precision:

@@ -46,13 +46,23 @@ def source(
 
     ``settled`` is what its conversion has found out about it.
     """
-    held = resources.held(f"source {chosen(options, SOURCE_OPTIONS)}", partial(_opened, options, resources, progress))
+    held = resources.held(_called(options), partial(_opened, options, resources, progress))
     with held as opened:
         current = opened.settled(settled) if settled is not None and isinstance(opened, SettledSource) else opened
         if not is_shared(opened):
             yield current
             return
     yield current
+
+
+def close_source(options: ExportOptions, resources: Resources) -> None:
+    """Close the source, which nothing more is asked of; it is opened again where something is."""
+    resources.forget(_called(options))
+
+
+def _called(options: ExportOptions) -> str:
+    """The name by which the opened source is known."""
+    return f"source {chosen(options, SOURCE_OPTIONS)}"
 
 
 @contextmanager

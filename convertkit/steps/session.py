@@ -13,6 +13,7 @@ from convertkit.errors import ParityError, Unsupported
 from convertkit.findings.measure import Findings, refused
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.options.relevance import check_interface, check_passes
+from convertkit.parity import Recording
 from convertkit.progress import Progress
 from convertkit.quiet import heard
 from convertkit.recipe import ExportOptions
@@ -62,6 +63,7 @@ class Session:
         self._notes = [*dict.fromkeys(note for data in samples for note in data.notes), *notes]
         self._convert = Convert(describe, options)
         self._converted = False
+        self._fixed: dict[str, Session] = {}
         beside = opened.shared and is_small(opened.artifact)
         self._source = RecordSource(describe, None if beside else self._convert, options, _digest(self._calibration))
         self._hub = self._to_onnx()
@@ -109,6 +111,11 @@ class Session:
         """Whether the source has become ONNX: what fails from then on fails for one target alone."""
         return self._converted
 
+    def recording(self, target: str) -> Recording:
+        """What the source computes for the inputs that the artifact for ``target`` was verified on."""
+        session = self._fixed.get(target, self)
+        return session._place.scheduler.result(session._source).recording
+
     def warn_of_calibration(self) -> None:
         """Tell what looks odd about the calibration data before the long work starts."""
         for warning in self._calibration.warnings if self._calibration else ():
@@ -122,6 +129,7 @@ class Session:
             fixed = self._at_fixed_sizes(target, refusal)
             if fixed is None:
                 raise
+            self._fixed[target.name] = fixed
             return fixed.to_target(target)
 
     def _at_fixed_sizes(self, target: Target, refusal: Unsupported) -> Session | None:

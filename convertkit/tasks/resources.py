@@ -75,6 +75,13 @@ class Resources:
         """A new folder for the files of a live thing, below ``root`` or in the system's temporary folder."""
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._root))
 
+    def forget(self, key: str) -> None:
+        """Close the thing called ``key``, where it is open: whoever asks for it again gets a new one."""
+        with self._guard:
+            slot = self._slots.get(key)
+        if slot is not None:
+            _close(slot)
+
     def close(self) -> None:
         """Close everything, the last opened first; whoever holds something is waited for."""
         with self._guard:

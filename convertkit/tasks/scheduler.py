@@ -151,6 +151,11 @@ class Scheduler:
         """How long the task ran or, where it did not, how long it took to look its result up."""
         return self._registered(task).seconds
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nothing more is started: it is closed, or Ctrl-C was pressed."""
+        return self._stopping
+
     def close(self) -> None:
         """Start nothing new, wait for what runs, and end the executor."""
         self._drain()

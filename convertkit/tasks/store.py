@@ -24,6 +24,9 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.E
 class Store(ABC):
     """Results by key.  May be shared by threads; to be closed, or used in a ``with`` statement."""
 
+    is_shared = False
+    """Whether other runs use what is kept."""
+
     @staticmethod
     def temporary(path: Path) -> Store:
         """One run's own: results stay in memory, and files in folders below ``path``."""
@@ -128,6 +131,8 @@ class _Unkeepable(Exception):
 
 
 class _Cache(Store):
+    is_shared = True
+
     def __init__(self, path: Path, limit_bytes: int, spare: Path | None, warn: Callable[[str], None]) -> None:
         self._cache = CacheFolder(path.expanduser().resolve())
         self._limit = limit_bytes

@@ -1,0 +1,89 @@
+"""By what a finished cell is known in a cache: all that decides its folder, read without opening the model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from convertkit import plugins
+from convertkit.artifact import sha256_of
+from convertkit.findings.command import command
+from convertkit.recipe import METRICS, ExportOptions
+from convertkit.release.cells import Cell
+from convertkit.report.jsonable import jsonable
+from convertkit.steps import live
+from convertkit.steps.describe import Describe
+
+_ELSEWHERE = frozenset(
+    {"source", "calib", "eval", "label_file", "targets", "output", "force", "keep_failed", "verbose", "timeout_s"}
+    | {"jobs", "cache", "scheduler", "target_options"}
+)
+"""Options that count by their content, or decide nothing."""
+_FORM = 1
+"""Of what is kept under the key; another number where that changes."""
+
+
+def key_of(cell: Cell, golden: int) -> str | None:
+    """The key of a cell; None where code of the user's decides, which may read anything."""
+    options = cell.options
+    described = Describe(options, kept=True).decides()
+    data = {name: _content(getattr(options, name)) for name in ("calib", "eval", "label_file")}
+    if described is None or None in data.values() or (options.metric is not None and options.metric not in METRICS):
+        return None
+    said = {
+        "cell": _FORM,
+        "source": described,
+        "target": cell.target,
+        "options": {field.name: jsonable(getattr(options, field.name)) for field in _of_content(options)},
+        "of_target": _of_target(cell),
+        "data": data,
+        "command": command(options, cell.target),
+        "code": _code(cell.target),
+        "golden": golden,
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _of_content(options: ExportOptions) -> list[Any]:
+    return [field for field in fields(options) if field.name not in _ELSEWHERE]
+
+
+def _of_target(cell: Cell) -> object:
+    """What is given for the options that the target brings; files by their content."""
+    given = getattr(cell.options, "target_options", {}).get(cell.target, {})
+    return {str(name): [_value(each) for each in _listed(value)] for name, value in given.items()}
+
+
+def _listed(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _value(value: object) -> object:
+    if isinstance(value, str | Path) and Path(value).is_file():
+        return sha256_of(Path(value))
+    return str(value)
+
+
+def _content(data: object) -> str | None:
+    """The digest of a file or folder, empty without one; None for what is not a path."""
+    if data is None:
+        return ""
+    if not isinstance(data, str) or not Path(data).exists():
+        return None
+    path = Path(data)
+    changed = max((each.stat().st_mtime_ns for each in (path, *path.rglob("*"))), default=0) if path.is_dir() else 0
+    return _digest(data, changed or path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _digest(path: str, changed: int) -> str:
+    return sha256_of(Path(path))
+
+
+def _code(target: str) -> list[str]:
+    """The version of the code of all plugins that may take part."""
+    return sorted({live.code_of(each) for each in (*plugins.converters(), *plugins.passes(), plugins.target(target))})

@@ -1,0 +1,217 @@
+"""Making the cells of a release in one graph of tasks: what they share is made once."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from convertkit import plugins
+from convertkit.errors import ConvertKitError
+from convertkit.progress import Progress
+from convertkit.recipe import ExportOptions
+from convertkit.release import golden
+from convertkit.release.cells import Cell
+from convertkit.release.keys import key_of
+from convertkit.report.jsonable import jsonable
+from convertkit.result import REPORT, read_json
+from convertkit.steps import live
+from convertkit.steps.describe import Describe
+from convertkit.tasks.resources import Resources
+from convertkit.tasks.scheduler import Scheduler
+from convertkit.tasks.store import Store
+
+if TYPE_CHECKING:
+    from convertkit.steps.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A finished cell as a cache holds it: ``folder`` has what is delivered in ``cell``, and golden vectors."""
+
+    folder: Path
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCell:
+    """What became of a cell before its gates: ``folder`` is complete, or holds the report of a failure.
+
+    ``golden`` is the file with its golden vectors.  ``cached`` says that an earlier run has made it.
+    """
+
+    cell: Cell
+    folder: Path | None = None
+    golden: Path | None = None
+    error: ConvertKitError | None = None
+    seconds: float = 0.0
+    cached: bool = False
+
+    @property
+    def report(self) -> Mapping[str, Any] | None:
+        """report.json, where a step has run."""
+        return None if self.folder is None else read_json(self.folder / REPORT)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What runs tasks, and where cells are put."""
+
+    scheduler: Scheduler
+    resources: Resources
+    store: Store
+    work: Path
+    progress: Progress
+    jobs: int
+
+
+OnCell = Callable[[MadeCell], None]
+
+
+def make(cells: Sequence[Cell], graph: Graph, samples: int, on_cell: OnCell) -> list[MadeCell]:
+    """Every cell, in order; ``on_cell`` is told of each as soon as it is there, in the thread that made it.
+
+    A cell that fails is a result like any other.  With one job they are made one after the other.
+    """
+    maker = _Maker(cells, graph, samples, on_cell)
+    with ThreadPoolExecutor(1 if graph.jobs == 1 else 2 * graph.jobs, "cell") as threads:
+        futures = [threads.submit(maker.cell, cell) for cell in cells]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:  # Ctrl-C: nothing more is begun
+            threads.shutdown(wait=False, cancel_futures=True)
+            graph.scheduler.close()
+            raise
+
+
+class _Maker:
+    def __init__(self, cells: Sequence[Cell], graph: Graph, samples: int, on_cell: OnCell) -> None:
+        self._graph = graph
+        self._samples = samples
+        self._on_cell = on_cell
+        self._guard = threading.Lock()
+        self._left = [cell.model.name for cell in cells]
+        self._groups: dict[str, _Group] = {}
+        for cell in cells:
+            name = _group_of(cell)
+            group = self._groups.setdefault(name, _Group(graph, graph.work / "finished" / str(len(self._groups))))
+            group.cells.append(cell)
+
+    def cell(self, cell: Cell) -> MadeCell:
+        """Make it, or take it from the cache; the model's source is closed behind its last cell."""
+        began = time.perf_counter()
+        try:
+            made = self._made(cell)
+        except ConvertKitError as error:
+            made = MadeCell(cell, error=error, seconds=time.perf_counter() - began)
+        except Exception as error:  # one cell's; the others go on
+            if self._graph.scheduler.is_stopping:
+                raise
+            told = ConvertKitError(f"internal error, {type(error).__name__}: {error}")
+            made = MadeCell(cell, error=told, seconds=time.perf_counter() - began)
+        self._on_cell(made)
+        self._close_behind(cell)
+        return made
+
+    def _made(self, cell: Cell) -> MadeCell:
+        store, began = self._graph.store, time.perf_counter()
+        key = key_of(cell, self._samples) if store.is_shared else None
+        if key is not None and (kept := store.lookup(key, Kept)) is not None:
+            return MadeCell(cell, kept.folder / "cell", _if_there(kept.folder / golden.FILE), None, kept.seconds, True)
+        made = self._groups[_group_of(cell)].made(cell, self._samples)
+        if key is None or made.error is not None or made.folder is None:
+            return dataclasses.replace(made, seconds=time.perf_counter() - began)
+        folder = store.folder(key)
+        shutil.copytree(made.folder, folder / "cell")
+        if made.golden is not None:
+            shutil.copyfile(made.golden, folder / golden.FILE)
+        kept = Kept(folder, time.perf_counter() - began)
+        store.commit(key, folder, kept, Kept, title_of(cell))
+        return dataclasses.replace(made, seconds=kept.seconds)
+
+    def _close_behind(self, cell: Cell) -> None:
+        with self._guard:
+            self._left.remove(cell.model.name)
+            is_last = cell.model.name not in self._left
+        if is_last:
+            live.close_source(cell.options, self._graph.resources)
+
+
+def title_of(cell: Cell) -> str:
+    """What a cache calls a finished cell."""
+    return f"cell {cell.name}"
+
+
+def _if_there(path: Path) -> Path | None:
+    return path if path.is_file() else None
+
+
+def _group_of(cell: Cell) -> str:
+    """Cells of a group differ by their targets alone, and share a session."""
+    apart = ("targets", "target_options")
+    options = {each.name: jsonable(getattr(cell.options, each.name)) for each in fields(ExportOptions)}
+    return f"{cell.model.name} {sorted((name, repr(value)) for name, value in options.items() if name not in apart)}"
+
+
+class _Group:
+    """Cells that share a session, which the first of them begins."""
+
+    def __init__(self, graph: Graph, outbox: Path) -> None:
+        self.cells: list[Cell] = []
+        self._graph = graph
+        self._outbox = outbox
+        self._guard = threading.Lock()
+        self._session: Session | None = None
+        self._error: ConvertKitError | None = None
+
+    def made(self, cell: Cell, samples: int) -> MadeCell:
+        """The cell's finished folder, and its golden vectors beside it."""
+        session = self._begun()
+        finished = session.to_target(plugins.target(cell.target))
+        if finished.failure is not None:
+            return MadeCell(cell, finished.folder, error=finished.failure)
+        file = self._outbox / f"{cell.target}-{golden.FILE}"
+        return MadeCell(cell, finished.folder, golden.write(session.recording(cell.target), samples, file))
+
+    def _begun(self) -> Session:
+        with self._guard:
+            if self._error is not None:
+                raise self._error
+            if self._session is None:
+                try:
+                    self._session = self._new()
+                except ConvertKitError as error:
+                    self._error = error
+                    raise
+            return self._session
+
+    def _new(self) -> Session:
+        graph, options = self._graph, self._options()
+        describe = Describe(options, kept=graph.store.is_shared)
+        graph.scheduler.hold(describe)
+        graph.scheduler.submit(describe)
+        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
+        from convertkit.steps.session import Place, Session
+
+        place = Place(graph.scheduler, graph.resources, graph.progress, None, self._outbox, graph.store.is_shared)
+        session = Session(options, describe, place)
+        session.warn_of_calibration()
+        return session.begin([plugins.target(cell.target) for cell in self.cells])
+
+    def _options(self) -> ExportOptions:
+        options = self.cells[0].options
+        changed: dict[str, Any] = {"targets": tuple(cell.target for cell in self.cells)}
+        if given := {name: each for cell in self.cells for name, each in _of_targets(cell).items()}:
+            changed["target_options"] = given
+        return dataclasses.replace(options, **changed)
+
+
+def _of_targets(cell: Cell) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = getattr(cell.options, "target_options", {})
+    return found

@@ -1,0 +1,163 @@
+"""A release: all cells from one graph, published together or not at all."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import jsonschema
+import numpy as np
+import pytest
+
+from convertkit.release.cells import load
+from convertkit.release.run import Running, failure, run
+from convertkit.summary import schema
+from tests import onnx_models
+from tests.command_line import apart, command, everything_below, here
+
+RECIPE = """
+[defaults]
+targets = ["tflite", "onnxruntime"]
+precisions = ["float32", "w8"]
+[models."dense/one"]
+source = "one.onnx"
+[models.two]
+source = "two.onnx"
+targets = ["onnxruntime"]
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    onnx_models.write(tmp_path, onnx_models.mlp(1), "one.onnx")
+    onnx_models.write(tmp_path, onnx_models.mlp(2), "two.onnx")
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    return tmp_path / "recipe.toml"
+
+
+def steady(folder):
+    """The bytes that every run writes in the same way."""
+    listed = json.loads((folder / "release.json").read_text())["files"]
+    return {name: (folder / name).read_bytes() for name in (*listed, "release.json")}
+
+
+def test_a_release_holds_every_cell(recipe, tmp_path):
+    said = here("run", recipe, "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    jsonschema.validate(found, schema())
+    cells = found["release"]["cells"]
+    assert [each["name"] for each in cells] == [
+        "dense/one:tflite:float32", "dense/one:tflite:w8", "dense/one:onnxruntime:float32",
+        "dense/one:onnxruntime:w8", "two:onnxruntime:float32", "two:onnxruntime:w8",
+    ]  # fmt: skip
+    release = tmp_path / "release"
+    assert found["release"]["folder"] == str(release)
+    assert all((release / each["artifact"]).is_file() for each in cells)
+    done = subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=release, check=False)
+    assert done.returncode == 0
+    with np.load(release / "two" / "golden.npz") as golden:
+        assert {name.split("/")[0] for name in golden.files} == {"0", "1", "2"}
+    assert not (release / "two" / "golden-2.npz").exists(), "cells of a model share what is the same"
+
+
+def test_cells_are_what_single_exports_make(recipe, tmp_path):
+    assert here("run", recipe).code == 0
+    for target, flag in (("tflite", "--w8"), ("onnxruntime", "--w8")):
+        assert here("export", tmp_path / "one.onnx", "-t", target, flag, "-o", tmp_path / target).code == 0
+        for name in ("manifest.json", f"model.{'tflite' if target == 'tflite' else 'onnx'}"):
+            single = (tmp_path / target / name).read_bytes()
+            assert (tmp_path / "release" / "dense/one" / f"{target}-w8" / name).read_bytes() == single
+
+
+def test_jobs_do_not_change_a_byte(recipe, tmp_path):
+    for jobs in (1, 2):
+        assert here("run", recipe, "--jobs", jobs, "-o", tmp_path / f"of-{jobs}").code == 0
+    assert steady(tmp_path / "of-1") == steady(tmp_path / "of-2")
+
+
+def test_the_second_run_is_cached_and_one_option_changes_its_cells_alone(recipe, tmp_path):
+    def cached(*flags):
+        said = here("run", recipe, "--force", "--cache", tmp_path / "cache", "--json", *flags)
+        assert said.code == 0, said.err
+        return {each["name"]: each["cached"] for each in json.loads(said.out)["release"]["cells"]}
+
+    assert not any(cached().values())
+    first = steady(tmp_path / "release")
+    assert all(cached().values())
+    assert steady(tmp_path / "release") == first
+    recipe.write_text(RECIPE + '[models.two.cells."*:w8"]\nopset = 21\n')
+    assert {name for name, was in cached().items() if not was} == {"two:onnxruntime:w8"}
+
+
+def test_a_failed_cell_withholds_the_release_and_the_others_are_there(recipe, tmp_path):
+    recipe.write_text(RECIPE + 'gates = { size = "1kB" }\n[models.two.cells."*:w8"]\ngates = { size = 10 }\n')
+    said = here("run", recipe, "--json")
+    assert said.code == 3
+    found = json.loads(said.out)
+    jsonschema.validate(found, schema())
+    assert found["error"]["kind"] == "CellsFailed"
+    assert "two:onnxruntime:w8: size: " in found["error"]["message"]
+    assert not (tmp_path / "release").exists()
+    left = tmp_path / "release.failed"
+    results = {each["name"]: each for each in json.loads((left / "results.json").read_text())["cells"]}
+    assert [name for name, each in results.items() if not each["passed"]] == ["two:onnxruntime:w8"]
+    assert (left / "dense/one/tflite-w8/model.tflite").is_file()
+    assert here("run", recipe).code == 3, "what an earlier run left is replaced"
+    assert not (tmp_path / "release.failed-2").exists()
+
+
+def test_a_source_that_breaks_fails_its_own_cells(recipe, tmp_path):
+    whole = (tmp_path / "two.onnx").read_bytes()
+    (tmp_path / "two.onnx").write_bytes(whole[: len(whole) // 2])
+    release = run(load(recipe), Running())
+    assert not release.passed
+    assert [each.name for each in release.cells if not each.passed] == ["two:onnxruntime:float32", "two:onnxruntime:w8"]
+    assert failure(release).exit_code == 1
+    recipe.write_text(RECIPE + "required = false\n")
+    release = run(load(recipe), Running())
+    assert release.passed
+    assert release.path == tmp_path / "release"
+    assert "SourceError" in {each.kind for each in release.cells}
+
+
+def test_what_is_wrong_is_said_before_any_work(recipe, tmp_path):
+    recipe.write_text(RECIPE + 'precisions = ["int8"]\n')
+    said = here("run", recipe)
+    assert said.code == 2
+    assert "--int8 measures activation ranges and needs data" in said.complaint
+    assert not (tmp_path / "release.failed").exists()
+    recipe.write_text(RECIPE.replace('"tflite", ', '"tflit", '))
+    assert "unknown target 'tflit'" in here("run", recipe).complaint
+
+
+def test_a_baseline_is_compared_with(recipe, tmp_path):
+    assert here("run", recipe, "-o", tmp_path / "old").code == 0
+    recipe.write_text(
+        '[release]\nbaseline = "old"\n' + RECIPE + "gates = { size_to_baseline = 1, latency_to_baseline = 1000 }\n"
+    )
+    release = run(load(recipe), Running())
+    assert release.passed
+    two = release.cell("two:onnxruntime:w8")
+    assert two.change["size"] == 1
+    assert [each.gate for each in two.verdicts] == ["latency_to_baseline", "size_to_baseline"]
+    assert release.cell("dense/one:tflite:w8").change["latency"] > 0
+
+
+@pytest.mark.nightly
+def test_killed_at_any_moment_it_is_absent_and_then_complete(recipe, tmp_path):
+    assert apart("run", recipe, "-o", tmp_path / "whole").code == 0
+    wanted = steady(tmp_path / "whole")
+    words = command("run", recipe, "--cache", tmp_path / "cache")
+    for delay in (0.2, 0.5, 0.8, 1.1, 1.4, 1.7, 2.0, 2.5):
+        running = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        time.sleep(delay)
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+        if (tmp_path / "release").exists():
+            assert steady(tmp_path / "release") == wanted
+    said = apart("run", recipe, "--cache", tmp_path / "cache", "--force")
+    assert said.code == 0, said.err
+    assert steady(tmp_path / "release") == wanted
+    assert not [name for name in everything_below(tmp_path) if ".convertkit-" in name and "cache/" not in name]
