@@ -16,6 +16,7 @@ from convertkit.findings.interface import Interface, interface
 from convertkit.findings.precision import Effective, effective
 from convertkit.findings.quality import Quality, measure, unseen
 from convertkit.latency import Latency, measure_latency
+from convertkit.memory import collect_after
 from convertkit.onnx.profiling import NodeTime, node_times
 from convertkit.operators import InspectingTarget, Operator
 from convertkit.parity.compare import listed
@@ -74,6 +75,7 @@ def find(subject: Subject) -> Findings:
     """Inspect the artifact, run it beside the source on unseen samples, and time it beside its float32 form."""
     target, options = subject.target, subject.options
     operators = target.operators(subject.artifact) if isinstance(target, InspectingTarget) else ()
+    collect_after(subject.artifact)
     diagnoses = [step.diagnosis for step in subject.steps if step.diagnosis is not None]
     became = effective(options.precision, operators, diagnoses) if operators else None
     latency = _latency(subject)
@@ -155,6 +157,7 @@ def _float32(subject: Subject) -> Artifact:
         place = subject.workdir / f"{subject.target.name}-float32" / str(index)
         place.mkdir(parents=True)
         float32 = stage.run(float32, place)
+    collect_after(float32)
     return float32
 
 

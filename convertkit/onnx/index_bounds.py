@@ -16,6 +16,7 @@ import onnx.inliner
 from onnx import numpy_helper
 
 from convertkit.artifact import Array, Artifact, TensorSpec
+from convertkit.onnx.mapped import read_proto
 
 _INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
 _HANDS_ON = frozenset(
@@ -31,6 +32,8 @@ _FAR = 2.0**31
 """Generated integers stay below, whatever they are compared with."""
 _SMALL = 1 << 20
 """Elements of a constant that is looked at."""
+_MOST_BYTES = 16
+"""Bytes of an element, at most."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def with_index_bounds(source: Artifact, inputs: Sequence[TensorSpec]) -> tuple[T
     wanted = {spec.name: np.iinfo(spec.dtype) for spec in inputs if _is_open(spec)}
     if source.format != "onnx" or not wanted:
         return tuple(inputs)
-    model = onnx.inliner.inline_local_functions(onnx.load(source.path, load_external_data=False))
+    model = onnx.inliner.inline_local_functions(read_proto(source.path, _MOST_BYTES * _SMALL))
     found = _ranges(_Graph(model), wanted)
     return tuple(
         dataclasses.replace(spec, value_range=found[spec.name]) if spec.name in found else spec for spec in inputs

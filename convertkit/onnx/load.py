@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from convertkit.errors import SourceError, Unsupported
 from convertkit.onnx.dense import with_dense_constants
+from convertkit.onnx.mapped import read_proto
 from convertkit.onnx.tolerated import in_letter, put_right
 
 MAX_DIM = 1 << 40
@@ -25,7 +26,7 @@ _MAX_NESTING = 32
 
 
 def load_model(path: Path) -> ir.Model:
-    """The model at ``path`` with external tensors memory-mapped.
+    """The model at ``path`` with large and with external tensors memory-mapped.
 
     Raises ``SourceError`` where the file is missing, broken or hostile.
     """
@@ -55,19 +56,19 @@ def _refuse_maps(graph: onnx.GraphProto) -> None:
 
 def load_own(path: Path) -> ir.Model:
     """A model that a stage of this export has written and ONNX Runtime has executed: nothing is checked again."""
-    model: ir.Model = ir.from_proto(onnx.load_model(path, load_external_data=False))
+    model: ir.Model = ir.from_proto(read_proto(path))
     ir.external_data.set_base_dir(model.graph, path.parent)
     return model
 
 
 def load_proto(path: Path) -> onnx.ModelProto:
-    """The checked protobuf at ``path``; external data stays on disk."""
+    """The checked protobuf at ``path``; external data and large weights stay on disk."""
     if not path.is_file():
         raise SourceError(f"{path} does not exist" if not path.exists() else f"{path} is not a file")
     if path.stat().st_size == 0:
         raise SourceError(f"{path} is empty")
     try:
-        proto = onnx.load_model(path, load_external_data=False)
+        proto = read_proto(path)
     except (DecodeError, RuntimeError, ValueError) as error:
         raise SourceError(f"{path} is no ONNX model, or a truncated one") from error
     if not proto.HasField("graph") or not proto.graph.output or not proto.opset_import:
@@ -84,7 +85,7 @@ def load_proto(path: Path) -> onnx.ModelProto:
 def external_files(path: Path) -> tuple[Path, ...]:
     """The files beside a model that hold its weights; none where it cannot be read, which opening it will tell."""
     try:
-        proto = onnx.load_model(path, load_external_data=False)
+        proto = read_proto(path)
     except (DecodeError, RuntimeError, ValueError, OSError):
         return ()
     places = {
@@ -92,7 +93,7 @@ def external_files(path: Path) -> tuple[Path, ...]:
         for nodes in (proto.graph, *proto.functions)
         for tensor in _all_tensors(nodes)
         for entry in tensor.external_data
-        if entry.key == "location"
+        if entry.key == "location" and entry.value != path.name
     }
     return tuple(file for place in sorted(places) if (file := path.parent / place).is_file())
 

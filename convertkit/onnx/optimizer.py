@@ -103,6 +103,13 @@ def _clips_the_unknown(node: ir.Node) -> bool:
     return value is not None and value.dtype is None
 
 
+def _forget() -> None:
+    """Let go of the graph that the rules, which live as long as the process, were tried on last: it holds weights."""
+    for rule in RULES:
+        for name in ("_graph", "_match", "_current_node"):
+            vars(rule._matcher).pop(name, None)
+
+
 def optimize_ir(model: ir.Model, should_fold: Callable[[ir.Node], bool | None]) -> None:
     """What ``onnxscript.optimizer.optimize_ir`` does, in place; ``should_fold`` may decide for a node, or return None.
 
@@ -136,3 +143,4 @@ def optimize_ir(model: ir.Model, should_fold: Callable[[ir.Node], bool | None]) 
         common.OutputFixPass(),
         common.NameFixPass(),
     )(model)
+    _forget()

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from convertkit import plugins
 from convertkit.artifact import Artifact, bytes_beside, sha256_of
 from convertkit.errors import ToolError
+from convertkit.memory import collect_after
 from convertkit.parity.bar import below_the_bar
 from convertkit.recipe import ExportOptions
 from convertkit.records import Made, Verified
@@ -182,6 +183,7 @@ def made(stage: Stage, source: Artifact, folder: Path) -> Made:
     _reset_peak_rss()
     begun = time.perf_counter()
     artifact = _checked(stage, stage.run(source, folder))
+    collect_after(artifact)
     return Made(
         stage.name,
         stage.version,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,7 +78,6 @@ class WeightSearch:
         self._rungs: list[Mapping[str, object]] = []
         self._fewest: Quality | None = None
         units = find_units(model.graph, profile)
-        self._noisy = [unit.name for unit in sorted(filter(is_candidate, units), key=self._level)]
         self._pace = pace(units, profile) if profile.costs else None
         self._start = Widths(first_wide(model.graph, units, profile))
 
@@ -91,12 +90,15 @@ class WeightSearch:
         self._told("int4" if narrow else "int8", self._start, quality)
         if is_enough(quality, self._options) or self._options.accept_loss:
             return self._chosen(self._start, quality)
-        everything = frozenset(self._noisy)
+        noisy = self._noisy()
+        everything = frozenset(noisy)
         if narrow:
-            found = self._shortest(reference, lambda names: Widths(self._start.wide | names), "some int8", "int8")
+            found = self._shortest(
+                reference, noisy, lambda names: Widths(self._start.wide | names), "some int8", "int8"
+            )
             if found is not None:
                 return found
-        found = self._shortest(reference, lambda names: Widths(everything, names), "some float", "float")
+        found = self._shortest(reference, noisy, lambda names: Widths(everything, names), "some float", "float")
         if found is not None:
             return found
         untouched = Widths(everything, everything, others=False)
@@ -113,10 +115,15 @@ class WeightSearch:
         quantize_weights(model, tuple(units), self._profile, {**corrected, **wide} if narrow else corrected)
 
     def _shortest(
-        self, reference: Reference, widths: Callable[[frozenset[str]], Widths], some: Name, every: Name
+        self,
+        reference: Reference,
+        names: Sequence[str],
+        widths: Callable[[frozenset[str]], Widths],
+        some: Name,
+        every: Name,
     ) -> Chosen | None:
-        """The shortest start of the noisiest layers, by doubling and then halving; None where not all are enough."""
-        names, tried = self._noisy, dict[int, Quality]()
+        """The shortest start of ``names``, by doubling and then halving; None where not all of them are enough."""
+        tried = dict[int, Quality]()
 
         def good(count: int) -> bool:
             tried[count] = self._quality(reference, widths(frozenset(names[:count])))
@@ -146,6 +153,11 @@ class WeightSearch:
         told: dict[str, object] = {"rung": name, "good": is_enough(quality, self._options), "snr_db": quality.snr_db}
         told |= {"snr_db_p5": quality.p5_db, "agreement": quality.agreement, "bytes": weight_bytes(copy)}
         self._rungs.append({**told, "reconstruction_db": quality.reconstruction_db})
+
+    def _noisy(self) -> list[str]:
+        """Names of the layers, the noisiest first."""
+        units = filter(is_candidate, find_units(self._model.graph, self._profile))
+        return [unit.name for unit in sorted(units, key=self._level)]
 
     def _level(self, unit: Unit) -> tuple[float, str]:
         """SNR in dB of the layer, or of its weight where no data has tuned it; for sorting."""

@@ -9,7 +9,7 @@ import numpy as np
 from convertkit.artifact import Array
 from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit
-from convertkit.quantization.weights.integers import SHRINKS
+from convertkit.quantization.weights.scales import SHRINKS, best_shrinks, in_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,21 @@ def block_axis(unit: Unit, profile: QuantProfile, array: Array) -> int | None:
 
 def quantize_blocks(array: Array, axis: int, block: int, limits: tuple[int, int]) -> BlockedWeight:
     """Rounded to nearest, each block at the scale with the least squared error."""
-    rows = np.moveaxis(array.astype(np.float64), axis, 0)
-    parts = rows.reshape(rows.shape[0] // block, block, -1)
-    greatest = np.maximum(np.abs(parts).max(axis=1, keepdims=True), 1e-30) / limits[1]
-    best, least = greatest, np.full(greatest.shape, np.inf)
-    for shrink in SHRINKS:
-        scales = greatest * shrink
-        error = ((np.clip(np.rint(parts / scales), *limits) * scales - parts) ** 2).sum(axis=1, keepdims=True)
-        best, least = np.where(error < least, scales, best), np.minimum(error, least)
-    best = best.astype(np.float32)
-    integers = np.clip(np.rint(parts / best.astype(np.float64)), *limits).astype(np.int8)
-    whole = np.moveaxis(integers.reshape(rows.shape), 0, axis)
-    scales = np.moveaxis(best[:, 0].reshape(-1, *rows.shape[1:]), 0, axis)
-    return BlockedWeight(np.ascontiguousarray(whole), np.ascontiguousarray(scales), axis, block)
+    summed = np.moveaxis(array, axis, 0)
+    integers = np.empty(array.shape, np.int8)
+    scales = np.empty([size // block if place == axis else size for place, size in enumerate(array.shape)], np.float32)
+    whole, best = np.moveaxis(integers, axis, 0), np.moveaxis(scales, axis, 0)
+
+    def quantize(part: slice) -> None:
+        inside = slice(part.start * block, part.stop * block)
+        blocks = np.moveaxis(summed[inside].reshape(-1, block, summed.shape[1]), 1, 2)
+        rows = np.ascontiguousarray(blocks).reshape(-1, block)
+        greatest = np.maximum(np.abs(rows).max(axis=1).astype(np.float64), 1e-30) / limits[1]
+        tried = np.multiply.outer(SHRINKS, greatest)
+        found = np.take_along_axis(tried, best_shrinks(rows, tried, limits)[None], 0)[0].astype(np.float32)
+        steps = np.clip(np.rint(rows / found[:, None].astype(np.float64)), *limits).astype(np.int8)
+        best[part] = found.reshape(blocks.shape[:2])
+        whole[inside] = np.moveaxis(steps.reshape(blocks.shape), 2, 1).reshape(-1, summed.shape[1])
+
+    in_threads(quantize, len(summed) // block, block * summed.shape[1])
+    return BlockedWeight(integers, scales, axis, block)

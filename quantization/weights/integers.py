@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from convertkit.artifact import Array
+from convertkit.quantization.weights.scales import SHRINKS, best_shrinks, in_threads
 
 _BIAS_STEPS = 2.0**30
 """Largest bias in steps: half of int32, so that the accumulator has room for the products."""
-SHRINKS = np.linspace(1.0, 0.5, 26)
-"""Shares of the full range that the search for the best scale tries."""
 _LEAST_SHARE = 2.0**-20
 """A channel's scale is at least this share of the largest channel's: dead channels get no subnormal scale."""
 
@@ -38,14 +37,13 @@ def along(per_channel: Array, axis: int | None, rank: int) -> Array:
 
 def greatest(weight: Array, axis: int | None) -> Array:
     """The largest magnitude of each slice along ``axis``, or of all."""
-    if axis is None:
-        return np.asarray(np.abs(weight).max()).reshape(1)
-    return np.asarray(np.abs(weight).max(axis=tuple(place for place in range(weight.ndim) if place != axis)))
+    places = tuple(place for place in range(weight.ndim) if place != axis)
+    return np.asarray(np.maximum(weight.max(axis=places), -weight.min(axis=places))).reshape(-1)
 
 
 def weight_scales(weight: Array, axis: int | None, steps: int, least: Array | None = None) -> Array:
     """Scales that let the largest weight of each slice be ``steps``; at least ``least``."""
-    scales = greatest(weight.astype(np.float64), axis) / steps
+    scales = greatest(weight, axis).astype(np.float64) / steps
     floor = max(float(scales.max(initial=0.0)) * _LEAST_SHARE, 1e-30)
     scales = np.maximum(scales, floor)
     return np.maximum(scales, least if least is not None else 0.0).astype(np.float32)
@@ -54,17 +52,18 @@ def weight_scales(weight: Array, axis: int | None, steps: int, least: Array | No
 def best_scales(weight: Array, axis: int | None, limits: tuple[int, int]) -> Array:
     """Scales with the least squared error of rounding to nearest: at few bits it pays to clip."""
     full = weight_scales(weight, axis, limits[1])
-    real = weight.astype(np.float64)
-    places = tuple(place for place in range(weight.ndim) if place != axis)
-    best, least = full, np.full(full.shape, np.inf)
-    for shrink in SHRINKS:
-        scales = (full * shrink).astype(np.float32)
-        shaped = along(scales.astype(np.float64), axis, weight.ndim)
-        error = np.asarray(((np.clip(np.rint(real / shaped), *limits) * shaped - real) ** 2).sum(axis=places)).reshape(
-            -1
-        )
-        best, least = np.where(error < least, scales, best), np.minimum(error, least)
-    return best.astype(np.float32)
+    tried = np.multiply.outer(SHRINKS, full).astype(np.float32)
+    slices = weight.reshape(1, -1) if axis is None else np.moveaxis(weight, axis, 0)
+    best = np.empty_like(full)
+
+    def choose(part: slice) -> None:
+        scales = tried[:, part]
+        rows = slices[part].reshape(scales.shape[1], -1)
+        found = best_shrinks(rows, scales.astype(np.float64), limits)
+        best[part] = np.take_along_axis(scales, found[None], 0)[0]
+
+    in_threads(choose, len(slices), weight.size // max(len(slices), 1))
+    return best
 
 
 def quantize_weight(
@@ -72,8 +71,15 @@ def quantize_weight(
 ) -> QuantizedWeight:
     """Weight rounded to the nearest integers in ``limits``."""
     chosen = weight_scales(weight, axis, limits[1]) if scales is None else scales
-    steps = np.rint(weight.astype(np.float64) / along(chosen.astype(np.float64), axis, weight.ndim))
-    return QuantizedWeight(np.clip(steps, *limits).astype(np.int8), chosen, axis)
+    shaped = along(chosen.astype(np.float64), axis, weight.ndim)
+    integers = np.empty(weight.shape, np.int8)
+
+    def round_off(part: slice) -> None:
+        steps = np.rint(weight[part].astype(np.float64) / (shaped[part] if axis == 0 else shaped))
+        integers[part] = np.clip(steps, *limits, out=steps)
+
+    in_threads(round_off, len(weight), weight.size // max(len(weight), 1))
+    return QuantizedWeight(integers, chosen, axis)
 
 
 def least_weight_scales(bias: Array, input_scale: float) -> Array:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import onnx.parser
 import onnx_ir as ir
@@ -100,3 +103,12 @@ def test_each_evaluator_of_the_library_has_been_looked_at() -> None:
     known = """Abs Add Cast CastLike Concat ConcatFromSequence Dropout Expand Gather Identity If Reshape
     SequenceAt SequenceConstruct Shape Size SplitToSequence Squeeze"""
     assert {name for domain, name in registry.op_evaluators if not domain} == set(known.split())
+
+
+def test_the_rules_do_not_hold_the_last_model() -> None:
+    model = ir.from_proto(onnx.parser.parse_model(f"<{_HEAD[1:-1]}> {_GRAPHS['activations']}"))
+    optimize_ir(model, lambda node: None)
+    graph = weakref.ref(model.graph)
+    del model
+    gc.collect()
+    assert graph() is None
