@@ -64,6 +64,7 @@ def export(
     cache: str | PathLike[str] | None = None,
     no_cache: bool = False,
     scheduler: str | None = None,
+    target_options: Mapping[str, Mapping[str, object]] | None = None,
     verbose: bool = False,
     recipe: str | PathLike[str] | None = None,
     progress: bool | Callable[[str, int, int | None], object] | None = None,
@@ -122,6 +123,8 @@ def export(
         no_cache: make everything anew.
         scheduler: address of a Dask cluster, ``tcp://HOST:PORT``, whose workers do the work; they have to see the
             folder of ``cache`` and of ``output``.
+        target_options: what the target is given for options that it brings itself, such as
+            ``{"tensorrt": {"profile": "N=1,8,32"}}``; ``convertkit targets`` lists them.
         verbose: let libraries log and warn.
         recipe: a TOML file of these options; what is given here beside it wins.
         progress: called with what is being done, how much of it is done, and of how much (None where that is not

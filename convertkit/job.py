@@ -20,6 +20,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.result import Result
 from convertkit.stage import Target
 from convertkit.steps.describe import Describe
+from convertkit.target_options import chosen, flag
 from convertkit.tasks.executor import Executor
 from convertkit.tasks.local import Local
 from convertkit.tasks.resources import Resources
@@ -154,6 +155,9 @@ def precious(options: ExportOptions) -> dict[str, str]:
     """Paths that the export reads, and what to call them."""
     read = {delivery.SOURCE: options.source, "the data": options.calib, "the labelled data": options.eval}
     read["the labels"] = options.label_file
+    for name in options.targets:
+        given = chosen(plugins.target(name), options).items()
+        read |= {flag(name, key): str(value) for key, value in given if isinstance(value, Path)}
     return {path: title for title, path in read.items() if isinstance(path, str)}
 
 

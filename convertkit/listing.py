@@ -12,6 +12,7 @@ from convertkit import plugins
 from convertkit.colour import painted
 from convertkit.errors import install_command
 from convertkit.stage import Converter, PassPlugin, Target, WithExtra
+from convertkit.target_options import TargetOption, declared, flag, text_of
 
 PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "torch": (("torch",), ("safetensors",)),
@@ -75,11 +76,24 @@ def print_everything() -> None:
             state = each.state if each.installed else painted(each.state, "warning", sys.stdout)
             print(f"  {each.name:<{width}}  {state}")
             about = [str(each.facts["summary"]), " ".join(map(str, each.facts.get("precisions", ())))]
+            about.append(" ".join(option["flag"] for option in each.facts.get("options", ())))
             print("\n".join(f"  {'':<{width}}  {line}" for line in about if line))
 
 
 def _target(target: Target) -> Entry:
-    return _entry(target, {"summary": target.summary, "precisions": list(target.precisions)})
+    facts = {"summary": target.summary, "precisions": list(target.precisions)}
+    return _entry(target, {**facts, "options": [_option(target.name, each) for each in declared(target)]})
+
+
+def _option(target: str, option: TargetOption) -> dict[str, Any]:
+    return {
+        "flag": flag(target, option.name),
+        "value": None if option.is_switch else option.placeholder,
+        "help": option.help,
+        "default": text_of(option.unset),
+        "choices": [str(each) for each in option.choices],
+        "repeatable": option.repeatable,
+    }
 
 
 def _entry(plugin: Target | Converter | PassPlugin, facts: Mapping[str, Any]) -> Entry:

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from convertkit import __version__
+from convertkit import __version__, plugins
 from convertkit.artifact import Artifact, files_of, sha256_of
 from convertkit.findings.precision import Effective
 from convertkit.recipe import ExportOptions
 from convertkit.report.build import describe
 from convertkit.report.jsonable import jsonable
 from convertkit.stage import FeedSource
+from convertkit.target_options import texts
 
 SCHEMA = 1
 _NOT_CONTENT = frozenset(
@@ -33,6 +34,7 @@ _NOT_CONTENT = frozenset(
         "jobs",
         "cache",
         "scheduler",
+        "target_options",
     }
 )
 
@@ -55,6 +57,7 @@ def build(
         "source": describe(source, source.size_bytes),
         "precision": None if effective is None else jsonable(effective),
         "options": _choices(options),
+        "target_options": texts(plugins.target(target), options),
         "calibration": _data(calibration),
         "labels": None if options.label_file is None else {"sha256": sha256_of(Path(options.label_file))},
         "initial_state": _initial_state(artifact),

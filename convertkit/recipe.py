@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -89,7 +90,8 @@ class ExportOptions:
     """Every choice of one export; field names are the flags' with underscores.
 
     ``source`` is a path or ``pkg.mod:callable``.  ``targets`` and ``output`` are handled by the
-    caller that exports one target at a time.  Paths stay strings as the user wrote them.
+    caller that exports one target at a time.  Paths stay strings as the user wrote them.  ``target_options`` may
+    hold text or values; :mod:`convertkit.target_options` makes values of them.
     """
 
     source: str
@@ -131,6 +133,8 @@ class ExportOptions:
     cache: str | None = None
     """A folder; None is what the environment says, empty is none at all."""
     scheduler: str | None = None
+    target_options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """By target, what was given for the options that it brings itself, with the names that it gave them."""
 
     @property
     def quantized(self) -> bool:

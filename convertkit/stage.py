@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from convertkit.artifact import Array, Artifact
 from convertkit.progress import Progress, Silent
+from convertkit.target_options import values
 
 if TYPE_CHECKING:
     from convertkit.profile import QuantProfile
@@ -242,6 +243,14 @@ class BuildContext:
     source_sha256: str = ""
     calibration: FeedSource | None = None
     progress: Progress = field(default_factory=Silent)
+
+    @property
+    def target_options(self) -> Mapping[str, Any]:
+        """Every option that the target brings itself, by name: what was given for it, else its default.
+
+        ``Target.profile`` gets the same of its options by ``convertkit.target_options.values(self, options)``.
+        """
+        return values(self.target, self.options)
 
 
 @runtime_checkable

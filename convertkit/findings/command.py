@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+from convertkit import plugins
 from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
+from convertkit.target_options import words as target_words
 
 _ELSEWHERE = frozenset(
     {"source", "targets", "output", "precision", "verbose", "force", "keep_failed", "jobs", "cache", "scheduler"}
+    | {"target_options"}
 )
 _PATHS = frozenset({"calib", "eval", "label_file"})
 _RENAMED = {"inputs": "input", "timeout_s": "timeout", "passes": "pass"}
@@ -28,6 +31,7 @@ def command(options: ExportOptions, target: str) -> str:
         chosen = value is not usual if field.name in _PATHS else value != usual
         if field.name not in _ELSEWHERE and chosen:
             words += _words(_RENAMED.get(field.name, field.name), value)
+    words += target_words(plugins.target(target), options)
     return shlex.join(words)
 
 

@@ -9,18 +9,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from convertkit.artifact import Dim
+
 KEYWORDS = frozenset({"in", "is", "as", "for", "if", "else", "class", "val", "var", "let", "int", "float", "return"})
 
 
 @dataclass(frozen=True, slots=True)
 class PortCode:
-    """One input or output for code: its place, its identifier, its quoted name, what is in it."""
+    """One input or output for code: its place, its identifier, its quoted name, what is in it.
+
+    ``shape`` has the sizes of an example, ``named`` the names of dynamic dimensions in the place of theirs.
+    """
 
     place: int
     variable: str
     quoted: str
     dtype: str
     shape: tuple[int, ...]
+    named: tuple[Dim, ...]
     is_dynamic: bool
     is_state: bool
     comment: str
@@ -78,6 +84,7 @@ def _port(place: int, port: Mapping[str, Any], role: str) -> PortCode:
         quoted(port["name"]),
         port["dtype"],
         tuple(port["example"]),
+        tuple(port["shape"]),
         bool(port["dynamic"]),
         port["is_state"],
         re.sub(r"[\r\n\u2028\u2029\\]+", " ", f"{port['name']}: {port['sentence']}"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from convertkit.findings import snippets_onnx, snippets_tflite
@@ -22,11 +23,19 @@ _BY_FORMAT: Mapping[str, Mapping[str, Callable[[Ports], str]]] = {
         "C++": snippets_tflite.cpp,
     },
     "onnxruntime": _ONNX,
-    "tensorrt": {"Shell": snippets_onnx.trtexec},
 }
 
 
-def snippets(artifact: Mapping[str, Any], interface: Mapping[str, Any]) -> dict[str, str]:
-    """Code by language for ``artifact`` with ``interface``, both as report.json has them; empty for other formats."""
+def snippets(
+    artifact: Mapping[str, Any],
+    interface: Mapping[str, Any],
+    profile: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Code by language for ``artifact`` with ``interface``, both as report.json has them; empty for other formats.
+
+    ``profile`` has the smallest, usual and largest sizes of named dimensions, where a TensorRT engine is for those.
+    """
     ports = Ports.of(artifact["path"], interface)
+    if artifact["format"] == "tensorrt":
+        return {"Shell": snippets_onnx.trtexec(ports, profile)}
     return {language: write(ports) for language, write in _BY_FORMAT.get(artifact["format"], {}).items()}

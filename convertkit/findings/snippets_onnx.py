@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
+from convertkit.artifact import Dim
 from convertkit.findings.snippet_parts import PortCode, Ports, kotlin_quoted
+
+Profile: TypeAlias = Mapping[str, Sequence[int]]
+"""By name of a dynamic dimension: its smallest, usual and largest size."""
 
 _BUFFERS = {
     "float32": ("FloatBuffer", "FloatArray"),
@@ -128,10 +134,28 @@ def cpp(ports: Ports) -> str:
     return "\n".join(lines) + "\n"
 
 
-def trtexec(ports: Ports) -> str:
-    """TensorRT's own tool, where the engine will run."""
-    dynamic = [port for port in ports.inputs if port.is_dynamic]
-    shapes = ",".join(f"{json.loads(port.quoted)}:{'x'.join(map(str, port.shape))}" for port in dynamic)
-    words = ["trtexec", f"--onnx={json.loads(ports.file)}", "--saveEngine=model.engine", "--stronglyTyped"]
-    words += [f"--{which}Shapes={shapes}" for which in ("min", "opt", "max") if shapes]
+def trtexec(ports: Ports, profile: Profile) -> str:
+    """TensorRT's own tool, where the engine will run; sizes that ``profile`` does not have are those of the example."""
+    shapes = dict[str, tuple[Dim, ...]]()
+    for port in ports.inputs:
+        if port.is_dynamic:
+            shapes[json.loads(port.quoted)] = tuple(
+                dim if dim in profile else size for dim, size in zip(port.named, port.shape, strict=True)
+            )
+    return trtexec_command(json.loads(ports.file), shapes, profile)
+
+
+def trtexec_command(file: str, dynamic: Mapping[str, tuple[Dim, ...]], sizes: Profile) -> str:
+    """The line that builds an engine, with the shapes of the ``dynamic`` inputs.
+
+    Names in these shapes get the smallest, usual and largest size that ``sizes`` has for them.
+    Source: trtexec's ``--help``; the optimization profile is one for all inputs.
+    """
+    words = ["trtexec", f"--onnx={file}", "--saveEngine=model.engine", "--stronglyTyped"]
+    for place, which in enumerate(("min", "opt", "max") if dynamic else ()):
+        shapes = (
+            f"{name}:{'x'.join(str(sizes[dim][place] if isinstance(dim, str) else dim) for dim in shape)}"
+            for name, shape in dynamic.items()
+        )
+        words.append(f"--{which}Shapes={','.join(shapes)}")
     return " \\\n    ".join(map(shlex.quote, words)) + "\n"

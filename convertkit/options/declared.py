@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from convertkit.options.grouped import GroupedOption
 from convertkit.recipe import METRICS, CalibMethod, Layout, Trust
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,19 +44,16 @@ _ELSEWHERE = {
     "--config": "--recipe FILE.toml",
     "--mean": "--normalization INPUT:MEAN/STD",
     "--std": "--normalization INPUT:MEAN/STD",
+    "--minShapes": "--tensorrt-profile NAME=MIN,OPT,MAX",
+    "--optShapes": "--tensorrt-profile NAME=MIN,OPT,MAX",
+    "--maxShapes": "--tensorrt-profile NAME=MIN,OPT,MAX",
 }
 """What other tools call it, and what it is called here."""
+_ASKED = "convertkit.options.asked_targets"
+"""Under this key a context knows whose flags its command line may have."""
 
 
-class GroupedOption(click.Option):
-    """A flag that stands in one of :data:`GROUPS`."""
-
-    def __init__(self, *declared: Any, group: str, **how: Any) -> None:
-        super().__init__(*declared, **how)
-        self.group = group
-
-
-class TargetOption(GroupedOption):
+class TargetsFlag(GroupedOption):
     """``--target``, whose help names what is installed."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
@@ -70,18 +68,32 @@ class TargetOption(GroupedOption):
 class ExportCommand(click.Command):
     """Help in groups, and the flags of other tools answered with ours."""
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The flags that all targets have, and those of the targets in question (all, to begin with)."""
+        from convertkit import plugins
+        from convertkit.options import of_targets
+
+        common = super().get_params(ctx)
+        asked = ctx.meta.get(_ASKED, plugins.target_names())
+        return [*common, *of_targets.flags(asked, _spelled(common))]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each group."""
-        for group in GROUPS:
-            records = [
-                record
-                for each in self.get_params(ctx)
-                if isinstance(each, click.Option)
-                and (each.group if isinstance(each, GroupedOption) else GROUPS[-1]) == group
-                and (record := each.get_help_record(ctx)) is not None
-            ]
+        """Write a section for each group, and for each target that brings options."""
+        from convertkit.options import of_targets
+
+        common = super().get_params(ctx)
+        listed: dict[str, list[click.Option] | str] = {group: [] for group in GROUPS}
+        for each in common:
+            if isinstance(each, click.Option):
+                rows = listed[each.group if isinstance(each, GroupedOption) else GROUPS[-1]]
+                assert isinstance(rows, list)
+                rows.append(each)
+        for group, flags in {**listed, **of_targets.sections(_spelled(common))}.items():
             with formatter.section(group):
-                formatter.write_dl(records)
+                if isinstance(flags, str):
+                    formatter.write_text(flags)
+                else:
+                    formatter.write_dl([record for each in flags if (record := each.get_help_record(ctx)) is not None])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write three examples, then what every command ends with."""
@@ -91,7 +103,15 @@ class ExportCommand(click.Command):
         super().format_epilog(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the flags; one that other tools have is answered with what it is called here."""
+        """Read the flags; one that other tools have is answered with what it is called here.
+
+        Targets are asked for their options where a word may be one, and for completion.
+        """
+        from convertkit.options import of_targets
+
+        words = list(args)
+        if not ctx.resilient_parsing:
+            ctx.meta[_ASKED] = of_targets.meant(words)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -102,10 +122,15 @@ class ExportCommand(click.Command):
             ) from error
 
 
+def _spelled(params: Sequence[click.Parameter]) -> frozenset[str]:
+    """What is a flag already."""
+    return frozenset(flag for each in params for flag in (*each.opts, *each.secondary_opts) if flag.startswith("-"))
+
+
 def export_flags(function: F) -> F:
     """Declare every flag of ``convertkit export``."""
     for declared, how in reversed(_FLAGS):
-        kind = TargetOption if "--target" in declared else GroupedOption
+        kind = TargetsFlag if "--target" in declared else GroupedOption
         function = click.option(*declared, cls=kind, **how)(function)
     return function
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from convertkit.errors import RecipeError, UsageError
-from convertkit.options import consistency
+from convertkit.options import consistency, of_targets
 from convertkit.options.sounds import parse_wav
 from convertkit.recipe import (
     CalibMethod,
@@ -68,6 +68,7 @@ _KEYS = (
     "cache",
     "no_cache",
     "scheduler",
+    "target_options",
 )
 _PATHS = ("source", "calib", "eval", "output", "label_file", "cache")
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -156,6 +157,8 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
         fields["images"] = parse_images(fields["images"])
     if "wav" in fields:
         fields["wav"] = parse_wav(fields["wav"])
+    if "target_options" in fields:
+        fields["target_options"] = of_targets.given(fields["target_options"])
     options = ExportOptions(**{**fields, "precision": precision})
     consistency.check(options)
     return options
@@ -164,6 +167,7 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
 def read_recipe(path: Path) -> dict[str, Any]:
     """The keys of a TOML recipe, dashes as underscores; relative paths are relative to the recipe.
 
+    A table ``[target.NAME]`` names a target and holds what is given for the options that it brings.
     Raises ``RecipeError`` with line and closest key for an unknown one.
     """
     if path.exists() and not path.is_file():
@@ -174,23 +178,33 @@ def read_recipe(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise RecipeError(f"{path} does not exist") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RecipeError(f"{path}: {error}") from error
-    result = {}
+        raise RecipeError(f"{path}: {error}{_twice_named(path)}") from error
+    result: dict[str, Any] = {}
     if "models" in values:
         raise RecipeError(f"{path} is the recipe of a release ([models.NAME])\n  try   convertkit run {path}")
     for key, value in values.items():
         name = key.replace("-", "_")
-        if name not in _KEYS:
+        if name not in _KEYS or name == "target_options":
             raise RecipeError(f'{path}:{_line(text, key)}: unknown key "{key}"{_closest(name)}')
-        result[name] = _beside(path, value) if name in _PATHS else value
+        if name == "target" and isinstance(value, Mapping):
+            result |= of_targets.of_recipe(path, text, value)
+        else:
+            result[name] = _beside(path, value) if name in _PATHS else value
     return result
+
+
+def _twice_named(path: Path) -> str:
+    """What else to say of a recipe that cannot be read: TOML takes one kind of value for a key."""
+    lines = [line.strip() for line in path.read_bytes().decode(errors="replace").splitlines()]
+    both = any(re.match(r"target\s*=", line) for line in lines) and any(line.startswith("[target.") for line in lines)
+    return "; [target.NAME] names the target, so that target = … is left out beside it" if both else ""
 
 
 def merged(recipe: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What a recipe says and what the command line says instead: another precision replaces the recipe's."""
     chooses = any(name in given for name in PRECISION_FLAGS)
     kept = {name: value for name, value in recipe.items() if not (chooses and name in PRECISION_FLAGS)}
-    return {**kept, **given}
+    return {**kept, **given, **of_targets.merged(recipe, given)}
 
 
 def parse_input(text: str | InputSpec) -> InputSpec:

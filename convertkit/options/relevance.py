@@ -15,6 +15,7 @@ from convertkit.data.kinds import holds_images, holds_sounds
 from convertkit.data.own_functions import data_function, metric_function
 from convertkit.described import check_dims, check_normalization, data_lacks, labelled, labels, refuse_unit_scale
 from convertkit.errors import FeedError, UsageError
+from convertkit.options import of_targets
 from convertkit.recipe import METRICS, ExportOptions, ImageOptions, WavOptions
 from convertkit.references import found_at
 from convertkit.stage import Converter, FlagReader, Target
@@ -35,6 +36,7 @@ _OF_TARGETS: Mapping[str, Callable[[ExportOptions], bool]] = {
 
 def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
     """Raise a ``ConvertKitError`` for what cannot work or would do nothing, before the source is opened."""
+    of_targets.check(options, targets)
     if options.quantized and options.calib is None:
         raise data_lacks(options)
     for data in (options.calib, options.eval):

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from convertkit import __version__
+from convertkit import __version__, plugins
 from convertkit.artifact import Artifact
 from convertkit.data.evaluation import Evaluation
 from convertkit.findings.command import command
@@ -26,6 +26,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.records import StepRecord
 from convertkit.report.jsonable import jsonable
 from convertkit.stage import FeedSource
+from convertkit.target_options import texts
 
 SCHEMA = 1
 _REPORTED = (
@@ -66,6 +67,7 @@ def build(
         "target": target,
         "precision": options.precision,
         "command": command(options, target),
+        "target_options": texts(plugins.target(target), options),
         "seed": options.seed,
         "data": {role: None if each is None else _data(each) for role, each in data.items()},
         "runs_here": found.runs_here,

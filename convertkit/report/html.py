@@ -83,11 +83,10 @@ def failure(text: str) -> Failure:
 
 
 def _snippets(report: Mapping[str, Any]) -> dict[str, str]:
-    return (
-        snippets(report["steps"][-1]["artifact"], report["interface"])
-        if report["interface"] and report["steps"]
-        else {}
-    )
+    if not report["interface"] or not report["steps"]:
+        return {}
+    last = report["steps"][-1]
+    return snippets(last["artifact"], report["interface"], last["options"].get("profile", {}))
 
 
 def size(count: int) -> str:

@@ -21,11 +21,12 @@ from convertkit.records import Made, Verified
 from convertkit.stage import BuildContext, DiagnosedStage, SettlingStage, Stage, Target
 from convertkit.steps import live
 from convertkit.steps.describe import Described
+from convertkit.target_options import for_passes, values
 from convertkit.tasks.task import Context, Task
 
 _NO_CONTENT = frozenset(
     {"source", "targets", "output", "keep_failed", "force", "verbose", "timeout_s", "calib", "eval", "metric", "strict",
-     "label_file", "allow_unproven", "jobs", "cache", "scheduler"}
+     "label_file", "allow_unproven", "jobs", "cache", "scheduler", "target_options"}
 )  # fmt: skip
 """Options that decide nothing about a file, or whose content counts and not their name."""
 
@@ -79,6 +80,7 @@ class OfPlugin:
         labels = None if label is None else sha256_of(Path(label))
         plugin = {each.name: each for each in plugins.passes()}.get(str(self.place), plugins.target(self.target))
         code = live.code_of(plugin)
+        whole = isinstance(self.place, int)
         return {
             "stage": self.name,
             "target": self.target,
@@ -86,6 +88,7 @@ class OfPlugin:
             "code": code,
             "labels": labels,
             **chosen,
+            "target_options": _content(self.options, plugins.target(self.target), whole=whole),
         }
 
     @contextmanager
@@ -96,11 +99,24 @@ class OfPlugin:
         yield steps_of(built, target)[self.place]
 
 
+def _content(options: ExportOptions, target: Target, *, whole: bool) -> object:
+    """What a step gets of the target's own options, all of them or those of passes; files by their content."""
+    given = values(target, options if whole else for_passes(target, options))
+    return {name: _by_content(value) for name, value in given.items()}
+
+
+def _by_content(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_by_content(each) for each in value]
+    return sha256_of(value) if isinstance(value, Path) else str(value)
+
+
 def steps_of(context: BuildContext, target: Target) -> dict[int | str, Stage]:
     """The stages behind the canonical ONNX, in order: passes by their names, those of the target by their places."""
     found: dict[int | str, Stage] = {}
+    of_passes = replace(context, options=for_passes(target, context.options))
     for each in plugins.passes():
-        if (stage := each.stage(context)) is not None:
+        if (stage := each.stage(of_passes)) is not None:
             found[each.name] = stage
     return found | dict(enumerate(target.stages(context)))
 

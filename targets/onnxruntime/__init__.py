@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from convertkit.recipe import ExportOptions
+from convertkit.target_options import TargetOption
 
 if TYPE_CHECKING:
     from convertkit.artifact import Artifact
     from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
+
+
+IR_VERSIONS = tuple(range(4, 14))
+"""What ``--onnxruntime-ir-version`` may ask for: in 3, weights are inputs; 13 is the newest that ONNX Runtime takes."""
 
 
 class OnnxRuntimeTarget:
@@ -22,6 +27,15 @@ class OnnxRuntimeTarget:
     precisions = ("float32", "fp16", "int8", "w8", "w4")
     runs_here = True
     reads = frozenset({"--opset"})
+    options = (
+        TargetOption(
+            "ir-version",
+            int,
+            "Version of the file format, for an older ONNX Runtime",
+            metavar="N",
+            choices=IR_VERSIONS,
+        ),
+    )
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         from convertkit.targets.onnxruntime.profile import profile
@@ -31,7 +45,8 @@ class OnnxRuntimeTarget:
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
-        return (DeliverOnnx(context.options.opset, context.options.precision),)
+        options = context.options
+        return (DeliverOnnx(options.opset, options.precision, context.target_options["ir-version"]),)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The nodes of the file."""

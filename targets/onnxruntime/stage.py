@@ -14,6 +14,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.onnxruntime import IR_VERSIONS
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.profile import costs
@@ -57,7 +58,7 @@ def _is_real_zero(value: ir.Value | None) -> bool:
 
 
 class DeliverOnnx:
-    """Writes ``model.onnx``; lowered to ``opset`` where one is asked for.
+    """Writes ``model.onnx``; lowered to ``opset`` and with the ``ir_version`` in its head where these are asked for.
 
     ``precision`` says which forms a quantized model gets; one that came quantized and is only delivered keeps its own.
 
@@ -69,13 +70,14 @@ class DeliverOnnx:
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
-    def __init__(self, opset: int | None, precision: str = "float32") -> None:
-        self._opset, self._precision = opset, precision
+    def __init__(self, opset: int | None, precision: str = "float32", ir_version: int | None = None) -> None:
+        self._opset, self._precision, self._ir_version = opset, precision, ir_version
         self.tolerance: Tolerance = FLOAT32
 
     @property
     def options(self) -> Mapping[str, object]:
-        return {"precision": self._precision, **({"opset": self._opset} if self._opset else {})}
+        asked = {"opset": self._opset, "ir_version": self._ir_version}
+        return {"precision": self._precision, **{name: number for name, number in asked.items() if number}}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_own(source.path)
@@ -90,6 +92,8 @@ class DeliverOnnx:
         if self._precision == "int8":
             make_unsigned(model)
         keep_added_zeros(model)
+        if self._ir_version is not None:
+            set_ir_version(model, self._ir_version)
         made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
         return replace(made, format=self.produces)
 
@@ -132,6 +136,28 @@ def at_opset(model: ir.Model, opset: int) -> ir.Model:
             ways_out=(f"--opset {model.graph.opset_imports.get('')} or leave --opset out",),
         ) from error
     return converted
+
+
+def set_ir_version(model: ir.Model, ir_version: int) -> None:
+    """The version of the file format in the head of the file: an older ONNX Runtime takes no newer one.
+
+    ``Unsupported`` where the model's opsets came with a newer format.
+    Source: ONNX, docs/Versioning.md, "Released Versions".
+    """
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in model.graph.opset_imports.items()]
+    least = max(onnx.helper.find_min_ir_version_for(opsets, ignore_unknown=True), IR_VERSIONS[0])
+    if ir_version < least:
+        opset = model.graph.opset_imports.get("")
+        fitting = [
+            number
+            for (domain, number), version in onnx.helper.OP_SET_ID_VERSION_MAP.items()
+            if domain == "ai.onnx" and version <= ir_version
+        ]
+        raise Unsupported(
+            f"opset {opset} needs version {least} of the file format or a newer one, not {ir_version}",
+            ways_out=(f"--opset {max(fitting)}", f"--onnxruntime-ir-version {least}"),
+        )
+    model.ir_version = ir_version
 
 
 _: type[Stage] = DeliverOnnx

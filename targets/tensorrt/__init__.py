@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from convertkit.recipe import ExportOptions
+from convertkit.target_options import TargetOption
 
 if TYPE_CHECKING:
     from convertkit.artifact import Artifact
     from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
+    from convertkit.targets.tensorrt.shapes import Range
+
+
+def _profile(text: str) -> Range:
+    from convertkit.targets.tensorrt.shapes import size_range
+
+    return size_range(text)
 
 
 class TensorRTTarget:
@@ -22,6 +30,15 @@ class TensorRTTarget:
     precisions = ("float32", "fp16", "int8", "w8", "w4")
     runs_here = False
     reads = frozenset[str]()
+    options = (
+        TargetOption(
+            "profile",
+            _profile,
+            "Sizes of a dynamic dimension that an engine is built for",
+            metavar="NAME=MIN,OPT,MAX",
+            repeatable=True,
+        ),
+    )
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """Symmetric integers, biases in float."""
@@ -33,7 +50,7 @@ class TensorRTTarget:
         """One step: the rules of explicit quantization, held or refused."""
         from convertkit.targets.tensorrt.stage import DeliverExplicit
 
-        return (DeliverExplicit(),)
+        return (DeliverExplicit(context.target_options["profile"]),)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The nodes of the file."""

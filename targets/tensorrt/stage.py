@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from convertkit.onnx.load import load_model
 from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.tensorrt.shapes import Range, check_names, command
 
 _INTEGERS = frozenset({ir.DataType.INT8, ir.DataType.INT4})
 _QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -34,10 +35,21 @@ class DeliverExplicit:
     accepts = frozenset({"onnx"})
     produces = "tensorrt"
     tolerance: Tolerance = FLOAT32
-    options: Mapping[str, object] = {}
+
+    def __init__(self, ranges: Sequence[Range] = ()) -> None:
+        check_names(ranges)
+        self._ranges = tuple(ranges)
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"profile": {each.name: list(each.sizes) for each in self._ranges}} if self._ranges else {}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """Integer biases become float; every pair that is left is checked."""
+        """Integer biases become float; every pair that is left is checked.
+
+        Where there are ranges of sizes, ``trtexec.txt`` beside the model has the line that builds an engine for them.
+        """
+        told = command("model.onnx", source.inputs, self._ranges) if self._ranges else ""
         model = load_model(source.path)
         if decompose_trees(model):
             simplify(model)
@@ -49,6 +61,8 @@ class DeliverExplicit:
             if node.op_type in _QDQ:
                 _check(node)
         made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
+        if told:
+            (workdir / "trtexec.txt").write_text(told, encoding="utf-8")
         return replace(made, format=self.produces)
 
 

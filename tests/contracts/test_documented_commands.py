@@ -74,15 +74,25 @@ def below(asked: click.Command, words: list[str]) -> tuple[click.Command, list[s
 
 def known_flags() -> dict[str, bool]:
     """Every flag of a command, and whether a value follows."""
-    params = (each for listed in COMMANDS for each in command(listed.name).params)
+    commands = [command(listed.name) for listed in COMMANDS]
+    params = (each for found in commands for each in found.get_params(click.Context(found)))
     return {flag: not each.is_flag for each in params if isinstance(each, click.Option) for flag in each.opts}
+
+
+def of_the_plugin() -> set[str]:
+    """The flags of the plugin that the pages for plugin authors show."""
+    code = (ROOT / "tests" / "plugins" / "acme" / "acme_convertkit" / "header.py").read_text()
+    return {f"--c-header-{name}" for name in re.findall(r'TargetOption\("([\w-]+)"', code)}
 
 
 @pytest.mark.parametrize(("page", "text"), [each for each in shown(FLAGS_ALONE) if not OTHER_TOOLS.match(each[0])])
 def test_flags_are_there(page, text):
     others = (ROOT / "bench").rglob("*.py")
     ours = (
-        known_flags().keys() | {"--help"} | set(re.findall(r'"(--[a-z0-9-]+)"', "".join(p.read_text() for p in others)))
+        known_flags().keys()
+        | {"--help"}
+        | of_the_plugin()
+        | set(re.findall(r'"(--[a-z0-9-]+)"', "".join(p.read_text() for p in others)))
     )
     assert set(re.findall(r"(?<!\S)--[a-z][\w-]*", text)) <= ours
 

@@ -189,7 +189,15 @@ KOTLIN_GIVEN = {
 @pytest.mark.parametrize("dtype", KOTLIN_GIVEN)
 def test_other_dtypes_are_given_as_the_runtime_takes_them(dtype) -> None:
     """Java has typed buffers for some; the Swift package has no tensors of bool, float16, float64 and int16."""
-    port = {"name": "x", "sentence": "", "dtype": dtype, "example": [2, 3], "dynamic": [], "is_state": False}
+    port = {
+        "name": "x",
+        "sentence": "",
+        "dtype": dtype,
+        "example": [2, 3],
+        "shape": [2, 3],
+        "dynamic": [],
+        "is_state": False,
+    }
     ports = Ports.of("model.onnx", {"inputs": [port | {"quantization": None}], "outputs": []})
     assert f"environment, {KOTLIN_GIVEN[dtype]})" in snippets_onnx.kotlin(ports)
     told = snippets_onnx.swift(ports)

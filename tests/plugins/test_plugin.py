@@ -120,3 +120,91 @@ def test_a_plugin_for_another_api_is_refused(source, tmp_path, written_for, line
 def test_a_plugin_that_declares_nothing_counts_as_the_first_version(source, tmp_path, written_for):
     said = apart("export", source, "--target", "c-header", "-o", tmp_path / "out", env=written_for(""))
     assert said.code == 0, said.err
+
+
+def header(folder):
+    return (folder / "model.h").read_text().splitlines()
+
+
+def test_options_of_the_plugin_are_flags_keys_and_keywords(source, tmp_path, export):
+    flags = export(source, "--target", "c-header", "--c-header-guard", "NET_H", "-o", tmp_path / "flags")
+    report = report_of(flags, tmp_path / "flags")
+    assert report["target_options"] == {"guard": "NET_H", "license": None}
+    assert report["steps"][-1]["options"] == {"guard": "NET_H"}
+    assert header(tmp_path / "flags")[:2] == ["#ifndef NET_H", "#define NET_H"]
+    manifest = json.loads((tmp_path / "flags" / "manifest.json").read_text())
+    assert manifest["target_options"] == {"guard": "NET_H", "license": None}
+    again = [source if word == source.name else word for word in report["command"].split()[2:]]
+    report_of(export(*again, "-o", tmp_path / "again"), tmp_path / "again")
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('[target.c-header]\nguard = "NET_H"\n')
+    report_of(export(source, "--recipe", recipe, "-o", tmp_path / "recipe"), tmp_path / "recipe")
+    assert header(tmp_path / "flags") == header(tmp_path / "again") == header(tmp_path / "recipe")
+
+
+def test_a_path_of_a_recipe_begins_there_and_counts_by_its_content(source, tmp_path, export):
+    (tmp_path / "words").mkdir()
+    recipe, text = tmp_path / "words" / "recipe.toml", tmp_path / "words" / "LICENSE"
+    recipe.write_text('[target.c-header]\nlicense = "LICENSE"\n')
+
+    def cached(folder):
+        said = export(source, "--recipe", recipe, "--cache", tmp_path / "cache", "-o", tmp_path / folder)
+        return [step["cached"] for step in report_of(said, tmp_path / folder)["steps"]]
+
+    text.write_text("free")
+    assert cached("a") == [False, False]
+    assert cached("b") == [True, True]
+    text.write_text("not free")
+    assert cached("c") == [True, False]
+    assert [header(tmp_path / name)[0] for name in "abc"] == ["/* free */", "/* free */", "/* not free */"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--c-header-guard", "9"], "--c-header-guard 9: expected a name of C, for example MODEL_H"),
+        (["--c-header-license", "nowhere"], "--c-header-license nowhere: there is no such file"),
+        (["--c-header-guart", "A"], "Did you mean one of: '--c-header-guard'"),
+        (["--c-header-wrong-guard", "A"], "--c-header-wrong-guard does nothing for c-header; it is for --target c-hea"),
+        (["--tensorrt-profile", "N=1,2,3"], "--tensorrt-profile does nothing for c-header"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(source, tmp_path, export, words, says):
+    check_refusal(export(source, "--target", "c-header", *words, "-o", tmp_path / "out"), 2, says)
+    assert everything_below(tmp_path) == {"model.acme"}
+
+
+def test_help_has_a_group_for_the_plugin(acme):
+    said = apart("export", "--help", env={**acme, "COLUMNS": "120"}).out
+    section = said[said.index("\nTarget c-header:") :]
+    assert "--c-header-guard NAME" in section
+    assert "Name of the include guard." in section
+    assert "\nTarget c-header-wrong:" in section
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("Guard", "target c-header declares the option 'Guard': a name has lower-case words"),
+        ("wrong-guard", "which target c-header has"),
+    ],
+)
+def test_a_faulty_option_is_told_and_leaves_other_targets_alone(source, tmp_path, written_for, name, says):
+    environment = written_for('CONVERTKIT_PLUGIN_API = "1.0"')
+    changed = tmp_path / "installed" / "acme_convertkit" / "header.py"
+    changed.write_text(changed.read_text().replace('TargetOption("guard"', f'TargetOption("{name}"'))
+    (tmp_path / "installed" / "acme_convertkit" / "converter.py").unlink()
+    shutil.copy(Path(__file__).parent / "acme" / "acme_convertkit" / "converter.py", changed.parent)
+    if name == "wrong-guard":
+        changed.write_text(
+            changed.read_text().replace(
+                "wrong_target = ", 'HeaderTarget.options += (TargetOption("guard", str, "x"),)\nwrong_target = '
+            )
+        )
+    said = apart(
+        "export", source, "--c-header-wrong-guard", "A", "-t", "c-header", "-o", tmp_path / "out", env=environment
+    )
+    check_refusal(said, 1, says)
+    assert apart("export", "--help", env=environment).code == 0
+    said = apart("export", source, "-t", "onnxruntime", "-o", tmp_path / "out", env=environment)
+    assert said.code == 0, said.err

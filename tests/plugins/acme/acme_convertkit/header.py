@@ -17,8 +17,16 @@ from convertkit.onnx.load import load_model
 from convertkit.profile import QuantProfile
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, BuildContext, Feed, Outputs, Stage
+from convertkit.target_options import TargetOption
 
 _ARRAY = re.compile(r"static const float w\d+\[(\d+)\]\[(\d+)\] = \{([^}]*)\};|/\* relu \*/")
+
+
+def identifier(text: str) -> str:
+    """A name of C, for the include guard."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", text):
+        raise ValueError("expected a name of C, for example MODEL_H")
+    return text
 
 
 class HeaderTarget:
@@ -27,6 +35,10 @@ class HeaderTarget:
     summary = "C header with float weights"
     precisions = ("float32",)
     runs_here = True
+    options = (
+        TargetOption("guard", identifier, "Name of the include guard", metavar="NAME"),
+        TargetOption("license", Path, "A text that begins the file, as a comment"),
+    )
 
     def __init__(self, name: str, *, wrong: bool) -> None:
         self.name = name
@@ -36,7 +48,8 @@ class HeaderTarget:
         raise Unsupported("C headers hold float weights only")
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
-        return (HeaderStage(wrong=self._wrong),)
+        chosen = context.target_options
+        return (HeaderStage(chosen["guard"], chosen["license"], wrong=self._wrong),)
 
 
 class HeaderStage:
@@ -47,10 +60,14 @@ class HeaderStage:
     accepts = frozenset({"onnx"})
     produces = "c-header"
     tolerance = FLOAT32
-    options: Mapping[str, object] = {}
 
-    def __init__(self, *, wrong: bool) -> None:
-        self._wrong = wrong
+    def __init__(self, guard: str | None, license: Path | None, *, wrong: bool) -> None:
+        self._guard, self._license, self._wrong = guard, license, wrong
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """What the report says of this step."""
+        return {} if self._guard is None else {"guard": self._guard}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         lines = []
@@ -67,9 +84,14 @@ class HeaderStage:
             numbers = ", ".join(float(value).hex() for value in matrix.ravel())
             lines.append(f"static const float w{index}[{matrix.shape[0]}][{matrix.shape[1]}] = {{{numbers}}};")
         path = workdir / "model.h"
-        path.write_text("\n".join(lines) + "\n")
+        path.write_text("\n".join(self._wrapped(lines)) + "\n")
         made_by = f"{self.name} {self.version}"
         return Artifact(path, self.produces, source.inputs, source.outputs, sha256_of(path), made_by)
+
+    def _wrapped(self, lines: list[str]) -> list[str]:
+        begin = [f"#ifndef {self._guard}", f"#define {self._guard}"] if self._guard else []
+        told = [] if self._license is None else [f"/* {self._license.read_text().strip()} */"]
+        return [*told, *begin, *lines, *(["#endif"] if self._guard else [])]
 
 
 class HeaderRunner:

@@ -1,0 +1,197 @@
+"""Options that targets bring: as flags, as tables of a recipe, and whether they fit the targets that are asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+
+from convertkit import plugins
+from convertkit.errors import ConvertKitError, RecipeError, UsageError
+from convertkit.options.grouped import GroupedOption
+from convertkit.recipe import ExportOptions
+from convertkit.stage import Target
+from convertkit.target_options import TargetOption, declared, flag
+from convertkit.target_options import chosen as values_of
+
+
+class TargetFlag(GroupedOption):
+    """A flag of one target; what is given for it goes to ``target_options`` of the command."""
+
+    def __init__(self, target: str, option: TargetOption) -> None:
+        how: dict[str, Any] = {"is_flag": True} if option.is_switch else {"metavar": option.placeholder}
+        dest = re.sub(r"\W", "_", f"of_target_{target}_{option.name}")
+        super().__init__(
+            [flag(target, option.name), dest],
+            group=group(target),
+            help=_help(option),
+            type=None if option.is_switch else str,
+            multiple=option.repeatable,
+            expose_value=False,
+            callback=self._keep,
+            shell_complete=lambda context, parameter, begun: [
+                text for text in map(str, option.choices) if text.startswith(begun)
+            ],
+            **how,
+        )
+        self._target, self._option = target, option
+
+    def _keep(self, context: click.Context, parameter: click.Parameter, value: object) -> None:
+        if value is not None and value is not False and value != ():
+            given = context.params.setdefault("target_options", {})
+            given.setdefault(self._target, {})[self._option.name] = value
+
+
+def _help(option: TargetOption) -> str:
+    """Its line in ``--help``: what it is, its choices and its default."""
+    told = [option.help.rstrip(".")]
+    if option.choices:
+        told.append(", ".join(map(str, option.choices)))
+    default = option.default if isinstance(option.default, tuple) else (option.default,)
+    usual = ", ".join(str(each) for each in default if each is not None and each is not False)
+    return f"{': '.join(told)} [default: {usual}]." if usual else f"{': '.join(told)}."
+
+
+def group(target: str) -> str:
+    """The heading of a target's options in ``--help``."""
+    return f"Target {target}"
+
+
+def meant(words: Iterable[str]) -> tuple[str, ...]:
+    """The installed targets whose flags may be among ``words``: no other has to be imported."""
+    begun = tuple(words)
+    return tuple(name for name in plugins.target_names() if any(word.startswith(flag(name, "")) for word in begun))
+
+
+def flags(targets: Iterable[str], others: frozenset[str]) -> Iterator[TargetFlag]:
+    """The flags of targets.  Raises ``BrokenPlugin`` for one that ``others`` or a target before it have."""
+    taken = dict.fromkeys(others, "convertkit")
+    for target in targets:
+        for each in _flags(target):
+            (spelled,) = each.opts
+            if spelled in taken:
+                raise plugins.BrokenPlugin(
+                    f"target {target} would have the option {spelled}, which {taken[spelled]} has"
+                )
+            taken[spelled] = f"target {target}"
+            yield each
+
+
+@cache
+def _flags(target: str) -> tuple[TargetFlag, ...]:
+    """The same objects each time: click finds values by them."""
+    options = declared(plugins.target(target))
+    if fault := next((f"{each.name!r}: {each.fault}" for each in options if each.fault), ""):
+        raise plugins.BrokenPlugin(f"target {target} declares the option {fault}")
+    return tuple(TargetFlag(target, each) for each in options)
+
+
+def sections(others: frozenset[str]) -> dict[str, list[TargetFlag] | str]:
+    """What ``--help`` shows, by heading: flags, or the sentence on a target that cannot be asked for them."""
+    found: dict[str, list[TargetFlag] | str] = {}
+    for target in plugins.target_names():
+        try:
+            listed = list(flags((target,), others))
+        except ConvertKitError as error:
+            found[group(target)] = str(error)
+            continue
+        if listed:
+            found[group(target)] = listed
+    return found
+
+
+def of_recipe(path: Path, text: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """``[target.NAME]`` tables as the targets that they name and what they say of each; paths begin at the recipe.
+
+    Raises ``RecipeError`` with the line of what is wrong.
+    """
+    found: dict[str, dict[str, object]] = {}
+    for name, table in tables.items():
+        if not isinstance(table, Mapping):
+            at = _line(text, "target", name)
+            raise RecipeError(f"{path}:{at}: target.{name}: expected a table of the target's options, found {table!r}")
+        target = plugins.usual_name(name)
+        found[target] = {}
+        for key, value in table.items():
+            try:
+                found[target][key] = _read(target, key, value, path)
+            except UsageError as error:
+                raise RecipeError(f"{path}:{_line(text, f'target.{name}', key)}: {error}") from error
+        if not table:
+            _installed(path, text, name, target)
+    return {"target": tuple(found), "target_options": {name: options for name, options in found.items() if options}}
+
+
+def _installed(path: Path, text: str, name: str, target: str) -> None:
+    try:
+        plugins.target(target)
+    except UsageError as error:
+        raise RecipeError(f"{path}:{_line(text, f'target.{name}', name)}: {error}") from error
+
+
+def _read(target: str, key: str, value: object, recipe: Path) -> object:
+    """What a recipe gives for one option, tried at once; a relative path is one from the recipe's folder."""
+    plugin = plugins.target(target)
+    paths = {each.name for each in declared(plugin) if each.type is Path}
+    if key.replace("_", "-") in paths:
+        value = [_beside(recipe, each) for each in value] if isinstance(value, list) else _beside(recipe, value)
+    values_of(plugin, ExportOptions("", target_options={target: {key: value}}))
+    return value
+
+
+def _beside(recipe: Path, value: object) -> object:
+    if isinstance(value, str) and value and value[0] != "~" and not Path(value).is_absolute():
+        return str(recipe.parent / value)
+    return value
+
+
+def _line(text: str, table: str, key: str) -> int:
+    """Where ``key`` of ``[table]`` stands, else where the table begins."""
+    begin = 1
+    inside = False
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = line.strip().replace('"', "")
+        if plain.startswith("["):
+            inside = plain.startswith(f"[{table}]")
+            begin = number if inside else begin
+        elif (inside and plain.startswith(key)) or plain.startswith(f"{table}.{key}"):
+            return number
+    return begin
+
+
+def merged(recipe: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """``target_options`` of a recipe and of the command line; of the recipe's those of targets that are still named."""
+    ours, theirs = given(recipe.get("target_options", {})), given(chosen.get("target_options", {}))
+    if "target" in chosen:
+        named = {plugins.usual_name(name) for text in _several(chosen["target"]) for name in str(text).split(",")}
+        ours = {name: options for name, options in ours.items() if name in named}
+    both = {name: {**ours.get(name, {}), **theirs.get(name, {})} for name in {**ours, **theirs}}
+    return {"target_options": both} if both else {}
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def given(value: object) -> dict[str, dict[str, object]]:
+    """``target_options`` as the caller wrote it, with the names that targets have here."""
+    if not isinstance(value, Mapping) or not all(isinstance(each, Mapping) for each in value.values()):
+        raise UsageError(f'target_options: expected {{"TARGET": {{"OPTION": VALUE}}}}, found {value!r}')
+    return {plugins.usual_name(str(name)): dict(options) for name, options in value.items()}
+
+
+def check(options: ExportOptions, targets: Sequence[Target]) -> None:
+    """Raise ``UsageError`` for an option that no target of the export has, or a value that it does not take."""
+    asked = {each.name: each for each in targets}
+    for name, found in given(options.target_options).items():
+        if name not in asked and found:
+            first = next(iter(found)).replace("_", "-")
+            if name not in plugins.target_names():
+                plugins.target(name)
+            raise UsageError(f"{flag(name, first)} does nothing for {' or '.join(asked)}; it is for --target {name}")
+    for target in targets:
+        values_of(target, options)
