@@ -23,6 +23,7 @@ from convertkit import errors
 if TYPE_CHECKING:
     from convertkit.api import export
     from convertkit.compare.agreement import Verification, verify
+    from convertkit.compare.bisection import Bisection, bisect
     from convertkit.job import export_all
     from convertkit.looking.inspection import Inspection, inspect
     from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 CONVERTKIT_PLUGIN_API = "1.0"  # what plugins may rely on, MAJOR.MINOR: docs/reference/versioning.md
 __all__ = [
+    "Bisection",
     "ExportOptions",
     "ImageOptions",
     "InputSpec",
@@ -40,6 +42,7 @@ __all__ = [
     "Result",
     "Verification",
     "WavOptions",
+    "bisect",
     "errors",
     "export",
     "export_all",
@@ -49,6 +52,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Bisection": "convertkit.compare.bisection",
+    "bisect": "convertkit.compare.bisection",
     "ExportOptions": "convertkit.recipe",
     "ImageOptions": "convertkit.recipe",
     "InputSpec": "convertkit.recipe",

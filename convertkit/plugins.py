@@ -133,6 +133,11 @@ def runner(artifact: Artifact) -> Runner:
     return cast(RunnerFactory, load(points[artifact.format]))(artifact)
 
 
+def runner_names() -> tuple[str, ...]:
+    """The formats that a runner is installed for, without importing it."""
+    return tuple(_points(RUNNERS))
+
+
 def converter_for(source: str) -> Converter:
     """The converter that recognises ``source`` by its content; ``SourceError`` where none does."""
     path = found_at(source, SourceError)

@@ -139,26 +139,48 @@ def verify(
         return compared(one, other)
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Both on the same inputs: ``onnx`` is the first as ONNX, None where it cannot be."""
+
+    before: Recording
+    after: Recording
+    how: Aligned
+    onnx: Artifact | None
+    tolerance: Tolerance
+    generated: bool
+    notes: tuple[str, ...]
+
+    def judged(self) -> ParityReport:
+        """The second held against the first; what is lossy on inputs on which noise tells anything."""
+        with Twins() as twins:
+            truth = _silent if self.onnx is None else twins.ask(self.onnx)
+            return _judged(self.before, self.after, self.tolerance, truth, generated=self.generated)
+
+
 def compared(first: Opened, second: Opened) -> Verification:
     """Run both on the same inputs and hold the second against the first."""
-    notes, truth_of = list[str](), None
+    ran = run_both(first, second)
+    runtimes = (_runtime(first), _runtime(second))
+    return Verification(first.given, second.given, runtimes, ran.judged(), ran.notes)
+
+
+def run_both(first: Opened, second: Opened) -> Ran:
+    """What both compute for samples or generated inputs, and for edge inputs."""
+    notes, onnx = list[str](), None
     try:
-        truth_of = first.onnx()  # before anything runs: a framework that has computed may not be forked any more
+        onnx = first.onnx()  # before anything runs: a framework that has computed may not be forked any more
     except ConvertKitError as refusal:
         notes.append(f"no float64 twin of {first.title}: {str(refusal).splitlines()[0]}")
     tolerance = between(first, second)
     how = align(first.artifact, second.artifact, (first.title, second.title))
     options = _at_sizes(first.options, how)
     data = _samples(options, first.artifact)
-    before = _reference(first, truth_of, options, data)
+    before = _reference(first, onnx, options, data)
     with how.runner(second.runner()) as runner:
         title = f"{second.title} ({second.artifact.format})"
         after = record(title, how.artifact, runner, before.feeds, before.edges)
-    with Twins() as twins:
-        truth = _silent if truth_of is None else twins.ask(truth_of)
-        report = _judged(before, after, tolerance, truth, generated=data is None)
-    runtimes = (_runtime(first), _runtime(second))
-    return Verification(first.given, second.given, runtimes, report, (*how.notes, *notes))
+    return Ran(before, after, how, onnx, tolerance, data is None, (*how.notes, *notes))
 
 
 def _silent(feed: Any) -> None:

@@ -34,6 +34,14 @@ class Aligned:
     sizes: Mapping[str, int]
     notes: tuple[str, ...]
 
+    def given(self, feed: Feed) -> Feed:
+        """What the model itself is given for the other's ``feed``."""
+        return {
+            self.names[spec.name]: _encoded(spec, feed[spec.name], self.moved.get(spec.name))
+            for spec in self.artifact.inputs
+            if spec.name in feed
+        }
+
     def runner(self, inner: Runner) -> Runner:
         """``inner`` that takes and gives the other model's interface."""
         return _Translated(inner, self)
@@ -125,6 +133,15 @@ def _sizes(mine: Sequence[Dim], theirs: Sequence[Dim]) -> dict[str, int]:
     return {name: size for name, size in pairs if isinstance(name, str) and isinstance(size, int)}
 
 
+def _encoded(spec: TensorSpec, value: Array, perm: tuple[int, ...] | None) -> Array:
+    """A value in the order of axes and the element type of the model that is given it."""
+    value = value.transpose(perm) if perm else value
+    if spec.dtype in ("string", "bool") or value.dtype.kind not in "fiu":
+        return value
+    wanted = np.dtype(spec.dtype)
+    return value.astype(wanted) if value.dtype.kind == wanted.kind else value  # what is encoded stays as it is
+
+
 class _Translated:
     """A runner behind another model's interface."""
 
@@ -143,20 +160,8 @@ class _Translated:
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed."""
         how = self._how
-        given = {
-            how.names[spec.name]: self._given(spec, feed[spec.name])
-            for spec in how.artifact.inputs
-            if spec.name in feed
-        }
-        found = self._inner.run(given)
+        found = self._inner.run(how.given(feed))
         return {spec.name: self._taken(spec.name, found[how.names[spec.name]]) for spec in how.artifact.outputs}
-
-    def _given(self, spec: TensorSpec, value: Array) -> Array:
-        perm = self._how.moved.get(spec.name)
-        value = value.transpose(perm) if perm else value
-        whole = spec.dtype not in ("string", "bool") and value.dtype.kind in "fiu"
-        real = spec.dtype.startswith("float") or value.dtype.kind in "iu"  # floats of integer inputs are encoded inside
-        return value.astype(spec.dtype) if whole and real and value.dtype.kind == np.dtype(spec.dtype).kind else value
 
     def _taken(self, name: str, value: Array) -> Array:
         perm = self._how.moved.get(name)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from convertkit.onnx.evaluator import Evaluator
+    from convertkit.probing import Probe
 
 _QUIET = 4
 
@@ -76,6 +77,12 @@ class OnnxRunner:
         values = self._values(names, encoded)
         pairs = zip(self._artifact.outputs, values, strict=True)
         return {spec.name: spec.decode(np.asarray(value)) for spec, value in pairs}
+
+    def probe(self) -> Probe:
+        """What looks into the file."""
+        from convertkit.onnx.probe import OnnxProbe
+
+        return OnnxProbe(self._artifact)
 
     def invocation(self, feed: Feed) -> Callable[[], object]:
         """A call that computes all outputs for ``feed``."""

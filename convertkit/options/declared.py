@@ -150,6 +150,8 @@ def source_flags(*names: str) -> Callable[[F], F]:
 
 OPENING = ("input", "model", "signature", "trust", "timeout")
 """Flags that say how to open a model."""
+FEEDING = ("calib", "calib-samples", "images", "wav", "seed")
+"""Flags that say on which inputs it runs."""
 
 
 def _one_of(values: Sequence[str]) -> Complete:

@@ -11,10 +11,10 @@ from ai_edge_litert import schema_py_generated as schema
 from convertkit.artifact import Array
 from convertkit.operators import ON_THE_FLY, Operator
 
-_TYPES: dict[int, str] = {
+TYPES: dict[int, str] = {
     code: name.lower() for name, code in vars(schema.TensorType).items() if not name.startswith("_")
 }
-_CODES: dict[int, str] = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
+CODES: dict[int, str] = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
 _BITS = {"int4": 4, "int2": 2, "float64": 64, "int64": 64, "uint64": 64, "complex64": 64, "complex128": 128}
 _HALVES = {"int16": 16, "uint16": 16, "float16": 16, "bfloat16": 16}
 _BYTES = {"int8": 8, "uint8": 8, "bool": 8}
@@ -37,7 +37,7 @@ class _Tensors:
         return tuple(int(size) if size >= 0 else 1 for size in found) if hasattr(found, "__len__") else ()
 
     def dtype(self, index: int) -> str:
-        return _TYPES[int(self._graph.Tensors(index).Type())]  # type: ignore[attr-defined]
+        return TYPES[int(self._graph.Tensors(index).Type())]  # type: ignore[attr-defined]
 
     def name(self, index: int) -> str:
         return bytes(self._graph.Tensors(index).Name() or b"").decode("utf-8", "replace")  # type: ignore[attr-defined]
@@ -68,7 +68,7 @@ def operators(path: Path) -> tuple[Operator, ...]:
 
 def _operator(model: object, operator: object, tensors: _Tensors) -> Operator:
     entry = model.OperatorCodes(operator.OpcodeIndex())  # type: ignore[attr-defined]
-    kind = _CODES[max(entry.BuiltinCode(), entry.DeprecatedBuiltinCode())]
+    kind = CODES[max(entry.BuiltinCode(), entry.DeprecatedBuiltinCode())]
     inputs = [int(index) for index in _indices(operator.InputsAsNumpy()) if index >= 0]  # type: ignore[attr-defined]
     outputs = [int(index) for index in _indices(operator.OutputsAsNumpy())]  # type: ignore[attr-defined]
     weights = [index for index in inputs if tensors.stored_bytes(index)]

@@ -18,6 +18,8 @@ from convertkit.stage import Feed, Outputs
 if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Interpreter
 
+    from convertkit.probing import Probe
+
 
 class TfliteRunner:
     """In-process interpreter, XNNPACK included; inputs of other sizes resize the model.
@@ -79,6 +81,12 @@ class TfliteRunner:
             return f"LiteRT {version('ai-edge-litert')}, {kernels}"
         except PackageNotFoundError:  # a nightly build is a package of another name
             return f"LiteRT, {kernels}"
+
+    def probe(self) -> Probe:
+        """What looks into the file."""
+        from convertkit.targets.tflite.probe import TfliteProbe
+
+        return TfliteProbe(self._artifact)
 
     def invocation(self, feed: Feed) -> Callable[[], object]:
         """A call that computes all outputs for ``feed``, which lies in the interpreter already."""

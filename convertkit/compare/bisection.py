@@ -1,0 +1,334 @@
+"""``convertkit bisect A B``: the first value inside of two models that departs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+
+import numpy as np
+
+from convertkit import plugins
+from convertkit.artifact import Array, Artifact
+from convertkit.compare.agreement import Ran, run_both
+from convertkit.compare.aligning import align
+from convertkit.compare.matching import Pair, Values, by_name, by_structure, by_values
+from convertkit.compare.scan import Departure, Level, Sides, chunks, inner_tolerance, scan
+from convertkit.errors import ConvertKitError, ParityError, UsageError
+from convertkit.looking.opened import Opened, opened_both
+from convertkit.looking.tables import Shown, Table
+from convertkit.parity import Recording, compare_recordings
+from convertkit.probing import Inner, Probe, ProbedRunner
+from convertkit.recipe import ImageOptions, InputSpec, WavOptions
+from convertkit.show import diff_text
+from convertkit.stage import FLOAT32, Feed
+from convertkit.twins import Twins
+
+BUDGET_DB = 20.0
+"""What one operator of a quantized model keeps at least: where an export begins to warn."""
+_MOST_ROWS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A value of the second that departs from what the first's nodes make of the values before it.
+
+    ``nodes`` are these nodes, the last one makes the value; ``kind`` is the operator that makes it in the second.
+    ``expected`` and ``got`` are the elements at ``worst_index``.  ``origin`` is the line of the user's own source.
+    """
+
+    name: str
+    other: str
+    kind: str
+    nodes: tuple[str, ...]
+    origin: str
+    reads: tuple[str, ...]
+    difference: str
+    failure: str
+    worst_index: tuple[int, ...]
+    expected: float | None
+    got: float | None
+    repro: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """All of it in a line."""
+        where = f", from {self.origin}" if self.origin else ""
+        among = self.nodes[-1] if len(self.nodes) == 1 else f"one of {', '.join(self.nodes)}"
+        return f'"{self.other}" ({self.kind}) departs from what {among} computes{where}: {self.difference}'
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Bisection(Shown):
+    """Where ``second`` departs from ``first``.
+
+    ``feed`` is the input it was looked for on, ``matched`` how many values of the two were held against each other, of
+    ``values`` that the second computes, ``by`` how they were found.  ``findings`` are in the order of the graph, the
+    first one alone unless all were asked for.  ``agrees`` says whether the outputs agree on all inputs.
+    """
+
+    first: str
+    second: str
+    feed: str
+    agrees: bool
+    by: str
+    matched: int
+    values: int
+    findings: tuple[Finding, ...]
+    levels: tuple[Level, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def failure(self) -> ParityError | None:
+        """The first departure with its exit code; None where there is none."""
+        if self.findings:
+            return ParityError(f"{self.second}: {self.findings[0].sentence}")
+        return (
+            None if self.agrees else ParityError(f"{self.second} departs from {self.first}, and no value inside does")
+        )
+
+    @property
+    def headline(self) -> str:
+        """The first departure in a line."""
+        if self.findings:
+            return f"{self.second}: {self.findings[0].sentence}"
+        outputs = "the outputs agree" if self.agrees else "although the outputs differ"
+        return f"{self.second}: none of {self.matched} values departs from what {self.first} computes, {outputs}"
+
+    def tables(self) -> tuple[Table, ...]:
+        """Departures, and the values that lose most."""
+        rows = tuple(
+            (each.name, each.kind, " ".join(each.nodes), each.origin, each.difference) for each in self.findings
+        )
+        low = sorted((each for each in self.levels if each.local_db < 200), key=lambda each: each.local_db)[:_MOST_ROWS]
+        losses = tuple((each.name, each.kind, f"{each.local_db:.1f} dB", f"{each.snr_db:.1f} dB") for each in low)
+        return (
+            Table("departs", ("value", "operator", "nodes of the first", "source line", "difference"), rows),
+            Table("values that lose most", ("value", "operator", "by itself", "up to here"), losses, (2, 3)),
+        )
+
+    def remarks(self) -> tuple[str, ...]:
+        """How values were matched, and what was written."""
+        told = f"{self.matched} of {self.values} values matched by {self.by}, looked at on input {self.feed}"
+        return (told, *self.notes, *(f"written: {each.repro}" for each in self.findings if each.repro))
+
+
+def bisect(
+    first: str | PathLike[str],
+    second: str | PathLike[str],
+    *,
+    output: str | PathLike[str] | None = None,
+    every: bool = False,
+    budget: float = BUDGET_DB,
+    calib: object = None,
+    calib_samples: int | None = None,
+    images: str | ImageOptions | None = None,
+    wav: str | WavOptions | None = None,
+    input: str | InputSpec | Sequence[str | InputSpec] = (),
+    model: str | None = None,
+    signature: str | None = None,
+    trust: str | Iterable[str] = (),
+    timeout: float | None = None,
+    seed: int = 0,
+) -> Bisection:
+    """The first value inside of two models that departs, and the node that makes it.
+
+    Each value of the second is held against what the first's own nodes make of the second's values before it, so that a
+    fault shows where it is.  Floats are held against float32 arithmetic, with the float64 twin as the judge; where
+    numbers change on purpose, each operator has a budget of noise.  Raises what ``verify`` raises.
+
+    Args:
+        first: the reference: a path, ``pkg.mod:callable`` or a delivered folder.
+        second: what is held against it.
+        output: a folder for the part of both models that departs, its inputs, and a script that shows it.
+        every: go on behind the first departure.
+        budget: signal over noise in dB that an operator keeps at least where numbers change on purpose.
+        calib: samples of real data, as in ``export``; generated inputs without it.
+        calib_samples: use only so many samples, evenly spread.
+        images: how images of a folder become inputs.
+        wav: how WAV files of a folder become inputs.
+        input: shapes that the files do not hold, as in ``export``.
+        model: ``pkg.mod:factory`` of the module that a state_dict belongs to.
+        signature: signature of a SavedModel or of a TFLite file.
+        trust: code in the files that may be executed: ``pickle``, ``lambda``, ``pyfunc``.
+        timeout: longest time for one call of a framework, in seconds.
+        seed: seed of generated inputs.
+
+    """
+    if output is not None and Path(output).exists() and any(Path(output).iterdir()):
+        raise UsageError(f"{output} exists and is not empty; name another folder")
+    data = {"calib": calib, "calib_samples": calib_samples, "images": images, "wav": wav, "seed": seed}
+    how = {"input": input, "model": model, "signature": signature, "trust": trust, "timeout": timeout}
+    with (
+        opened_both(fspath(first), fspath(second), how, data) as (one, other),
+        tempfile.TemporaryDirectory(prefix="convertkit-bisect-") as place,
+    ):
+        into = None if output is None else Path(output)
+        if not one.is_onnx and one.artifact.format in plugins.runner_names() and not _is_alike(one, other):
+            found = _Search(other, one, Path(place), every=every, budget=budget).result(into)
+            told = f"looked at the other way round: values of {one.title} against the nodes of {other.title}"
+            return replace(found, notes=(*found.notes, told))
+        return _Search(one, other, Path(place), every=every, budget=budget).result(into)
+
+
+def _is_alike(one: Opened, other: Opened) -> bool:
+    return one.artifact.format == other.artifact.format
+
+
+class _Search:
+    """Two open models on their way to a result."""
+
+    def __init__(self, first: Opened, second: Opened, folder: Path, *, every: bool, budget: float) -> None:
+        self._first, self._second, self._folder = first, second, folder
+        self._every, self._budget = every, budget
+        self._onnx = first.onnx()
+        self._inner = _looked_into(second)
+
+    def result(self, output: Path | None) -> Bisection:
+        """Run both, find the input that tells most, and look through the values on that one."""
+        ran = run_both(self._first, self._second)
+        report = ran.judged()
+        place = _telling(ran, report.departures)
+        notes = [*ran.notes, *_conversion(self._first, self._onnx, ran.before, place)]
+        probes = _probe(replace(self._onnx, format="onnx")), _probe(self._inner)
+        how = align(self._onnx, self._inner, (self._first.title, self._second.title))
+        sides = Sides(self._onnx, probes, how, ran.before.fed(place))
+        mine, theirs = (probe.inner() for probe in probes)
+        pairs, by = self._matched(sides, mine, theirs, lossy=ran.tolerance.lossy)
+        tolerance = inner_tolerance(ran.tolerance, self._budget)
+        found = scan(sides, mine, pairs, tolerance, self._folder, every=self._every)
+        kept = found.departures if self._every else found.departures[:1]
+        return Bisection(
+            self._first.given,
+            self._second.given,
+            ran.before.name_of(place),
+            report.passed,
+            by,
+            len(pairs),
+            len(theirs),
+            tuple(self._finding(each, number, sides, output) for number, each in enumerate(kept, 1)),
+            found.levels,
+            tuple(notes),
+        )
+
+    def _matched(
+        self, sides: Sides, mine: Sequence[Inner], theirs: Sequence[Inner], *, lossy: bool
+    ) -> tuple[tuple[Pair, ...], str]:
+        """Pairs of values, the outputs among them however they are called, and how they were found."""
+        pairs, by = by_name(mine, theirs), "name"
+        if not pairs:
+            inputs = {sides.how.names[spec.name]: spec.name for spec in sides.reference.inputs}
+            pairs, by = by_structure(mine, theirs, inputs), "structure"
+        if not pairs:
+            own = _runs(sides.probes[0], mine, sides.feed)
+            others = _runs(sides.probes[1], theirs, sides.how.given(sides.feed))
+            pairs, by = by_values(mine, theirs, own, others, rounded=lossy), "value"
+        return (*pairs, *_ends(sides, mine, theirs, pairs)), by
+
+    def _finding(self, found: Departure, number: int, sides: Sides, output: Path | None) -> Finding:
+        worst = found.diff.worst_index
+        fits = found.expected.shape == found.got.shape and len(worst) == found.expected.ndim
+        repro = ""
+        if output is not None:
+            from convertkit.compare.repro import write
+
+            place = output if not self._every else output / f"{number:02}"
+            repro = str(write(place, found, sides, self._inner))
+        origins = (
+            node.origin for node in (found.pair.reference, *reversed(found.nodes), found.pair.other) if node.origin
+        )
+        return Finding(
+            found.pair.reference.name,
+            found.pair.other.name,
+            found.pair.other.kind,
+            tuple(node.title for node in found.nodes),
+            next(origins, ""),
+            tuple(pair.other.name for pair in found.given),
+            diff_text(found.diff),
+            found.failure,
+            worst,
+            _element(found.expected, worst) if fits else None,
+            _element(found.got, worst) if fits else None,
+            repro,
+        )
+
+
+def _element(values: Array, index: tuple[int, ...]) -> float | None:
+    return float(values[index]) if values.dtype.kind in "fiub" else None
+
+
+def _looked_into(model: Opened) -> Artifact:
+    """The file whose values are looked at: its own where its runtime tells them, else its ONNX."""
+    if model.delivered is not None or model.artifact.format in plugins.runner_names():
+        return model.artifact
+    return model.onnx()
+
+
+def _probe(artifact: Artifact) -> Probe:
+    runner = plugins.runner(artifact)
+    if not isinstance(runner, ProbedRunner):
+        raise UsageError(
+            f"the runtime of {artifact.path.name} ({artifact.format}) does not tell the values inside of it"
+        )
+    return runner.probe()
+
+
+def _telling(ran: Ran, departures: Sequence[object]) -> int:
+    """The feed on which the outputs are furthest apart: one that is judged a fault, else the worst usual one."""
+    faults = [each for each in departures if not getattr(each, "explained", "")]
+    if faults:
+        return int(max(faults, key=lambda each: each.diff.relative).place)  # type: ignore[attr-defined]
+    gaps = [
+        max((_gap(before[name], after[name]) for name in before), default=0.0)
+        for before, after in zip(ran.before.outputs[: ran.before.usual], ran.after.outputs, strict=False)
+    ]
+    return int(np.argmax(gaps)) if gaps else 0
+
+
+def _gap(a: Array, b: Array) -> float:
+    if a.shape != b.shape or a.dtype.kind in "OUS":
+        return float("inf") if a.shape != b.shape else 0.0
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    largest = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
+    gap = float(np.nan_to_num(np.abs(x - y), posinf=np.inf).max(initial=0.0))
+    return gap / largest if largest else gap
+
+
+def _conversion(model: Opened, onnx: Artifact, recording: Recording, place: int) -> Iterator[str]:
+    """A warning where a source's own results are not those of its ONNX: then the fault is in its conversion."""
+    if model.is_onnx or model.delivered is not None:
+        return
+    feed: Feed = recording.fed(place)
+    try:
+        with plugins.runner(replace(onnx, format="onnx")) as runner:
+            made = Recording("its ONNX", onnx, (feed,), (runner.run(feed),))
+    except ConvertKitError as error:
+        yield f"the ONNX of {model.title} does not run: {str(error).splitlines()[0]}"
+        return
+    own = Recording(model.title, model.artifact, (feed,), (recording.outputs[place],))
+    with Twins() as twins:
+        report = compare_recordings(own, made, FLOAT32, twins.ask(onnx))
+    if report.failures:
+        yield f"{model.title} departs from its own ONNX, in the conversion: {report.failures[0]}"
+
+
+def _ends(sides: Sides, mine: Sequence[Inner], theirs: Sequence[Inner], pairs: Sequence[Pair]) -> Iterator[Pair]:
+    """Outputs that are not among the pairs, matched as the interfaces are."""
+    known = {pair.reference.name for pair in pairs}
+    own, others = {value.name: value for value in mine}, {value.name: value for value in theirs}
+    for spec in sides.reference.outputs:
+        name, other = spec.name, sides.probes[1].port(sides.how.names[spec.name])
+        if name not in known and name in own and other in others:
+            yield Pair(own[name], others[other])
+
+
+def _runs(probe: Probe, values: Sequence[Inner], feed: Feed) -> Values:
+    known = {value.name: value for value in values}
+
+    def run(names: Sequence[str]) -> Iterator[tuple[str, Array]]:
+        for chunk in chunks([known[name] for name in names], feed):
+            yield from probe.values(feed, [value.name for value in chunk]).items()
+
+    return run

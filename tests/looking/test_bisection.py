@@ -1,0 +1,241 @@
+"""``convertkit bisect`` finds planted faults to the node, across formats, and calls nothing else a fault."""
+
+import json
+import subprocess
+import sys
+
+import flatbuffers
+import jsonschema
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import convertkit
+from convertkit.errors import ParityError, UsageError
+from convertkit.state import STATE_FILE, save_arrays
+from convertkit.summary import schema
+from tests.command_line import check_refusal, here
+from tests.looking.nets import image_net
+from tests.looking.planted import FAULTS, everything, named, start
+
+
+def write(place, model):
+    """The model with the start of its state beside it."""
+    place.mkdir()
+    (place / "model.onnx").write_bytes(model.SerializeToString())
+    save_arrays(place / STATE_FILE, start())
+    return place / "model.onnx"
+
+
+def faulty(place, name):
+    """The node that is wrong, and the model in which it is."""
+    node, plant = FAULTS[name]
+    model = everything()
+    plant(model)
+    onnx.checker.check_model(model)
+    return node, write(place / "faulty", model)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("whole") / "model", everything())
+
+
+@pytest.fixture(scope="session")
+def compiled(whole, tmp_path_factory):
+    return convertkit.export(whole, "tflite", output=tmp_path_factory.mktemp("compiled") / "out").path
+
+
+def titles(node, model):
+    return f"{node} ({named(model, node).op_type})"
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_in_onnx_to_the_exact_node(whole, tmp_path, name):
+    node, wrong = faulty(tmp_path, name)
+    found = convertkit.bisect(whole, wrong)
+    assert found.findings, found.headline
+    assert found.findings[0].nodes == (titles(node, everything()),)
+    assert isinstance(found.failure, ParityError)
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name != "float16 overflow"])  # that export is refused
+def test_in_tflite(whole, tmp_path, name):
+    """Compiled from the faulty model; where the compiler joins nodes, the wrong one is among the joined."""
+    node, wrong = faulty(tmp_path, name)
+    made = convertkit.export(wrong, "tflite", output=tmp_path / "out")
+    found = convertkit.bisect(whole, made.path)
+    assert found.findings, found.headline
+    nodes = found.findings[0].nodes
+    assert titles(node, everything()) in nodes
+    assert len(nodes) <= 4, nodes
+
+
+@pytest.mark.parametrize("name", ["dropped bias", "off-by-one slice", "the other Gelu", "wrong scale"])
+def test_from_tflite_to_onnx(compiled, tmp_path, name):
+    node, wrong = faulty(tmp_path, name)
+    found = convertkit.bisect(compiled, wrong)
+    assert found.findings, found.headline
+    assert any(title.startswith(f"{node} ") for title in found.findings[0].nodes)
+    assert any("the other way round" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in ("float16 overflow", "swapped parts")])
+def test_where_no_name_is_kept(whole, tmp_path, name):
+    """Graphs of one structure are matched node by node.
+
+    Not so behind casts that one of them lacks, and the largest of all rows is the same in any order of them.
+    """
+    node, plant = FAULTS[name]
+    model = everything()
+    plant(model)
+    kept = {value.name for value in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    for place, each in enumerate(model.graph.node):
+        each.name = f"node_{place}"
+        for names in (each.input, each.output):
+            names[:] = [name if name in kept or not name else f"value_{name}" for name in names]
+    found = convertkit.bisect(whole, write(tmp_path / "renamed", model))
+    assert found.by == "structure"
+    assert found.findings, found.headline
+    nodes = found.findings[0].nodes
+    assert titles(node, everything()) in nodes
+
+
+@pytest.mark.parametrize("other", ["whole", "compiled"])
+def test_nothing_departs(whole, compiled, other):
+    found = convertkit.bisect(whole, whole if other == "whole" else compiled)
+    assert found.findings == ()
+    assert found.agrees
+    assert found.failure is None
+    assert found.matched > 20
+
+
+def integers(place, change):
+    """The image model as ONNX with integers, and the same with one of its QDQ nodes changed."""
+    samples = np.random.default_rng(0).standard_normal((32, 3, 8, 8)).astype(np.float32)
+    source = place / "net.onnx"
+    source.write_bytes(image_net().SerializeToString())
+    made = convertkit.export(source, "tensorrt", int8=True, calib={"x": samples}, output=place / "int8")
+    model = onnx.load(made.artifact.path)
+    changed = change(model)
+    onnx.save(model, place / "changed.onnx")
+    return source, made.path, place / "changed.onnx", changed
+
+
+def a_scale(factor, place=1):
+    """One QuantizeLinear and its DequantizeLinear with another scale; the value that they round."""
+
+    def change(model):
+        pairs = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
+        node = pairs[place]
+        old = next(each for each in model.graph.initializer if each.name == node.input[1])
+        scale = numpy_helper.to_array(old) * np.float32(factor)
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(scale, np.float32), "changed_scale"))
+        for each in model.graph.node:
+            if each is node or node.output[0] in each.input[:1]:
+                each.input[1] = "changed_scale"
+        return node.input[0]
+
+    return change
+
+
+@pytest.mark.parametrize("factor", [0.1, 30.0])
+def test_a_wrong_scale_between_float_and_int8(tmp_path, factor):
+    source, right, wrong, value = integers(tmp_path, a_scale(factor))
+    assert convertkit.bisect(source, right).findings == ()
+    found = convertkit.bisect(source, wrong)
+    assert found.findings, found.headline
+    assert found.findings[0].name == value
+    assert "dB" in found.findings[0].difference
+
+
+@pytest.mark.parametrize("share", [0.2, 5.0])
+def test_a_wrong_scale_in_an_integer_file(delivered, net, tmp_path, share):
+    """In the FlatBuffer itself, as a broken writer would leave it."""
+    from ai_edge_litert import schema_py_generated as tflite
+
+    model = tflite.ModelT.InitFromObj(tflite.Model.GetRootAs(delivered["int8"].artifact.path.read_bytes(), 0))
+    tensor = next(each for each in model.subgraphs[0].tensors if each.name.startswith(b"m2"))
+    tensor.quantization.scale = np.asarray(tensor.quantization.scale) * np.float32(share)
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    (tmp_path / "wrong.tflite").write_bytes(builder.Output())
+    assert convertkit.bisect(net, delivered["int8"].path).findings == ()
+    found = convertkit.bisect(net, tmp_path / "wrong.tflite")
+    assert found.findings, found.headline
+    assert found.findings[0].name == "m2"
+
+
+def test_the_integers_of_two_formats(net, tmp_path):
+    """QDQ in ONNX and what TFLite was compiled to: one step of a scale is allowed, a lost bias is not."""
+    samples = {"x": np.random.default_rng(0).standard_normal((32, 3, 8, 8)).astype(np.float32)}
+    made = convertkit.export(net, "tflite", int8=True, full_integer=True, calib=samples, output=tmp_path / "out")
+    model = image_net()
+    for stored in model.graph.initializer:
+        if stored.name == "b2":
+            stored.CopyFrom(numpy_helper.from_array(np.zeros(8, np.float32), "b2"))
+    (tmp_path / "wrong.onnx").write_bytes(model.SerializeToString())
+    found = convertkit.bisect(tmp_path / "wrong.onnx", made.path)
+    assert found.findings[0].name == "c2"
+
+
+def test_every_departure(whole, tmp_path):
+    model = everything()
+    for name in ("dropped bias", "the other Gelu", "a clamp beside its place"):
+        FAULTS[name][1](model)
+    wrong = write(tmp_path / "three", model)
+    found = convertkit.bisect(whole, wrong, every=True)
+    assert [each.name for each in found.findings] == ["c2", "g2", "y"]
+    assert len(convertkit.bisect(whole, wrong).findings) == 1
+
+
+def test_the_line_of_the_source(digits, tmp_path):
+    """A PyTorch model against a changed file: the line of its own code is named where the exporter has noted it."""
+    made = convertkit.export(digits.model, "onnxruntime", output=tmp_path / "out")
+    model = onnx.load(made.artifact.path)
+    conv = [node for node in model.graph.node if node.op_type == "Conv"][2]
+    bias = next(each for each in model.graph.initializer if each.name == conv.input[2])
+    bias.CopyFrom(numpy_helper.from_array(np.zeros_like(numpy_helper.to_array(bias)), bias.name))
+    onnx.save(model, tmp_path / "wrong.onnx")
+    found = convertkit.bisect(digits.model, tmp_path / "wrong.onnx")
+    assert found.findings[0].name == conv.output[0]
+
+
+@pytest.mark.parametrize("kind", ["onnx", "tflite", "int8"])
+def test_the_minimal_case_runs_by_itself(kind, net, tmp_path):
+    model = image_net()
+    for stored in model.graph.initializer:
+        if stored.name == "b2":
+            stored.CopyFrom(numpy_helper.from_array(np.zeros(8, np.float32), "b2"))
+    wrong = tmp_path / "wrong.onnx"
+    wrong.write_bytes(model.SerializeToString())
+    if kind != "onnx":
+        samples = {"x": np.random.default_rng(0).standard_normal((32, 3, 8, 8)).astype(np.float32)}
+        how = {"int8": True, "full_integer": True, "calib": samples} if kind == "int8" else {}
+        wrong = convertkit.export(wrong, "tflite", output=tmp_path / "out", **how).path
+    found = convertkit.bisect(net, wrong, output=tmp_path / "case")
+    (finding,) = found.findings
+    parts = onnx.load(tmp_path / "case" / "first.onnx")
+    assert [node.name for node in parts.graph.node] == ["second"]
+    said = subprocess.run(
+        [sys.executable, "-P", finding.repro], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
+    largest = said.stdout.splitlines()[-1]
+    assert largest.startswith("largest difference")
+    assert float(largest.split()[2]) == pytest.approx(abs(finding.expected - finding.got), rel=1e-3)
+    with pytest.raises(UsageError, match="not empty"):
+        convertkit.bisect(net, wrong, output=tmp_path / "case")
+
+
+def test_command_and_json(whole, tmp_path):
+    _, wrong = faulty(tmp_path, "the other Gelu")
+    said = here("bisect", whole, wrong, "--json")
+    told = json.loads(said.out)
+    jsonschema.validate(told, schema(), cls=jsonschema.Draft202012Validator)
+    assert (said.code, told["exit_code"], told["error"]["kind"]) == (3, 3, "ParityError")
+    assert told["bisect"]["findings"][0]["nodes"] == ["gelu (Gelu)"]
+    good = here("bisect", whole, whole, "--json")
+    assert (good.code, json.loads(good.out)["bisect"]["findings"]) == (0, [])
+    check_refusal(here("bisect", whole, tmp_path / "nowhere.onnx"), 1, "nowhere.onnx")
+    assert here("bisect", whole, wrong).code == 3
