@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from convertkit.job import export_all
     from convertkit.looking.inspection import Inspection, inspect
     from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
+    from convertkit.release.api import run
+    from convertkit.release.reproduce import Reproduction, reproduce
+    from convertkit.release.result import Release
+    from convertkit.release.verify import Integrity, verify_release
     from convertkit.result import Interface, Result, load
 
 __version__ = "0.1.0"
@@ -37,8 +41,11 @@ __all__ = [
     "ImageOptions",
     "InputSpec",
     "Inspection",
+    "Integrity",
     "Interface",
     "Normalization",
+    "Release",
+    "Reproduction",
     "Result",
     "Verification",
     "WavOptions",
@@ -48,7 +55,10 @@ __all__ = [
     "export_all",
     "inspect",
     "load",
+    "reproduce",
+    "run",
     "verify",
+    "verify_release",
 ]
 
 _HOMES = {
@@ -68,6 +78,12 @@ _HOMES = {
     "inspect": "convertkit.looking.inspection",
     "load": "convertkit.result",
     "verify": "convertkit.compare.agreement",
+    "Integrity": "convertkit.release.verify",
+    "Release": "convertkit.release.result",
+    "Reproduction": "convertkit.release.reproduce",
+    "reproduce": "convertkit.release.reproduce",
+    "run": "convertkit.release.api",
+    "verify_release": "convertkit.release.verify",
 }
 
 

@@ -25,6 +25,7 @@ from convertkit.commands.ending import Session, quiet_logs
 )
 @click.option("--no-cache", is_flag=True, help="Make everything anew.")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Run on the workers of a Dask cluster.")
+@click.option("--sign", type=click.Path(), metavar="KEY.pem", help="Sign SHA256SUMS with this private key, by openssl.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, in every case.")
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing but errors and the release's folder.")
 @click.option("--verbose", "-v", is_flag=True, help="Tell more, and show tracebacks of internal errors.")
@@ -38,8 +39,8 @@ def command(session: Session, /, recipe: str | None, as_json: bool, quiet: bool,
     if recipe is None:
         raise click.UsageError("name a RECIPE, a TOML file with [models.NAME]")
     session.quiet = quiet
-    from convertkit.release import telling
     from convertkit.release.cells import load
+    from convertkit.release.result import line
     from convertkit.release.run import Running, failure, run
     from convertkit.story import Story
 
@@ -53,13 +54,13 @@ def command(session: Session, /, recipe: str | None, as_json: bool, quiet: bool,
         cache="" if flags["no_cache"] else None if flags["cache"] is None else str(flags["cache"]),
         scheduler=None if flags["scheduler"] is None else str(flags["scheduler"]),
         verbose=verbose,
+        sign=None if flags["sign"] is None else str(flags["sign"]),
     )
     found = load(Path(recipe))
     with Story(verbose=verbose, quiet=quiet) as story:
-        release = run(found, running, story, lambda result: story.say(telling.line(result), failed=not result.passed))
-    session.found = {"release": telling.as_json(release)}
-    if not as_json and release.passed:
-        click.echo("\n".join(() if quiet else telling.table(release)), nl=not quiet)
-        click.echo(str(release.path))
+        release = run(found, running, story, lambda cell: story.say(line(cell), failed=not cell.passed))
+    session.found = {"release": release.as_json()}
     if (failed := failure(release)) is not None:
         raise failed
+    if not as_json:
+        click.echo("\n".join((() if quiet else tuple(release.tables()[0].lines())) + (str(release.path),)))
