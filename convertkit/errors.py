@@ -196,7 +196,6 @@ _EXTRAS = {
     "jaxlib": "jax",
     "ai_edge_litert": "tflite",
     "flatbuffers": "tflite",
-    "coremltools": "coreml",
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
     "scipy": "audio",

@@ -13,7 +13,7 @@ from statistics import median
 import onnxruntime as ort
 
 from convertkit.artifact import Array, Artifact
-from convertkit.onnx.runner import ort_errors
+from convertkit.onnx.onnxruntime_compat import ERRORS
 
 _MOST_CALLS, _LEAST_CALLS, _SECONDS = 12, 2, 0.3
 _KERNEL = "_kernel_time"
@@ -36,7 +36,7 @@ def node_times(artifact: Artifact, feed: Mapping[str, Array], folder: Path) -> t
     options.profile_file_prefix = str(folder / "profile")
     try:
         session = ort.InferenceSession(str(artifact.path), options, providers=["CPUExecutionProvider"])
-    except ort_errors():  # an opset that ONNX's own evaluator runs instead, which tells no times
+    except ERRORS:  # an opset that ONNX's own evaluator runs instead, which tells no times
         return ()
     begun = time.perf_counter()
     for call in range(_MOST_CALLS):

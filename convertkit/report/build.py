@@ -42,7 +42,6 @@ _REPORTED = (
     "keras",
     "jax",
     "jaxlib",
-    "coremltools",
 )
 
 Json = Any
