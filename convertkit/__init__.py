@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from convertkit.compare.agreement import Verification, verify
     from convertkit.compare.bisection import Bisection, bisect
     from convertkit.job import export_all
+    from convertkit.looking.checking import Checked, check
     from convertkit.looking.inspection import Inspection, inspect
     from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
     from convertkit.release.api import run
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 CONVERTKIT_PLUGIN_API = "1.0"  # what plugins may rely on, MAJOR.MINOR: docs/reference/versioning.md
 __all__ = [
     "Bisection",
+    "Checked",
     "ExportOptions",
     "ImageOptions",
     "InputSpec",
@@ -50,6 +52,7 @@ __all__ = [
     "Verification",
     "WavOptions",
     "bisect",
+    "check",
     "errors",
     "export",
     "export_all",
@@ -64,6 +67,8 @@ __all__ = [
 _HOMES = {
     "Bisection": "convertkit.compare.bisection",
     "bisect": "convertkit.compare.bisection",
+    "Checked": "convertkit.looking.checking",
+    "check": "convertkit.looking.checking",
     "ExportOptions": "convertkit.recipe",
     "ImageOptions": "convertkit.recipe",
     "InputSpec": "convertkit.recipe",
