@@ -6,7 +6,6 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -14,18 +13,10 @@ import onnxruntime as ort
 
 from convertkit.artifact import Array, Artifact
 from convertkit.onnx.onnxruntime_compat import ERRORS
+from convertkit.operators import NodeTime
 
 _MOST_CALLS, _LEAST_CALLS, _SECONDS = 12, 2, 0.3
 _KERNEL = "_kernel_time"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTime:
-    """Median milliseconds of one node of the optimised graph, whose nodes may be several of the file's in one."""
-
-    name: str
-    kind: str
-    ms: float
 
 
 def node_times(artifact: Artifact, feed: Mapping[str, Array], folder: Path) -> tuple[NodeTime, ...]:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TREES = ("convertkit", "converters", "quantization", "targets")
 FRAMEWORKS = (
     "torch", "tensorflow", "tf2onnx", "keras", "jax", "jaxlib", "flax", "ai_edge_litert", "onnxruntime", "h5py",
-    "safetensors", "tensorrt_rtx",
+    "onnx_ir", "onnxscript", "safetensors", "tensorrt_rtx",
 )  # fmt: skip
 UNPROMISED = {
     "torch.onnx": ("symbolic_helper", "register_custom_op_symbolic"),  # of the deprecated exporter
@@ -31,6 +31,7 @@ COMPAT = {
     "keras": "converters/keras/compat.py",
     "jaxlib": "converters/stablehlo/compat.py",
     "onnxruntime": "convertkit/onnx/onnxruntime_compat.py",
+    "onnxscript": "convertkit/onnx/onnxscript_compat.py",
 }
 """Where the names of a framework may stand; other frameworks need none."""
 
