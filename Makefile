@@ -25,6 +25,7 @@ AREA_core := $(wildcard tests/test_*.py) tests/findings tests/looking tests/pari
 AREA_docs := tests/docs
 AREA_jax := tests/converters/jax
 AREA_keras := tests/converters/keras
+AREA_micro := tests/targets/micro
 AREA_onnx := tests/onnx
 AREA_onnxruntime := tests/targets/onnxruntime
 AREA_pytorch := tests/converters/pytorch

@@ -20,6 +20,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "keras": (("keras",), ("h5py",), ("jax",)),
     "jax": (("jax",), ("jaxlib",)),
     "tflite": (("ai-edge-litert",), ("flatbuffers",)),
+    "tflite-micro": (("tflite-micro",), ("ai-edge-litert",), ("flatbuffers",)),
     "core": (("onnxruntime",),),
 }
 """What an extra brings, by the names that pip knows; of alternatives one is enough.  The core is there without one."""

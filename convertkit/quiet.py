@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 _LOGGERS = ("onnxscript", "onnx_ir")
 """They tell by warnings which rewrites they left out: ours to judge, every one is proven or not."""
@@ -29,6 +31,32 @@ def native_stderr_silent() -> Iterator[None]:
             os.dup2(kept, 2)
             os.close(kept)
             os.close(nowhere)
+
+
+class Overheard:
+    """What native code has printed so far."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    @property
+    def text(self) -> str:
+        """All of it, while it is being kept."""
+        self._file.seek(0)
+        return self._file.read().decode("utf-8", "replace")
+
+
+@contextmanager
+def native_stderr_kept() -> Iterator[Overheard]:
+    """Keep what native code prints off the terminal, to be read inside: where a library tells its errors only there."""
+    with _STDERR, tempfile.TemporaryFile() as file:
+        kept = os.dup(2)
+        try:
+            os.dup2(file.fileno(), 2)
+            yield Overheard(file)
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from convertkit.colour import painted
 
 if TYPE_CHECKING:
-    from convertkit.parity.values import ParityReport, TensorDiff
+    from convertkit.parity import ParityReport, TensorDiff
     from convertkit.result import Result
 
 
@@ -138,12 +138,16 @@ def _interface(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def verified_text(report: Mapping[str, Any]) -> str:
-    """Which programs computed the two sides of the last comparison; TensorRT's own does not run here."""
+    """Which programs computed the two sides of the last comparison; TensorRT's own does not run here.
+
+    A runtime that is called as the target is the target's own, although the device is another.
+    """
     if not report["steps"]:
         return "nothing"
     final = report["steps"][-1]["artifact"]
     told = f"{final['path']} in {final['runtime']}, the source in {report['source']['runtime']}"
-    return told if report["runs_here"] else f"{told}; not by {report['target']}, which does not run here"
+    own = report["runs_here"] or final["runtime"].startswith(f"{report['target']} ")
+    return told if own else f"{told}; not by {report['target']}, which does not run here"
 
 
 def quality_text(quality: Mapping[str, Any]) -> str:

@@ -343,3 +343,27 @@ class Target(Protocol):
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """The steps from canonical ONNX (float or QDQ) to the deliverable."""
         ...
+
+
+@runtime_checkable
+class PackagingTarget(Protocol):
+    """A target that packages what another one delivers, for a platform.
+
+    The passes and steps of the target called ``packages`` come first: the same tasks, which make the same file.  Of
+    this target there are :meth:`Target.stages` after them, and its :meth:`Target.profile` is not asked.
+    """
+
+    @property
+    def packages(self) -> str: ...
+
+
+@runtime_checkable
+class StaticTarget(Protocol):
+    """A target whose runtime needs every size before it starts.
+
+    ``static_because`` says why, as a clause.  A batch that is open becomes 1, and a size that the source did not name
+    itself what the source says; any other has to be given by ``--static``.
+    """
+
+    @property
+    def static_because(self) -> str: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convertkit.converters.onnx.sniff import is_onnx, may_name_files
+from convertkit.converters.onnx.sniff import is_onnx
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 
@@ -26,8 +26,7 @@ class OnnxConverter:
 
     def files_beside(self, source: str) -> tuple[Path, ...]:
         """External weights."""
-        if not may_name_files(Path(source)):
-            return ()
+        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.onnx.load import external_files
 
         return external_files(Path(source))
@@ -39,6 +38,7 @@ class OnnxConverter:
         return saved_live(model, folder)
 
     def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
+        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.converters.onnx.source import OnnxSource
 
         return OnnxSource(Path(source), options)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
-from convertkit.converters.tensorflow.compat import Select, numpy_type, tf_op
+from tf2onnx.handler import tf_op
+from tf2onnx.onnx_opset.controlflow import Select
 
 
 def _dtype(ctx: Any, node: Any) -> Any:
-    return numpy_type(ctx.get_dtype(node.input[0]))
+    from tf2onnx.utils import map_onnx_to_numpy_type
+
+    return map_onnx_to_numpy_type(ctx.get_dtype(node.input[0]))
 
 
 def _replace(ctx: Any, node: Any, last: str, inputs: list[str]) -> None:

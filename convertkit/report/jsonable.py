@@ -7,14 +7,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-
-@runtime_checkable
-class _Array(Protocol):
-    """An array or a scalar of NumPy's, which need not be imported to tell."""
-
-    def tolist(self) -> Any: ...
+import numpy as np
 
 
 def jsonable(value: object) -> Any:
@@ -30,8 +25,10 @@ def jsonable(value: object) -> Any:
         return [jsonable(item) for item in sorted(value)]
     if isinstance(value, (tuple, list)):
         return [jsonable(item) for item in value]
-    if isinstance(value, _Array):
+    if isinstance(value, np.ndarray):
         return jsonable(value.tolist())
+    if isinstance(value, np.generic):
+        return jsonable(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     return str(value) if isinstance(value, PurePath) else value

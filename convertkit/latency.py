@@ -1,0 +1,135 @@
+"""How long one call of an artifact takes here, alone or against its float32 form.
+
+A figure for the report only: nothing that is delivered depends on a stopwatch.  Both are called in turns, first the one
+and then the other first, and the factor is the median over such pairs: what else the machine does slows both of a pair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import Protocol, runtime_checkable
+
+from convertkit import plugins
+from convertkit.artifact import Artifact
+from convertkit.stage import Feed, Runner
+from convertkit.state import initial_state, started, state_sizes
+
+_PAIR_SECONDS, _ALONE_SECONDS = 0.8, 0.2
+_LEAST_SECONDS = 2e-4
+"""A turn repeats its call for at least so long: a single one of a few microseconds is the clock's own noise."""
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 200
+_MATTERS = 1.05
+"""Factors nearer to 1 are told as "about as fast"."""
+
+
+@runtime_checkable
+class PreparedRunner(Protocol):
+    """A runner that separates laying a feed in place from computing: the latter alone is what an app waits for."""
+
+    def invocation(self, feed: Feed) -> Callable[[], object]:
+        """A call that computes everything for ``feed``, which it may do any number of times."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Median milliseconds per call of the delivered artifact, and of the same model in float32 where that is another.
+
+    ``speedup`` is the median over turns of float32's time over the artifact's, ``spread`` its first and third quartile.
+    """
+
+    artifact_ms: float
+    rounds: int
+    float32_ms: float | None = None
+    speedup: float | None = None
+    spread: tuple[float, float] | None = None
+
+    @property
+    def slower(self) -> bool:
+        """Whether the delivered artifact is clearly slower than float32 on this machine."""
+        return self.speedup is not None and self.speedup < 1 / _MATTERS
+
+    @property
+    def faster(self) -> bool:
+        """Whether it is clearly faster."""
+        return self.speedup is not None and self.speedup > _MATTERS
+
+    @property
+    def verdict(self) -> str:
+        """The comparison in words: ``2.3 × faster than float32``; empty where there is none."""
+        if self.speedup is None:
+            return ""
+        if self.slower:
+            return f"{1 / self.speedup:.2g} × SLOWER than float32 here"
+        if self.faster:
+            return f"{self.speedup:.2g} × faster than float32"
+        return "about as fast as float32"
+
+
+def measure_latency(artifact: Artifact, feed: Feed, float32: Artifact | None = None) -> Latency:
+    """Time ``artifact`` on ``feed``, in turns with ``float32`` where that is given."""
+    with ExitStack() as stack:
+        ours = _call(stack.enter_context(plugins.runner(artifact)), artifact, feed)
+        if float32 is None:
+            times = _alone(ours)
+            return Latency(1e3 * median(times), len(times))
+        reference = _call(stack.enter_context(plugins.runner(float32)), float32, feed)
+        return compared(*_in_turns(ours, reference))
+
+
+def compared(ours: list[float], float32: list[float]) -> Latency:
+    """The comparison of seconds per call that were taken in turns."""
+    factors = [theirs / mine for mine, theirs in zip(ours, float32, strict=True)]
+    low, middle, high = quantiles(factors, n=4, method="inclusive")
+    return Latency(1e3 * median(ours), len(ours), 1e3 * median(float32), middle, (low, high))
+
+
+def _call(runner: Runner, artifact: Artifact, feed: Feed) -> Callable[[], object]:
+    shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
+    full = {**started(initial_state(artifact), shapes, state_sizes(shapes, feed)), **feed}
+    if isinstance(runner, PreparedRunner):
+        return runner.invocation(full)
+    return lambda: runner.run(full)
+
+
+def _alone(call: Callable[[], object]) -> list[float]:
+    repeats = _repeats(call)
+    times: list[float] = []
+    begun = time.perf_counter()
+    while len(times) < _MAX_ROUNDS:
+        times.append(_timed(call, repeats))
+        if len(times) >= _MIN_ROUNDS and time.perf_counter() - begun > _ALONE_SECONDS:
+            break
+    return times
+
+
+def _in_turns(ours: Callable[[], object], float32: Callable[[], object]) -> tuple[list[float], list[float]]:
+    pair = (ours, float32)
+    repeats = max(map(_repeats, pair))
+    times: tuple[list[float], list[float]] = ([], [])
+    begun = time.perf_counter()
+    while len(times[0]) < _MAX_ROUNDS:
+        order = (0, 1) if len(times[0]) % 2 == 0 else (1, 0)
+        for place in order:
+            times[place].append(_timed(pair[place], repeats))
+        if len(times[0]) >= _MIN_ROUNDS and time.perf_counter() - begun > _PAIR_SECONDS:
+            break
+    return times
+
+
+def _repeats(call: Callable[[], object]) -> int:
+    """How often a turn makes the call; the first call, which sets things up, is made here and not counted."""
+    call()
+    return max(1, round(_LEAST_SECONDS / max(_timed(call, 1), 1e-9)))
+
+
+def _timed(call: Callable[[], object], repeats: int) -> float:
+    """Seconds for one call."""
+    begun = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - begun) / repeats

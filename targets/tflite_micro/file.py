@@ -1,0 +1,138 @@
+"""What of a ``.tflite`` file decides how TensorFlow Lite Micro runs it: tensors, operators, the order of both."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ai_edge_litert import schema_py_generated as schema
+
+from convertkit.targets.tflite.compile import METADATA
+
+_TYPES: Mapping[int, str] = {
+    code: name.lower() for name, code in vars(schema.TensorType).items() if not name.startswith("_")
+}
+_CODES: Mapping[int, str] = {
+    code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")
+}
+_BITS: Mapping[str, int] = {
+    **dict.fromkeys(("bool", "int8", "uint8"), 8),
+    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 16),
+    **dict.fromkeys(("float32", "int32", "uint32"), 32),
+    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 64),
+    "int4": 4,
+    "int2": 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileTensor:
+    """A tensor: ``constant`` where the file holds its data, ``channels`` the number of its scales (0 without any)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    constant: bool
+    variable: bool
+    channels: int
+    scale: float
+    zero_point: int
+    is_dynamic: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its elements, two 4-bit ones in a byte."""
+        return math.ceil(math.prod(self.shape) * _BITS.get(self.dtype, 64) / 8)
+
+
+@dataclass(frozen=True, slots=True)
+class FileOperator:
+    """An operator; tensors by their index in its graph, -1 where one is left out.  ``subgraphs`` are those it calls."""
+
+    code: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    subgraphs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileGraph:
+    """A subgraph, its operators in the order in which they run."""
+
+    tensors: tuple[FileTensor, ...]
+    operators: tuple[FileOperator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def tensor(self, index: int) -> FileTensor | None:
+        """The tensor at ``index``; None for one that is left out."""
+        return self.tensors[index] if index >= 0 else None
+
+
+def read_origins(model: bytes) -> Mapping[str, str]:
+    """Where in the source each tensor comes from, by its name, as the ``tflite`` target has noted it."""
+    root = schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0))
+    for note in _listed(root.metadata):
+        if bytes(note.name) == METADATA.encode():
+            origins: Mapping[str, str] = json.loads(bytes(root.buffers[note.buffer].data))["origins"]
+            return origins
+    return {}
+
+
+def read_graphs(model: bytes) -> tuple[FileGraph, ...]:
+    """All subgraphs, the main one first."""
+    root = schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0))
+    codes = [_code(each) for each in root.operatorCodes]
+    return tuple(_graph(root, each, codes) for each in root.subgraphs)
+
+
+def _code(entry: Any) -> str:
+    builtin = _CODES[max(entry.builtinCode, entry.deprecatedBuiltinCode)]
+    return builtin if builtin != "CUSTOM" else f"CUSTOM {bytes(entry.customCode).decode('utf-8', 'replace')}"
+
+
+def _graph(root: Any, graph: Any, codes: list[str]) -> FileGraph:
+    operators = tuple(_operator(each, codes) for each in _listed(graph.operators))
+    tensors = tuple(_tensor(root, each) for each in _listed(graph.tensors))
+    return FileGraph(tensors, operators, _indices(graph.inputs), _indices(graph.outputs))
+
+
+def _operator(operator: Any, codes: list[str]) -> FileOperator:
+    called = tuple(_subgraphs(operator.builtinOptions))
+    return FileOperator(codes[operator.opcodeIndex], _indices(operator.inputs), _indices(operator.outputs), called)
+
+
+def _subgraphs(options: Any) -> Iterator[int]:
+    """Of IF and WHILE, in the order in which they are planned."""
+    for name in ("thenSubgraphIndex", "elseSubgraphIndex", "condSubgraphIndex", "bodySubgraphIndex"):
+        if (index := getattr(options, name, None)) is not None:
+            yield int(index)
+
+
+def _tensor(root: Any, tensor: Any) -> FileTensor:
+    quantization = tensor.quantization
+    scales = [] if quantization is None else _listed(quantization.scale)
+    zeros = [] if quantization is None else _listed(quantization.zeroPoint)
+    data = root.buffers[tensor.buffer].data
+    return FileTensor(
+        bytes(tensor.name or b"").decode("utf-8", "replace"),
+        _TYPES[tensor.type],
+        _indices(tensor.shape),
+        data is not None and len(data) > 0,
+        bool(tensor.isVariable),
+        len(scales),
+        float(scales[0]) if scales else 0.0,
+        int(zeros[0]) if zeros else 0,
+        any(size < 0 for size in _listed(tensor.shapeSignature)),
+    )
+
+
+def _indices(found: Any) -> tuple[int, ...]:
+    return tuple(int(each) for each in _listed(found))
+
+
+def _listed(found: Any) -> list[Any]:
+    return [] if found is None else list(found)

@@ -1,0 +1,129 @@
+"""A ``.tflite`` file becomes a package that firmware builds with."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from convertkit.artifact import Array, Artifact, sha256_of
+from convertkit.errors import Unsupported
+from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
+from convertkit.targets.tflite_micro import golden
+from convertkit.targets.tflite_micro.c_array import model_source
+from convertkit.targets.tflite_micro.file import FileGraph, read_graphs, read_origins
+from convertkit.targets.tflite_micro.headers import NAMESPACE, model_header, resolver_header
+from convertkit.targets.tflite_micro.operators import check, used
+from convertkit.targets.tflite_micro.readme import Facts, readme
+from convertkit.targets.tflite_micro.runtime import ArenaUse, MicroInterpreter, least_arena, runtime_name
+from convertkit.targets.tflite_micro.sources import MAIN, skeleton
+from convertkit.targets.tflite_micro.tolerance import tolerance_of
+
+_SPARE_BYTES = 16 << 20
+"""For what stays and for scratch, beside all values at once, when the runtime is first asked what it uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    arena_bytes: int
+    used: ArenaUse
+    vectors: tuple[golden.Vector, ...]
+
+
+class PackageMicro:
+    """Writes the C++ around the file, and runs it in TensorFlow Lite Micro for its arena and its golden vectors."""
+
+    name = "tflite-micro"
+    version = "1"
+    accepts = frozenset({"tflite"})
+    produces = "tflite-micro"
+
+    def __init__(
+        self, seed: int, calibration: FeedSource | None, most_bytes: int | None = None, skeleton: str = "cmake"
+    ) -> None:
+        self._seed, self._calibration = seed, calibration
+        self._most_bytes, self._skeleton = most_bytes, skeleton
+        self._tolerance = FLOAT32
+        self.diagnosis: Mapping[str, object] | None = None
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """By what the last model computes in."""
+        return self._tolerance
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"seed": self._seed, "arena": self._most_bytes, "skeleton": self._skeleton}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Package ``source``.
+
+        ``Unsupported`` for operators, types and sizes that the runtime does not have, and for too large an arena.
+        """
+        model = source.path.read_bytes()
+        graphs = read_graphs(model)
+        check(graphs, read_origins(model))
+        _check_sizes(graphs)
+        self._tolerance = tolerance_of(graphs)
+        found = self._measured(source, model, graphs)
+        self._check_arena(found.arena_bytes)
+        self.diagnosis = {"arena": {"bytes": found.arena_bytes, "head": found.used.head, "tail": found.used.tail}}
+        path = workdir / "model.tflite"
+        shutil.copyfile(source.path, path)
+        codes = used(graphs)
+        facts = Facts(
+            codes,
+            found.arena_bytes,
+            found.used,
+            len(model),
+            len(found.vectors),
+            sum(each.size_bytes for each in found.vectors),
+            runtime_name(),
+        )
+        texts = {
+            "model.cc": model_source(model, NAMESPACE),
+            "model.h": model_header(graphs[0], found.arena_bytes),
+            "resolver.h": resolver_header(codes),
+            "golden.h": golden.golden_header(found.vectors, NAMESPACE),
+            "golden.cc": golden.golden_source(found.vectors, NAMESPACE),
+            "main.cc": MAIN,
+            **skeleton(self._skeleton),
+            "README.md": readme(facts, self._skeleton),
+        }
+        for name, text in texts.items():
+            (workdir / name).parent.mkdir(exist_ok=True)
+            (workdir / name).write_text(text, encoding="utf-8")
+        made_by = f"{self.name} {self.version}"
+        return replace(source, path=path, format=self.produces, sha256=sha256_of(path), made_by=made_by)
+
+    def _check_arena(self, arena_bytes: int) -> None:
+        if self._most_bytes is not None and arena_bytes > self._most_bytes:
+            raise Unsupported(
+                f"the tensor arena takes {arena_bytes:,} bytes, --tflite-micro-arena allows {self._most_bytes:,}",
+                ways_out=("--int8 --full-integer, whose values take a quarter",) if self._tolerance is FLOAT32 else (),
+            )
+
+    def _measured(self, source: Artifact, model: bytes, graphs: tuple[FileGraph, ...]) -> _Measured:
+        main = graphs[0]
+        names = [main.tensors[index].name for index in main.inputs]
+        inputs: tuple[tuple[Array, ...], ...] = golden.encoded_inputs(source, names, self._calibration, self._seed)
+        values = sum(tensor.size_bytes for graph in graphs for tensor in graph.tensors if not tensor.constant)
+        arena_bytes, in_use = least_arena(model, inputs[0], _SPARE_BYTES + 4 * values)
+        vectors = golden.vectors(MicroInterpreter(model, arena_bytes), inputs, len(main.outputs))
+        return _Measured(arena_bytes, in_use, vectors)
+
+
+def _check_sizes(graphs: tuple[FileGraph, ...]) -> None:
+    for graph in graphs:
+        for tensor in graph.tensors:
+            if tensor.is_dynamic:
+                raise Unsupported(
+                    "its size depends on the values of an input, and TensorFlow Lite Micro allocates all memory before "
+                    "the first call",
+                    subject=f"tensor {tensor.name}",
+                    ways_out=("--target tflite",),
+                )
+
+
+_: type[Stage] = PackageMicro

@@ -1,0 +1,68 @@
+"""Timing in turns: what else the machine does must not decide which of two is the faster."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import convertkit
+from convertkit.latency import Latency, _in_turns, compared
+from convertkit.show import latency_text
+from tests.onnx_models import mlp, write
+
+
+@pytest.mark.parametrize(
+    ("ours", "float32", "told"),
+    [
+        (1.0, 2.3, "2.3 × faster than float32"),
+        (1.5, 1.0, "1.5 × SLOWER than float32 here"),
+        (1.0, 1.02, "about as fast as float32"),
+    ],
+)
+def test_the_verdict_is_a_factor(ours, float32, told) -> None:
+    made = compared([ours] * 9, [float32] * 9)
+    assert made.verdict == told
+    assert made.slower == ("SLOWER" in told)
+
+
+def test_load_that_comes_and_goes_does_not_decide() -> None:
+    """While a machine gets busier, every call takes longer: the second of each pair must not pay for that alone."""
+    slowdown = [1.0 + 0.1 * index for index in range(40)]
+    ours = [0.5e-3 * factor for factor in slowdown]
+    float32 = [1.0e-3 * factor for factor in reversed(slowdown)]  # its quiet turns were the other's busy ones
+    paired = [1.0e-3 * factor for factor in slowdown]
+    assert compared(ours, paired).speedup == pytest.approx(2.0)
+    assert compared(ours, float32).speedup == pytest.approx(2.0, rel=0.1)
+
+
+def test_turns_alternate() -> None:
+    order: list[str] = []
+
+    def call(name: str, seconds: float) -> None:
+        order.append(name)
+        time.sleep(seconds)
+
+    ours, float32 = _in_turns(lambda: call("a", 0.02), lambda: call("b", 0.04))
+    assert len(ours) == len(float32) >= 5
+    turns = "".join(order[4:])  # each is called twice beforehand
+    assert turns.startswith("abbaabba")
+    assert compared(ours, float32).speedup == pytest.approx(2.0, rel=0.3)
+
+
+@pytest.mark.parametrize("flags", [{}, {"w8": True}, {"fp16": True}, {"prune": 0.5}])
+def test_every_precision_is_timed(tmp_path, flags) -> None:
+    made = convertkit.export(write(tmp_path, mlp()), output=tmp_path / "out", **flags)
+    found = made.report["latency"]
+    assert found["artifact_ms"] > 0
+    assert (found["float32_ms"] is None) == (not flags)
+    assert bool(found["verdict"]) == bool(flags)
+
+
+def test_slower_comes_with_the_way_out() -> None:
+    slow = Latency(2.0, 9, 1.0, 0.5, (0.4, 0.6))
+    told = latency_text({"artifact_ms": 2.0, "float32_ms": 1.0, "verdict": slow.verdict, "slower": slow.slower})
+    assert told == (
+        "2.000 ms, float32 1.000 ms: 2 × SLOWER than float32 here; "
+        "for size alone that may do, else leave the precision flag out"
+    )
