@@ -23,6 +23,8 @@ from tests.installed import needs
 
 HERE = Path(__file__).parent
 NIGHTLY = 200
+LOST_TAIL = "124.tflite: exit code 3: FAIL tflite-to-onnx"
+"""A weight of -8e37 multiplies a sigmoid's tail, of which ONNX Runtime leaves nothing: the file is rightly refused."""
 KINDS = {
     "-savedmodel": "tensorflow", "-frozen.pb": "tensorflow", ".keras": "keras", ".h5": "keras",
     "-float.tflite": "tflite", "-int8.tflite": "tflite",
@@ -107,7 +109,9 @@ def test_many_broken_files(sound: Path, tmp_path: Path, kind: str):
 def test_many_broken_real_files(cases: Path, tmp_path: Path, name: str):
     framework = "tflite" if name.endswith(".tflite") else "tensorflow"
     found, _ = faults(cases / name, framework, 140 if framework == "tflite" else 40, tmp_path)
-    assert not found
+    known = [each for each in found if name == "mnist/trained_lstm.tflite" and each.startswith(LOST_TAIL)]
+    assert len(known) == (name == "mnist/trained_lstm.tflite")
+    assert found == known
 
 
 def test_what_counts_as_a_fault():
