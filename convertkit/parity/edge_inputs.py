@@ -15,6 +15,8 @@ import numpy as np
 from convertkit.artifact import Array, TensorSpec
 from convertkit.stage import Feed
 
+NOTHING_KEPT = "masks of zeros"
+"""The edge input whose masks keep nothing: models that guard against it are to be seen doing so."""
 _LOUD = 8.0
 _SPARSE_EVERY = 17
 UNTOLD = 4
@@ -42,13 +44,18 @@ def edge_feeds(
     """
     bounds = {spec.name: _bounds(spec, base) for spec in inputs}
     seen = [base[0]]
-    for name, edge in _EDGES.items():
-        if brief and name not in _BRIEF:
-            continue
-        feed = {key: _edged(edge, value, bounds.get(key)) for key, value in base[0].items()}
+    for name, feed in _edges(base[0], bounds, brief=brief):
         if not any(_equal(feed, other) for other in seen):
             seen.append(feed)
             yield name, feed
+
+
+def _edges(base: Feed, bounds: Mapping[str, Bounds | None], *, brief: bool) -> Iterator[tuple[str, Feed]]:
+    for name, edge in _EDGES.items():
+        if not brief or name in _BRIEF:
+            yield name, {key: _edged(edge, value, bounds.get(key)) for key, value in base.items()}
+    masks = {key for key, known in bounds.items() if known is not None and known.is_mask}
+    yield NOTHING_KEPT, {key: np.zeros_like(value) if key in masks else value for key, value in base.items()}
 
 
 def _bounds(spec: TensorSpec, base: Sequence[Feed]) -> Bounds | None:

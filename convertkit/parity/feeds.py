@@ -99,7 +99,8 @@ def proof_feeds(
     count, at_second = (_BRIEF, 1) if brief and not stateful else (GENERATED, 2)
     sizes = [first] * count if not first else [first] * (count - at_second) + [second] * (3 if stateful else at_second)
     rng = np.random.default_rng(seed)
-    return tuple(generated_feed(specs, size, rng, kind) for kind, size in enumerate(sizes))
+    free = [not stateful and kind % 3 == _FREE_FLAGS for kind in range(len(sizes))]
+    return tuple(generated_feed(specs, size, rng, kind, free_flags=free[kind]) for kind, size in enumerate(sizes))
 
 
 def batch_dim(specs: Sequence[TensorSpec]) -> str | None:
@@ -110,13 +111,32 @@ def batch_dim(specs: Sequence[TensorSpec]) -> str | None:
 
 
 def generated_feed(
-    specs: Sequence[TensorSpec], sizes: Mapping[str, int], rng: np.random.Generator, kind: int = 0
+    specs: Sequence[TensorSpec],
+    sizes: Mapping[str, int],
+    rng: np.random.Generator,
+    kind: int = 0,
+    *,
+    free_flags: bool = False,
 ) -> Feed:
     """Random values for every spec; ``kind`` turns through distributions so that some have power.
 
-    ``sizes`` gives named dimensions a size in elements; a missing name becomes 1.
+    ``sizes`` gives named dimensions a size in elements; a missing name becomes 1.  Flags may be a mask, so each row of
+    several keeps one of them, but with ``free_flags``.
     """
-    return {spec.name: _values(spec, _shape(spec.source_shape, sizes), rng, kind) for spec in specs}
+    feed = {spec.name: _values(spec, _shape(spec.source_shape, sizes), rng, kind) for spec in specs}
+    if free_flags:
+        return feed
+    return {
+        spec.name: with_a_key(feed[spec.name]) if _are_flags(spec, feed[spec.name]) else feed[spec.name]
+        for spec in specs
+    }
+
+
+def _are_flags(spec: TensorSpec, drawn: Array) -> bool:
+    """Whether these are flags, in rows of several."""
+    if drawn.size == 0 or not drawn.ndim or drawn.shape[-1] < 2 or spec.rising or drawn.dtype.kind not in "iub":
+        return False
+    return drawn.dtype.kind == "b" or (spec.value_range == (0, 2) if spec.value_range else bool(drawn.max() < 2))
 
 
 def _shape(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -128,7 +148,7 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
     if dtype.kind == "O":
         return np.array([f"text {rng.integers(1000)}" for _ in range(int(np.prod(shape)))], dtype).reshape(shape)
     if dtype.kind == "b":
-        return _flags(rng.random(shape) < 0.5)
+        return rng.random(shape) < 0.5
     if spec.rising:
         return _rising(rng, shape, int(spec.value_range[1]) if spec.value_range else 2).astype(dtype)
     if spec.value_range is not None:
@@ -136,21 +156,14 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
         if dtype.kind in "iu" and dtype.itemsize <= 2 and high - low >= 256 and kind % 3:
             return _pixels(rng, shape, int(low), int(high), kind).astype(dtype)
         values = rng.integers(int(low), int(high), shape) if dtype.kind in "iu" else rng.uniform(low, high, shape)
-        drawn = np.asarray(values).astype(dtype)
-        return _flags(drawn) if dtype.kind in "iu" and (low, high) == (0, 2) else drawn
+        return np.asarray(values).astype(dtype)
     if dtype.kind in "iu":
-        drawn = rng.integers(0, 2 if kind % 3 == 0 else UNTOLD, shape).astype(dtype)
-        return _flags(drawn) if kind % 3 == 0 else drawn
+        return rng.integers(0, 2 if kind % 3 == 0 else UNTOLD, shape).astype(dtype)
     if dtype.kind == "c":
         return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
     if kind == _NATURAL_KIND and (made := natural(rng, shape)) is not None:
         return made.astype(dtype)
     return _FLOATS[kind % len(_FLOATS)](rng, shape).astype(dtype)
-
-
-def _flags(drawn: Array) -> Array:
-    """Drawn flags, of which each row of several keeps one: they may be a mask."""
-    return with_a_key(drawn) if drawn.ndim and drawn.shape[-1] > 1 else drawn
 
 
 def _rising(rng: np.random.Generator, shape: tuple[int, ...], high: int) -> Array:
@@ -182,5 +195,6 @@ def _smooth(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 _FLOATS = (_standard, _unit, _smooth)
+_FREE_FLAGS = 2
 _NATURAL_KIND = 1
 """Of the feeds, the one that is an image or a recording where its shape may be of one."""

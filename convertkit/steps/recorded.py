@@ -16,7 +16,7 @@ from convertkit.onnx.index_bounds import with_index_bounds
 from convertkit.onnx.input_domains import with_domains
 from convertkit.parity import Recording, record
 from convertkit.parity.feeds import ProofInputs, is_brief, proof_inputs, with_edges
-from convertkit.parity.flags import is_finite, with_flags
+from convertkit.parity.flags import is_finite, with_flags, without_empty_masks
 from convertkit.parity.free_sizes import attempts
 from convertkit.recipe import ExportOptions
 from convertkit.records import Made, Recorded
@@ -139,12 +139,13 @@ class Recorder:
 
     def _recorded(self, inputs: ProofInputs) -> Recording:
         with self._source.runner() as runner:
-            recording = self._run(runner, inputs)
+            recording = without_empty_masks(self._run(runner, inputs))
             if refused := [name for name in inputs.edges if name not in recording.edges]:
                 self.notes.append(f"the source itself refuses the edge inputs {', '.join(refused)}: not compared there")
             if self._calibration is not None or (flagged := with_flags(recording, runner)) is recording:
                 return recording
-            return self._run(runner, with_edges(self._drawn, flagged.feeds[: flagged.usual], brief=self._brief))
+            edges = with_edges(self._drawn, flagged.feeds[: flagged.usual], brief=self._brief)
+            return without_empty_masks(self._run(runner, edges))
 
     def _run(self, runner: Runner, inputs: ProofInputs) -> Recording:
         title = f"{self._artifact.format} (source)"

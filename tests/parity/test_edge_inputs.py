@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from convertkit.artifact import TensorSpec
-from convertkit.parity.edge_inputs import edge_feeds
+from convertkit.parity.edge_inputs import NOTHING_KEPT, edge_feeds
 from convertkit.parity.feeds import proof_feeds, proof_inputs
 from convertkit.parity.natural import image_axes, is_recording, natural
 
@@ -59,8 +59,11 @@ def test_ids_are_the_least_the_greatest_and_padded_in_the_middle():
 @pytest.mark.parametrize(
     "spec", [TensorSpec("mask", (2, 8), "bool"), TensorSpec("mask", (2, 8), "int64", value_range=(0, 2))]
 )
-def test_a_mask_keeps_at_least_one_key(spec):
-    for feed in edges(spec).values():
+def test_masks_keep_at_least_one_key_but_in_one_edge_input(spec):
+    found = edges(spec)
+    assert not found.pop(NOTHING_KEPT)["mask"].any()
+    assert found
+    for feed in found.values():
         assert feed["mask"].any(-1).all()
 
 
