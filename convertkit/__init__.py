@@ -25,35 +25,50 @@ if TYPE_CHECKING:
     from convertkit.compare.agreement import Verification, verify
     from convertkit.compare.bisection import Bisection, bisect
     from convertkit.job import export_all
+    from convertkit.looking.checking import Checked, check
     from convertkit.looking.inspection import Inspection, inspect
     from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
+    from convertkit.release.api import run
+    from convertkit.release.reproduce import Reproduction, reproduce
+    from convertkit.release.result import Release
+    from convertkit.release.verify import Integrity, verify_release
     from convertkit.result import Interface, Result, load
 
 __version__ = "0.1.0"
 CONVERTKIT_PLUGIN_API = "1.0"  # what plugins may rely on, MAJOR.MINOR: docs/reference/versioning.md
 __all__ = [
     "Bisection",
+    "Checked",
     "ExportOptions",
     "ImageOptions",
     "InputSpec",
     "Inspection",
+    "Integrity",
     "Interface",
     "Normalization",
+    "Release",
+    "Reproduction",
     "Result",
     "Verification",
     "WavOptions",
     "bisect",
+    "check",
     "errors",
     "export",
     "export_all",
     "inspect",
     "load",
+    "reproduce",
+    "run",
     "verify",
+    "verify_release",
 ]
 
 _HOMES = {
     "Bisection": "convertkit.compare.bisection",
     "bisect": "convertkit.compare.bisection",
+    "Checked": "convertkit.looking.checking",
+    "check": "convertkit.looking.checking",
     "ExportOptions": "convertkit.recipe",
     "ImageOptions": "convertkit.recipe",
     "InputSpec": "convertkit.recipe",
@@ -68,6 +83,12 @@ _HOMES = {
     "inspect": "convertkit.looking.inspection",
     "load": "convertkit.result",
     "verify": "convertkit.compare.agreement",
+    "Integrity": "convertkit.release.verify",
+    "Release": "convertkit.release.result",
+    "Reproduction": "convertkit.release.reproduce",
+    "reproduce": "convertkit.release.reproduce",
+    "run": "convertkit.release.api",
+    "verify_release": "convertkit.release.verify",
 }
 
 

@@ -18,6 +18,7 @@ Dim = int | str
 
 STATE_PREFIX = "state."
 NEXT_STATE_PREFIX = "next_state."
+STATE_FILE = "initial_state.npz"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from convertkit.colour import painted
 from convertkit.commands import COMMANDS, EXIT_CODES
 from convertkit.commands.ending import Ending, Session, print_results
 from convertkit.errors import ConvertKitError
+from convertkit.on_demand import on_demand
 
 _OTHER_NAMES = {"convert": "export", "quantize": "export", "list": "targets", "info": "inspect"}
 """Commands of other tools, and ours."""
@@ -34,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     session = Session(_named(words), as_json="--json" in words)
     if arguments is None:
         signal.signal(signal.SIGTERM, _terminate)
-    ending = _ended(words, session)
+    with on_demand():
+        ending = _ended(words, session)
     print_results(session, ending)
     if ending is not None:
         sys.exit(ending.code)

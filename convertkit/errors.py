@@ -15,6 +15,7 @@
     ├── ParityError                  exit 3   the artifact does not compute what it should
     │   ├── NotProven                         … or the comparison has no power to tell
     │   └── GateError                         … or loses more accuracy than ``--max-drop`` allows
+    ├── IntegrityError               exit 3   a release is not what was published, or is not reproduced
     └── MissingFramework             exit 4   an optional framework is not installed
 
 A message names the thing, what was found, what was expected and the next move; it has no traceback.
@@ -162,6 +163,12 @@ class CellsFailed(ConvertKitError):
         super().__init__("\n".join((told, *(f"{name}: {said}" for name, (said, _) in failures.items()))))
 
 
+class IntegrityError(ConvertKitError):
+    """A release, or a delivered folder, that is not what was published, or is not reproduced."""
+
+    exit_code = 3
+
+
 class MissingFramework(ConvertKitError):
     """An optional framework is needed for this source or target and is not installed."""
 
@@ -190,7 +197,6 @@ _EXTRAS = {
     "ai_edge_litert": "tflite",
     "flatbuffers": "tflite",
     "tflite_micro": "tflite-micro",
-    "coremltools": "coreml",
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
     "scipy": "audio",

@@ -99,8 +99,9 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
         describe = Describe(options, kept=store.is_shared)
         scheduler.hold(describe)
         scheduler.submit(describe)
-        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
-        from convertkit.steps.session import Place, Session  # a second of imports, beside a worker's own
+        if not scheduler.was_cached(describe):
+            import convertkit.steps.ahead  # noqa: F401 - what tasks import, beside a worker's own imports
+        from convertkit.steps.session import Place, Session
 
         session = Session(
             options, describe, Place(scheduler, resources, told, on_step, work.path / "finished", store.is_shared)

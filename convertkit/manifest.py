@@ -7,8 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from convertkit import __version__, plugins
 from convertkit.artifact import Artifact, files_of, sha256_of
 from convertkit.findings.precision import Effective
@@ -87,6 +85,8 @@ def _data(source: FeedSource | None) -> Mapping[str, Any] | None:
 def _initial_state(artifact: Artifact) -> dict[str, Any]:
     if artifact.initial_state is None:
         return {}
+    import numpy as np
+
     shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
     with np.load(artifact.initial_state, allow_pickle=False) as stored:
         return {

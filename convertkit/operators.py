@@ -31,6 +31,15 @@ class Operator:
     macs: int
 
 
+@dataclass(frozen=True, slots=True)
+class NodeTime:
+    """Median milliseconds of one node of the optimised graph, whose nodes may be several of the file's in one."""
+
+    name: str
+    kind: str
+    ms: float
+
+
 @runtime_checkable
 class InspectingTarget(Protocol):
     """A target that tells the operators of what it delivered, in the order in which they run."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from convertkit.artifact import Artifact
-from convertkit.parity import ParityReport, Recording
+from convertkit.parity.values import ParityReport, Recording
 from convertkit.stage import Settled, Tolerance
 
 _LEAST_SNR_DB = 3.0
@@ -37,11 +37,20 @@ class Made:
 class Recorded:
     """What an artifact computed for the inputs of the verification, in how many seconds.
 
-    ``notes`` say which inputs the source itself refuses and what executed it.
+    ``notes`` say which inputs the source itself refuses and what executed it.  ``runtime`` is what executed an
+    artifact, with its version.
     """
 
     recording: Recording
     seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    runtime: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a recording's notes say, without its arrays."""
+
     notes: tuple[str, ...] = ()
 
 
@@ -51,7 +60,8 @@ class StepRecord:
 
     ``seconds`` is the stage alone, ``parity_seconds`` the verification, which may go on beside the next stage.
     ``peak_rss_bytes`` is this process's peak during the stage (where the system lets it be reset).  ``diagnosis`` is
-    what the stage itself reports beyond its artifact, JSON-able.  ``cached`` says that an earlier export made it.
+    what the stage itself reports beyond its artifact, JSON-able.  ``runtime`` is what executed the artifact, with its
+    version.  ``cached`` says that an earlier export made it.
     """
 
     stage: str
@@ -65,6 +75,7 @@ class StepRecord:
     versus_previous: ParityReport
     versus_source: ParityReport
     diagnosis: Mapping[str, object] | None = None
+    runtime: str = ""
     cached: bool = False
 
     @property
@@ -123,3 +134,19 @@ class Verified:
     @property
     def passed(self) -> bool:
         return self.step.passed
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The metric of the source and of the delivered artifact, and what was allowed."""
+
+    metric: str
+    samples: int
+    before: float
+    after: float
+    drop: float
+    max_drop: float | None
+
+    @property
+    def passed(self) -> bool:
+        return self.max_drop is None or self.drop <= self.max_drop + 1e-9

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from convertkit.colour import painted
 
 if TYPE_CHECKING:
-    from convertkit.parity import ParityReport, TensorDiff
+    from convertkit.parity.values import ParityReport, TensorDiff
     from convertkit.result import Result
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from convertkit.artifact import STATE_PREFIX, Array, Artifact, Dim, TensorSpec
+from convertkit.artifact import STATE_FILE, STATE_PREFIX, Array, Artifact, Dim, TensorSpec
 from convertkit.errors import SourceError
 from convertkit.stage import Feed
 
-STATE_FILE = "initial_state.npz"
 """What lies beside a delivered model that has state."""
 
 

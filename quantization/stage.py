@@ -15,9 +15,9 @@ from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
-from convertkit.parity import record
 from convertkit.parity.feeds import proof_feeds, with_edges
 from convertkit.parity.flags import with_flags
+from convertkit.parity.replay import record
 from convertkit.profile import QuantProfile
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.observe import extend, observe

@@ -6,8 +6,8 @@ from typing import Any
 from convertkit.artifact import Artifact
 from convertkit.errors import ParityError
 from convertkit.onnx.runner import OnnxRunner
-from convertkit.parity import record
 from convertkit.parity.feeds import proof_feeds
+from convertkit.parity.replay import record
 from convertkit.progress import Silent
 from convertkit.records import Recorded, StepRecord
 from convertkit.steps import plan

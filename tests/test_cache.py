@@ -1,11 +1,13 @@
 """What an export keeps for the next one: the same files, made again only where something they hang on has changed."""
 
+import ast
 import dataclasses
 import json
 import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -18,9 +20,9 @@ from convertkit.progress import Silent
 from convertkit.recipe import ExportOptions
 from convertkit.steps import live
 from convertkit.steps.describe import Describe
-from convertkit.steps.make import Convert, OfPlugin
+from convertkit.steps.make import Convert, Make, OfPlugin
 from convertkit.tasks.resources import Resources
-from convertkit.tasks.task import Context
+from convertkit.tasks.task import Context, key
 from convertkit.tasks.versions import code_version
 from tests import onnx_models
 from tests.command_line import here
@@ -67,6 +69,49 @@ def test_the_second_run_makes_nothing(tmp_path, network, samples):
     assert reports[0] == reports[1]
 
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+HEAVY = {
+    "numpy",
+    "onnx",
+    "onnx_ir",
+    "onnxscript",
+    "onnxruntime",
+    "jinja2",
+    "torch",
+    "tensorflow",
+    "flatbuffers",
+    "rich",
+}
+AGAIN = """
+import sys
+from convertkit.cli import main
+main(sys.argv[1:])
+print(sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "framework", "needed"),
+    [
+        ("brackets/model.onnx", (), "onnx", set()),
+        ("brackets/model.onnx", ("--target", "tflite", "--w8"), "onnx", set()),
+        ("brackets/model.onnx", ("--calib", FIXTURES / "brackets" / "calib.npz"), "onnx", {"numpy"}),
+        ("digits/model.pt", (), "torch", set()),
+        ("detector/saved_model", (), "tensorflow", set()),
+    ],
+)
+def test_the_second_run_imports_nothing_heavy(tmp_path, source, flags, framework, needed):
+    """What takes longer to import than to look up; only the user's own samples are read by NumPy."""
+    pytest.importorskip(framework)
+    words = ["export", FIXTURES / source, "-o", tmp_path / "out", "--force", "--cache", tmp_path / "cache", *flags]
+    assert here(*words).code == 0
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", AGAIN, *map(str, words)], capture_output=True, text=True, check=True
+    )
+    assert HEAVY & set(ast.literal_eval(done.stdout.splitlines()[-1])) == needed
+    assert done.stderr.count("cached") >= 2
+
+
 def test_a_changed_flag_makes_again_what_hangs_on_it(tmp_path, network, samples):
     flags = ["--target", "tflite", "--int8", "--calib", samples]
     exported(network, tmp_path / "a", *flags, cache=tmp_path / "cache")
@@ -109,7 +154,7 @@ def test_changed_code_of_a_plugin_makes_anew(tmp_path, network, monkeypatch):
 
     def decided():
         code_version.cache_clear()
-        return OfPlugin("", options, "strange", source, 0).decides()
+        return key(Make(OfPlugin("", options, "strange", source, 0), Describe(options, kept=True)))
 
     before = decided()
     assert before == decided()

@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import convertkit
-from convertkit.artifact import TensorSpec
+from convertkit.artifact import STATE_FILE, TensorSpec
 from convertkit.errors import SourceError
-from convertkit.state import STATE_FILE, save_arrays, state_beside, state_sizes
+from convertkit.state import save_arrays, state_beside, state_sizes
 from tests.onnx_models import model, write
 
 START = np.array([[0.5, -1.0, 2.0]], np.float32)

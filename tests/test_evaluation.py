@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from convertkit.data.evaluation import Evaluation, find_metric
+from convertkit.data.evaluation import find_metric
 from convertkit.errors import FeedError, UsageError
+from convertkit.records import Evaluation
 from convertkit.steps.judge import gate_error
 from tests import onnx_models
 from tests.command_line import apart, here

@@ -7,7 +7,6 @@ Imports Keras and JAX, therefore only ever imported in a worker process whose en
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import json
 from collections.abc import Callable, Iterator
@@ -17,10 +16,10 @@ from typing import Any
 import jax
 import keras
 import numpy as np
-from keras.src.utils import python_utils
 
 from convertkit.artifact import Array
 from convertkit.converters.keras import archive, legacy
+from convertkit.converters.keras.compat import give_tensorflow_to_stored_code, module_of_operation
 from convertkit.converters.keras.lower import compiled, exported
 from convertkit.converters.keras.operations import Keras2Operation, computes, hard_sigmoid
 from convertkit.converters.stablehlo.importer import to_onnx
@@ -35,9 +34,6 @@ _LOAD_ERRORS = (
     NotImplementedError, AssertionError, SyntaxError, NameError, OverflowError, ZeroDivisionError,
 )  # fmt: skip
 """What Keras raises for files that contradict themselves; it promises no type of its own."""
-
-
-_OPERATIONS = tuple(f"keras.src.ops.{name}" for name in ("numpy", "nn", "math", "core", "linalg", "image"))
 
 
 class KerasService:
@@ -177,7 +173,7 @@ def _from_hdf5(path: Path, described: archive.Described, objects: dict[str, Any]
     keras2 = not described.version.startswith("3")
     ours = {legacy.OPERATION: Keras2Operation, legacy.HARD_SIGMOID: hard_sigmoid}
     custom = {**keras.saving.get_custom_objects(), **objects}
-    rules = legacy.Rules(_is_layer, _accepts, _operation, lambda name: name in custom, computes, keras2)
+    rules = legacy.Rules(_is_layer, _accepts, module_of_operation, lambda name: name in custom, computes, keras2)
     config = legacy.translated(described.config, rules)
     model = keras.saving.deserialize_keras_object(config, custom_objects={**objects, **ours}, safe_mode=False)
     model.load_weights(path if path.suffix == ".hdf5" else _named(path, workdir, ".h5"))
@@ -219,21 +215,12 @@ def _code_allowed(trusted: bool) -> Iterator[None]:
     if trusted:
         keras.config.enable_unsafe_deserialization()
         if keras.backend.backend() == "tensorflow":
-            # Stored code has the globals of the module that unpacks it, no longer those of the user's module.
-            vars(python_utils)["tf"] = importlib.import_module("tensorflow")
+            give_tensorflow_to_stored_code()
     yield
 
 
 def _is_layer(name: str) -> bool:
     return inspect.isclass(getattr(keras.layers, name, None))
-
-
-def _operation(name: str) -> str:
-    """The module of an operator class: ``.h5`` files leave it out, ``.keras`` files store it."""
-    for module in _OPERATIONS:
-        if inspect.isclass(getattr(importlib.import_module(module), name, None)):
-            return module
-    return ""
 
 
 def _accepts(layer: str, option: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convertkit.converters.onnx.sniff import is_onnx
+from convertkit.converters.onnx.sniff import is_onnx, may_name_files
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 
@@ -26,7 +26,8 @@ class OnnxConverter:
 
     def files_beside(self, source: str) -> tuple[Path, ...]:
         """External weights."""
-        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
+        if not may_name_files(Path(source)):
+            return ()
         from convertkit.onnx.load import external_files
 
         return external_files(Path(source))
@@ -38,7 +39,6 @@ class OnnxConverter:
         return saved_live(model, folder)
 
     def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
-        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.converters.onnx.source import OnnxSource
 
         return OnnxSource(Path(source), options)

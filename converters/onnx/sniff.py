@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,15 @@ def is_onnx(path: Path) -> bool:
             return _walk(stream)
     except OSError:
         return False
+
+
+def may_name_files(path: Path) -> bool:
+    """Whether the file has the word by which tensors name other files, which then hold their weights.
+
+    Source: onnx.proto, TensorProto.external_data, whose required key is ``location``.
+    """
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(b"location") >= 0
 
 
 def _walk(stream: BinaryIO) -> bool:

@@ -11,6 +11,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from convertkit.onnx.onnxruntime_compat import kernels
+
 OPSETS = (18, 26)
 _CONSTRAINTS = ("T", "V", "T1", "X")
 
@@ -36,9 +38,7 @@ def kernel_table(definitions: list[Any]) -> dict[str, list[str]]:
 
 def main() -> None:
     """Write the table beside this module."""
-    from onnxruntime.capi import _pybind_state
-
-    table = kernel_table(_pybind_state.get_all_opkernel_def())
+    table = kernel_table(list(kernels()))
     text = ",\n".join(f"  {json.dumps(op)}: {json.dumps(types)}" for op, types in table.items())
     Path(__file__).with_name("kernels.json").write_text("{\n" + text + "\n}\n")
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from jaxlib import _jax
 from jaxlib.mlir import ir as mlir
 from jaxlib.mlir import passmanager
-from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
+from convertkit.converters.stablehlo import compat
 from convertkit.converters.stablehlo.mlir import element
 from convertkit.converters.stablehlo.older import in_todays_spelling
 from convertkit.errors import SourceError
@@ -49,7 +48,7 @@ def context() -> Any:
     _register_passes()
     ctx = mlir.Context()
     registry = mlir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
+    compat.add_dialects(registry)
     ctx.append_dialect_registry(registry)
     ctx.load_all_available_dialects()
     stablehlo.register_dialect(ctx)
@@ -93,8 +92,7 @@ def _parsed_text(ctx: Any, source: str) -> Any:
 
 def portable(module: Any) -> bytes:
     """The module as a portable artifact of this StableHLO version; CHLO operators stay, as in what JAX serializes."""
-    version = stablehlo.get_current_version()
-    return bytes(_jax.mlir.serialize_portable_artifact(module, version, use_mixed_serialization=True))
+    return compat.portable(module, stablehlo.get_current_version())
 
 
 def prepare(module: Any) -> None:

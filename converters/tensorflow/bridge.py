@@ -12,9 +12,9 @@ from collections.abc import Mapping, MutableSequence, Sequence
 
 import onnx_ir as ir
 import tensorflow as tf
-from tensorflow.compiler.mlir.tensorflow_to_stablehlo.python import pywrap_tensorflow_to_stablehlo
 
 from convertkit.converters.stablehlo.importer import Names, Parsed
+from convertkit.converters.tensorflow import compat
 from convertkit.converters.tensorflow.loading import Loaded
 from convertkit.errors import ToolError
 
@@ -24,10 +24,7 @@ _KEY = re.compile(r'tf_saved_model\.index_path = \["([^"]*)"\]')
 def stablehlo_of(loaded: Loaded, shapes: Mapping[str, Sequence[int | str]]) -> bytes:
     """The signature as a StableHLO module for inputs of these fixed sizes; raises what the bridge raises."""
     text = ":".join(",".join(str(size) for size in shapes[name]) for name in _input_order(loaded))
-    module: bytes = pywrap_tensorflow_to_stablehlo.savedmodel_to_stablehlo(
-        loaded.path, [loaded.signature], list(loaded.tags), text
-    )
-    return module
+    return compat.stablehlo_of(loaded.path, loaded.signature, loaded.tags, text)
 
 
 def onnx_of(module: bytes, loaded: Loaded, shapes: Mapping[str, Sequence[int | str]]) -> ir.Model:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tf2onnx.handler import tf_op
-from tf2onnx.onnx_opset.controlflow import Select
+
+from convertkit.converters.tensorflow.compat import Select, numpy_type, tf_op
 
 
 def _dtype(ctx: Any, node: Any) -> Any:
-    from tf2onnx.utils import map_onnx_to_numpy_type
-
-    return map_onnx_to_numpy_type(ctx.get_dtype(node.input[0]))
+    return numpy_type(ctx.get_dtype(node.input[0]))
 
 
 def _replace(ctx: Any, node: Any, last: str, inputs: list[str]) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from convertkit.artifact import Array
+from convertkit.converters.tensorflow.compat import with_constants
 from convertkit.errors import SourceError, Unsupported, UsageError
 
 Values = Mapping[str, Array]
@@ -88,9 +88,9 @@ def _by_tensorflow_2(path: Path, key: str, tags: Sequence[str], shapes: Shapes) 
         return {name: value.numpy() for name, value in results.items()}
 
     def freeze() -> Frozen:
-        frozen = convert_variables_to_constants_v2(function, lower_control_flow=False, aggressive_inlining=True)
-        ends = [[x.name for x in each] for each in (frozen.inputs, frozen.outputs)]
-        return frozen.graph.as_graph_def(add_shapes=True), *ends
+        made = with_constants(function)
+        ends = [[x.name for x in each] for each in (made.inputs, made.outputs)]
+        return made.graph.as_graph_def(add_shapes=True), *ends
 
     return Loaded(inputs, outputs, call, freeze, "TensorFlow 2", str(path), key, tuple(tags))
 

@@ -31,7 +31,6 @@ class TFLiteConverter:
             return None
 
     def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
-        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.converters.tflite.source import TFLiteSource
 
         return TFLiteSource(Path(source), options)

@@ -30,8 +30,11 @@ class Listed:
 COMMANDS = (
     Listed("export", "Convert", "Convert a model, verified at every step."),
     Listed("inspect", "Look and compare", "Show what is in a model: interface, operators, size, precision."),
+    Listed("check", "Look and compare", "Tell whether a model converts for each target, or what is in the way."),
     Listed("bisect", "Look and compare", "Find the first value inside of two models that departs."),
     Listed("run", "Release", "Make a release: many models, targets and precisions, with gates."),
+    Listed("verify", "Release", "Check a release, or that two models compute the same."),
+    Listed("reproduce", "Release", "Build a release again and compare byte by byte."),
     Listed("targets", "Set up", "List targets and sources: what is installed, and what adds the rest."),
     Listed("cache", "Set up", "Show what a cache of exports holds, or make it smaller."),
 )

@@ -15,16 +15,17 @@ from convertkit.errors import ConvertKitError, NotProven, ParityError
 from convertkit.findings.runtimes import runtime_of, source_runtime
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table, shape_text
-from convertkit.parity import ParityReport, Recording, compare_recordings, record
 from convertkit.parity.ill_conditioned import well_conditioned
+from convertkit.parity.replay import compare_recordings, record
 from convertkit.parity.truth import AskTruth
+from convertkit.parity.values import ParityReport, Recording
 from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, WavOptions
 from convertkit.show import diff_text, parity_text
 from convertkit.stage import FeedSource, Tolerance
 from convertkit.twins import Twins
 
 if TYPE_CHECKING:
-    from convertkit.parity import TensorDiff
+    from convertkit.parity.values import TensorDiff
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -194,14 +195,14 @@ def _at_sizes(options: ExportOptions, how: Aligned) -> ExportOptions:
 
 def _samples(options: ExportOptions, artifact: Artifact) -> FeedSource | None:
     from convertkit.data import asked
-    from convertkit.steps.recorded import with_sizes
+    from convertkit.steps.describe import with_sizes
 
     return asked.calibration(options, with_sizes(artifact, options).inputs)
 
 
 def _reference(first: Opened, onnx: Artifact | None, options: ExportOptions, data: FeedSource | None) -> Recording:
     """What the first computes for samples or generated inputs, and for edge inputs."""
-    from convertkit.steps.recorded import Recorder
+    from convertkit.steps.recording import Recorder
 
     readable = first.artifact
     if first.is_onnx and onnx is not None:

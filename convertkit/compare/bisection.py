@@ -19,7 +19,8 @@ from convertkit.compare.scan import Departure, Level, Sides, chunks, inner_toler
 from convertkit.errors import ConvertKitError, ParityError, UsageError
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table
-from convertkit.parity import Recording, compare_recordings
+from convertkit.parity.replay import compare_recordings
+from convertkit.parity.values import Recording
 from convertkit.probing import Inner, Probe, ProbedRunner
 from convertkit.recipe import ImageOptions, InputSpec, WavOptions
 from convertkit.show import diff_text

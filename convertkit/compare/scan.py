@@ -16,8 +16,9 @@ import numpy as np
 from convertkit.artifact import Array, Artifact
 from convertkit.compare.aligning import Aligned
 from convertkit.compare.matching import Pair, orders_of
-from convertkit.parity import Recording, TensorDiff, compare_recordings
 from convertkit.parity.compare import snr_db
+from convertkit.parity.replay import compare_recordings
+from convertkit.parity.values import Recording, TensorDiff
 from convertkit.probing import Inner, Probe
 from convertkit.stage import FLOAT32, Feed, Tolerance
 from convertkit.twins import Twins

@@ -32,22 +32,6 @@ class Metric:
         return 100 * (after - before) / before if before else float("inf") if after > before else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The metric of the source and of the delivered artifact, and what was allowed."""
-
-    metric: str
-    samples: int
-    before: float
-    after: float
-    drop: float
-    max_drop: float | None
-
-    @property
-    def passed(self) -> bool:
-        return self.max_drop is None or self.drop <= self.max_drop + 1e-9
-
-
 def top1(labels: Array, scores: Array) -> float:
     """Share of samples, in percent, whose largest score is at the label; ``scores`` is (samples, classes)."""
     return 100.0 * float((_rows("top1", labels, scores).argmax(-1) == _one_each("top1", labels)).mean())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact, TensorSpec
 from convertkit.errors import ToolError
+from convertkit.findings.values import Level
 from convertkit.onnx.load import load_own
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.stage import Feed
@@ -19,15 +20,6 @@ from convertkit.state import initial_state, started, state_sizes
 _MOST = 120
 _MOST_BYTES = 128 << 20
 """Of one graph's values at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One value in the order of the graph: its name, what computes it, and its signal over noise in dB."""
-
-    name: str
-    kind: str
-    snr_db: float
 
 
 def along_depth(before: Artifact, after: Artifact, feed: Feed) -> tuple[Level, ...]:

@@ -3,64 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from convertkit.artifact import Array, Artifact, Dim, Quantization, TensorSpec
+from convertkit.artifact import Array, Artifact, Dim, TensorSpec
 from convertkit.data.kinds import holds_images
+from convertkit.findings.values import Interface, Port
 from convertkit.recipe import ExportOptions, Normalization
 from convertkit.stage import Feed
 from convertkit.state import saved_arrays
 
 _SOURCE_LAYOUTS = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """One input or output of a delivered artifact.
-
-    ``shape`` has sizes and the names of dynamic dimensions, ``example`` the sizes of one input that was run (of outputs
-    1 for what is dynamic).  ``layout`` is empty where the artifact keeps the source's order of axes.  ``normalization``
-    is in units of pixels: the model takes ``(pixel - mean) / std``.  An integer interface stands for
-    ``(integer - zero_point) * scale``.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[Dim, ...]
-    dynamic: tuple[str, ...]
-    example: tuple[int, ...]
-    source_shape: tuple[Dim, ...]
-    perm: tuple[int, ...]
-    layout: str
-    normalization: Normalization | None
-    quantization: Quantization | None
-    is_state: bool
-
-    @property
-    def sentence(self) -> str:
-        """All of it in a line: ``float32 N×8×8×1, NHWC where the source has NCHW; (pixel - 0) / 255``."""
-        parts = [f"{self.dtype} {'×'.join(map(str, self.shape)) or 'scalar'}"]
-        if self.dynamic:
-            parts[0] += f", {' and '.join(self.dynamic)} dynamic"
-        if self.layout:
-            parts[0] += f", {self.layout}"
-        if self.normalization is not None:
-            mean, std = (_numbers(each) for each in (self.normalization.mean, self.normalization.std))
-            parts.append(f"(pixel - {mean}) / {std}")
-        if self.quantization is not None:
-            zero = self.quantization.zero_point
-            parts.append(f"stands for (q {'+' if zero < 0 else '-'} {abs(zero)}) * {self.quantization.scale:.6g}")
-        if self.is_state:
-            parts.append("state, carried from call to call")
-        return "; ".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """Everything that goes into and comes out of a delivered artifact, in its order."""
-
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
 
 
 def interface(artifact: Artifact, options: ExportOptions, feed: Feed) -> Interface:
@@ -119,8 +70,3 @@ def _example(spec: TensorSpec, examples: Mapping[str, Array]) -> tuple[int, ...]
 
 def _ones(shape: Sequence[Dim]) -> tuple[int, ...]:
     return tuple(1 if isinstance(dim, str) else dim for dim in shape)
-
-
-def _numbers(values: Sequence[float]) -> str:
-    told = ", ".join(f"{value:g}" for value in values)
-    return told if len(values) == 1 else f"[{told}]"

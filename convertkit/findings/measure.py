@@ -10,15 +10,15 @@ from pathlib import Path
 
 from convertkit import plugins
 from convertkit.artifact import Artifact, files_of, is_small
-from convertkit.errors import GateError
-from convertkit.findings.depth import Level, along_depth
-from convertkit.findings.interface import Interface, interface
-from convertkit.findings.precision import Effective, effective
-from convertkit.findings.quality import Quality, measure, unseen
-from convertkit.latency import Latency, measure_latency
+from convertkit.findings.depth import along_depth
+from convertkit.findings.interface import interface
+from convertkit.findings.latency import measure_latency
+from convertkit.findings.precision import effective
+from convertkit.findings.quality import measure, unseen
+from convertkit.findings.values import Findings, Latency, Level, Quality
 from convertkit.memory import collect_after
-from convertkit.onnx.profiling import NodeTime, node_times
-from convertkit.operators import InspectingTarget, Operator
+from convertkit.onnx.profiling import node_times
+from convertkit.operators import InspectingTarget, NodeTime
 from convertkit.parity.compare import listed
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
@@ -56,21 +56,6 @@ class Subject:
         return any(step.versus_source.tolerance.lossy for step in self.steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What was found; empty where an export failed before it could be measured."""
-
-    operators: tuple[Operator, ...] = ()
-    effective: Effective | None = None
-    quality: Quality | None = None
-    latency: Latency | None = None
-    interface: Interface | None = None
-    depth: tuple[Level, ...] = ()
-    times: tuple[NodeTime, ...] = ()
-    notes: tuple[str, ...] = ()
-    runs_here: bool = True
-
-
 def find(subject: Subject) -> Findings:
     """Inspect the artifact, run it beside the source on unseen samples, and time it beside its float32 form."""
     target, options = subject.target, subject.options
@@ -90,15 +75,6 @@ def find(subject: Subject) -> Findings:
         notes=tuple(_notes(subject, latency)),
         runs_here=target.runs_here,
     )
-
-
-def refused(found: Findings, options: ExportOptions) -> GateError | None:
-    """The failure of ``--strict`` where the artifact is not what was asked for."""
-    became = found.effective
-    if not options.strict or became is None or became.held:
-        return None
-    insist = "\n  try   --full-integer, which refuses by the operator's name" if options.quantized else ""
-    return GateError(f"--strict: {became.sentence}\n  try   leave --strict out to accept that{insist}")
 
 
 def _quality(subject: Subject) -> Quality | None:

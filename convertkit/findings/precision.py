@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from convertkit.errors import GateError
 from convertkit.operators import ON_THE_FLY, STATIC, Operator
+from convertkit.recipe import ExportOptions
 
 _ALL = 0.95
 """Share of the multiply-adds from which on an artifact counts as one of integers; the sentence tells the share."""
@@ -130,3 +132,11 @@ def _percent(share: float | None) -> str:
     if share is None:
         return "none"
     return f"{100 * share:.0f} %" if share in (0, 1) or 0.01 <= share <= 0.99 else f"{100 * share:.1f} %"
+
+
+def refused(became: Effective | None, options: ExportOptions) -> GateError | None:
+    """The failure of ``--strict`` where the artifact is not what was asked for."""
+    if not options.strict or became is None or became.held:
+        return None
+    insist = "\n  try   --full-integer, which refuses by the operator's name" if options.quantized else ""
+    return GateError(f"--strict: {became.sentence}\n  try   leave --strict out to accept that{insist}")

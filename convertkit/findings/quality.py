@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from math import comb
 from typing import Any
 
 import numpy as np
@@ -14,47 +13,11 @@ import numpy as np
 from convertkit.artifact import NEXT_STATE_PREFIX, Array, Artifact
 from convertkit.data.evaluation import LABEL
 from convertkit.data.held_out import held_out_positions, spread
-from convertkit.parity import record
+from convertkit.findings.values import Quality
+from convertkit.parity.replay import record
 from convertkit.stage import Feed, FeedSource, Outputs, Runner
 
 MOST_SAMPLES = 50
-WARN_DB = 20.0
-"""Below it an answer's noise is a tenth of it: a person looks at such a result before it ships."""
-WARN_AGREEMENT = 0.99
-_CHANCE = 0.05
-_ORIGINS = {
-    "evaluation": "samples of --eval",
-    "held-out": "held-out samples of --calib",
-    "calibration": "samples of --calib, which the ranges were measured on",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Quality:
-    """The worst output's signal over noise against the source.
-
-    ``snr_db`` is over all ``samples`` together, ``median_db`` and ``low_db`` (5th percentile) over single samples: a
-    few loud ones may hold all the signal.  ``agreement`` (0 to 1) is the share of samples with the same largest score,
-    None where no output ranks classes.  ``origin`` is ``evaluation``, ``held-out`` or ``calibration``.
-    """
-
-    samples: int
-    origin: str
-    output: str
-    snr_db: float
-    median_db: float
-    low_db: float
-    agreement: float | None
-
-    @property
-    def weak(self) -> bool:
-        """Whether this is below what passes without a second look."""
-        return self.snr_db < WARN_DB or (self.agreement is not None and _rare(self.agreement, self.samples))
-
-    @property
-    def where(self) -> str:
-        """What was measured on, in words."""
-        return f"{self.samples} {_ORIGINS[self.origin]}"
 
 
 def unseen(calibration: FeedSource | None, evaluation: FeedSource | None) -> tuple[str, Iterator[Feed]] | None:
@@ -142,16 +105,6 @@ class _Level:
     @property
     def agreement(self) -> float | None:
         return float(np.mean(self.alike)) if self.alike else None
-
-
-def _rare(agreement: float, samples: int) -> bool:
-    """Whether so many samples of another class are no chance for an artifact that agrees on 99 % of all inputs.
-
-    One flip among 50 is what such an artifact shows in two runs of five.
-    """
-    flips = round((1 - agreement) * samples)
-    fewer = sum(comb(samples, k) * (1 - WARN_AGREEMENT) ** k * WARN_AGREEMENT ** (samples - k) for k in range(flips))
-    return 1 - fewer < _CHANCE
 
 
 def _decibels(signal: float, noise: float) -> float:

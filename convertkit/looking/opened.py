@@ -191,7 +191,6 @@ def _with_traits(artifact: Artifact) -> Artifact:
     """A delivered artifact with what its graph tells of its outputs, which a manifest does not hold."""
     if artifact.format not in ONNX_FILES:
         return artifact
-    import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
     from convertkit.onnx.load import load_own
     from convertkit.onnx.specs import interface
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from convertkit import plugins
 from convertkit.artifact import Artifact
 from convertkit.errors import ToolError, UsageError
-from convertkit.latency import measure_latency
+from convertkit.findings.latency import measure_latency
 from convertkit.looking.opened import ONNX_FILES, Opened
 from convertkit.looking.tables import Table
-from convertkit.onnx.profiling import NodeTime, node_times
+from convertkit.onnx.profiling import node_times
+from convertkit.operators import NodeTime
 from convertkit.stage import Feed
 from convertkit.state import initial_state, started, state_sizes
 

@@ -14,6 +14,7 @@ import onnxruntime as ort
 from onnx import helper
 
 from convertkit.artifact import Array
+from convertkit.onnx.onnxruntime_compat import NOT_COMPUTED
 from convertkit.onnx.plain_constants import become_constant
 
 _MOVES = """Slice Split Concat Unsqueeze Squeeze Reshape Flatten Transpose Identity Cast CastLike Expand Tile Gather
@@ -129,7 +130,7 @@ def _evaluated(
             feed = {str(value.name): known[value] for value in node.inputs if value is not None}
             made = [value for value in node.outputs if value.name]
             known.update(zip(made, _session(model, node).run([str(value.name) for value in made], feed), strict=True))
-    except _unknown_to_ort():
+    except NOT_COMPUTED:
         return []
     return [known[value] for value in wanted]
 
@@ -150,8 +151,3 @@ def _session(model: ir.Model, node: ir.Node) -> ort.InferenceSession:
 def _declared(value: ir.Value) -> onnx.ValueInfoProto:
     assert value.dtype is not None, "of a cone"
     return helper.make_tensor_value_info(value.name, value.dtype.value, None)
-
-
-def _unknown_to_ort() -> tuple[type[Exception], ...]:
-    state = ort.capi.onnxruntime_pybind11_state
-    return (state.NotImplemented, state.InvalidGraph, state.Fail, state.InvalidArgument, state.RuntimeException)

@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.onnx.onnxscript_compat import condition_of, pattern_of
 
 Question = Callable[[ir.Node], bool]
 """Whether a rule is exact at the node that its pattern ends in; asked before the rule's own conditions."""
@@ -31,15 +32,15 @@ def title(rule: Any) -> str:
     """The rule's name; where it has none, the operators of its pattern and the name of its condition."""
     if rule.name:
         return str(rule.name)
-    steps = re.findall(r"= (\w+) \((.*)\)", str(rule._target_pattern))
+    steps = re.findall(r"= (\w+) \((.*)\)", pattern_of(rule))
     operators = " > ".join(f"{op}({re.sub(r'anonymous:[0-9]+', '.', inputs)})" for op, inputs in steps)
-    own = rule._condition_function.__name__
+    own = condition_of(rule).__name__
     return operators if own == "always_true" else f"{operators} if {own}"
 
 
 def exactly(rule: Any, question: Question) -> Callable[..., Any]:
     """The condition of ``rule`` behind ``question``."""
-    own = rule._condition_function
+    own = condition_of(rule)
     return lambda context, **bound: question(context.root) and own(context, **bound)
 
 

@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from convertkit.artifact import Artifact
-from convertkit.onnx.canonical import canonicalize, freeze_dims_left
-from convertkit.onnx.load import load_model
-from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Tolerance
-from convertkit.state import initial_state, save_arrays, started
 
 
 class FreezeStage:
@@ -30,6 +26,10 @@ class FreezeStage:
         return {"sizes": self._sizes}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
+        from convertkit.onnx.canonical import canonicalize, freeze_dims_left
+        from convertkit.onnx.load import load_model
+        from convertkit.onnx.save import save_model
+
         model = load_model(source.path)
         freeze_dims_left(model, self._sizes)
         model = canonicalize(model)
@@ -38,6 +38,8 @@ class FreezeStage:
 
     def _state(self, source: Artifact, path: Path) -> Path:
         """The initial values at the sizes that are fixed now."""
+        from convertkit.state import initial_state, save_arrays, started
+
         shapes = {spec.name: spec.source_shape for spec in source.inputs}
         save_arrays(path, started(initial_state(source), shapes, self._sizes))
         return path

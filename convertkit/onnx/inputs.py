@@ -38,7 +38,7 @@ def _merged(spec: TensorSpec, option: InputSpec) -> TensorSpec:
     if option.dtype is not None and option.dtype != spec.dtype:
         raise UsageError(f"--input {spec.name}: dtype {option.dtype}, the model takes {spec.dtype}")
     shape = spec.shape
-    if option.shape is not None:
+    if option.shape or (option.shape is not None and option.dtype is None):  # NAME::DTYPE[LOW,HIGH) says no shape
         if len(option.shape) != len(shape):
             raise UsageError(f"--input {spec.name}: {len(option.shape)} dimensions, the model takes {list(shape)}")
         for axis, (size, dim) in enumerate(zip(option.shape, shape, strict=True)):

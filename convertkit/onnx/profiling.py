@@ -6,26 +6,17 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import onnxruntime as ort
 
 from convertkit.artifact import Array, Artifact
-from convertkit.onnx.runner import ort_errors
+from convertkit.onnx.onnxruntime_compat import ERRORS
+from convertkit.operators import NodeTime
 
 _MOST_CALLS, _LEAST_CALLS, _SECONDS = 12, 2, 0.3
 _KERNEL = "_kernel_time"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTime:
-    """Median milliseconds of one node of the optimised graph, whose nodes may be several of the file's in one."""
-
-    name: str
-    kind: str
-    ms: float
 
 
 def node_times(artifact: Artifact, feed: Mapping[str, Array], folder: Path) -> tuple[NodeTime, ...]:
@@ -36,7 +27,7 @@ def node_times(artifact: Artifact, feed: Mapping[str, Array], folder: Path) -> t
     options.profile_file_prefix = str(folder / "profile")
     try:
         session = ort.InferenceSession(str(artifact.path), options, providers=["CPUExecutionProvider"])
-    except ort_errors():  # an opset that ONNX's own evaluator runs instead, which tells no times
+    except ERRORS:  # an opset that ONNX's own evaluator runs instead, which tells no times
         return ()
     begun = time.perf_counter()
     for call in range(_MOST_CALLS):

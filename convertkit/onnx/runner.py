@@ -13,6 +13,7 @@ import onnxruntime as ort
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import ToolError
+from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING
 from convertkit.stage import Feed, Outputs
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ class OnnxRunner:
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:
             self._session = ort.InferenceSession(self._model(), options, providers=["CPUExecutionProvider"])
-        except ort_errors() as error:
+        except ERRORS as error:
             refused = ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {_brief(error)}")
-            if self._optimised or not isinstance(error, _lacks()):
+            if self._optimised or not isinstance(error, CANNOT_RUN):
                 raise refused from error
             self._evaluate_instead(error, refused)
         return self
@@ -96,7 +97,7 @@ class OnnxRunner:
         assert self._session is not None, "the runner is used as a context manager"
         try:
             return list(self._session.run(names, feed))
-        except ort_errors() as error:
+        except ERRORS as error:
             failed = ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {_brief(error)}")
             if self._optimised or not _lacks_form(error):
                 raise failed from error
@@ -137,31 +138,9 @@ def unread_statistics(model: ir.Model) -> tuple[str, ...]:
     return tuple(str(value.name) for value in spare if value.name and not value.is_graph_output())
 
 
-def _lacks() -> tuple[type[Exception], ...]:
-    """What ONNX Runtime raises for a valid model that it has no kernel, type or opset for."""
-    state = ort.capi.onnxruntime_pybind11_state
-    return state.NotImplemented, state.InvalidGraph, state.Fail
-
-
 def _lacks_form(error: Exception) -> bool:
     """Whether a kernel refuses a form of its operator at run time, which the type of the error does not tell."""
-    return "not supported" in str(error) or isinstance(error, _lacks()[:1])
-
-
-def ort_errors() -> tuple[type[Exception], ...]:
-    """What ONNX Runtime raises for a model that it cannot load or run."""
-    state = ort.capi.onnxruntime_pybind11_state
-    return (
-        state.Fail,
-        state.InvalidArgument,
-        state.InvalidGraph,
-        state.InvalidProtobuf,
-        state.NoSuchFile,
-        state.NotImplemented,
-        state.RuntimeException,
-        RuntimeError,
-        ValueError,
-    )
+    return "not supported" in str(error) or isinstance(error, KERNEL_LACKING)
 
 
 def _brief(error: Exception) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from convertkit.artifact import Array
+from convertkit.parity.values import FeedDiff, Histogram, TensorDiff, ratio
 
 _BINS = 41
 _ALL_BUT_ZERO = 1e-6
@@ -18,66 +18,6 @@ _FINITE_SHARE = 0.5
 _LISTED = 5
 _AT_LIMIT = 8
 """So many equal elements at an end of the range are no accident of rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Counts of ``after - before`` between ``edges`` (one more than counts), for the report's plot."""
-
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TensorDiff:
-    """How one output of an artifact departs from the reference, over all feeds.
-
-    ``relative`` is max |difference| / max |reference|; ``max_rel`` the largest element-wise ratio
-    among references that are not all but zero.  ``lsb`` is max |difference| in units of the output's
-    scale and ``lsb_share`` the share of elements within one of them (None where nothing is
-    quantized).  ``power`` is ``ok``, or why the comparison proves nothing.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    max_abs: float
-    max_rel: float
-    relative: float
-    mean_abs: float
-    cosine: float
-    snr_db: float
-    lsb: float | None
-    lsb_share: float | None
-    worst_index: tuple[int, ...]
-    worst_feed: int
-    mismatch: str
-    power: str
-    histogram: Histogram
-
-
-@dataclass(frozen=True, slots=True)
-class FeedDiff:
-    """How one output departs for one feed: the largest difference and the largest reference, of finite elements.
-
-    ``noise`` and ``signal`` are the means of their squares, ``step`` the output's scale and ``changed`` the share of
-    elements that are more than half a step apart.  ``off_limit`` says that the reference stands still at its
-    largest or least value, as behind a clamp, and the other result does not stand there.
-    """
-
-    max_abs: float = 0.0
-    largest: float = 0.0
-    noise: float = 0.0
-    signal: float = 0.0
-    mismatch: str = ""
-    off_limit: bool = False
-    step: float | None = None
-    changed: float = 0.0
-
-    @property
-    def relative(self) -> float:
-        """``max |difference| / max |reference|`` of this feed alone; infinite for what no number tells."""
-        return math.inf if self.mismatch else _ratio(self.max_abs, self.largest)
 
 
 class DiffAccumulator:
@@ -166,7 +106,7 @@ class DiffAccumulator:
             dtype=self._dtype,
             max_abs=self._max_abs,
             max_rel=self._max_rel,
-            relative=_ratio(self._max_abs, self._largest),
+            relative=ratio(self._max_abs, self._largest),
             mean_abs=self._sum_abs / count,
             cosine=self._dot / norm if norm else float(self._ref_square == self._got_square),
             snr_db=snr_db(self._ref_square, self._diff_square),
@@ -267,12 +207,6 @@ def _real(array: Array) -> Array:
     if array.dtype.kind == "c":
         return np.stack([array.real, array.imag], -1).astype(np.float64)
     return array.astype(np.float64)
-
-
-def _ratio(part: float, whole: float) -> float:
-    if part == 0:
-        return 0.0
-    return part / whole if whole else math.inf
 
 
 def snr_db(signal: float, noise: float) -> float:

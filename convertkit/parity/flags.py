@@ -12,7 +12,7 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.parity.edge_inputs import NOTHING_KEPT, with_a_key
-from convertkit.parity.replay import Recording
+from convertkit.parity.values import Recording
 from convertkit.stage import Feed, Outputs, Runner
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from convertkit.parity.replay import Recording
 from convertkit.parity.truth import AskTruth, is_ill_conditioned
+from convertkit.parity.values import Recording
 from convertkit.stage import FLOAT32
 
 

@@ -10,11 +10,12 @@ import numpy as np
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Artifact, TensorSpec
 from convertkit.errors import ParityError, SourceError, ToolError, Unsupported
 from convertkit.parity.candidates import choose_among_ties
-from convertkit.parity.compare import DiffAccumulator, Power, TensorDiff
+from convertkit.parity.compare import DiffAccumulator, Power
 from convertkit.parity.ranking import in_place
 from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit, moves_as_many
-from convertkit.parity.verdict import Departure, ParityReport, departs, is_exact, is_rough, judge, within
-from convertkit.stage import FLOAT32, Feed, Outputs, Runner, Tolerance
+from convertkit.parity.values import Departure, ParityReport, Recording, TensorDiff
+from convertkit.parity.verdict import departs, is_exact, is_rough, judge, within
+from convertkit.stage import FLOAT32, Feed, Runner, Tolerance
 from convertkit.state import initial_state, started, state_sizes
 
 
@@ -32,45 +33,6 @@ class Traits:
         mine = [spec for spec in either if spec.name == name]
         fixed = any(spec.fixed for spec in before if spec.name == name)
         return cls(any(spec.clamped for spec in mine), any(spec.discrete for spec in mine), fixed)
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """What an artifact returned for each of ``feeds``, in order; ``title`` names it in reports.
-
-    ``edges`` names the last feeds, the edge inputs; the others are of usual values.
-    """
-
-    title: str
-    artifact: Artifact
-    feeds: tuple[Feed, ...]
-    outputs: tuple[Outputs, ...]
-    edges: tuple[str, ...] = ()
-    states: tuple[Mapping[str, Array], ...] = ()
-    """The state with which each call began, empty for a model without."""
-
-    @property
-    def usual(self) -> int:
-        """How many feeds are no edge inputs."""
-        return len(self.feeds) - len(self.edges)
-
-    def name_of(self, place: int) -> str:
-        """How reports call a feed."""
-        return f'"{self.edges[place - self.usual]}"' if place >= self.usual else f"{place + 1}"
-
-    def fed(self, place: int) -> Feed:
-        """What the artifact was given for a feed, state included."""
-        return {**self.states[place], **self.feeds[place]} if self.states else self.feeds[place]
-
-    def calls(self, place: int) -> int:
-        """How many calls the state of a feed has gone through, itself included; 1 without state."""
-        return place + 1 if self.states and self.states[place] else 1
-
-    def only(self, places: Sequence[int]) -> Recording:
-        """The recording of some of its feeds alone, all of which count as usual ones."""
-        feeds = tuple(self.feeds[place] for place in places)
-        outputs = tuple(self.outputs[place] for place in places)
-        return replace(self, feeds=feeds, outputs=outputs, edges=(), states=())
 
 
 def record(

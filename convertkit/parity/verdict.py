@@ -3,73 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from convertkit.parity.compare import FeedDiff, TensorDiff, snr_db
+from convertkit.parity.compare import snr_db
+from convertkit.parity.values import Departure, FeedDiff, ParityReport, TensorDiff
 from convertkit.stage import FLOAT32, Tolerance
 
 _CHANGED = 0.01
 """The share of an output's elements that single roundings may move to a neighbouring integer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """One output that departs by more than the tolerance for one feed.
-
-    ``place`` is the feed's, from 0, and ``feed`` what reports call it (``"zeros"``, ``3``).  ``rough`` says that it is
-    beyond a bound in dB.  ``explained`` says how the
-    float64 twin of the model explains it, empty where it does not: then it is a fault.
-    """
-
-    output: str
-    place: int
-    feed: str
-    diff: FeedDiff
-    rough: bool = False
-    explained: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ParityReport:
-    """The comparison of one artifact with an earlier one.
-
-    ``before`` and ``after`` name the artifacts (``onnx (pytorch)``).  ``failures`` and ``warnings`` are
-    sentences; ``unproven`` says why the comparison has no power, empty where it has.  ``departures`` are what was
-    judged by the model's float64 twin.  ``feeds`` counts all feeds, ``edges`` the edge inputs among them.
-    ``nan_on`` names the inputs on which ``before`` itself gives NaN.  ``waived`` is what ``--allow-unproven`` says:
-    outputs that tell nothing pass where they are equal.
-    """
-
-    before: str
-    after: str
-    diffs: tuple[TensorDiff, ...]
-    tolerance: Tolerance
-    feeds: int
-    failures: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    unproven: str = ""
-    departures: tuple[Departure, ...] = ()
-    edges: tuple[str, ...] = ()
-    waived: bool = False
-    nan_on: tuple[str, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        """True only where the numbers agree and the comparison has the power to tell, or the user waives that."""
-        return not self.failures and (self.waived or not self.unproven)
-
-    @property
-    def worst(self) -> TensorDiff | None:
-        """The output with the largest relative difference."""
-        return max(self.diffs, key=lambda diff: diff.relative, default=None)
-
-    @property
-    def explained(self) -> tuple[str, ...]:
-        """How the float64 twin explains departures, one sentence each."""
-        told = (each for each in self.departures if each.explained)
-        return tuple(f'output "{each.output}" on input {each.feed}: {each.explained}' for each in told)
 
 
 def departs(diff: FeedDiff, dtype: str, tolerance: Tolerance) -> bool:
@@ -111,7 +53,8 @@ def is_rough(diff: FeedDiff, signal: float, step: float | None, tolerance: Toler
 
 def is_exact(dtype: str, tolerance: Tolerance) -> bool:
     """Whether an output of that type has to be equal."""
-    whole = dtype != "bfloat16" and np.dtype(dtype).kind not in "fcOUST"
+    text = dtype.startswith("str")  # NumPy's names of text, such as str256, are not those that it takes
+    whole = dtype != "bfloat16" and not text and np.dtype(dtype).kind not in "fcOUST"
     return whole and not tolerance.lossy and tolerance.snr_db is None and tolerance.lsb is None
 
 

@@ -171,6 +171,7 @@ class _Expansion:
             options |= each.options
             gates |= each.gates
             required = required if each.required is None else each.required
+        gates = {name: limit for name, limit in gates.items() if limit is not False}
         return Cell(self._model, target, precision, self._chosen(options, gates, target, precision), gates, required)
 
     def _matching(self, target: str, precision: str) -> Iterator[tuple[str, Table]]:

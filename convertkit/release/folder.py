@@ -10,15 +10,17 @@ from typing import Any
 
 from convertkit import __version__
 from convertkit.artifact import files_of, sha256_of
-from convertkit.release import golden
+from convertkit.release import golden, page
+from convertkit.release.bom import bom
 from convertkit.release.making import MadeCell
-from convertkit.release.names import LICENSES, RELEASE, RESULTS, SCHEMA, SUMS
+from convertkit.release.names import BOM, LICENSES, PAGE, PROVENANCE, RELEASE, RESULTS, SCHEMA, SUMS
+from convertkit.release.provenance import statement
 from convertkit.release.recipe import Recipe
 from convertkit.release.result import CellResult, Release
 from convertkit.report.jsonable import dumps
 from convertkit.result import load, read_json
 
-_MEASURED = ("report.json", "report.html", RESULTS, SUMS)
+_MEASURED = ("report.json", "report.html", PAGE, RESULTS, SUMS)
 """Files that hold times or machines, which another run writes in other words."""
 
 
@@ -47,9 +49,15 @@ def write(
         "models": _models(made, cells, licenses),
         "cells": cells,
     }
+    (folder / BOM).write_text(
+        dumps(bom(folder, recipe.name, recipe.version, described["models"], cells)), encoding="utf-8"
+    )
+    made_by = statement(described["recipe"], only, described["models"], cells)
+    (folder / PROVENANCE).write_text(dumps(made_by), encoding="utf-8")
     described["files"] = {name: _file(folder / name) for name in steady_files(folder)}
     (folder / RELEASE).write_text(dumps(described), encoding="utf-8")
     _write_results(folder, recipe, passed, results)
+    (folder / PAGE).write_text(page.render(recipe.name, recipe.version, passed, results), encoding="utf-8")
     write_sums(folder)
     return Release(folder, recipe.name, passed, tuple(results))
 

@@ -80,9 +80,9 @@ def _judged(name: str, limit: Any, evidence: Evidence) -> Verdict:
 
 
 def checked(limits: Mapping[str, Any], title: str) -> Mapping[str, Any]:
-    """Raise ``UsageError`` for a limit of another kind than its gate takes."""
+    """Raise ``UsageError`` for a limit of another kind than its gate takes; False takes a gate away."""
     for name, limit in limits.items():
-        if not _KINDS[GATES[name].kind](limit):
+        if limit is not False and not _KINDS[GATES[name].kind](limit):
             raise UsageError(f"{title}: gate {name} = {limit!r}: expected {GATES[name].kind}")
     return limits
 

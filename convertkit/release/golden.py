@@ -11,7 +11,7 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.errors import SourceError
-from convertkit.parity import Recording
+from convertkit.parity.values import Recording
 from convertkit.result import Result
 from convertkit.stage import FLOAT32
 from convertkit.state import save_arrays, saved_arrays

@@ -121,7 +121,7 @@ def _evidence(made: MadeCell, result: Result, baseline: Baseline | None) -> Evid
 
 def _ratio(result: Result, old: Artifact, vectors: Path | None) -> tuple[float, float, float] | None:
     """Quartiles of this latency over the baseline's, called in turns on the same inputs; None where not to be had."""
-    from convertkit.latency import measure_latency
+    from convertkit.findings.latency import measure_latency
 
     if result.latency is None or vectors is None:
         return None

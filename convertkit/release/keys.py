@@ -17,6 +17,7 @@ from convertkit.release.cells import Cell
 from convertkit.report.jsonable import jsonable
 from convertkit.steps import live
 from convertkit.steps.describe import Describe
+from convertkit.tasks.versions import code_version
 
 _ELSEWHERE = frozenset(
     {"source", "calib", "eval", "label_file", "targets", "output", "force", "keep_failed", "verbose", "timeout_s"}
@@ -86,4 +87,5 @@ def _digest(path: str, changed: int) -> str:
 
 def _code(target: str) -> list[str]:
     """The version of the code of all plugins that may take part."""
-    return sorted({live.code_of(each) for each in (*plugins.converters(), *plugins.passes(), plugins.target(target))})
+    taking_part = (*plugins.converters(), *plugins.passes(), plugins.target(target))
+    return sorted({code_version(live.package_of(each)) for each in taking_part})

@@ -196,7 +196,6 @@ class _Group:
         describe = Describe(options, kept=graph.store.is_shared)
         graph.scheduler.hold(describe)
         graph.scheduler.submit(describe)
-        import convertkit.onnx  # noqa: F401 - first: it keeps sympy out of onnx_ir's import
         from convertkit.steps.session import Place, Session
 
         place = Place(graph.scheduler, graph.resources, graph.progress, None, self._outbox, graph.store.is_shared)

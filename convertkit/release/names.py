@@ -1,12 +1,6 @@
 """Names of the files of a release's folder."""
 
-RELEASE, RESULTS, SUMS = "release.json", "results.json", "SHA256SUMS"
-RECIPE, PAGE, BOM, PROVENANCE, SIGNATURE = (
-    "recipe.json",
-    "index.html",
-    "bom.cdx.json",
-    "provenance.json",
-    "SHA256SUMS.sig",
-)
+RELEASE, RESULTS, SUMS, SIGNATURE = "release.json", "results.json", "SHA256SUMS", "SHA256SUMS.sig"
+PAGE, BOM, PROVENANCE = "index.html", "bom.cdx.json", "provenance.json"
 LICENSES = "licenses"
 SCHEMA = 1

@@ -76,6 +76,20 @@ def overridden(below: Tables, above: Tables) -> Tables:
     return both
 
 
+def path_keys() -> frozenset[str]:
+    """Keys whose values are paths."""
+    return _PATHS | {each.name for each in flags.declared_keys() if each.is_path}
+
+
+def absolute(tables: Any, root: Path, key: str = "") -> Any:
+    """Tables whose paths are relative to ``root``, with absolute ones."""
+    if isinstance(tables, Mapping):
+        return {name: absolute(value, root, name) for name, value in tables.items()}
+    if isinstance(tables, str) and key in path_keys() and ":" not in tables:
+        return os.path.normpath(root / tables)
+    return tables
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     """One file of a recipe: what is written in it is checked here, where its lines are known."""
@@ -150,8 +164,7 @@ class _File:
     def _value(self, key: str, value: Any) -> Any:
         """The value with variables replaced, and a path of this file's folder."""
         replaced = self._replaced(value)
-        paths = _PATHS | {each.name for each in flags.declared_keys() if each.is_path}
-        return self._beside(replaced) if key.replace("-", "_") in paths else replaced
+        return self._beside(replaced) if key.replace("-", "_") in path_keys() else replaced
 
     def _replaced(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from convertkit.looking.tables import Shown, Table
 from convertkit.release.gates import Verdict
 from convertkit.report.jsonable import jsonable
+from convertkit.show import size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class CellResult:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Release:
+class Release(Shown):
     """A release that was published, or the results of one that was withheld: ``path`` is its folder in both cases."""
 
     path: Path
@@ -63,19 +64,51 @@ class Release:
         """The cell ``MODEL:TARGET:PRECISION``; ``KeyError`` where there is none."""
         return {each.name: each for each in self.cells}[name]
 
-    def __repr__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """What became of it."""
         good = sum(each.passed for each in self.cells)
         word = "published" if self.passed else "WITHHELD"
-        return f"<Release {self.name}, {good} of {len(self.cells)} cells passed, {word}: {self.path}>"
+        return f"{self.name}: {good} of {len(self.cells)} cells passed, {word}: {self.path}"
 
-    def _repr_html_(self) -> str:
-        head = ("cell", "passed", "bytes", "ms", "accuracy")
-        rows = [
-            (each.name, "yes" if each.passed else each.error or "NO", each.size_bytes, each.latency_ms, each.accuracy)
-            for each in self.cells
-        ]
-        cells = "".join(
-            "<tr>" + "".join(f"<td>{'' if cell is None else html.escape(str(cell))}</td>" for cell in row) + "</tr>"
-            for row in rows
-        )
-        return f"<table><tr>{''.join(f'<th>{each}</th>' for each in head)}</tr>{cells}</table>"
+    def tables(self) -> tuple[Table, ...]:
+        """A row for each cell."""
+        head = ("cell", "passed", "size", "latency", "accuracy", "change")
+        return (Table("", head, tuple(map(_row, self.cells)), (2, 3)),)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Why cells have failed."""
+        return tuple(f"{each.name}: {each.error.splitlines()[0]}" for each in self.cells if each.error)
+
+    def as_json(self) -> dict[str, Any]:
+        """The release as ``--json`` has it."""
+        cells = [each.as_json() for each in self.cells]
+        return {"name": self.name, "passed": self.passed, "folder": str(self.path), "cells": cells}
+
+
+def _row(cell: CellResult) -> tuple[str, ...]:
+    return (
+        cell.name,
+        "yes" if cell.passed else "NO" if cell.required else "no, not required",
+        "" if cell.size_bytes is None else size_text(cell.size_bytes),
+        "" if cell.latency_ms is None else f"{cell.latency_ms:.3f} ms",
+        "" if cell.accuracy is None else f"{cell.metric} {cell.accuracy:.4g}",
+        change_text(cell),
+    )
+
+
+def change_text(cell: CellResult) -> str:
+    """How a cell differs from the baseline's: ``size × 0.98, latency × 1.02, accuracy +0.1``."""
+    change = dict(cell.change or {})
+    moved = change.pop("accuracy", None)
+    words = [f"{name} × {ratio:.3g}" for name, ratio in change.items()]
+    return ", ".join([*words, *([] if moved is None else [f"accuracy {moved:+.3g}"])])
+
+
+def line(cell: CellResult) -> str:
+    """A cell that is done, in one line."""
+    mark = "ok  " if cell.passed else "FAIL"
+    time = "cached" if cell.cached else f"{cell.seconds:.2f} s"
+    size = "" if cell.size_bytes is None else size_text(cell.size_bytes)
+    said = cell.error.splitlines()[0] if cell.error else ""
+    return f"{mark} {cell.name:<40} {time:>9} {size:>9}  {said}".rstrip()

@@ -13,7 +13,7 @@ from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import heard, quiet_libraries
 from convertkit.recipe import ExportOptions
-from convertkit.release import folder, making
+from convertkit.release import folder, making, signing
 from convertkit.release.cells import Cell, cells_of, chosen
 from convertkit.release.judging import Baseline, judged
 from convertkit.release.recipe import Recipe
@@ -33,6 +33,8 @@ class Running:
     cache: str | None = None
     scheduler: str | None = None
     verbose: bool = False
+    sign: str | None = None
+    """A private key in PEM."""
 
     @property
     def options(self) -> ExportOptions:
@@ -40,9 +42,7 @@ class Running:
         return ExportOptions("", jobs=self.jobs, cache=self.cache, scheduler=self.scheduler, verbose=self.verbose)
 
 
-def run(
-    recipe: Recipe, running: Running, progress: Progress | None = None, on_cell: OnCell = lambda result: None
-) -> Release:
+def run(recipe: Recipe, running: Running, progress: Progress | None = None, on_cell: OnCell | None = None) -> Release:
     """Make every cell that is asked for, judge it, and publish the release if all required cells pass.
 
     Else what there is lies in ``<release>.failed``, and the value says so: :func:`failure` is its error.  Raises a
@@ -51,6 +51,8 @@ def run(
     cells = chosen(cells_of(recipe), running.only)
     output = Path(running.output).expanduser() if running.output else recipe.output
     check(cells)
+    if running.sign is not None:
+        signing.check_key(Path(running.sign).expanduser())
     precious = _precious(recipe, cells)
     delivery.check_free(output, force=running.force, precious=precious)
     baseline = None if recipe.baseline is None else Baseline.at(recipe.baseline)
@@ -66,6 +68,8 @@ def run(
         results = [tell.judged(each) for each in made]
         finished = work.path / "release"
         release = folder.write(finished, recipe, running.only, output, made, results)
+        if running.sign is not None:
+            signing.sign(finished, Path(running.sign).expanduser())
         if release.passed:
             delivery.deliver(finished, output, work, force=running.force)
             return Release(output, release.name, True, release.cells)
@@ -103,7 +107,7 @@ def _precious(recipe: Recipe, cells: Sequence[Cell]) -> Mapping[str, str]:
 class _Told:
     """Judges each cell once and tells of it: at once, or at the end where the baseline's latency is to be measured."""
 
-    def __init__(self, on_cell: OnCell, baseline: Baseline | None) -> None:
+    def __init__(self, on_cell: OnCell | None, baseline: Baseline | None) -> None:
         self._on_cell = on_cell
         self._baseline = baseline
         self._guard = threading.Lock()
@@ -118,7 +122,8 @@ class _Told:
         """The cell's result."""
         if made.cell.name not in self._results:
             result = judged(made, self._baseline)
-            with self._guard, heard():
-                self._on_cell(result)
+            if self._on_cell is not None:
+                with self._guard, heard():
+                    self._on_cell(result)
             self._results[made.cell.name] = result
         return self._results[made.cell.name]

@@ -13,17 +13,13 @@ from typing import Any
 
 from convertkit import __version__, plugins
 from convertkit.artifact import Artifact
-from convertkit.data.evaluation import Evaluation
 from convertkit.findings.command import command
-from convertkit.findings.interface import Interface
-from convertkit.findings.measure import Findings
 from convertkit.findings.precision import Effective
-from convertkit.findings.quality import Quality
-from convertkit.findings.runtimes import runtime_of, source_runtime
-from convertkit.latency import Latency
-from convertkit.parity import ParityReport
+from convertkit.findings.runtimes import source_runtime
+from convertkit.findings.values import Findings, Interface, Latency, Quality
+from convertkit.parity.values import ParityReport
 from convertkit.recipe import ExportOptions
-from convertkit.records import StepRecord
+from convertkit.records import Evaluation, StepRecord
 from convertkit.report.jsonable import jsonable
 from convertkit.stage import FeedSource
 from convertkit.target_options import texts
@@ -42,7 +38,6 @@ _REPORTED = (
     "keras",
     "jax",
     "jaxlib",
-    "coremltools",
 )
 
 Json = Any
@@ -181,7 +176,7 @@ def _step(step: StepRecord) -> dict[str, Json]:
         "cached": step.cached,
         "parity_seconds": round(step.parity_seconds, 4),
         "peak_rss_bytes": step.peak_rss_bytes,
-        "artifact": {**describe(step.artifact, step.size_bytes), "runtime": runtime_of(step.artifact)},
+        "artifact": {**describe(step.artifact, step.size_bytes), "runtime": step.runtime},
         "parity": {
             "versus_previous": _parity(step.versus_previous),
             "versus_source": _parity(step.versus_source),

@@ -7,9 +7,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
+
+@runtime_checkable
+class _Array(Protocol):
+    """An array or a scalar of NumPy's, which need not be imported to tell."""
+
+    def tolist(self) -> Any: ...
 
 
 def jsonable(value: object) -> Any:
@@ -25,10 +30,8 @@ def jsonable(value: object) -> Any:
         return [jsonable(item) for item in sorted(value)]
     if isinstance(value, (tuple, list)):
         return [jsonable(item) for item in value]
-    if isinstance(value, np.ndarray):
+    if isinstance(value, _Array):
         return jsonable(value.tolist())
-    if isinstance(value, np.generic):
-        return jsonable(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     return str(value) if isinstance(value, PurePath) else value

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from convertkit import plugins
-from convertkit.artifact import Artifact, sha256_of
+from convertkit.artifact import STATE_FILE, Artifact, sha256_of
+from convertkit.formulas import sizes_of_dims
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Converter, FilesConverter, FreedSource
 from convertkit.steps import live
@@ -61,10 +62,14 @@ class Describe(Task[Described]):
             "source": path.name,
             "sha256": sha256_of(path),
             "beside": beside,
-            "code": live.code_of(converter),
             "generated": generated,
             **chosen,
         }
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The converter's."""
+        return (live.package_of(plugins.converter_for(self.options.source)),)
 
     def run(self, given: tuple[object, ...], context: Context) -> Described:
         """Open the source; it stays open for the tasks that convert and run it."""
@@ -73,10 +78,19 @@ class Describe(Task[Described]):
             return Described(source.artifact, tuple(source.notes), sizes, live.is_shared(source))
 
 
+def with_sizes(artifact: Artifact, options: ExportOptions) -> Artifact:
+    """The source's interface with the sizes of ``--static``: what samples must fit."""
+    names = [dim for spec in artifact.inputs for dim in spec.shape if isinstance(dim, str)]
+    sizes = sizes_of_dims(dict(options.static), names)
+    inputs = tuple(
+        replace(spec, shape=tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape))
+        for spec in artifact.inputs
+    )
+    return replace(artifact, inputs=inputs)
+
+
 def _beside(path: Path, converter: Converter) -> Iterator[Path]:
     """Files that may belong to the source: what its converter says, its state, and what begins with its name."""
-    from convertkit.state import STATE_FILE  # NumPy, for which a source's worker need not wait
-
     if isinstance(converter, FilesConverter):
         yield from converter.files_beside(str(path))
     if path.is_file():

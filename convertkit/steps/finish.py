@@ -12,13 +12,11 @@ from typing import Any
 
 from convertkit import manifest
 from convertkit.artifact import Artifact
-from convertkit.data.evaluation import Evaluation
 from convertkit.errors import ParityError
-from convertkit.findings.measure import Findings
+from convertkit.findings.values import Findings
 from convertkit.recipe import ExportOptions
-from convertkit.records import StepRecord
+from convertkit.records import Evaluation, StepRecord
 from convertkit.report import build as report_build
-from convertkit.report.html import render
 from convertkit.report.jsonable import dumps
 from convertkit.stage import FeedSource
 
@@ -51,26 +49,31 @@ class Ending:
     failure: ParityError | None
 
 
-def finished(end: Ending, folder: Path, *, keep: bool) -> Finished:
+def reported(end: Ending) -> dict[str, Any]:
+    """The report."""
+    data = {"calibration": end.calibration, "evaluation": end.labelled}
+    notes, failure = (*end.notes, *_waived(end.steps)), str(end.failure or "")
+    return report_build.build(
+        end.source, end.target, end.options, end.steps, end.evaluation, end.found, data, notes, failure
+    )
+
+
+def finished(end: Ending, report: Mapping[str, Any], page: str, folder: Path, *, keep: bool) -> Finished:
     """Write the new ``folder``; the artifact comes with it where nothing failed, or the user wants to see it.
 
+    ``page`` shows ``report`` in HTML.
     ``keep`` leaves the artifact's files where they are, too: others may need them.
     """
     folder.mkdir(parents=True)
     options, failure, artifact = end.options, end.failure, end.artifact
-    data = {"calibration": end.calibration, "evaluation": end.labelled}
-    notes = (*end.notes, *_waived(end.steps))
-    described = report_build.build(
-        end.source, end.target, options, end.steps, end.evaluation, end.found, data, notes, str(failure or "")
-    )
     if failure is None or options.keep_failed:
         artifact = _brought(artifact, folder, keep=keep)
     if failure is None:
         made = manifest.build(folder, artifact, end.source, end.target, options, end.calibration, end.found.effective)
         _write_json(folder / "manifest.json", made)
-    _write_json(folder / "report.json", described)
-    (folder / "report.html").write_text(render(described), encoding="utf-8")
-    return Finished(end.target, folder, artifact, described, failure)
+    _write_json(folder / "report.json", report)
+    (folder / "report.html").write_text(page, encoding="utf-8")
+    return Finished(end.target, folder, artifact, report, failure)
 
 
 def _waived(steps: Sequence[StepRecord]) -> tuple[str, ...]:

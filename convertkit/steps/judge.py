@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from convertkit import plugins
-from convertkit.data import asked
-from convertkit.data.evaluation import Evaluation, at_chance, find_metric, predictions
 from convertkit.errors import FeedError, GateError
 from convertkit.recipe import ExportOptions
-from convertkit.records import Made
+from convertkit.records import Evaluation, Made
 from convertkit.stage import FeedSource
 from convertkit.steps import live
-from convertkit.steps.describe import Described
-from convertkit.steps.recorded import described, with_sizes
+from convertkit.steps.describe import Described, with_sizes
+from convertkit.steps.recorded import described
 from convertkit.tasks.task import Context, Task
 
 
@@ -51,6 +49,9 @@ class JudgeSource(Task[Judged]):
 
     def run(self, given: tuple[Any, ...], context: Context) -> Judged:
         """Evaluate; ``FeedError`` where ``--max-drop`` would let everything pass, as the source itself only guesses."""
+        from convertkit.data import asked
+        from convertkit.data.evaluation import at_chance, find_metric, predictions
+
         data = _data(self.options, described(*given), context)
         settled = given[1].settled
         with live.runner(self.options, context.resources, context.progress, settled) as source, source as runner:
@@ -91,6 +92,8 @@ class Evaluate(Task[Evaluation]):
 
     def run(self, given: tuple[Any, ...], context: Context) -> Evaluation:
         """Evaluate the artifact; whether it passes is the value's to say."""
+        from convertkit.data.evaluation import find_metric, predictions
+
         opened, converted, judged, made = given
         data = _data(self.options, described(opened, converted), context)
         title = f"evaluating {made.artifact.path.name}"

@@ -12,9 +12,9 @@ from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
+from convertkit.report.jsonable import jsonable
 from convertkit.stage import ConcurrentSource, Feed, Runner, Settled, SettledSource, Source
 from convertkit.tasks.resources import Resources
-from convertkit.tasks.versions import code_version
 
 if TYPE_CHECKING:
     from convertkit.data.feeds import Feeds
@@ -28,14 +28,12 @@ DATA_OPTIONS = frozenset({"images", "wav", "normalization", "calib_samples", "pr
 
 def chosen(options: ExportOptions, names: frozenset[str]) -> dict[str, object]:
     """The options of those names in a fixed order, JSON-able."""
-    from convertkit.report.jsonable import jsonable
-
     return {field.name: jsonable(getattr(options, field.name)) for field in fields(options) if field.name in names}
 
 
-def code_of(plugin: object) -> str:
-    """The version of the code that a plugin comes with, ours included."""
-    return code_version(type(plugin).__module__.partition(".")[0])
+def package_of(plugin: object) -> str:
+    """The package that a plugin comes with."""
+    return type(plugin).__module__.partition(".")[0]
 
 
 @contextmanager
@@ -86,6 +84,8 @@ def _opened(options: ExportOptions, resources: Resources, progress: Progress) ->
 
 def calibration(options: ExportOptions, inputs: Sequence[TensorSpec], resources: Resources) -> Feeds | None:
     """The samples of ``--calib``, opened and checked once."""
+    if options.calib is None:
+        return None
     from convertkit.data import asked
 
     return _loaded("calibration", options, inputs, resources, asked.calibration)
@@ -93,6 +93,8 @@ def calibration(options: ExportOptions, inputs: Sequence[TensorSpec], resources:
 
 def evaluation(options: ExportOptions, inputs: Sequence[TensorSpec], resources: Resources) -> Feeds | None:
     """The labelled samples of ``--eval``, opened and checked once."""
+    if options.eval is None:
+        return None
     from convertkit.data import asked
 
     return _loaded("evaluation", options, inputs, resources, asked.evaluation)

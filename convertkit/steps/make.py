@@ -20,7 +20,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.records import Made, Verified
 from convertkit.stage import BuildContext, DiagnosedStage, PackagingTarget, SettlingStage, Stage, Target
 from convertkit.steps import live
-from convertkit.steps.describe import Described
+from convertkit.steps.describe import Described, with_sizes
 from convertkit.target_options import for_passes, values
 from convertkit.tasks.task import Context, Task
 
@@ -40,6 +40,11 @@ class StageRef(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Whose code the stage is."""
+        ...
+
     def decides(self) -> Mapping[str, object] | None:
         """What besides the artifact decides what the stage makes, JSON-able; None where that cannot be told."""
         ...
@@ -56,6 +61,10 @@ class OfStage:
     @property
     def name(self) -> str:
         return self.stage.name
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return (live.package_of(self.stage),)
 
     def decides(self) -> Mapping[str, object] | None:
         return {"stage": self.stage.name, "version": self.stage.version, "options": dict(self.stage.options)}
@@ -75,21 +84,13 @@ class OfPlugin:
     place: int | str
 
     def decides(self) -> Mapping[str, object] | None:
-        chosen = live.chosen(self.options, frozenset(each.name for each in fields(self.options)) - _NO_CONTENT)
-        label = self.options.label_file
-        labels = None if label is None else sha256_of(Path(label))
+        choices = _choices(self.options, self.target, whole=isinstance(self.place, int))
+        return {"stage": self.name, "place": self.place, **choices}
+
+    @property
+    def packages(self) -> tuple[str, ...]:
         plugin = {each.name: each for each in plugins.passes()}.get(str(self.place), plugins.target(self.target))
-        code = live.code_of(plugin)
-        whole = isinstance(self.place, int)
-        return {
-            "stage": self.name,
-            "target": self.target,
-            "place": self.place,
-            "code": code,
-            "labels": labels,
-            **chosen,
-            "target_options": _content(self.options, plugins.target(self.target), whole=whole),
-        }
+        return (live.package_of(plugin),)
 
     @contextmanager
     def opened(self, context: Context) -> Iterator[Stage]:
@@ -111,6 +112,14 @@ def _by_content(value: object) -> object:
     return sha256_of(value) if isinstance(value, Path) else str(value)
 
 
+def _choices(options: ExportOptions, target: str, *, whole: bool) -> dict[str, object]:
+    """What the stages of a target (or, not ``whole``, passes for it) are built from, JSON-able; files by content."""
+    chosen = live.chosen(options, frozenset(each.name for each in fields(options)) - _NO_CONTENT)
+    labels = None if options.label_file is None else sha256_of(Path(options.label_file))
+    own = _content(options, plugins.target(target), whole=whole)
+    return {"target": target, "labels": labels, **chosen, "target_options": own}
+
+
 def parts_of(target: Target) -> tuple[Target, ...]:
     """The targets whose steps follow each other: the one that ``target`` packages, where it does, and itself."""
     return (*parts_of(plugins.target(target.packages)), target) if isinstance(target, PackagingTarget) else (target,)
@@ -127,6 +136,57 @@ def steps_of(context: BuildContext, target: Target) -> dict[int | str, Stage]:
         if (stage := each.stage(of_passes)) is not None:
             found[each.name] = stage
     return found | dict(enumerate(target.stages(context)))
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A stage that is to run: its place among those of its export, its name, whether it changes numerics on purpose."""
+
+    place: int | str
+    name: str
+    lossy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The stages behind the canonical ONNX, in order."""
+
+    stages: tuple[Planned, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanStages(Task[Plan]):
+    """Which stages an export to one target has; building them tells early where one lacks something."""
+
+    described: Task[Described]
+    options: ExportOptions
+    target: str
+    data: str | None
+    """The digest of the samples that stages may read."""
+    keeps = Plan
+
+    @property
+    def title(self) -> str:
+        return f"planning {self.target}"
+
+    @property
+    def needs(self) -> tuple[Task[Any], ...]:
+        return (self.described,)
+
+    def decides(self) -> Mapping[str, object] | None:
+        return {"data": self.data, **_choices(self.options, self.target, whole=True)}
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return tuple(live.package_of(each) for each in (*plugins.passes(), plugins.target(self.target)))
+
+    def run(self, given: tuple[Any, ...], context: Context) -> Plan:
+        source: Described = given[0]
+        data = live.calibration(self.options, with_sizes(source.artifact, self.options).inputs, context.resources)
+        target = plugins.target(self.target)
+        built = BuildContext(self.options, target, source.artifact.sha256, data, context.progress)
+        stages = steps_of(built, target)
+        return Plan(tuple(Planned(place, each.name, each.tolerance.lossy) for place, each in stages.items()))
 
 
 class Stopped(ToolError):
@@ -158,6 +218,10 @@ class Make(Task[Made]):
     def decides(self) -> Mapping[str, object] | None:
         chosen = self.ref.decides()
         return None if chosen is None else {**chosen, "data": self.data}
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return self.ref.packages
 
     def memory(self, given: tuple[Any, ...]) -> int:
         """The weights as they were and as they become, and room to work."""

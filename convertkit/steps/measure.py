@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from convertkit import plugins
-from convertkit.findings.measure import Findings, Subject, find
+from convertkit.findings.values import Findings
 from convertkit.recipe import ExportOptions
 from convertkit.records import Made, Recorded, Verified
 from convertkit.steps import live
-from convertkit.steps.describe import Described
-from convertkit.steps.recorded import described, with_sizes
+from convertkit.steps.describe import Described, with_sizes
+from convertkit.steps.recorded import described
 from convertkit.tasks.task import Context, Task
 
 
@@ -52,6 +52,8 @@ class Measure(Task[Findings]):
 
     def run(self, given: tuple[Any, ...], context: Context) -> Findings:
         """Inspect the artifact, run it beside the source on unseen samples, and time it beside its float32 form."""
+        from convertkit.findings.measure import Subject, find
+
         opened, converted, source, hub, made, *steps = given
         artifact = described(opened, converted).artifact
         inputs = with_sizes(artifact, self.options).inputs

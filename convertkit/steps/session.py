@@ -8,24 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convertkit.artifact import Artifact, TensorSpec, is_small
-from convertkit.data.evaluation import Evaluation
 from convertkit.errors import ParityError, Unsupported
-from convertkit.findings.measure import Findings, refused
+from convertkit.findings.precision import refused
+from convertkit.findings.values import Findings
 from convertkit.onnx.freeze import FreezeStage
 from convertkit.options.relevance import check_interface, check_passes
-from convertkit.parity import Recording
+from convertkit.parity.values import Recording
 from convertkit.progress import Progress
 from convertkit.quiet import heard
 from convertkit.recipe import ExportOptions
-from convertkit.records import StepRecord
-from convertkit.stage import BuildContext, FeedSource, Stage, StaticTarget, Target
+from convertkit.records import Evaluation, StepRecord
+from convertkit.stage import FeedSource, StaticTarget, Target
 from convertkit.steps import live, plan
-from convertkit.steps.describe import Describe, Described
-from convertkit.steps.finish import Ending, Finished, finished
+from convertkit.steps.describe import Describe, Described, with_sizes
+from convertkit.steps.finish import Ending, Finished, finished, reported
 from convertkit.steps.judge import Evaluate, JudgeSource, gate_error
-from convertkit.steps.make import Convert, OfPlugin, OfStage, parts_of, steps_of
+from convertkit.steps.make import Convert, OfPlugin, OfStage, Planned, PlanStages, parts_of
 from convertkit.steps.measure import Measure
-from convertkit.steps.recorded import RecordSource, described, with_sizes
+from convertkit.steps.page import DrawPage
+from convertkit.steps.recorded import Notes, RecordSource, described
 from convertkit.steps.static import static_sizes
 from convertkit.steps.verify import Judgement, failure
 from convertkit.tasks.resources import Resources
@@ -62,11 +63,13 @@ class Session:
         self._labelled = live.evaluation(options, inputs, place.resources)
         samples = (data for data in (self._calibration, self._labelled) if data is not None)
         self._notes = [*dict.fromkeys(note for data in samples for note in data.notes), *notes]
+        self._plans = dict[str, tuple[Planned, ...]]()
         self._convert = Convert(describe, options)
         self._converted = False
         self._fixed: dict[str, Session] = {}
         beside = opened.shared and is_small(opened.artifact)
         self._source = RecordSource(describe, None if beside else self._convert, options, _digest(self._calibration))
+        self._told = Notes(self._source)
         self._hub = self._to_onnx()
         self._judge = self._judging()
 
@@ -77,14 +80,15 @@ class Session:
         done, and imports what it needs while a worker converts the source.
         """
         scheduler = self._place.scheduler
-        for task in filter(None, (self._convert, self._source, self._judge)):
+        for task in filter(None, (self._convert, self._source, self._told, self._judge)):
             scheduler.hold(task)  # each target asks for them again
         for link in self._hub:
             self._submit(link)
+        scheduler.submit(self._told)
         if self._judge is not None:
             scheduler.submit(self._judge)
         if len(targets) == 1:
-            self._placed(targets[0], scheduler.result(self._describe).artifact)
+            self._planned(targets[0])
         return self
 
     def _to_onnx(self) -> tuple[plan.Link, ...]:
@@ -174,13 +178,17 @@ class Session:
             failed = None if evaluation is None or evaluation.passed else gate_error(evaluation)
         if failed is None:
             found = self._measured(target, links)
-            failed = refused(found, self._options)
+            failed = refused(found.effective, self._options)
         return self._finished(target, artifact, steps, evaluation, found, failed)
 
     def _links(self, target: Target) -> tuple[plan.Link, ...]:
         """The steps behind ONNX; ``UsageError`` for a ``--pass`` that has nothing to do."""
         source = self._described().artifact
-        following = self._placed(target, source)
+        stages = self._planned(target)
+        check_passes(self._options, [each.place for _, each in stages if isinstance(each.place, str)])
+        following = [
+            plan.Next(OfPlugin(each.name, self._options, name, source, each.place), each.lossy) for name, each in stages
+        ]
         gated = self._labelled is not None and self._options.max_drop is not None
         return plan.chain(
             self._hub[-1],
@@ -192,15 +200,15 @@ class Session:
             after=() if self._judge is None else (self._judge,),
         )
 
-    def _placed(self, target: Target, source: Artifact) -> list[plan.Next]:
-        """The stages behind ONNX: of the target, after those of the one whose artifact it packages."""
-        found: list[tuple[OfPlugin, Stage]] = []
-        for each in parts_of(target):
-            context = BuildContext(self._options, each, source.sha256, self._calibration, self._place.progress)
-            for place, stage in steps_of(context, each).items():
-                found.append((OfPlugin(stage.name, self._options, each.name, source, place), stage))
-        check_passes(self._options, [ref.place for ref, _ in found if isinstance(ref.place, str)])
-        return [plan.Next.of(ref, stage) for ref, stage in found]
+    def _planned(self, target: Target) -> tuple[tuple[str, Planned], ...]:
+        """The stages behind ONNX with whose they are: the target's, after those of the one that it packages."""
+        return tuple((part.name, each) for part in parts_of(target) for each in self._plan(part.name))
+
+    def _plan(self, target: str) -> tuple[Planned, ...]:
+        if target not in self._plans:
+            task = PlanStages(self._describe, self._options, target, _digest(self._calibration))
+            self._plans[target] = self._place.scheduler.run(task).stages
+        return self._plans[target]
 
     def _gathered(
         self, target: Target, links: Sequence[plan.Link]
@@ -225,8 +233,7 @@ class Session:
         if self._judge is None or digest is None:
             return None
         task = Evaluate(self._describe, self._convert, self._judge, last.make, self._options, digest)
-        self._place.scheduler.submit(task)
-        return self._place.scheduler.result(task)
+        return self._place.scheduler.run(task)
 
     def _measured(self, target: Target, links: Sequence[plan.Link]) -> Findings:
         verified = tuple(link.verify for link in links)
@@ -235,8 +242,7 @@ class Session:
         task = Measure(
             self._describe, self._convert, self._source, hub, last, verified, self._options, target.name, data
         )
-        self._place.scheduler.submit(task)
-        return self._place.scheduler.result(task)
+        return self._place.scheduler.run(task)
 
     def _finished(
         self,
@@ -260,12 +266,14 @@ class Session:
             self._all_notes(),
             failed,
         )
-        return finished(end, self._place.outbox / target.name, keep=self._place.keep)
+        report = reported(end)
+        page = self._place.scheduler.run(DrawPage(report, self._place.keep))
+        return finished(end, report, page.html, self._place.outbox / target.name, keep=self._place.keep)
 
     def _all_notes(self) -> tuple[str, ...]:
         """What the source says of itself, of the data and of the runs, each once."""
         scheduler = self._place.scheduler
-        of_source = (*scheduler.result(self._convert).notes, *scheduler.result(self._source).notes)
+        of_source = (*scheduler.result(self._convert).notes, *scheduler.result(self._told).notes)
         about_data = self._calibration.warnings if self._calibration else ()
         doubt = () if self._judge is None else (scheduler.result(self._judge).doubt,)
         return tuple(dict.fromkeys(filter(None, (*of_source, *about_data, *self._notes, *doubt))))

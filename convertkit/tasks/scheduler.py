@@ -54,7 +54,7 @@ class Scheduler:
         self._jobs = jobs
         self._memory = memory_bytes
         self._on_done = on_done
-        self._keys = Keys()
+        self._keys = Keys(lasting=store.is_shared)
         self._nodes: dict[str, Node] = {}
         self._named: dict[int, Node] = {}
         self._waiting: set[Node] = set()
@@ -107,6 +107,11 @@ class Scheduler:
             finally:
                 node.holds -= 1
                 self._let_go(node)
+
+    def run(self, task: Task[T]) -> T:
+        """:meth:`submit` and :meth:`result` in one."""
+        self.submit(task)
+        return self.result(task)
 
     def _awaited(self, node: Node) -> Any:
         while True:

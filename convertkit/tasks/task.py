@@ -65,6 +65,11 @@ class Task(ABC, Generic[T_co]):
     def keeps(self) -> type[Any] | None:
         """The class of the result, by whose hints a store reads it; None where it stays in memory."""
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Imported packages, beside that of the task's own class, whose code decides the result: of plugins."""
+        return ()
+
     def memory(self, given: tuple[Any, ...]) -> int:
         """Bytes that the run holds at its peak, an estimate; 0 where that is not worth counting."""
         return 0
@@ -75,11 +80,15 @@ class Task(ABC, Generic[T_co]):
 
 
 class Keys:
-    """The keys of many tasks, each computed once; it holds the tasks, so that none takes another's place."""
+    """The keys of many tasks, each computed once; it holds the tasks, so that none takes another's place.
 
-    __slots__ = ("_known",)
+    Keys that are not ``lasting`` leave out the version of the code, which is the same as long as one process runs.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_known", "_lasting")
+
+    def __init__(self, *, lasting: bool = True) -> None:
+        self._lasting = lasting
         self._known: dict[int, tuple[Task[Any], str | None]] = {}
 
     def of(self, task: Task[Any]) -> str | None:
@@ -94,7 +103,9 @@ class Keys:
         if decides is None or None in needs:
             return None
         kind = type(task)
-        said = [kind.__module__, kind.__qualname__, code_version(kind.__module__.partition(".")[0]), decides, needs]
+        packages = dict.fromkeys((kind.__module__.partition(".")[0], *task.packages)) if self._lasting else ()
+        code = [code_version(package) for package in packages]
+        said = [kind.__module__, kind.__qualname__, code, decides, needs]
         try:
             text = json.dumps(said, sort_keys=True, separators=(",", ":"))
         except TypeError as error:

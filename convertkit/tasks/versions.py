@@ -12,7 +12,7 @@ from pathlib import Path
 
 OURS = "convertkit"
 LIBRARIES = (
-    "ai-edge-litert", "coremltools", "flax", "h5py", "jax", "jaxlib", "keras", "ml_dtypes", "numpy", "onnx",
+    "ai-edge-litert", "flax", "h5py", "jax", "jaxlib", "keras", "ml_dtypes", "numpy", "onnx",
     "onnx-ir", "onnxruntime", "onnxruntime-gpu", "onnxscript", "pillow", "safetensors", "scipy", "tensorflow",
     "tensorflow-cpu", "tensorrt-rtx", "tf2onnx", "tf_keras", "torch",
 )  # fmt: skip

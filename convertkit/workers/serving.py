@@ -23,9 +23,11 @@ def main(framework: str = "") -> None:
         with suppress(ImportError):  # the service imports it as well, and the parent is told of that
             importlib.import_module(framework)
     framework_s = time.perf_counter() - begun
+    from convertkit.on_demand import on_demand
     from convertkit.workers.process import serve
 
-    serve(replies, framework_s)
+    with on_demand():
+        serve(replies, framework_s)
 
 
 if __name__ == "__main__":

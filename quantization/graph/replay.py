@@ -16,6 +16,7 @@ import onnxruntime as ort
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
 from convertkit.errors import ToolError
+from convertkit.onnx.onnxruntime_compat import ERRORS
 from convertkit.stage import Feed
 from convertkit.state import started, state_sizes
 
@@ -35,7 +36,7 @@ def open_session(model: ir.Model) -> ort.InferenceSession:
     options.intra_op_num_threads = 1
     try:
         return ort.InferenceSession(ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except (ort.capi.onnxruntime_pybind11_state.Fail, RuntimeError, ValueError) as error:
+    except ERRORS as error:
         raise ToolError(f"ONNX Runtime does not load the model: {str(error).splitlines()[0][:300]}") from error
 
 
@@ -87,6 +88,6 @@ def _one_by_one(
 def _answer(session: ort.InferenceSession, outputs: Sequence[str], feed: Feed) -> dict[str, Array]:
     try:
         values = session.run(list(outputs), feed)
-    except (ort.capi.onnxruntime_pybind11_state.RuntimeException, RuntimeError, ValueError) as error:
+    except ERRORS as error:
         raise ToolError(f"ONNX Runtime fails on the float model: {str(error).splitlines()[0][:300]}") from error
     return dict(zip(outputs, values, strict=True))

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests import slow_tests
 
 ROOT = Path(__file__).resolve().parents[2]
-OF_NO_AREA = {"tests/board", "tests/conformance", "tests/targets/coreml"}  # long by nature: run by make test
+OF_NO_AREA = {"tests/board", "tests/conformance"}  # long by nature: run by make test
 
 
 def test_every_test_is_of_one_area():

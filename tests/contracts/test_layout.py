@@ -13,7 +13,7 @@ from convertkit import errors
 ROOT = Path(__file__).resolve().parents[2]
 TOP_LEVEL = {
     ".ci", ".github", ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md",
-    "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "bench", "build_backend.py",
+    "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "bench", "build_backend.py", "ci",
     "constraints.txt", "converters", "convertkit", "docs", "examples", "fixtures", "mkdocs.yml", "pyproject.toml",
     "quantization", "targets", "tests",
 }  # fmt: skip

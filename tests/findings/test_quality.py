@@ -7,7 +7,8 @@ import pytest
 
 import convertkit
 from convertkit.data.held_out import held_out_positions
-from convertkit.findings.quality import Quality, unseen
+from convertkit.findings.quality import unseen
+from convertkit.findings.values import Quality
 from convertkit.show import quality_text
 
 

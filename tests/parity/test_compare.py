@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from convertkit.artifact import Artifact, TensorSpec
-from convertkit.parity import Recording, compare_recordings
+from convertkit.parity.replay import compare_recordings
+from convertkit.parity.values import Recording
 from convertkit.stage import FLOAT32, LOSSY, Tolerance
 
 RNG = np.random.default_rng(7)

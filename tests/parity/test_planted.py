@@ -8,14 +8,15 @@ import pytest
 
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
-from convertkit.parity import record
 from convertkit.parity.feeds import proof_inputs
+from convertkit.parity.replay import record
 from convertkit.recipe import ExportOptions
 from convertkit.records import Bound
 from convertkit.stage import FLOAT32
+from convertkit.steps.comparing import verified
 from convertkit.steps.make import made
-from convertkit.steps.recorded import recorded
-from convertkit.steps.verify import Judgement, verified
+from convertkit.steps.recording import recorded
+from convertkit.steps.verify import Judgement
 from convertkit.targets.tflite.stage import CompileTflite
 from convertkit.twins import Twins
 from tests.parity.variants import FAULTS, HARMLESS, MODELS, model, variants

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from convertkit.artifact import Artifact, TensorSpec
-from convertkit.parity import compare_recordings
 from convertkit.parity.ranking import in_place
-from convertkit.parity.replay import Recording
+from convertkit.parity.replay import compare_recordings
+from convertkit.parity.values import Recording
 from convertkit.stage import FLOAT32, LOSSY
 
 SCORES = np.array([[0.9, 0.7, 0.7 - 1e-7, 0.4], [0.8, 0.8 - 2e-7, 0.8 - 4e-7, 0.1]], np.float32)

@@ -6,8 +6,8 @@ import pytest
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
-from convertkit.parity import record
 from convertkit.parity.feeds import proof_inputs
+from convertkit.parity.replay import record
 from convertkit.twins import Twins
 from tests.parity.detectors import FAULTS, RIGHT, Spelling, detector, variants
 from tests.parity.test_planted import Compiled, Written, judged_by

@@ -70,6 +70,14 @@ def test_the_nearer_table_wins(written):
     assert (two.options.seed, two.required, two.gates) == (2, True, {"size": "2MB"})
 
 
+def test_a_gate_may_be_taken_away(written):
+    path = written(
+        '[defaults]\ntargets = ["tflite", "tensorrt"]\nprecisions = "w8"\ngates = { latency_ratio = 2, size = "1MB" }\n'
+        + PLAIN + '[models.a.cells."tensorrt:*"]\ngates = { latency_ratio = false }\n'
+    )  # fmt: skip
+    assert [set(cell.gates) for cell in cells_of(load(path))] == [{"latency_ratio", "size"}, {"size"}]
+
+
 def test_a_cell_may_be_skipped(written):
     path = written(
         '[defaults]\nprecisions = ["float32", "fp16"]\n' + PLAIN + '[models.a.cells."*:fp16"]\nskip = true\n'

@@ -71,6 +71,23 @@ def test_the_code_is_in_the_key(monkeypatch):
     assert key(Say("a")) != before
 
 
+def test_a_plugins_code_is_in_the_key(monkeypatch):
+    class OfPlugin(Say):
+        __slots__ = ()
+        packages = ("strange",)
+
+    versions = {"strange": "1"}
+    monkeypatch.setattr("convertkit.tasks.task.code_version", lambda package: versions.get(package, "ours"))
+    before = key(OfPlugin("a"))
+    versions["strange"] = "2"
+    assert key(OfPlugin("a")) != before
+
+
+def test_keys_of_one_run_do_not_ask_for_the_code(monkeypatch):
+    monkeypatch.setattr("convertkit.tasks.task.code_version", lambda package: pytest.fail("it was asked"))
+    assert Keys(lasting=False).of(Say("a")) != Keys(lasting=False).of(Say("b"))
+
+
 def test_every_file_and_library_is_in_the_code_version(tmp_path, monkeypatch):
     package = tmp_path / "tiny_package_of_a_test"
     (package / "below").mkdir(parents=True)

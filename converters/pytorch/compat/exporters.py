@@ -31,6 +31,19 @@ def import_translators() -> None:
             importlib.import_module(name)
 
 
+def decompositions(translated: set[Any]) -> dict[Any, Callable[..., Any]]:
+    """How torch.onnx takes apart what it has no translation for; ``translated`` are overloads that we add to its own.
+
+    Source: torch/onnx/_internal/exporter/_decomp.py, ``create_onnx_friendly_decomposition_table``.
+    """
+    from torch.onnx._internal.exporter import _decomp, _registration
+
+    registry = _registration.ONNXRegistry.from_torchlib()
+    own = set(_decomp.get_onnx_implemented_overloads(registry))
+    table: dict[Any, Callable[..., Any]] = _decomp.create_onnx_friendly_decomposition_table(own | translated)
+    return table
+
+
 def let_masks_be() -> None:
     """Keep torch's Transformer layers from reading the values of a mask, in this process, a fork that exports.
 

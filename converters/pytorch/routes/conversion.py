@@ -15,7 +15,8 @@ from convertkit.converters.pytorch.routes.attempts import Attempt, defeat, doing
 from convertkit.converters.pytorch.routes.canonical import canonical
 from convertkit.converters.pytorch.routes.judge import Inputs, Judge
 from convertkit.errors import ConvertKitError, ParityError
-from convertkit.parity import Recording, compare_recordings
+from convertkit.parity.replay import compare_recordings
+from convertkit.parity.values import Recording
 from convertkit.progress import Progress
 from convertkit.stage import Tolerance
 from convertkit.twins import Twins

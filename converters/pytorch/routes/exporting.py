@@ -15,10 +15,13 @@ from convertkit.converters.pytorch.model.failures import innermost
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.state import Slot
 from convertkit.converters.pytorch.model.subject import Subject, to_tensor, value_for
+from convertkit.converters.pytorch.operators.complex_numbers import makes_some
 from convertkit.converters.pytorch.operators.masked_attention import keep_zeros
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
 from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views
+from convertkit.converters.pytorch.operators.written_out import written_out
 from convertkit.converters.pytorch.routes.flat import Flat, is_constant
+from convertkit.errors import Unsupported
 
 OPSET = 18
 
@@ -82,6 +85,8 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
     keep_zeros(program)
     if table := {**substitutes(program), **decompositions()}:
         program = program.run_decompositions(table)
+    if makes_some(program):
+        program = written_out(program, set(_translations(program)))
     try:
         _translate(program, inputs, outputs, path)
     except torch.onnx.OnnxExporterError as error:
@@ -89,6 +94,8 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
             raise
         lay_out_views(program)
         _translate(program, inputs, outputs, path)
+    except Unsupported:
+        _translate(written_out(program, set(_translations(program))), inputs, outputs, path)
 
 
 def _translate(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:

@@ -13,10 +13,11 @@ from convertkit.converters.pytorch.model.remote import RemoteModel
 from convertkit.converters.pytorch.routes.attempts import Attempt, unrunnable
 from convertkit.errors import ConvertKitError
 from convertkit.onnx.runner import OnnxRunner
-from convertkit.parity import Recording, compare_recordings, record
 from convertkit.parity.feeds import proof_inputs
 from convertkit.parity.flags import is_finite
 from convertkit.parity.free_sizes import attempts
+from convertkit.parity.replay import compare_recordings, record
+from convertkit.parity.values import Recording
 from convertkit.stage import Feed, Outputs, Runner, Tolerance
 from convertkit.twins import Twins
 

@@ -16,7 +16,7 @@ import onnxruntime as ort
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
-from convertkit.onnx.runner import ort_errors
+from convertkit.onnx.onnxruntime_compat import ERRORS
 from convertkit.onnx.twin.call import Call, Results
 from convertkit.onnx.twin.types import result_type
 from convertkit.onnx.twin.values import UNIT, Tensor, Value, real
@@ -32,7 +32,7 @@ Make = Callable[[onnx.ModelProto], Compute]
 
 
 _REFUSALS: tuple[type[Exception], ...] = (
-    *ort_errors(),
+    *ERRORS,
     NotImplementedError,
     TypeError,
     IndexError,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Protocol, runtime_checkable
 
 from convertkit import plugins
 from convertkit.artifact import Artifact
+from convertkit.findings.values import Latency
 from convertkit.stage import Feed, Runner
 from convertkit.state import initial_state, started, state_sizes
 
@@ -22,8 +22,6 @@ _PAIR_SECONDS, _ALONE_SECONDS = 0.8, 0.2
 _LEAST_SECONDS = 2e-4
 """A turn repeats its call for at least so long: a single one of a few microseconds is the clock's own noise."""
 _MIN_ROUNDS, _MAX_ROUNDS = 5, 200
-_MATTERS = 1.05
-"""Factors nearer to 1 are told as "about as fast"."""
 
 
 @runtime_checkable
@@ -33,41 +31,6 @@ class PreparedRunner(Protocol):
     def invocation(self, feed: Feed) -> Callable[[], object]:
         """A call that computes everything for ``feed``, which it may do any number of times."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """Median milliseconds per call of the delivered artifact, and of the same model in float32 where that is another.
-
-    ``speedup`` is the median over turns of float32's time over the artifact's, ``spread`` its first and third quartile.
-    """
-
-    artifact_ms: float
-    rounds: int
-    float32_ms: float | None = None
-    speedup: float | None = None
-    spread: tuple[float, float] | None = None
-
-    @property
-    def slower(self) -> bool:
-        """Whether the delivered artifact is clearly slower than float32 on this machine."""
-        return self.speedup is not None and self.speedup < 1 / _MATTERS
-
-    @property
-    def faster(self) -> bool:
-        """Whether it is clearly faster."""
-        return self.speedup is not None and self.speedup > _MATTERS
-
-    @property
-    def verdict(self) -> str:
-        """The comparison in words: ``2.3 × faster than float32``; empty where there is none."""
-        if self.speedup is None:
-            return ""
-        if self.slower:
-            return f"{1 / self.speedup:.2g} × SLOWER than float32 here"
-        if self.faster:
-            return f"{self.speedup:.2g} × faster than float32"
-        return "about as fast as float32"
 
 
 def measure_latency(artifact: Artifact, feed: Feed, float32: Artifact | None = None) -> Latency:

@@ -7,7 +7,8 @@ import time
 import pytest
 
 import convertkit
-from convertkit.latency import Latency, _in_turns, compared
+from convertkit.findings.latency import _in_turns, compared
+from convertkit.findings.values import Latency
 from convertkit.show import latency_text
 from tests.onnx_models import mlp, write
 

@@ -1,0 +1,136 @@
+"""Running results and choices along an axis that torch's ONNX exporter lacks, by operators that it has.
+
+A running result over n elements takes log2(n) steps, each of which combines every element with the one 1, 2, 4, …
+before it; so the length has to be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from convertkit.errors import Unsupported
+
+_ATEN = torch.ops.aten
+
+
+def _running(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, dim: int) -> Tensor:
+    if x.dim() == 0:
+        return x
+    length = x.shape[dim]
+    if not isinstance(length, int):
+        raise Unsupported("a running product or extreme over a free size; expected a fixed one")
+    reach = 1
+    while reach < length:
+        combined = combine(x.narrow(dim, reach, length - reach), x.narrow(dim, 0, length - reach))
+        x = torch.cat([x.narrow(dim, 0, reach), combined], dim)
+        reach *= 2
+    return x
+
+
+def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """``aten::cumprod``, of complex numbers, too."""
+    return _running(torch.mul, x if dtype is None else x.to(dtype), dim)
+
+
+def _extremes(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Values, and where the last of the equal ones up to each place lies."""
+    values = _running(combine, x, dim)
+    shape = [1] * x.dim()
+    if not shape:
+        return values, torch.zeros_like(x, dtype=torch.int64)
+    shape[dim] = -1
+    places = torch.arange(x.shape[dim], device=x.device).view(shape)
+    found = torch.where((x == values) | x.isnan(), places, 0)
+    return values, _running(torch.maximum, found, dim)
+
+
+def cummax(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """``aten::cummax``."""
+    return _extremes(torch.maximum, x, dim)
+
+
+def cummin(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """``aten::cummin``."""
+    return _extremes(torch.minimum, x, dim)
+
+
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """``aten::kthvalue``: the k-th smallest, and one place where it lies."""
+    values, places = torch.topk(x, k, dim, largest=False, sorted=True)
+    chosen = [each.narrow(dim, k - 1, 1) for each in (values, places)]
+    return (chosen[0], chosen[1]) if keepdim else (chosen[0].squeeze(dim), chosen[1].squeeze(dim))
+
+
+def median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """``aten::median.dim``: the lower of the two in the middle."""
+    return kthvalue(x, _middle(x.shape[dim]), dim, keepdim)
+
+
+def median_of_all(x: Tensor) -> Tensor:
+    """``aten::median``."""
+    return kthvalue(x.reshape(-1), _middle(x.numel()), 0)[0]
+
+
+def _middle(length: Any) -> int:
+    if not isinstance(length, int):
+        raise Unsupported("a median over a free size; expected a fixed one")
+    return (length - 1) // 2 + 1
+
+
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """``aten::mode``: the smallest of the commonest values, and where the last of them lies."""
+    last = x.movedim(dim, -1)
+    often = (last.unsqueeze(-1) == last.unsqueeze(-2)).to(torch.int32).sum(-1)
+    common = often == often.amax(-1, keepdim=True)
+    limits = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
+    values = torch.where(common, last, limits.max).amin(-1, keepdim=True)
+    places = torch.where(last == values, torch.arange(last.shape[-1], device=x.device), 0).amax(-1, keepdim=True)
+    results = [each.movedim(-1, dim) for each in (values, places)]
+    return (results[0], results[1]) if keepdim else (results[0].squeeze(dim), results[1].squeeze(dim))
+
+
+def searchsorted(
+    ordered: Tensor,
+    x: Tensor | float,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """``aten::searchsorted``: how many of the ordered values lie before each of ``x``."""
+    if sorter is not None:
+        ordered = torch.gather(ordered, -1, sorter)
+    if not isinstance(x, Tensor):
+        x = torch.full((), x, dtype=ordered.dtype)
+    before = ordered if ordered.dim() == 1 else ordered.unsqueeze(-2)
+    found = before <= x.unsqueeze(-1) if right or side == "right" else before < x.unsqueeze(-1)
+    return found.to(torch.int32).sum(-1).to(torch.int32 if out_int32 else torch.int64)
+
+
+def rrelu(x: Tensor, noise: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *_: Any) -> Any:
+    """``aten::rrelu_with_noise_functional`` where nothing is drawn: the slope in the middle."""
+    if training:
+        return NotImplemented
+    return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
+
+
+SCANS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+    {
+        _ATEN.cumprod.default: cumprod,
+        _ATEN.cummax.default: cummax,
+        _ATEN.cummin.default: cummin,
+        _ATEN.kthvalue.default: kthvalue,
+        _ATEN.median.dim: median,
+        _ATEN.median.default: median_of_all,
+        _ATEN.mode.default: mode,
+        _ATEN.searchsorted.Tensor: searchsorted,
+        _ATEN.searchsorted.Scalar: searchsorted,
+        _ATEN.rrelu_with_noise_functional.default: rrelu,
+    }
+)

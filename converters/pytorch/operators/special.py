@@ -1,0 +1,119 @@
+"""Special functions that torch's ONNX exporter lacks, in elementary ones that keep their digits in float32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_ATEN = torch.ops.aten
+_EULER = 0.57721566490153286061
+_SMALL, _STEPS = 8.0, 6
+"""From where Stirling's series is good to 1e-13, and how many steps of 1 lead from there to the series about 2."""
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+"""B(2k) / (2k (2k - 1)): Abramowitz and Stegun 6.1.40."""
+_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+"""B(2k) / 2k: Abramowitz and Stegun 6.3.18."""
+_TERMS = 24
+
+
+def _zeta_less_one(s: int) -> float:
+    """ζ(s) - 1 by Euler and Maclaurin after ten terms."""
+    head = sum(float(n) ** -s for n in range(2, 10))
+    tail: float = 10.0 ** (1 - s) / (s - 1) + 0.5 * 10.0**-s + s / 12 * 10.0 ** (-s - 1)
+    third = s * (s + 1) * (s + 2)
+    return head + tail - third / 720 * 10.0 ** (-s - 3) + third * (s + 3) * (s + 4) / 30240 * 10.0 ** (-s - 5)
+
+
+_ABOUT_TWO = (1 - _EULER, *((-1) ** k * _zeta_less_one(k) / k for k in range(2, _TERMS)))
+"""log Γ(2 + d) = Σ c(k) dᵏ for |d| < 2, from k = 1: Abramowitz and Stegun 6.1.33."""
+
+
+def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """From the lowest power."""
+    result = torch.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        result = result * x + coefficient
+    return result
+
+
+def _log_gamma(x: Tensor) -> Tensor:
+    """Of x ≥ 0.5."""
+    near, factor = x.clamp(0.5, _SMALL), torch.ones_like(x)
+    for _ in range(_STEPS):  # Γ(x) = (x - 1) Γ(x - 1)
+        high = near > 2.5
+        near = torch.where(high, near - 1, near)
+        factor = torch.where(high, factor * near, factor)
+    low = near < 1.5
+    factor = torch.where(low, factor / near, factor)
+    away = torch.where(low, near - 1, near - 2)
+    small = torch.log(factor) + away * _polynomial(away, _ABOUT_TWO)
+    great = x.clamp(min=_SMALL)
+    inverse = 1 / great
+    series = inverse * _polynomial(inverse * inverse, _STIRLING)
+    large = (great - 0.5) * (torch.log(great) - 1) + (math.log(2 * math.pi) / 2 - 0.5) + series
+    return torch.where(x < _SMALL, small, large)
+
+
+def _turned(x: Tensor) -> Tensor:
+    """sin(π x) for the distance of x to the nearest integer, which loses nothing."""
+    return torch.sin(math.pi * (x - torch.round(x)))
+
+
+def log_gamma(x: Tensor) -> Any:
+    """``aten::lgamma``: log |Γ(x)|; infinite at 0, -1, -2, …"""
+    if not x.is_floating_point():
+        return NotImplemented
+    low = x < 0.5
+    above = _log_gamma(torch.where(low, 1 - x, x))
+    sine = _turned(x).abs()
+    below = math.log(math.pi) - torch.log(sine) - above
+    return torch.where(low, below, above)
+
+
+def digamma(x: Tensor) -> Any:
+    """``aten::digamma``: the derivative of log Γ(x); NaN at negative integers, infinite at 0 against its sign."""
+    if not x.is_floating_point():
+        return NotImplemented
+    low = x < 0.5
+    above = torch.where(low, 1 - x, x)
+    steps = torch.zeros_like(x)
+    for _ in range(int(_SMALL)):
+        small = above < _SMALL
+        steps = torch.where(small, steps + 1 / above, steps)
+        above = torch.where(small, above + 1, above)
+    inverse = 1 / above
+    square = inverse * inverse
+    value = torch.log(above) - 0.5 * inverse - square * _polynomial(square, _DIGAMMA) - steps
+    off = torch.where(x == 0, x, x - torch.round(x))
+    pole = torch.where((off == 0) & (x != 0), math.nan, math.pi / torch.tan(math.pi * off))
+    return torch.where(low, value - pole, value)
+
+
+def error_function_inverse(y: Tensor) -> Any:
+    """``aten::erfinv``: Winitzki's estimate (two parts in a thousand), then Newton's steps of third order."""
+    if not y.is_floating_point():
+        return NotImplemented
+    inside = y.clamp(-1, 1)
+    room = torch.log((1 - inside) * (1 + inside)).clamp(min=-80.0)
+    a = 0.147
+    b = 2 / (math.pi * a) + room / 2
+    x = torch.copysign(torch.sqrt(torch.sqrt(b * b - room / a) - b), y)
+    for _ in range(3):  # Halley
+        step = (torch.erf(x) - inside) * (math.sqrt(math.pi) / 2) * torch.exp(x * x)
+        x = x - step / (1 + x * step)
+    x = torch.where(y.abs() == 1, y * math.inf, x)
+    return torch.where(y.abs() > 1, math.nan, x)
+
+
+SPECIAL: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+    {
+        _ATEN.lgamma.default: log_gamma,
+        _ATEN.digamma.default: digamma,
+        _ATEN.erfinv.default: error_function_inverse,
+    }
+)

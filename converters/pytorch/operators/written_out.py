@@ -1,0 +1,41 @@
+"""What a program is taken apart into where torch's ONNX exporter lacks one of its operators.
+
+Tried only after the exporter has refused the program, so nothing changes for one that it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from convertkit.converters.pytorch.compat import exporters
+from convertkit.converters.pytorch.operators.complex_numbers import COMPLEX
+from convertkit.converters.pytorch.operators.linear_algebra import LINEAR_ALGEBRA
+from convertkit.converters.pytorch.operators.scans import SCANS
+from convertkit.converters.pytorch.operators.special import SPECIAL
+
+_ATEN = torch.ops.aten
+
+
+def written_out(program: Any, translated: set[Any]) -> Any:
+    """The exported program made of operators that the exporter has; ``translated`` are those that we translate."""
+    table: dict[Any, Callable[..., Any]] = exporters.decompositions(translated)
+    program = program.run_decompositions({**table, **LINEAR_ALGEBRA, **SCANS, **SPECIAL, **COMPLEX})
+    _join_no_parts_that_are_taken_apart(program)
+    return program
+
+
+def _join_no_parts_that_are_taken_apart(program: Any) -> None:
+    """Real and imaginary parts that are joined for the next operator alone go to it directly, in place."""
+    for node in list(program.graph.nodes):
+        if node.target == _ATEN.view_as_real.default and node.args[0].target == _ATEN.view_as_complex.default:
+            node.replace_all_uses_with(node.args[0].args[0])
+    for node in list(program.graph.nodes):
+        if node.target == _ATEN.select.int and node.args[0].target == _ATEN.stack.default:
+            stack, dim, place = node.args
+            rank = stack.meta["val"].dim()
+            if isinstance(place, int) and (stack.args[1] if len(stack.args) > 1 else 0) % rank == dim % rank:
+                node.replace_all_uses_with(stack.args[0][place])
+    program.graph.eliminate_dead_code()

@@ -1,0 +1,56 @@
+"""``convertkit reproduce``."""
+
+from __future__ import annotations
+
+import click
+
+from convertkit.commands.ending import Session, quiet_logs
+from convertkit.commands.looks import examples, json_flag, paths, show
+
+_EXAMPLES = examples(
+    ("a release that lies where it was made", "reproduce release"),
+    ("one that was fetched, beside a checkout of its sources", "reproduce fetched/release --root checkout"),
+)
+
+
+@click.command("reproduce", epilog=_EXAMPLES)
+@click.argument("release", type=click.Path())
+@click.option("--root", type=click.Path(), metavar="DIR", help="Folder that its recipe lay in [default: as it says].")
+@click.option("--jobs", "-j", type=click.IntRange(1, 1024), default=2, metavar="N", help="Do so many things at once.")
+@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Run on the workers of a Dask cluster.")
+@json_flag
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing of single cells.")
+@click.pass_obj
+def command(
+    session: Session,
+    /,
+    release: str,
+    root: str | None,
+    jobs: int,
+    scheduler: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Build RELEASE again from the recipe in it, and compare byte by byte.
+
+    Artifacts, manifests, golden vectors, bill of materials and provenance have to be the same; reports and results
+    hold times and are not compared.  Nothing is taken from a cache.
+    """
+    from convertkit.release.reproduce import failure, reproduce
+    from convertkit.release.result import line
+    from convertkit.story import Story
+
+    quiet_logs(False)
+    place = None if root is None else paths(root)[0]
+    with Story(quiet=quiet) as story:
+        found = reproduce(
+            paths(release)[0],
+            place,
+            jobs=jobs,
+            scheduler=scheduler,
+            progress=story,
+            on_cell=lambda cell: story.say(line(cell), failed=not cell.passed),
+        )
+    show(session, found, as_json=as_json)
+    if (failed := failure(found)) is not None:
+        raise failed

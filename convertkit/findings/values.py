@@ -1,0 +1,175 @@
+"""What is found out about an artifact, as the report tells it; without NumPy, as reading it needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+
+from convertkit.artifact import Dim, Quantization
+from convertkit.findings.precision import Effective
+from convertkit.operators import NodeTime, Operator
+from convertkit.recipe import Normalization
+
+WARN_DB = 20.0
+"""Below it an answer's noise is a tenth of it: a person looks at such a result before it ships."""
+WARN_AGREEMENT = 0.99
+_CHANCE = 0.05
+_ORIGINS = {
+    "evaluation": "samples of --eval",
+    "held-out": "held-out samples of --calib",
+    "calibration": "samples of --calib, which the ranges were measured on",
+}
+_MATTERS = 1.05
+"""Factors nearer to 1 are told as "about as fast"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """The worst output's signal over noise against the source.
+
+    ``snr_db`` is over all ``samples`` together, ``median_db`` and ``low_db`` (5th percentile) over single samples: a
+    few loud ones may hold all the signal.  ``agreement`` (0 to 1) is the share of samples with the same largest score,
+    None where no output ranks classes.  ``origin`` is ``evaluation``, ``held-out`` or ``calibration``.
+    """
+
+    samples: int
+    origin: str
+    output: str
+    snr_db: float
+    median_db: float
+    low_db: float
+    agreement: float | None
+
+    @property
+    def weak(self) -> bool:
+        """Whether this is below what passes without a second look."""
+        return self.snr_db < WARN_DB or (self.agreement is not None and _rare(self.agreement, self.samples))
+
+    @property
+    def where(self) -> str:
+        """What was measured on, in words."""
+        return f"{self.samples} {_ORIGINS[self.origin]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Median milliseconds per call of the delivered artifact, and of the same model in float32 where that is another.
+
+    ``speedup`` is the median over turns of float32's time over the artifact's, ``spread`` its first and third quartile.
+    """
+
+    artifact_ms: float
+    rounds: int
+    float32_ms: float | None = None
+    speedup: float | None = None
+    spread: tuple[float, float] | None = None
+
+    @property
+    def slower(self) -> bool:
+        """Whether the delivered artifact is clearly slower than float32 on this machine."""
+        return self.speedup is not None and self.speedup < 1 / _MATTERS
+
+    @property
+    def faster(self) -> bool:
+        """Whether it is clearly faster."""
+        return self.speedup is not None and self.speedup > _MATTERS
+
+    @property
+    def verdict(self) -> str:
+        """The comparison in words: ``2.3 × faster than float32``; empty where there is none."""
+        if self.speedup is None:
+            return ""
+        if self.slower:
+            return f"{1 / self.speedup:.2g} × SLOWER than float32 here"
+        if self.faster:
+            return f"{self.speedup:.2g} × faster than float32"
+        return "about as fast as float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output of a delivered artifact.
+
+    ``shape`` has sizes and the names of dynamic dimensions, ``example`` the sizes of one input that was run (of outputs
+    1 for what is dynamic).  ``layout`` is empty where the artifact keeps the source's order of axes.  ``normalization``
+    is in units of pixels: the model takes ``(pixel - mean) / std``.  An integer interface stands for
+    ``(integer - zero_point) * scale``.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+    dynamic: tuple[str, ...]
+    example: tuple[int, ...]
+    source_shape: tuple[Dim, ...]
+    perm: tuple[int, ...]
+    layout: str
+    normalization: Normalization | None
+    quantization: Quantization | None
+    is_state: bool
+
+    @property
+    def sentence(self) -> str:
+        """All of it in a line: ``float32 N×8×8×1, NHWC where the source has NCHW; (pixel - 0) / 255``."""
+        parts = [f"{self.dtype} {'×'.join(map(str, self.shape)) or 'scalar'}"]
+        if self.dynamic:
+            parts[0] += f", {' and '.join(self.dynamic)} dynamic"
+        if self.layout:
+            parts[0] += f", {self.layout}"
+        if self.normalization is not None:
+            mean, std = (_numbers(each) for each in (self.normalization.mean, self.normalization.std))
+            parts.append(f"(pixel - {mean}) / {std}")
+        if self.quantization is not None:
+            zero = self.quantization.zero_point
+            parts.append(f"stands for (q {'+' if zero < 0 else '-'} {abs(zero)}) * {self.quantization.scale:.6g}")
+        if self.is_state:
+            parts.append("state, carried from call to call")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """Everything that goes into and comes out of a delivered artifact, in its order."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One value in the order of the graph: its name, what computes it, and its signal over noise in dB."""
+
+    name: str
+    kind: str
+    snr_db: float
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found; empty where an export failed before it could be measured."""
+
+    operators: tuple[Operator, ...] = ()
+    effective: Effective | None = None
+    quality: Quality | None = None
+    latency: Latency | None = None
+    interface: Interface | None = None
+    depth: tuple[Level, ...] = ()
+    times: tuple[NodeTime, ...] = ()
+    notes: tuple[str, ...] = ()
+    runs_here: bool = True
+
+
+def _rare(agreement: float, samples: int) -> bool:
+    """Whether so many samples of another class are no chance for an artifact that agrees on 99 % of all inputs.
+
+    One flip among 50 is what such an artifact shows in two runs of five.
+    """
+    flips = round((1 - agreement) * samples)
+    fewer = sum(comb(samples, k) * (1 - WARN_AGREEMENT) ** k * WARN_AGREEMENT ** (samples - k) for k in range(flips))
+    return 1 - fewer < _CHANCE
+
+
+def _numbers(values: Sequence[float]) -> str:
+    told = ", ".join(f"{value:g}" for value in values)
+    return told if len(values) == 1 else f"[{told}]"

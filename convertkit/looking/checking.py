@@ -1,0 +1,261 @@
+"""``convertkit check``: whether a model converts for each target, or which node is in the way."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from convertkit import plugins
+from convertkit.artifact import Artifact
+from convertkit.data import asked
+from convertkit.errors import ConvertKitError, Unsupported, UsageError
+from convertkit.looking.opened import source_options
+from convertkit.looking.tables import Shown, Table
+from convertkit.options import relevance
+from convertkit.progress import Progress, Silent
+from convertkit.quiet import quiet_libraries
+from convertkit.recipe import ExportOptions, InputSpec
+from convertkit.stage import BuildContext, FeedSource, FreedSource, Source, Target
+
+_WAY_OUT = "  try   "
+_FROM = "  from  "
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a model converts for one target.
+
+    Where it does not, ``kind`` is the class of the error, ``exit_code`` what ``export`` ends with, ``node`` what is in
+    the way (empty where it is no node), ``reason`` why, ``location`` the line of the user's own source, ``ways_out``
+    what to do.  ``notes`` tell which dimensions had to be fixed.
+    """
+
+    target: str
+    converts: bool
+    kind: str = ""
+    exit_code: int = 0
+    node: str = ""
+    reason: str = ""
+    location: str = ""
+    ways_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Checked(Shown):
+    """The verdict for each target, and how long that took in all, in seconds."""
+
+    source: str
+    precision: str
+    verdicts: tuple[Verdict, ...]
+    seconds: float
+    notes: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether it converts for every target."""
+        return all(each.converts for each in self.verdicts)
+
+    @property
+    def failure(self) -> ConvertKitError | None:
+        """What the command ends with, with the exit code that all failures have, else 1; None where it converts."""
+        codes = {each.exit_code for each in self.verdicts if not each.converts}
+        if not codes:
+            return None
+        failed = ConvertKitError(self.headline)
+        failed.exit_code = codes.pop() if len(codes) == 1 else 1
+        return failed
+
+    @property
+    def headline(self) -> str:
+        """Where it goes, and where not."""
+        there = [each.target for each in self.verdicts if each.converts]
+        not_there = [each.target for each in self.verdicts if not each.converts]
+        told = [f"converts for {', '.join(there)}"] if there else []
+        told += [f"not for {', '.join(not_there)}"] if not_there else []
+        return f"{self.source} ({self.precision}): {'; '.join(told)}"
+
+    def tables(self) -> tuple[Table, ...]:
+        """A row for each target, and the ways out."""
+        rows = [(each.target, "yes" if each.converts else "NO", each.node, each.reason) for each in self.verdicts]
+        ways = [(each.target, way) for each in self.verdicts for way in _without_repeats(each)]
+        return (
+            Table("", ("target", "converts", "node", "reason"), tuple(rows)),
+            Table("ways out", ("", ""), tuple(ways)),
+        )
+
+    def remarks(self) -> tuple[str, ...]:
+        """What an export of it says besides, and what this does not tell."""
+        fixed = (f"{each.target}: {note}" for each in self.verdicts for note in each.notes)
+        return (*self.notes, *fixed, "converted, not run: export verifies what it computes")
+
+
+def _without_repeats(verdict: Verdict) -> tuple[str, ...]:
+    where = (f"look at {verdict.location}",) if verdict.location else ()
+    return tuple(dict.fromkeys((*where, *verdict.ways_out)))
+
+
+def check(
+    source: str | PathLike[str],
+    target: str | Sequence[str] = (),
+    *,
+    int8: bool = False,
+    int16x8: bool = False,
+    fp16: bool = False,
+    w8: bool = False,
+    w4: bool = False,
+    full_integer: bool = False,
+    calib: object = None,
+    static: Mapping[str, int] | Sequence[str] = (),
+    input_layout: str = "auto",
+    opset: int | None = None,
+    input: str | InputSpec | Sequence[str | InputSpec] = (),
+    model: str | None = None,
+    signature: str | None = None,
+    trust: str | Iterable[str] = (),
+    timeout: float | None = None,
+) -> Checked:
+    """Whether a model converts for each target, without verifying it: seconds where an export takes minutes.
+
+    Raises ``UsageError`` for flags that make no sense; whatever else is in the way stands in the verdicts.
+
+    Args:
+        source: a path, or ``pkg.mod:callable``.
+        target: one or several; all that are installed without it.
+        int8: as in ``export``.
+        int16x8: as in ``export``.
+        fp16: as in ``export``.
+        w8: as in ``export``.
+        w4: as in ``export``.
+        full_integer: as in ``export``.
+        calib: calibration data, which integers need.
+        static: sizes for named dimensions, ``{"N": 1}``.
+        input_layout: ``auto``, ``nchw`` or ``nhwc``.
+        opset: opset of a delivered ``.onnx``.
+        input: shapes that the file does not hold.
+        model: ``pkg.mod:factory`` of the module that a state_dict belongs to.
+        signature: signature of a SavedModel or of a TFLite file.
+        trust: code in the file that may be executed: ``pickle``, ``lambda``, ``pyfunc``.
+        timeout: longest time for one call of a framework, in seconds.
+
+    """
+    given: dict[str, Any] = {"int8": int8, "int16x8": int16x8, "fp16": fp16, "w8": w8, "w4": w4, "calib": calib}
+    given |= {"full_integer": full_integer, "opset": opset, "input": input, "model": model, "signature": signature}
+    given |= {"trust": trust, "timeout": timeout, "static": static, "input_layout": input_layout}
+    plain = {name: value for name, value in given.items() if value != "auto" and value is not False}
+    wanted = (target,) if isinstance(target, str) else tuple(target)
+    return checked(source_options(fspath(source), {**plain, "target": wanted or plugins.target_names()}))
+
+
+def checked(options: ExportOptions, progress: Progress | None = None) -> Checked:
+    """The verdicts for the targets of ``options``."""
+    begun = time.perf_counter()
+    targets = [plugins.target(name) for name in options.targets]
+    relevance.check_request(options, targets)
+    verdicts, notes = _verdicts(options, targets, progress or Silent())
+    seconds = time.perf_counter() - begun
+    return Checked(options.source, options.precision, verdicts, seconds, notes)
+
+
+def _verdicts(
+    options: ExportOptions, targets: Sequence[Target], progress: Progress
+) -> tuple[tuple[Verdict, ...], tuple[str, ...]]:
+    with tempfile.TemporaryDirectory(prefix="convertkit-check-") as place, quiet_libraries(verbose=options.verbose):
+        try:
+            converter = plugins.converter_for(options.source)
+            relevance.check_source(options, converter)
+            folder = Path(place) / "source"
+            folder.mkdir()
+            with converter.open(options.source, options, folder, progress) as source:
+                way = _Way(options, source, Path(place), progress)
+                return tuple(way.to(target) for target in targets), tuple(source.notes)
+        except UsageError:
+            raise
+        except ConvertKitError as refusal:  # of the source itself: no target gets it
+            return tuple(_refused(target.name, refusal) for target in targets), ()
+
+
+class _Way:
+    """An opened source, its ONNX, and the steps from there to each target."""
+
+    def __init__(self, options: ExportOptions, source: Source, place: Path, progress: Progress) -> None:
+        from convertkit.steps.make import made
+
+        relevance.check_interface(options, source.artifact)
+        self._options, self._place, self._progress = options, place, progress
+        progress.status("converting")
+        first = made(source.stage(), source.artifact, self._folder("onnx"))
+        self._artifact = source.artifact if first.settled is None else first.settled.artifact
+        self._sizes: Mapping[str, int] = dict(source.implied_sizes) if isinstance(source, FreedSource) else {}
+        self._hub = first.artifact
+        self._data: FeedSource | None = None
+        if options.static:
+            self._hub = self._frozen(dict(options.static), "static")
+        if options.calib is not None:
+            from convertkit.steps.recorded import with_sizes
+
+            self._data = asked.calibration(options, with_sizes(self._artifact, options).inputs)
+
+    def _folder(self, name: str) -> Path:
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._place))
+
+    def _frozen(self, sizes: Mapping[str, int], name: str) -> Artifact:
+        from convertkit.onnx.freeze import FreezeStage
+        from convertkit.steps.make import made
+
+        return made(FreezeStage(sizes), self._hub, self._folder(name)).artifact
+
+    def to(self, target: Target) -> Verdict:
+        """The verdict for one target; where it needs sizes that nobody asked to be open, those are fixed."""
+        self._progress.status(f"checking {target.name}")
+        if self._options.precision not in target.precisions:
+            has = ", ".join(target.precisions)
+            said = f"target {target.name} does not deliver {self._options.precision}; it has: {has}"
+            return _refused(target.name, UsageError(said))
+        try:
+            return self._made(target, self._hub, self._options)
+        except Unsupported as refusal:
+            sizes = {name: size for name, size in self._sizes.items() if name not in dict(self._options.static)}
+            return self._at_sizes(target, sizes, refusal) if sizes else _refused(target.name, refusal)
+        except ConvertKitError as refusal:
+            return _refused(target.name, refusal)
+
+    def _at_sizes(self, target: Target, sizes: Mapping[str, int], refusal: Unsupported) -> Verdict:
+        options = replace(self._options, static=(*self._options.static, *sizes.items()))
+        try:
+            found = self._made(target, self._frozen(dict(options.static), "fixed"), options)
+        except ConvertKitError as again:
+            return _refused(target.name, again)
+        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        note = f"{told} is fixed, {target.name} cannot leave it free: {str(refusal).splitlines()[0]}"
+        return replace(found, notes=(note,))
+
+    def _made(self, target: Target, hub: Artifact, options: ExportOptions) -> Verdict:
+        """Make the artifact, and see that its runtime takes it."""
+        from convertkit.steps.make import made, steps_of
+
+        context = BuildContext(options, target, self._artifact.sha256, self._data, self._progress)
+        stages = steps_of(context, target)
+        relevance.check_passes(options, [name for name in stages if isinstance(name, str)])
+        artifact = hub
+        for stage in stages.values():
+            artifact = made(stage, artifact, self._folder(stage.name)).artifact
+        with plugins.runner(artifact):
+            return Verdict(target.name, True)
+
+
+def _refused(target: str, refusal: ConvertKitError) -> Verdict:
+    """The refusal of an export, taken apart."""
+    lines = str(refusal).splitlines() or [type(refusal).__name__]
+    ways = tuple(line.removeprefix(_WAY_OUT) for line in lines if line.startswith(_WAY_OUT))
+    location = next((line.removeprefix(_FROM) for line in lines if line.startswith(_FROM)), "")
+    is_known = isinstance(refusal, Unsupported) and bool(refusal.subject)
+    node, reason = (
+        (refusal.subject, refusal.reason) if isinstance(refusal, Unsupported) and is_known else ("", lines[0])
+    )
+    return Verdict(target, False, type(refusal).__name__, refusal.exit_code, node, reason, location, ways)

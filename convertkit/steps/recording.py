@@ -1,0 +1,97 @@
+"""Running a source on inputs that it takes, and artifacts on the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from convertkit import plugins
+from convertkit.artifact import Artifact, TensorSpec
+from convertkit.errors import ConvertKitError, SourceError, ToolError, WorkerError
+from convertkit.onnx.index_bounds import with_index_bounds
+from convertkit.onnx.input_domains import with_domains
+from convertkit.parity.feeds import ProofInputs, is_brief, proof_inputs, with_edges
+from convertkit.parity.flags import is_finite, with_flags, without_empty_masks
+from convertkit.parity.free_sizes import attempts
+from convertkit.parity.replay import record
+from convertkit.parity.values import Recording
+from convertkit.recipe import ExportOptions
+from convertkit.stage import FeedSource, Runner
+from convertkit.steps.describe import with_sizes
+
+
+class Runs(Protocol):
+    """What has a runner: a source, or anything else that is open."""
+
+    def runner(self) -> Runner: ...
+
+
+class Recorder:
+    """Finds inputs that a model takes, and on which it tells something."""
+
+    def __init__(
+        self, options: ExportOptions, artifact: Artifact, source: Runs, calibration: FeedSource | None
+    ) -> None:
+        self._options = options
+        self._artifact = artifact
+        self._source = source
+        self._calibration = calibration
+        inputs = with_sizes(artifact, options).inputs
+        self._inputs = inputs
+        self._drawn: Sequence[TensorSpec] = inputs if calibration is not None else with_index_bounds(artifact, inputs)
+        self._brief = is_brief(artifact.size_bytes)
+        self.notes: list[str] = []
+
+    def recording(self) -> Recording:
+        """What the source makes of the samples, or of generated inputs of the first sizes that it takes."""
+        if self._calibration is not None:
+            return self._recorded(self._inputs_of(0))
+        refusals: list[SourceError | ToolError | WorkerError] = []
+        for attempt in range(attempts(self._inputs)):
+            try:
+                return self._generated(attempt)
+            except (SourceError, ToolError, WorkerError) as error:
+                refusals.append(error)
+        raise ToolError(
+            f"the source fails on generated inputs: {refusals[0]}\n"
+            "  try   --calib with samples of real data\n"
+            "  try   --input with the sizes and values that it takes, as in ids:1,64:int64[0,1000)"
+        ) from refusals[0]
+
+    def _inputs_of(self, attempt: int) -> ProofInputs:
+        return proof_inputs(self._drawn, self._calibration, self._options.seed, attempt, brief=self._brief)
+
+    def _generated(self, attempt: int) -> Recording:
+        """On inputs for which the model is defined, where it says NaN of others, as a logarithm does."""
+        recording = self._recorded(self._inputs_of(attempt))
+        if all(is_finite(outputs) for outputs in recording.outputs[: recording.usual]):
+            return recording
+        within = with_domains(self._artifact, self._drawn)
+        if within == tuple(self._drawn):
+            return recording
+        self._drawn = within
+        return self._recorded(self._inputs_of(attempt))
+
+    def _recorded(self, inputs: ProofInputs) -> Recording:
+        with self._source.runner() as runner:
+            recording = self._run(runner, inputs)
+            if refused := [name for name in inputs.edges if name not in recording.edges]:
+                self.notes.append(f"the source itself refuses the edge inputs {', '.join(refused)}: not compared there")
+            if self._calibration is None and (flagged := with_flags(recording, runner)) is not recording:
+                edges = with_edges(self._drawn, flagged.feeds[: flagged.usual], brief=self._brief)
+                recording = self._run(runner, edges)
+            return without_empty_masks(recording)
+
+    def _run(self, runner: Runner, inputs: ProofInputs) -> Recording:
+        title = f"{self._artifact.format} (source)"
+        return record(title, self._artifact, runner, inputs.feeds, inputs.edges, may_refuse=True)
+
+
+def recorded(stage: str, artifact: Artifact, source: Recording) -> Recording:
+    """What ``artifact`` computes for the inputs of ``source``."""
+    title = f"{artifact.format} ({stage})"
+    try:
+        with plugins.runner(artifact) as runner:
+            return record(title, artifact, runner, source.feeds, source.edges)
+    except ConvertKitError as error:
+        raise ToolError(f"what {stage} made does not run: {error}") from error

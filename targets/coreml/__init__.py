@@ -1,1 +1,0 @@
-"""Core ML: so far how it wants a model quantized; nothing delivers an ``.mlpackage`` yet."""

@@ -1,0 +1,218 @@
+"""Programs with operators that torch's ONNX exporter lacks: what ONNX Runtime computes is what torch computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from convertkit.converters.pytorch.operators import complex_numbers, linear_algebra, scans, special
+from convertkit.converters.pytorch.routes.exporting import write_program
+from convertkit.errors import Unsupported
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+Function = Callable[[Tensor], Tensor]
+_DRAWN = torch.Generator().manual_seed(1)
+W = torch.randn(8, 8, dtype=torch.complex64, generator=_DRAWN)
+V = torch.randn(8, dtype=torch.complex64, generator=_DRAWN)
+
+
+def _z(x: Tensor) -> Tensor:
+    return torch.complex(x, x.flip(-1))
+
+
+def _recurrence(x: Tensor) -> Tensor:
+    h, out = torch.zeros(3, dtype=torch.complex64), []
+    for step in range(8):
+        h = h * (V[step] / V[step].abs()) + x[:, step]
+        out.append(h)
+    return torch.stack(out, 1)
+
+
+def _filled(x: Tensor) -> Tensor:
+    z = torch.zeros(3, 10, dtype=torch.complex64)
+    z[:, 1:9] = _z(x)
+    return z
+
+
+COMPLEX: Mapping[str, Function] = {
+    "times_i": lambda x: x * 1j + _z(x) * 2.5,
+    "product": lambda x: _z(x) * _z(2 * x) * x,
+    "quotient": lambda x: _z(x) / (_z(2 * x) + 3) + 1 / (_z(x) + 3) + _z(x) / (x * x + 1),
+    "quotient_of_little": lambda x: (_z(x) * 1e-25) / (_z(x) * 1e-25 + 1e-26),
+    "logarithm": lambda x: torch.log(_z(x) + 1),
+    "root": lambda x: torch.sqrt(_z(x) + 0.1),
+    "square": lambda x: _z(x) ** 2 + torch.square(_z(x)),
+    "cube": lambda x: _z(x) ** 3 + (_z(x) + 2) ** -2,
+    "fractional_power": lambda x: (_z(x) + 0.1) ** 0.3,
+    "powers": lambda x: torch.pow(V, torch.arange(8)) * x,
+    "power_of_zero": lambda x: torch.pow(_z(x) * 0, torch.arange(8)) + x,
+    "exponential": lambda x: torch.exp(_z(x)),
+    "cosine": lambda x: torch.cos(_z(x)) + torch.sin(_z(x)),
+    "tangent": lambda x: torch.tanh(_z(x)),
+    "sign": lambda x: torch.sgn(_z(x)),
+    "length": lambda x: torch.abs(_z(x)) + torch.angle(_z(x) + 0.01),
+    "squared_length": lambda x: (_z(x) * _z(x).conj()).real,
+    "matrices": lambda x: _z(x) @ W + torch.einsum("bi,ij->bj", _z(x), W),
+    "three_factors": lambda x: torch.einsum("bi,ij,bj->b", _z(x), W, _z(x)),
+    "layer": lambda x: functional.linear(_z(x), W, V),
+    "running_sum": lambda x: _z(x).cumsum(1),
+    "running_product": lambda x: (_z(x) / 2).cumprod(1),
+    "chosen": lambda x: torch.where(x > 0, _z(x), V) + torch.where(x > 0, _z(x), 0) + _z(x).masked_fill(x > 0, 1),
+    "padded": lambda x: functional.pad(_z(x), (1, 2)),
+    "picked": lambda x: _z(x).index_select(1, torch.tensor([3, 1])) + _z(x)[:, [1, 2]],
+    "gathered": lambda x: torch.gather(_z(x), 1, torch.tensor([[0, 2], [1, 1], [3, 4]])),
+    "repeated": lambda x: _z(x).repeat(1, 2) + _z(x).repeat_interleave(2, 1),
+    "diagonal": lambda x: torch.diagonal(_z(x)[:, :3]) + torch.diag_embed(_z(x)[0, :3]) + torch.tril(_z(x)[:, :3]),
+    "windows": lambda x: _z(x).unfold(1, 4, 2),
+    "taken_apart": lambda x: _z(x).split(4, 1)[1] + torch.stack(_z(x).unbind(1)[:4], 1),
+    "filled": _filled,
+    "like": lambda x: torch.zeros_like(_z(x)) + torch.ones_like(_z(x)) * x,
+    "cast": lambda x: x.to(torch.complex64) * V,
+    "multiplied_and_added": lambda x: torch.addcmul(_z(x), _z(x), _z(x)),
+    "inner": lambda x: torch.vdot(V, _z(x)[0]) + torch.mv(W, _z(x)[0]),
+    "norm": lambda x: torch.linalg.vector_norm(_z(x), dim=1),
+    "same": lambda x: (_z(x) == _z(x.flip(0))) | torch.isnan(_z(x)),
+    "spectral_layer": lambda x: torch.fft.irfft(torch.einsum("bx,xo->bo", torch.fft.rfft(x), W[:5, :5]), n=8),
+    "state_space": lambda x: torch.einsum("bn,nl->bl", _z(x) * V, torch.exp(V[:, None] * torch.arange(5) * 0.1)).real,
+    "recurrence": _recurrence,
+    "rotated": lambda x: torch.view_as_complex(x.view(3, 4, 2)) * torch.polar(torch.ones(4), torch.arange(4.0)),
+}
+
+
+def _square(x: Tensor) -> Tensor:
+    return x.view(3, 2, 4) @ x.view(3, 2, 4).mT + torch.eye(2)
+
+
+def _four(x: Tensor) -> Tensor:
+    return torch.cat([x.view(3, 2, 4), x.flip(0).view(3, 2, 4) ** 2], 1) + torch.eye(4).flip(0) * 4
+
+
+LINEAR_ALGEBRA: Mapping[str, Function] = {
+    "inverse": lambda x: torch.linalg.inv(_four(x)),
+    "inverse_without_a_first_pivot": lambda x: torch.linalg.inv(torch.eye(4).flip(0) + x[0, 0] * torch.eye(4) * 0),
+    "solution": lambda x: torch.linalg.solve(_four(x), x.view(3, 4, 2)),
+    "solution_for_a_vector": lambda x: torch.linalg.solve(_four(x), x[:, :4]),
+    "solution_from_the_right": lambda x: torch.linalg.solve(_four(x), x.view(3, 2, 4), left=False),
+    "determinant": lambda x: torch.linalg.det(_four(x)),
+    "sign_of_determinant": lambda x: torch.linalg.slogdet(_four(x))[0],
+    "logarithm_of_determinant": lambda x: torch.linalg.slogdet(_four(x))[1],
+    "cholesky": lambda x: torch.linalg.cholesky(_square(x)) + torch.linalg.cholesky(_square(x), upper=True),
+    "lower": lambda x: torch.linalg.solve_triangular(torch.tril(_square(x)), x.view(3, 2, 4), upper=False),
+    "upper": lambda x: torch.linalg.solve_triangular(
+        torch.triu(_square(x)), x.view(3, 4, 2), upper=True, left=False, unitriangular=True
+    ),
+}
+SCANS: Mapping[str, Function] = {
+    "running_product": lambda x: torch.cumprod(x, 1) + torch.cumprod(x, 0),
+    "running_maximum": lambda x: torch.cummax(x, 1).values,
+    "place_of_running_maximum": lambda x: torch.cummax(torch.round(x), 1).indices,
+    "running_minimum": lambda x: torch.cummin(x, 0).values,
+    "place_of_running_minimum": lambda x: torch.cummin(torch.round(x), 1).indices,
+    "median": lambda x: torch.median(x, 1).values + torch.median(x),
+    "third": lambda x: torch.kthvalue(x, 3, 1, keepdim=True).values,
+    "commonest": lambda x: torch.mode(torch.round(x), 1).values,
+    "place_of_commonest": lambda x: torch.mode(torch.round(x), 0).indices,
+    "place_to_insert": lambda x: torch.searchsorted(torch.tensor([-1.0, 0, 0.5, 1]), torch.round(x)),
+    "place_behind": lambda x: torch.searchsorted(torch.sort(x, 1).values, torch.round(x), right=True),
+    "random_slope": functional.rrelu,
+}
+SPECIAL: Mapping[str, Function] = {
+    "log_gamma": lambda x: torch.lgamma(x.abs() + 0.01),
+    "log_gamma_of_much": lambda x: torch.lgamma(x.abs() * 100 + 3),
+    "log_gamma_near_its_zeros": lambda x: torch.lgamma(1.5 + torch.tanh(x) / 2),
+    "log_gamma_of_negative": lambda x: torch.lgamma(-torch.floor(3 * x.abs()) - 0.3 - 0.4 * torch.sigmoid(x)),
+    "digamma": lambda x: torch.digamma(x.abs() + 0.01),
+    "digamma_of_negative": lambda x: torch.digamma(-torch.floor(3 * x.abs()) - 0.3 - 0.4 * torch.sigmoid(x)),
+    "inverse_of_error_function": lambda x: torch.erfinv(torch.tanh(x)),
+    "its_ends": lambda x: torch.erfinv(torch.clamp(x, -1, 1)),
+}
+GROUPS = {
+    "complex": COMPLEX, "linear_algebra": LINEAR_ALGEBRA, "scans": SCANS, "special": SPECIAL,
+}  # fmt: skip
+
+
+class _Together(nn.Module):
+    def __init__(self, functions: Mapping[str, Function]) -> None:
+        super().__init__()
+        self.functions = dict(functions)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        results = {name: function(x) for name, function in self.functions.items()}
+        return {name: torch.view_as_real(y.resolve_conj()) if y.is_complex() else y for name, y in results.items()}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_what_onnx_runtime_computes_is_what_torch_computes(group: str, tmp_path: Path) -> None:
+    module = _Together(GROUPS[group]).eval()
+    inputs = [torch.randn(3, 8, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+    with torch.no_grad():
+        program = torch.export.export(module, (inputs[0],), strict=False)
+        write_program(program, ["x"], list(GROUPS[group]), str(tmp_path / "model.onnx"))
+        session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+        for x in (*inputs, torch.round(inputs[0] * 2) / 2 + 0.25):
+            expected = module(x)
+            for name, got in zip(GROUPS[group], session.run(list(GROUPS[group]), {"x": x.numpy()}), strict=True):
+                scale = float(np.nanmax(np.abs(np.where(np.isfinite(expected[name]), expected[name], 0))))
+                np.testing.assert_allclose(
+                    got, expected[name].numpy(), rtol=2e-5, atol=4e-6 * scale, equal_nan=True, err_msg=name
+                )
+
+
+def test_a_program_of_complex_numbers_keeps_its_free_batch(tmp_path: Path) -> None:
+    class Mixed(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.view_as_real(torch.fft.rfft(x) @ W[:5, :5] * 1j)
+
+    x = torch.randn(2, 8)
+    program = torch.export.export(Mixed(), (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=False)
+    write_program(program, ["x"], ["y"], str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    for batch in (x, torch.randn(5, 8)):
+        np.testing.assert_allclose(session.run(None, {"x": batch.numpy()})[0], Mixed()(batch).numpy(), atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [(lambda x: torch.linalg.inv(x @ x.mT), "at most 24"), (torch.linalg.svdvals, "linalg_svd")],
+    ids=["large inverse", "singular values"],
+)
+def test_what_is_not_written_out_is_refused(function: Function, words: str, tmp_path: Path) -> None:
+    program = torch.export.export(_Together({"y": function}), (torch.randn(30, 40),), strict=False)
+    with pytest.raises(Exception, match=words) as caught:
+        write_program(program, ["x"], ["y"], str(tmp_path / "model.onnx"))
+    assert isinstance(caught.value, Unsupported)
+
+
+def test_special_functions_end_where_torch_s_do() -> None:
+    x = torch.tensor([0.0, -0.0, -1.0, -2.0, float("inf"), float("nan")])
+    for name in ("lgamma", "digamma"):
+        function = special.SPECIAL[getattr(torch.ops.aten, name).default]
+        torch.testing.assert_close(function(x), getattr(torch, name)(x), equal_nan=True)
+    y = torch.tensor([0.0, -0.0, 1.0, -1.0, 1.5, float("nan")])
+    torch.testing.assert_close(
+        special.SPECIAL[torch.ops.aten.erfinv.default](y), torch.erfinv(y), equal_nan=True, rtol=0, atol=0
+    )
+
+
+def test_special_functions_are_exact_in_doubles() -> None:
+    x = torch.cat([torch.linspace(-5.3, 40, 997), 10 ** torch.linspace(-6, 6, 99)]).double()
+    torch.testing.assert_close(special.log_gamma(x), torch.lgamma(x), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(special.digamma(x), torch.digamma(x), rtol=1e-9, atol=1e-9)
+    y = torch.linspace(-0.9999, 0.9999, 997).double()
+    torch.testing.assert_close(special.error_function_inverse(y), torch.erfinv(y), rtol=1e-12, atol=1e-12)
+
+
+def test_real_operands_are_left_to_the_exporter() -> None:
+    x = torch.ones(2, 2)
+    for overload, function in complex_numbers.COMPLEX.items():
+        if overload in (torch.ops.aten.mul.Tensor, torch.ops.aten.mm.default, torch.ops.aten.div.Tensor):
+            assert function(x, x) is NotImplemented
+    tables = (linear_algebra.LINEAR_ALGEBRA, scans.SCANS, special.SPECIAL, complex_numbers.COMPLEX)
+    assert len({overload for table in tables for overload in table}) == sum(map(len, tables))
