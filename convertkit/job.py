@@ -100,7 +100,9 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
         scheduler.hold(describe)
         scheduler.submit(describe)
         if not scheduler.was_cached(describe):
-            import convertkit.steps.ahead  # noqa: F401 - what tasks import, beside a worker's own imports
+            from convertkit.steps.ahead import get_ready
+
+            get_ready()
         from convertkit.steps.session import Place, Session
 
         session = Session(

@@ -13,10 +13,12 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 SELDOM_USED = ("sympy", "onnx_ir._symbolic_shapes", "onnx.reference", "onnx.reference.ops")
 """``_symbolic_shapes`` of onnx_ir puts functions of sympy into a table as soon as it is loaded."""
@@ -53,7 +55,7 @@ class _Module(ModuleType):
         return ModuleType.__getattribute__(self, name)
 
 
-class _Loader(Loader):
+class _Loader:
     """Puts off what ``real`` does."""
 
     def __init__(self, real: Loader) -> None:
@@ -73,12 +75,12 @@ class _Loader(Loader):
         try:
             self._real.exec_module(module)
         except BaseException:
-            spec.loader = self
+            spec.loader = cast("Loader", self)
             raise
         module.__class__ = ModuleType
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
 
@@ -89,5 +91,5 @@ class _Finder(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = cast("Loader", _Loader(spec.loader))
         return spec

@@ -12,7 +12,7 @@ import pytest
 from convertkit.artifact import TensorSpec
 from convertkit.data.feeds import load_feeds
 from convertkit.errors import FeedError
-from convertkit.parity.replay import batched
+from convertkit.parity.feeds import batched
 
 IMAGE = TensorSpec("x", ("N", 3, 4, 5), "float32")
 DATA = np.random.default_rng(0).standard_normal((7, 3, 4, 5)).astype(np.float32)

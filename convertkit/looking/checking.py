@@ -197,7 +197,7 @@ class _Way:
         if options.static:
             self._hub = self._frozen(dict(options.static), "static")
         if options.calib is not None:
-            from convertkit.steps.recorded import with_sizes
+            from convertkit.steps.describe import with_sizes
 
             self._data = asked.calibration(options, with_sizes(self._artifact, options).inputs)
 

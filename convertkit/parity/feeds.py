@@ -16,7 +16,6 @@ from convertkit.artifact import Array, Dim, TensorSpec
 from convertkit.parity.edge_inputs import UNTOLD, edge_feeds, with_a_key
 from convertkit.parity.free_sizes import SECOND_BATCH, named_sizes
 from convertkit.parity.natural import natural
-from convertkit.parity.replay import batched
 from convertkit.stage import Feed, FeedSource
 
 GENERATED = 6
@@ -198,3 +197,12 @@ _FLOATS = (_standard, _unit, _smooth)
 _FREE_FLAGS = 2
 _NATURAL_KIND = 1
 """Of the feeds, the one that is an image or a recording where its shape may be of one."""
+
+
+def batched(feeds: Sequence[Feed], names: Sequence[str], count: int) -> Feed:
+    """One feed of ``count`` samples: single-sample feeds concatenated along axis 0, scalars as the first has them."""
+    chosen = [feeds[index % len(feeds)] for index in range(count)]
+    return {
+        name: np.concatenate([feed[name] for feed in chosen]) if np.ndim(chosen[0][name]) else chosen[0][name]
+        for name in names
+    }

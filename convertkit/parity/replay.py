@@ -239,12 +239,3 @@ def _in_place(
     pairs = zip(before.outputs, after.outputs, strict=True)
     placed = [in_place(reference, output, ranked, tolerance.relative) for reference, output in pairs]
     return [output for output, _ in placed], sum(count for _, count in placed)
-
-
-def batched(feeds: Sequence[Feed], names: Sequence[str], count: int) -> Feed:
-    """One feed of ``count`` samples: single-sample feeds concatenated along axis 0, scalars as the first has them."""
-    chosen = [feeds[index % len(feeds)] for index in range(count)]
-    return {
-        name: np.concatenate([feed[name] for feed in chosen]) if np.ndim(chosen[0][name]) else chosen[0][name]
-        for name in names
-    }

@@ -7,15 +7,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch._export.serde.schema import SCHEMA_VERSION
 
-PROGRAM_VERSION: int = SCHEMA_VERSION[0]
-"""The major version of exported programs that this torch reads."""
 REBUILT: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("torch._utils", "_rebuild_tensor"): torch._utils._rebuild_tensor,
     ("torch._utils", "_rebuild_tensor_v2"): torch._utils._rebuild_tensor_v2,
 }
 """What makes a tensor of its storage, by the names that pickles have for it."""
+
+
+def program_version() -> int:
+    """The major version of exported programs that this torch reads."""
+    from torch._export.serde.schema import SCHEMA_VERSION  # which other files need not wait for
+
+    return int(SCHEMA_VERSION[0])
 
 
 def forbid_pickles() -> None:

@@ -153,10 +153,10 @@ def _exported(path: str) -> Subject:
             f"{Path(path).name}: a pickle that runs code lies beside the exported program; it is hostile"
         ) from error
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, AssertionError, OSError) as error:
-        if (version := _version(path)) not in ("", str(files.PROGRAM_VERSION)):
+        if (version := _version(path)) not in ("", str(files.program_version())):
             raise SourceError(
                 f"{Path(path).name} is an exported program of version {version}, which an older torch has written;"
-                f" this one reads {files.PROGRAM_VERSION}\n"
+                f" this one reads {files.program_version()}\n"
                 f"  try   exporting the model again, with torch {torch.__version__.partition('+')[0]}"
             ) from error
         if _define_known() or containers.define_unknown(path):  # torch does not say which operator or class it lacks

@@ -138,7 +138,7 @@ def test_programs_say_the_version_that_this_torch_reads(tmp_path: Path, program:
     torch.export.save(program, tmp_path / "outer.pt2")
     with zipfile.ZipFile(tmp_path / "outer.pt2") as archive:
         (name,) = [each for each in archive.namelist() if each.endswith("models/model.json")]
-        assert json.loads(archive.read(name))["schema_version"]["major"] == files.PROGRAM_VERSION
+        assert json.loads(archive.read(name))["schema_version"]["major"] == files.program_version()
 
 
 def test_a_module_s_attributes_have_buffers_that_are_none() -> None:
