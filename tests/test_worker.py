@@ -15,7 +15,7 @@ import pytest
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import Unsupported, Untrusted, WorkerError
 from convertkit.workers.messages import is_complete, send
-from convertkit.workers.process import Call, Worker
+from convertkit.workers.process import Worker
 from convertkit.workers.runner import OpenedRunner
 
 HERE = Path(__file__).parent
@@ -169,7 +169,7 @@ def test_an_unknown_service_is_a_sentence():
 def test_the_worker_dies_with_its_parent(tmp_path):
     script = (
         f"import sys, time; sys.path.insert(0, {str(HERE)!r})\n"
-        "from convertkit.workers.process import Call, Worker\n"
+        "from convertkit.workers.process import Worker\n"
         "worker = Worker('worker_service:Service')\n"
         "print(worker.call('pid').value, flush=True)\n"
         "time.sleep(600)\n"
@@ -186,30 +186,9 @@ def test_the_worker_dies_with_its_parent(tmp_path):
     pytest.fail("the worker outlived its parent")
 
 
-def test_calls_that_run_together_answer_each_for_itself(worker):
-    calls = [
-        Call("echo", {"k": 1}, {"a": np.arange(3)}),
-        Call("crash"),
-        Call("echo", {"k": 2}, {"a": np.arange(300_000)}),
-    ]
-    first, second, third = worker.begin_together(calls)
-    assert third().value["k"] == 2
-    np.testing.assert_array_equal(first().arrays["a"], np.arange(3) * 2)
-    with pytest.raises(WorkerError, match="crashed with SIGSEGV"):
-        second()
-
-
-def test_calls_together_take_the_time_of_one(worker):
-    worker.call("echo")
-    begun = time.monotonic()
-    replies = worker.begin_together([Call("wait", {"seconds": 1.0}) for _ in range(4)])
-    assert [reply().value for reply in replies] == [None] * 4
-    assert time.monotonic() - begun < 3.0
-
-
 def test_a_call_waits_for_what_was_begun(worker):
     """Both pipes are full of data at once; whoever reads none would stop the other."""
     large = np.arange(1_000_000)
-    pending = worker.begin_together([Call("echo", {"k": k}, {"a": large}) for k in range(2)])
+    pending = worker.begin("echo", {"k": 0}, {"a": large}, isolated=True)
     assert worker.call("echo", {"k": 9}, {"a": large}).value["k"] == 9
-    assert [reply().value["k"] for reply in pending] == [0, 1]
+    assert pending().value["k"] == 0

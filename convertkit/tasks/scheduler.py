@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +15,11 @@ from typing import Any, TypeVar, cast
 from convertkit.progress import Progress
 from convertkit.tasks.codec import paths_in
 from convertkit.tasks.executor import Executor, Ran
-from convertkit.tasks.nodes import Node, Place, State, below
+from convertkit.tasks.graph import Gone, Graph
+from convertkit.tasks.nodes import Node, State, below
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.store import Store
-from convertkit.tasks.task import Keys, Task
+from convertkit.tasks.task import Task
 
 T = TypeVar("T")
 OnDone = Callable[[Task[Any], bool, float], None]
@@ -54,13 +54,9 @@ class Scheduler:
         self._jobs = jobs
         self._memory = memory_bytes
         self._on_done = on_done
-        self._keys = Keys(lasting=store.is_shared)
-        self._nodes: dict[str, Node] = {}
-        self._named: dict[int, Node] = {}
-        self._waiting: set[Node] = set()
+        self._graph = Graph(store)
         self._running: dict[Node, _Run] = {}
         self._unwatched: deque[_Run] = deque()
-        self._places: dict[Path, Place] = {}
         self._submitting = threading.RLock()
         self._changed = threading.Condition()
         self._thread = threading.local()
@@ -76,12 +72,12 @@ class Scheduler:
     def submit(self, task: Task[Any]) -> None:
         """Have the task run, and everything that it needs, where their results are not in the store."""
         with self._submitting:
-            node = self._node(task)
+            node = self._graph.node(task)
             found: dict[Node, float | None] = {}
-            self._look_up(node, found)
+            self._graph.look_up(node, found)
             with self._changed:
                 node.is_asked_for, node.was_fetched = True, False
-                hits = list(self._demand(node, found))
+                hits = list(self._graph.demand(node, found))
         for hit in hits:
             self._on_done(hit.task, True, hit.seconds)
         with self._changed:
@@ -106,7 +102,7 @@ class Scheduler:
                 return cast(T, value)
             finally:
                 node.holds -= 1
-                self._let_go(node)
+                self._graph.let_go(node)
 
     def run(self, task: Task[T]) -> T:
         """:meth:`submit` and :meth:`result` in one."""
@@ -117,9 +113,10 @@ class Scheduler:
         while True:
             self._wait(lambda: node.is_over or node.state is State.IDLE)
             try:
-                return self._value(node)
-            except _Gone:
-                self._make_again(node)
+                return self._graph.value(node)
+            except Gone:
+                self._graph.make_again(node)
+                self._changed.notify_all()
                 self._start()
                 self._watch()
 
@@ -134,7 +131,7 @@ class Scheduler:
         node = self._registered(task)
         with self._changed:
             node.holds -= 1
-            self._let_go(node)
+            self._graph.let_go(node)
 
     def cancel(self, *tasks: Task[Any]) -> None:
         """Take these back: what nobody else needs is not started, and what of it runs is waited for."""
@@ -142,7 +139,7 @@ class Scheduler:
         with self._changed:
             for node in nodes:
                 node.is_asked_for = False
-                self._unwant(node)
+                self._graph.unwant(node)
             self._changed.notify_all()
             affected = [each for node in nodes for each in below(node)]
             self._wait(lambda: not any(each in self._running and not each.is_wanted for each in affected))
@@ -168,49 +165,7 @@ class Scheduler:
 
     def _registered(self, task: Task[Any]) -> Node:
         with self._submitting:
-            return self._node(task)
-
-    def _node(self, task: Task[Any]) -> Node:
-        """The task's node; those of what it needs come before it in the order."""
-        if id(task) not in self._named:
-            key = self._keys.of(task)  # holds the task, so that its id is not another's
-            needs = tuple(self._node(need) for need in task.needs)
-            name = key or f"{len(self._nodes)}-without-a-key"
-            kept = key if task.keeps is not None else None
-            self._named[id(task)] = self._nodes.setdefault(name, Node(task, name, kept, needs, len(self._nodes)))
-        return self._named[id(task)]
-
-    def _look_up(self, node: Node, found: dict[Node, float | None]) -> None:
-        """Ask the store for the task, and only where it has no result for what it needs; seconds where it has one."""
-        if node in found or node.state is not State.IDLE:
-            return
-        began = time.perf_counter()
-        hit = node.key is not None and self._store.contains(node.key)
-        found[node] = time.perf_counter() - began if hit else None
-        if not hit:
-            for need in node.needs:
-                self._look_up(need, found)
-
-    def _demand(self, node: Node, found: dict[Node, float | None]) -> Iterator[Node]:
-        """Have the task wait for its turn, and what it needs, too; yields those whose results are in the store."""
-        if node.state is not State.IDLE:
-            return
-        seconds = found.get(node)
-        if seconds is not None:
-            node.state, node.was_cached, node.seconds = State.DONE, True, seconds
-            for each in below(node):
-                each.was_spared = True
-            yield node
-            return
-        node.state = State.WAITING
-        self._waiting.add(node)
-        for need in node.needs:
-            yield from self._demand(need, found)
-            need.users.add(node)
-            need.had_users = True
-        failed = next((need for need in node.needs if need.error is not None), None)
-        if failed is not None:
-            self._fail(node, failed.error)
+            return self._graph.node(task)
 
     def _start(self) -> None:
         """Start what may start now; :meth:`_watch` is to follow, without the lock."""
@@ -220,24 +175,25 @@ class Scheduler:
     def _start_ready(self) -> bool:
         """Whether this is to be done again: a result had vanished, and more waits now."""
         held_up = False
-        for node in sorted(self._waiting, key=lambda each: each.order):
+        for node in sorted(self._graph.waiting, key=lambda each: each.order):
             if self._stopping or len(self._running) >= self._jobs or any(each.task.alone for each in self._running):
                 break
             if not node.is_ready or (node.task.alone and self._running):
                 continue
             try:
-                given = tuple(self._value(need) for need in node.needs)
+                given = tuple(self._graph.value(need) for need in node.needs)
                 memory = node.task.memory(given)
                 used = sum(run.memory for run in self._running.values())
                 if memory and used and (held_up or used + memory > self._memory):
                     held_up = True  # what comes later does not overtake it
                     continue
                 self._run(node, given, memory)
-            except _Gone as gone:
-                self._make_again(gone.node)
+            except Gone as gone:
+                self._graph.make_again(gone.node)
+                self._changed.notify_all()
                 return True
             except Exception as error:  # noqa: BLE001 - the task's own, told where its result is asked for
-                self._fail(node, error)
+                self._graph.fail(node, error)
         return False
 
     def _run(self, node: Node, given: tuple[Any, ...], memory: int) -> None:
@@ -246,7 +202,7 @@ class Scheduler:
         node.attempts += 1
         future = self._executor.submit(f"{node.name}-{node.attempts}", node.task, given, folder)
         node.state = State.RUNNING
-        self._waiting.discard(node)
+        self._graph.waiting.discard(node)
         self._running[node] = run = _Run(node, memory, folder, future)
         self._unwatched.append(run)
 
@@ -284,9 +240,9 @@ class Scheduler:
         with self._changed:
             del self._running[node]
             node.state, node.value, node.is_loaded, node.seconds = State.DONE, value, True, ran.seconds
-            self._note_places(node, ran.folder, paths)
-            self._leave_needs(node)
-            self._let_go(node)
+            self._graph.note_places(node, ran.folder, paths)
+            self._graph.leave_needs(node)
+            self._graph.let_go(node)
             self._start()
             self._changed.notify_all()
         self._watch()
@@ -297,78 +253,12 @@ class Scheduler:
             self._store.drop(run.folder)
             if run.node.attempts == 1 and self._store.gives_up(error):
                 run.node.state = State.WAITING
-                self._waiting.add(run.node)
+                self._graph.waiting.add(run.node)
             else:
-                self._fail(run.node, error)
+                self._graph.fail(run.node, error)
             self._start()
             self._changed.notify_all()
         self._watch()
-
-    def _fail(self, node: Node, error: BaseException | None) -> None:
-        """The task and all that wait for it have failed."""
-        node.state, node.error = State.FAILED, error
-        self._waiting.discard(node)
-        for user in tuple(node.users):
-            self._fail(user, error)
-        self._leave_needs(node)
-
-    def _leave_needs(self, node: Node) -> None:
-        for need in node.needs:
-            need.users.discard(node)
-            self._unwant(need)
-
-    def _unwant(self, node: Node) -> None:
-        """Take a task back, or let its result go, where nobody wants it."""
-        if node.state is State.WAITING and not node.is_wanted:
-            node.state = State.IDLE
-            self._waiting.discard(node)
-            self._leave_needs(node)
-        self._let_go(node)
-
-    def _let_go(self, node: Node) -> None:
-        if not node.is_spent:
-            return
-        node.value, node.is_loaded = None, False
-        if node.key is None or not self._store.holds(node.key):
-            node.state = State.IDLE
-        places, node.places = node.places, ()
-        for place in places:
-            place.users.discard(node)
-            if not place.users:
-                del self._places[place.folder]
-                self._store.drop(place.folder)
-
-    def _note_places(self, node: Node, folder: Path, paths: tuple[Path, ...]) -> None:
-        """Keep the folders that a result refers to as long as the result, its own and others'."""
-        if folder.exists():  # else its files have moved into the store
-            self._places[folder] = Place(folder, set())
-        above = {folder, *paths, *(parent for path in paths for parent in path.parents)}
-        node.places = tuple(self._places[each] for each in above if each in self._places)
-        for place in node.places:
-            place.users.add(node)
-
-    def _value(self, node: Node) -> Any:
-        """The result of a task that is over."""
-        if node.error is not None:
-            raise node.error
-        if node.state is not State.DONE:
-            raise CancelledError(node.task.title)
-        if not node.is_loaded and node.key is not None and node.task.keeps is not None:
-            node.value = self._store.lookup(node.key, node.task.keeps)
-            node.is_loaded = node.value is not None
-            if not node.is_loaded:
-                raise _Gone(node)
-        return node.value
-
-    def _make_again(self, node: Node) -> None:
-        """Run a task whose result has vanished from the store."""
-        found: dict[Node, float | None] = {node: None}
-        for need in node.needs:
-            self._look_up(need, found)
-        node.state = State.IDLE
-        for _ in self._demand(node, found):
-            pass
-        self._changed.notify_all()
 
     def _wait(self, is_over: Callable[[], bool]) -> None:
         try:
@@ -398,11 +288,3 @@ class _Run:
     folder: Path
     future: Future[Ran]
     is_claimed: bool = False
-
-
-class _Gone(Exception):
-    """A result that was in the store is not there any longer."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__(node.name)
-        self.node = node

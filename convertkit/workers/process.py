@@ -11,39 +11,26 @@ imports done in the service's constructor are paid once.
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import importlib
-import os
-import selectors
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from types import MappingProxyType, TracebackType
-from typing import IO, Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from convertkit import errors
 from convertkit.artifact import Array
 from convertkit.workers.launching import Launch, Launched, launched
 from convertkit.workers.messages import (
-    CHUNK,
     deadline_reader,
-    is_complete,
-    reader,
     receive,
-    receive_line,
     send,
     send_line,
 )
 
-_OBJECTS_PER_COLLECTION = 20_000
-"""Python's own 700 make collecting a twentieth of the time of torch's exporter, whose graphs are all alive."""
 _NO_ARRAYS: Mapping[str, Array] = MappingProxyType({})
 
 
@@ -55,15 +42,6 @@ class Reply:
     arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One method of a service and what it is given."""
-
-    method: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-    arrays: Mapping[str, Array] = field(default_factory=dict)
-
-
 @runtime_checkable
 class TimedService(Protocol):
     """A service that is told what importing its module took, its framework included."""
@@ -71,12 +49,13 @@ class TimedService(Protocol):
     import_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    """A reply that has not arrived."""
+@dataclass(slots=True)
+class _Pending:
+    """A call that was begun, and its answer once that has arrived."""
 
     method: str
     deadline: float | None
+    answer: tuple[dict[str, Any], dict[str, Array]] | None = None
 
 
 class Worker:
@@ -102,9 +81,7 @@ class Worker:
         self._env = env or {}
         self._launched: Launched | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._calls = 0
-        self._expected: dict[int, _Expected] = {}
-        self._arrived: dict[int, tuple[dict[str, Any], dict[str, Array]]] = {}
+        self._pending: _Pending | None = None
         self.peak_rss_bytes = 0
 
     def __enter__(self) -> Self:
@@ -154,63 +131,41 @@ class Worker:
     ) -> Callable[[], Reply]:
         """Like :meth:`call`, but the parent may work meanwhile: what is returned waits for the reply.
 
-        The next call first waits for the replies of all that were begun.
+        The next call first waits for that reply, too.
         """
-        return self._begin((Call(method, params or {}, arrays),), isolated=isolated)[0]
-
-    def begin_together(self, calls: Sequence[Call]) -> tuple[Callable[[], Reply], ...]:
-        """Several isolated calls at the same time, each in a fork of its own."""
-        return self._begin(calls, isolated=True)
-
-    def _begin(self, calls: Sequence[Call], *, isolated: bool) -> tuple[Callable[[], Reply], ...]:
         process = self._started()
-        while self._expected:  # both sides writing at once would wait for each other for ever
-            self._take_one(process, next(iter(self._expected.values())))
+        if self._pending is not None:  # both sides writing at once would wait for each other for ever
+            self._receive(process, self._pending)
         deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
-        numbers = range(self._calls, self._calls + len(calls))
-        self._calls = numbers.stop
-        told = [
-            {"number": number, "method": call.method, "params": dict(call.params), "arrays": len(call.arrays)}
-            for number, call in zip(numbers, calls, strict=True)
-        ]
-        arrays = {
-            f"{number}/{name}": a
-            for number, call in zip(numbers, calls, strict=True)
-            for name, a in call.arrays.items()
-        }
         assert process.stdin is not None
         try:
-            send(process.stdin, {"calls": told, "isolated": isolated}, arrays)
+            send(process.stdin, {"method": method, "params": dict(params or {}), "isolated": isolated}, arrays)
         except BrokenPipeError:
-            raise self._died(process, calls[0].method) from None
-        expected = {number: _Expected(call.method, deadline) for number, call in zip(numbers, calls, strict=True)}
-        self._expected.update(expected)
-        return tuple(partial(self._reply, process, number, each) for number, each in expected.items())
+            raise self._died(process, method) from None
+        self._pending = pending = _Pending(method, deadline)
+        return partial(self._reply, process, pending)
 
-    def _reply(self, process: subprocess.Popen[bytes], number: int, expected: _Expected) -> Reply:
-        while number not in self._arrived:
-            self._take_one(process, expected)
-        answer, values = self._arrived.pop(number)
+    def _reply(self, process: subprocess.Popen[bytes], pending: _Pending) -> Reply:
+        answer, values = pending.answer or self._receive(process, pending)
         if "error" in answer:
-            raise _revived(answer["error"], self._title(expected.method), self.log)
+            raise _revived(answer["error"], self._title(pending.method), self.log)
         return Reply(answer["value"], values)
 
-    def _take_one(self, process: subprocess.Popen[bytes], expected: _Expected) -> None:
-        """Receive whichever reply comes next, waiting no longer than ``expected`` may take."""
+    def _receive(self, process: subprocess.Popen[bytes], pending: _Pending) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Wait for the answer, no longer than the call may take."""
         assert process.stdout is not None
         try:
-            answer, values = receive(deadline_reader(process.stdout, expected.deadline))
+            pending.answer = answer = receive(deadline_reader(process.stdout, pending.deadline))
         except TimeoutError:
             self._stop()
             raise errors.WorkerError(
-                f"{self._title(expected.method)} took longer than {self._timeout_s:g} s and was stopped;"
-                " raise --timeout"
+                f"{self._title(pending.method)} took longer than {self._timeout_s:g} s and was stopped; raise --timeout"
             ) from None
         except EOFError:
-            raise self._died(process, expected.method) from None
-        self.peak_rss_bytes = max(self.peak_rss_bytes, int(answer.get("peak_rss_bytes", 0)))
-        del self._expected[answer["number"]]
-        self._arrived[answer["number"]] = answer, values
+            raise self._died(process, pending.method) from None
+        self.peak_rss_bytes = max(self.peak_rss_bytes, int(answer[0].get("peak_rss_bytes", 0)))
+        self._pending = None
+        return answer
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -218,7 +173,7 @@ class Worker:
                 self._launched.log.close()
             self._launched = launched(Launch.of(self._framework, self._env))
             self._process = self._launched.process
-            self._expected.clear()
+            self._pending = None
             assert self._process.stdin is not None
             with suppress(BrokenPipeError):  # it has ended already, which the first call finds out
                 send_line(self._process.stdin, self._service)
@@ -238,11 +193,12 @@ class Worker:
         code = process.wait()
         self._process = None
         return errors.WorkerError(
-            f"{self._title(method)} {_cause_of_death(code)}{_last_line(self.log)}", ended_by=max(0, -code)
+            f"{self._title(method)} {cause_of_death(code)}{_last_line(self.log)}", ended_by=max(0, -code)
         )
 
 
-def _cause_of_death(code: int) -> str:
+def cause_of_death(code: int) -> str:
+    """How a process ended with that exit code, in words."""
     if code == -signal.SIGKILL:
         return "was killed, most likely for lack of memory"
     if code < 0:
@@ -277,180 +233,3 @@ def _revived(error: Mapping[str, Any], title: str, log: str) -> errors.ConvertKi
 
 def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:500]
-
-
-# --- the worker's side ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Numbered:
-    """A call as the worker received it."""
-
-    number: int
-    method: str
-    params: dict[str, Any]
-    arrays: dict[str, Array]
-
-
-def _numbered(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[_Numbered]:
-    values = iter(arrays.items())
-    return [
-        _Numbered(
-            each["number"],
-            each["method"],
-            each["params"],
-            {name.partition("/")[2]: array for name, array in islice(values, each["arrays"])},
-        )
-        for each in header["calls"]
-    ]
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere EOF on stdin ends it)."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
-def _peak_rss_bytes() -> int:
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return max(resource.getrusage(each).ru_maxrss for each in who) * unit
-
-
-def _answer(service: object, call: _Numbered, out: IO[bytes]) -> None:
-    told = {"number": call.number}
-    try:
-        reply = getattr(service, call.method)(call.params, call.arrays)
-        send(out, {**told, "value": reply.value, "peak_rss_bytes": _peak_rss_bytes()}, reply.arrays)
-    except Exception as error:  # noqa: BLE001 - the border of the process: everything is reported to the parent
-        if not isinstance(error, errors.ConvertKitError):
-            import traceback
-
-            traceback.print_exc()
-        send(out, {**told, "error": _described(error), "peak_rss_bytes": _peak_rss_bytes()}, {})
-
-
-def _described(error: Exception) -> dict[str, Any]:
-    if isinstance(error, ModuleNotFoundError):
-        error = errors.missing_framework(error.name) or error
-    error = errors.full_disk(error) or error
-    return {"class": type(error).__name__, "message": str(error), "fields": _fields(error)}
-
-
-def _fields(error: Exception) -> dict[str, Any]:
-    if isinstance(error, errors.Unsupported):
-        names = ("reason", "subject", "location", "ways_out")
-        return {name: getattr(error, name) for name in names}
-    if isinstance(error, errors.MissingFramework):
-        return {"framework": error.framework, "extra": error.extra}
-    return {}
-
-
-@dataclass(frozen=True, slots=True)
-class _Forked:
-    """A fork and the call that it answers."""
-
-    pid: int
-    call: _Numbered
-
-
-@dataclass(frozen=True, slots=True)
-class _Child:
-    """What a fork has written so far."""
-
-    forked: _Forked
-    data: bytearray
-
-
-def _answer_in_forks(service: object, calls: Sequence[_Numbered], out: IO[bytes]) -> None:
-    """Answer every call in a fork of its own, all at the same time; replies go out as they come."""
-    answered = list[int]()
-    with selectors.DefaultSelector() as running:
-        for call in calls:
-            inlet, outlet = os.pipe()
-            pid = os.fork()
-            if pid == 0:
-                _die_with_parent()
-                os.close(inlet)
-                with os.fdopen(outlet, "wb") as pipe:
-                    _answer(service, call, pipe)
-                os._exit(0)
-            os.close(outlet)
-            running.register(inlet, selectors.EVENT_READ, _Child(_Forked(pid, call), bytearray()))
-        while running.get_map():
-            for key, _ in running.select():
-                if part := os.read(key.fd, CHUNK):
-                    key.data.data.extend(part)
-                    continue
-                running.unregister(key.fd)
-                os.close(key.fd)
-                answered += _passed_on(key.data, out)
-    for pid in answered:
-        os.waitpid(pid, 0)
-
-
-def _passed_on(child: _Child, out: IO[bytes]) -> tuple[int, ...]:
-    """Pass on what a fork has answered, or how it died; the fork that still is to be waited for.
-
-    One that has said all is not waited for first: to give back the memory of a framework takes it 10 ms.
-    """
-    forked = child.forked
-    if is_complete(child.data):
-        out.write(child.data)
-        out.flush()
-        return (forked.pid,)
-    _, status = os.waitpid(forked.pid, 0)
-    message = f"one attempt {_cause_of_death(os.waitstatus_to_exitcode(status))}"
-    send(out, {"number": forked.call.number, "error": {"class": "WorkerError", "message": message, "fields": {}}}, {})
-    return ()
-
-
-def serve(replies_to: int, framework_s: float) -> None:
-    """Hear from the parent which service is wanted, then answer calls to it until the parent closes the pipe.
-
-    Replies go to the file descriptor ``replies_to``; ``framework_s`` is what importing the framework took.
-    """
-    _die_with_parent()
-    calls = sys.stdin.buffer
-    replies = os.fdopen(replies_to, "wb")
-    service: object = None
-    failure: ImportError | errors.ConvertKitError | None = None
-    read = reader(calls)
-    try:
-        service = _made(receive_line(read), framework_s)  # before there is a call: the parent may have started us early
-    except EOFError:
-        return  # nobody wants this process
-    except (ImportError, errors.ConvertKitError) as error:
-        failure = error
-    while True:
-        try:
-            header, arrays = receive(read)
-        except EOFError:
-            return
-        calls_made = _numbered(header, arrays)
-        if failure is not None:
-            for call in calls_made:
-                send(replies, {"number": call.number, "error": _described(failure)}, {})
-        elif header["isolated"]:
-            _answer_in_forks(service, calls_made, replies)
-        else:
-            _answer(service, calls_made[0], replies)
-
-
-def _made(service_name: str, framework_s: float) -> object:
-    begun = time.perf_counter()
-    module, _, name = service_name.partition(":")
-    # What importing a framework makes stays: collecting among it takes a tenth of that time, and makes forks copy it.
-    gc.disable()
-    try:
-        service: object = getattr(importlib.import_module(module), name)()
-    finally:
-        gc.freeze()
-        gc.set_threshold(_OBJECTS_PER_COLLECTION)
-        gc.enable()
-    if isinstance(service, TimedService):
-        service.import_seconds = framework_s + time.perf_counter() - begun
-    return service

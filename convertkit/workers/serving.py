@@ -24,7 +24,7 @@ def main(framework: str = "") -> None:
             importlib.import_module(framework)
     framework_s = time.perf_counter() - begun
     from convertkit.on_demand import on_demand
-    from convertkit.workers.process import serve
+    from convertkit.workers.answering import serve
 
     with on_demand():
         serve(replies, framework_s)

@@ -113,7 +113,7 @@ def test_who_waits_for_a_cancelled_task_is_told(scheduler):
     thread = threading.Thread(target=wait)
     one.submit(second)
     thread.start()
-    wait_for(lambda: one._nodes[one._keys.of(second)].holds)
+    wait_for(lambda: one._graph.node(second).holds)
     one.cancel(second)
     thread.join(20)
     assert told
