@@ -7,14 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
-from typing import Any, Protocol, runtime_checkable
-
-
-@runtime_checkable
-class _Array(Protocol):
-    """An array or a scalar of NumPy's, which need not be imported to tell."""
-
-    def tolist(self) -> Any: ...
+from typing import Any
 
 
 def jsonable(value: object) -> Any:
@@ -22,6 +15,8 @@ def jsonable(value: object) -> Any:
 
     JSON has no infinity, so floats that are not finite become ``"inf"``, ``"-inf"`` and ``"nan"``.
     """
+    if isinstance(value, str | int) or value is None:
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -30,8 +25,8 @@ def jsonable(value: object) -> Any:
         return [jsonable(item) for item in sorted(value)]
     if isinstance(value, (tuple, list)):
         return [jsonable(item) for item in value]
-    if isinstance(value, _Array):
-        return jsonable(value.tolist())
+    if (values := getattr(value, "tolist", None)) is not None:  # NumPy's, which need not be imported to tell
+        return jsonable(values())
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     return str(value) if isinstance(value, PurePath) else value
