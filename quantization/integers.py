@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.onnx.edit import drop_unused
 from convertkit.onnx.origin import location
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
@@ -26,7 +27,6 @@ from convertkit.quantization.calibrate.ranges import noise
 from convertkit.quantization.calibrate.resume import EVERY, checkpoint
 from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import effect, held_out
-from convertkit.quantization.graph.edit import drop_unused
 from convertkit.quantization.graph.sizes import measure_sizes
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.ends import quantize_ends

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from convertkit.onnx.recognise.edit import array_of, producer
+from convertkit.onnx.edit import array_of, producer
 
 _NUMBERS = frozenset({ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT})
 

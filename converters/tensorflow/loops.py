@@ -12,7 +12,7 @@ from convertkit.converters.stablehlo.recognise.recurrent import recognise_recurr
 from convertkit.converters.stablehlo.recognise.turns import ROWS, plain, take_out
 from convertkit.converters.tensorflow.lengths import is_length_of, is_one_more_at_most, origin, same_size
 from convertkit.onnx.canonical import canonicalize, free_dims, simplify
-from convertkit.onnx.recognise.edit import array_of, is_float32, producer
+from convertkit.onnx.edit import array_of, is_float32, producer
 
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 

@@ -12,6 +12,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from convertkit.artifact import Array
+from convertkit.onnx.edit import add_constant
 
 _LARGEST_ENTRIES = 1 << 12
 """Of what is made; the optimizer has its own bound for more."""
@@ -78,10 +79,4 @@ def _expanded(array: Array | None, shape: Array | None) -> Array | None:
 
 def become_constant(model: ir.Model, value: ir.Value, array: Array) -> None:
     """An initializer in place of a value that was computed, for all that read it."""
-    name = f"{value.name}/constant"
-    while name in model.graph.initializers:
-        name += "_"
-    constant = ir.Value(name=name, const_value=ir.Tensor(array, name=name))
-    constant.dtype, constant.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
-    model.graph.register_initializer(constant)
-    value.replace_all_uses_with(constant)
+    value.replace_all_uses_with(add_constant(model.graph, f"{value.name}/constant", array, separator=""))

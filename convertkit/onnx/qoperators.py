@@ -14,6 +14,7 @@ from onnx_ir.passes.common import ShapeInferencePass
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.onnx.edit import add_constant
 
 _CONTRIB = "com.microsoft"
 
@@ -175,7 +176,7 @@ def _real(
     if axis is not None and len(inputs) == 3 and inputs[2].const_value is not None and _size(inputs[2]) == 1:
         # DequantizeLinear wants one zero point per scale; QLinearConv lets one stand for all.
         zeros = np.full(_size(inputs[1]), _constant(inputs[2]).item(), _constant(inputs[2]).dtype)
-        inputs[2] = _add_constant(graph, f"{name}_zero_points", zeros)
+        inputs[2] = add_constant(graph, f"{name}_zero_points", zeros)
     attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
     node = ir.Node("", "DequantizeLinear", inputs, attributes, num_outputs=1, name=name)
     node.outputs[0].name, node.outputs[0].dtype, node.outputs[0].shape = name, ir.DataType.FLOAT, inputs[0].shape
@@ -190,15 +191,8 @@ def _bias(graph: ir.Graph, node: ir.Node, inputs: tuple[ir.Value | None, ...], f
     assert second is not None
     product = _constant(first).reshape(-1) * _constant(second).reshape(-1)
     scales = product.reshape(()) if product.size == 1 else product
-    scale = _add_constant(graph, f"{name}_bias_scale", scales.astype(np.float32))
+    scale = add_constant(graph, f"{name}_bias_scale", scales.astype(np.float32))
     return _real(graph, node, (bias, scale), None if product.size == 1 else 0, f"{name}_bias")
-
-
-def _add_constant(graph: ir.Graph, name: str, array: Array) -> ir.Value:
-    value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
-    value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
-    graph.register_initializer(value)
-    return value
 
 
 def _constant(value: ir.Value) -> Array:

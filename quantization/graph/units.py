@@ -14,8 +14,8 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.onnx.recognise.written_gelu import gelu_nodes
 from convertkit.profile import OpRule, QuantProfile
-from convertkit.quantization.graph.gelus import gelu_nodes
 
 _OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
 _FAST_TAPS = 25

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from convertkit.quantization.graph.edit import bypass
+from convertkit.onnx.edit import bypass, only_user
 from convertkit.quantization.graph.units import Unit
 
 
@@ -16,16 +16,11 @@ def keep_ends_real(graph: ir.Graph, integer: Iterable[Unit]) -> None:
         if unit.rule is None or not unit.rule.float_output or unit.clamp is not None:
             continue
         for value in unit.outputs:
-            quantize = _only_reader(value)
-            dequantize = None if quantize is None else _only_reader(quantize.outputs[0])
+            quantize = only_user(value)
+            dequantize = None if quantize is None else only_user(quantize.outputs[0])
             if quantize is None or dequantize is None or quantize.op_type != "QuantizeLinear":
                 continue
             real = dequantize.outputs[0]
             if real.is_graph_output() and not real.uses():
                 bypass(dequantize, value)
                 graph.remove(quantize, safe=True)
-
-
-def _only_reader(value: ir.Value) -> ir.Node | None:
-    readers = [use.node for use in value.uses()]
-    return readers[0] if len(readers) == 1 and not value.is_graph_output() else None

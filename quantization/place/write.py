@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import add_constant, bypass
 from convertkit.profile import KEEP_FLOAT, QuantProfile
 from convertkit.quantization.calibrate.ranges import Affine, affine
-from convertkit.quantization.graph.edit import add_constant, bypass
 from convertkit.quantization.graph.units import Unit, constant
 from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.ties import tie_free_term, tie_free_weights

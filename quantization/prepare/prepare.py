@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.quantization.graph.edit import add_constant, bypass
+from convertkit.onnx.edit import add_constant, bypass
 from convertkit.quantization.graph.units import constant, is_constant, is_float
 
 

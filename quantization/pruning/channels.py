@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.quantization.graph.edit import add_constant
+from convertkit.onnx.edit import add_constant
 from convertkit.quantization.graph.units import constant
 
 

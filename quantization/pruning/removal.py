@@ -20,10 +20,10 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import Unsupported
+from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.profile import OpRule, QuantProfile
-from convertkit.quantization.graph.edit import add_constant, drop_unused
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.graph.units import constant, find_units
 from convertkit.quantization.prepare.prepare import prepare

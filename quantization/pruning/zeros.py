@@ -17,11 +17,11 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import UsageError
+from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.profile import OpRule, QuantProfile
 from convertkit.quantization.calibrate.split import split
-from convertkit.quantization.graph.edit import add_constant, drop_unused
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.prepare.prepare import prepare

@@ -9,11 +9,11 @@ from functools import partial
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.profile import KEEP_FLOAT, WEIGHTED, QuantProfile
 from convertkit.quantization.calibrate.flat import Flat, narrowed
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.ranges import Range, span
-from convertkit.quantization.graph.edit import add_constant, drop_unused
 from convertkit.quantization.graph.units import Unit, constant, find_units
 from convertkit.quantization.place.place import Placement, place
 from convertkit.quantization.place.real_ends import keep_ends_real

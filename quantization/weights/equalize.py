@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.quantization.graph.edit import add_constant, drop_unused
+from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.quantization.graph.replay import open_session, run_all
 from convertkit.quantization.graph.units import constant, is_constant
 from convertkit.quantization.weights.integers import along

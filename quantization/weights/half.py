@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.quantization.calibrate.histogram import Statistics
-from convertkit.quantization.graph.edit import add_constant, drop_unused
 from convertkit.quantization.graph.units import constant, is_constant, is_float
 
 GREATEST = 65504.0

@@ -9,8 +9,8 @@ from onnx.reference import ReferenceEvaluator
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array
+from convertkit.onnx.edit import add_constant
 from convertkit.profile import RECURRENT
-from convertkit.quantization.graph.edit import add_constant
 from convertkit.quantization.graph.units import constant, is_constant, is_float
 from convertkit.quantization.weights.integers import best_scales, quantize_weight
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.quantization.graph.edit import add_constant
+from convertkit.onnx.edit import add_constant
 from convertkit.quantization.graph.units import constant, is_constant, is_float
 from convertkit.quantization.weights.integers import best_scales, quantize_weight
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.onnx.edit import drop_unused
 from convertkit.profile import QuantProfile
-from convertkit.quantization.graph.edit import drop_unused
 from convertkit.quantization.graph.units import Unit, constant, is_float
 from convertkit.quantization.weights.blocks import BlockedWeight, block_axis, quantize_blocks
 from convertkit.quantization.weights.integers import QuantizedWeight, best_scales, quantize_weight

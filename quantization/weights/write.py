@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.onnx.edit import add_constant
 from convertkit.profile import QuantProfile
-from convertkit.quantization.graph.edit import add_constant
 from convertkit.quantization.weights.blocks import BlockedWeight
 from convertkit.quantization.weights.integers import QuantizedWeight
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import add_constant
 from convertkit.profile import OpCost
-from convertkit.targets.onnxruntime.stored import Stored, add_constant, array_of, readers, remove, rows, stored_weight
+from convertkit.targets.onnxruntime.stored import Stored, array_of, readers, remove, rows, stored_weight
 
 _TYPICAL_ROWS = 32
 """Stands for a number of rows that the graph does not tell."""
@@ -87,9 +88,11 @@ def _rewrite(graph: ir.Graph, node: ir.Node, weight: Stored, data: tuple[ir.Valu
     assert maker is not None
     integers, scales = weight.integers, weight.scale
     if _transposed(node):
-        integers = add_constant(graph, f"{integers.name}_transposed", np.ascontiguousarray(array_of(integers).T))
+        integers = add_constant(
+            graph, f"{integers.name}_transposed", np.ascontiguousarray(array_of(integers).T), separator=""
+        )
     if weight.scales.ndim and weight.scales.size == 1:
-        scales = add_constant(graph, f"{scales.name}_shaped", weight.scales.reshape(()))
+        scales = add_constant(graph, f"{scales.name}_shaped", weight.scales.reshape(()), separator="")
     name = str(result.name)
     product = _made("MatMulInteger", [data[0], integers, data[2]], f"{name}_integers", ir.DataType.INT32, result)
     cast = _made("Cast", [product.outputs[0]], f"{name}_whole", ir.DataType.FLOAT, result)

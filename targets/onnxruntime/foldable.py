@@ -12,8 +12,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import add_constant
 from convertkit.profile import RECURRENT
-from convertkit.targets.onnxruntime.stored import Stored, add_constant, readers, remove, rows, stored_weight
+from convertkit.targets.onnxruntime.stored import Stored, readers, remove, rows, stored_weight
 
 _CLAMPS = frozenset({"Relu", "Clip"})
 _LARGE = 1 << 16
@@ -96,7 +97,7 @@ def _rewrite(graph: ir.Graph, node: ir.Node, weight: Stored) -> None:
             if scales.ndim
             else scales
         )
-    shaped = add_constant(graph, f"{weight.scale.name}_shaped", scales)
+    shaped = add_constant(graph, f"{weight.scale.name}_shaped", scales, separator="")
     steps.append(_made("Mul", [steps[-1].outputs[0], shaped], f"{real.name}_real"))
     if weight.block:
         steps.append(_reshaped(graph, steps[-1].outputs[0], f"{real.name}_whole_real", shape))
@@ -107,7 +108,9 @@ def _rewrite(graph: ir.Graph, node: ir.Node, weight: Stored) -> None:
 
 
 def _reshaped(graph: ir.Graph, value: ir.Value, name: str, shape: tuple[int, ...]) -> ir.Node:
-    return _made("Reshape", [value, add_constant(graph, f"{name}_shape", np.array(shape, np.int64))], name)
+    return _made(
+        "Reshape", [value, add_constant(graph, f"{name}_shape", np.array(shape, np.int64), separator="")], name
+    )
 
 
 def _made(

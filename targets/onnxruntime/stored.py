@@ -60,16 +60,6 @@ def rows(value: ir.Value) -> int | None:
     )
 
 
-def add_constant(graph: ir.Graph, name: str, array: Array) -> ir.Value:
-    """A new initializer; ``name`` gets longer where it is taken."""
-    while name in graph.initializers:
-        name += "_"
-    value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
-    value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
-    graph.register_initializer(value)
-    return value
-
-
 def remove(graph: ir.Graph, node: ir.Node) -> None:
     """Take a node that nothing reads out, with the constants that it alone read."""
     constants = dict.fromkeys(value for value in node.inputs if value is not None and value.is_initializer())

@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import add_constant
+
 _SHIFT = 128
 _ZERO_POINT = 2
 
@@ -55,10 +57,4 @@ def _unsigned(graph: ir.Graph, point: ir.Value) -> ir.Value:
     """``point`` + 128 as a new initializer."""
     assert point.const_value is not None
     array = (point.const_value.numpy().astype(np.int16) + _SHIFT).astype(np.uint8)
-    name = f"{point.name}_unsigned"
-    while name in graph.initializers:
-        name += "_"
-    value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
-    value.dtype, value.shape = ir.DataType.UINT8, ir.Shape(array.shape)
-    graph.register_initializer(value)
-    return value
+    return add_constant(graph, f"{point.name}_unsigned", array, separator="")

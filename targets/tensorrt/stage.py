@@ -13,6 +13,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import simplify
+from convertkit.onnx.edit import add_constant
 from convertkit.onnx.load import load_model
 from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.save import save_model
@@ -75,10 +76,8 @@ def _float_bias(node: ir.Node) -> None:
         return
     steps, sizes = integers.const_value.numpy(), scale.const_value.numpy()
     real = (steps.astype(np.float32) * _spread(node, sizes, steps.shape).astype(np.float32)).astype(sizes.dtype)
-    name = f"{node.outputs[0].name}_float"
-    value = ir.Value(name=name, const_value=ir.tensor(real, name=name))
-    value.dtype, value.shape = ir.DataType.from_numpy(real.dtype), ir.Shape(real.shape)
-    node.graph.register_initializer(value)
+    assert isinstance(node.graph, ir.Graph)
+    value = add_constant(node.graph, f"{node.outputs[0].name}_float", real)
     ir.convenience.replace_all_uses_with(node.outputs[0], value, replace_graph_outputs=True)
 
 

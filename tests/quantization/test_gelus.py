@@ -12,8 +12,8 @@ from onnx import helper
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.recognise.written_gelu import gelu_nodes
 from convertkit.profile import OpCost, QuantProfile
-from convertkit.quantization.graph.gelus import gelu_nodes
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.islands import choose_integer, total_cost
 from convertkit.quantization.place.written import exact_choices

@@ -13,10 +13,10 @@ import convertkit
 from convertkit.data.feeds import load_feeds
 from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.quantization import prune
-from convertkit.quantization.graph.edit import add_constant, drop_unused
 from convertkit.quantization.graph.units import constant
 from convertkit.quantization.pruning.rules import follow
 from convertkit.recipe import ExportOptions

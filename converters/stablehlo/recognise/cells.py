@@ -12,7 +12,7 @@ from convertkit.artifact import Array
 from convertkit.converters.stablehlo.recognise.activations import Function, attributes_of, functions
 from convertkit.converters.stablehlo.recognise.gates import Linear, linear
 from convertkit.converters.stablehlo.recognise.turns import Scan
-from convertkit.onnx.recognise.edit import is_float32, sizes
+from convertkit.onnx.edit import is_float32, sizes
 from convertkit.onnx.recognise.match import Term, match
 
 Attributes = Mapping[str, int | Sequence[str] | Sequence[float]]

@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from convertkit.onnx.recognise.edit import (
+from convertkit.onnx.edit import (
     array_of,
     axes_of,
     is_float32,

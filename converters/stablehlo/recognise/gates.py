@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.recognise.edit import array_of, sizes
+from convertkit.onnx.edit import array_of, sizes
 
 _ROWS = frozenset({"Gather", "Reshape", "Squeeze"})
 

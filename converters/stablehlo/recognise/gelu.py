@@ -7,7 +7,8 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.recognise.match import Term, added, match, only_user, polynomial, scalar
+from convertkit.onnx.edit import only_user
+from convertkit.onnx.recognise.match import Term, added, match, polynomial, scalar
 
 _ROOT_HALF = float(np.float32(math.sqrt(0.5)))
 _BELOW_TWO = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from convertkit.onnx.recognise.edit import (
+from convertkit.onnx.edit import (
     array_of,
     dropped,
     initializer,

@@ -16,7 +16,7 @@ from convertkit.artifact import Array
 from convertkit.converters.stablehlo.recognise.cells import Cell, cells
 from convertkit.converters.stablehlo.recognise.gates import Linear
 from convertkit.converters.stablehlo.recognise.turns import ROWS, Scan, plain, row_of, scan_of, take_out
-from convertkit.onnx.recognise.edit import array_of, initializer, inserted, producer, sizes
+from convertkit.onnx.edit import array_of, initializer, inserted, producer, sizes
 
 
 def recognise_recurrent(node: ir.Node) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from convertkit.converters.stablehlo.ops.unary import LOG1P_END, LOG1P_SERIES
-from convertkit.onnx.recognise.edit import is_float32, replaced
+from convertkit.onnx.edit import is_float32, replaced
 from convertkit.onnx.recognise.match import Term, match, polynomial
 
 _POWER: Term = ("Exp", ("Neg", ("Abs", "x")))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.recognise.edit import (
+from convertkit.onnx.edit import (
     array_of,
     axes_of,
     dropped,

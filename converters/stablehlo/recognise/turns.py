@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.recognise.edit import array_of, producer, sizes
+from convertkit.onnx.edit import array_of, producer, sizes
 
 ROWS = "row of the turn"
 """Key of a ``Gather``'s analysis data: which loop's turn it reads the row of, and whether from the end."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.recognise.edit import array_of, is_float32, only_user, replaced, sizes
+from convertkit.onnx.edit import array_of, is_float32, only_user, replaced, sizes
 
 GELU_SINCE, _IR_VERSION = 20, 9
 _WRITTEN_ANEW = frozenset({"DFT", "GridSample"})

@@ -64,12 +64,6 @@ def is_number(value: ir.Value | None, number: float, shape: ir.Shape | None = No
     return array.size > 0 and bool(array.flat[0] == wanted) and bool((array == wanted).all())
 
 
-def only_user(value: ir.Value) -> ir.Node | None:
-    """The one node that uses ``value``; None where there are others or it is an output."""
-    uses = list(value.uses())
-    return None if len(uses) != 1 or value.is_graph_output() else uses[0].node
-
-
 def added(before: ir.Node, operator: str, inputs: list[ir.Value], like: ir.Value, name: str) -> ir.Value:
     """The result of a new node in front of ``before``, of the shape and type of ``like``."""
     node = ir.node(operator, inputs, name=name)

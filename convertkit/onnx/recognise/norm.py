@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.recognise.edit import (
+from convertkit.onnx.edit import (
     array_of,
     axes_of,
     initializer,

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.recognise.edit import array_of, dropped, only_user, producer, replaced, sizes
+from convertkit.onnx.edit import array_of, dropped, only_user, producer, replaced, sizes
 
 _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Identity"})
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})

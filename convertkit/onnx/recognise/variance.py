@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from convertkit.onnx.recognise.edit import axes_of, inserted, is_float32, producer, replaced, sizes
+from convertkit.onnx.edit import axes_of, inserted, is_float32, producer, replaced, sizes
 
 
 def recognise_variance(node: ir.Node) -> None:

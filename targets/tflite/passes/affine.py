@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import array_of, bypass, only_user
 from convertkit.targets.tflite.builder.core import NONE
 from convertkit.targets.tflite.marks import NHWC, OWN, activation_of, set_activation
-from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, new_constant, only_user
+from convertkit.targets.tflite.passes.edits import can_drop, new_constant
 from convertkit.targets.tflite.passes.part import Part
 
 _LARGEST_COPY_BYTES = 32 << 20
@@ -23,20 +24,20 @@ def fold_factors_behind(part: Part) -> None:
         if node.op_type != "Mul" or node.domain != "":
             continue
         for place in (0, 1):
-            value, factor = node.inputs[place], constant(node.inputs[1 - place])
+            value, factor = node.inputs[place], array_of(node.inputs[1 - place])
             layer = None if value is None else value.producer()
             if value is None or layer is None or factor is None or only_user(value) is not node:
                 continue
             if activation_of(layer) == NONE and can_drop(node, value) and _scaled(part.graph, layer, factor):
                 set_activation(layer, activation_of(node))  # a Relu behind the product had joined it
-                drop(node, value)
+                bypass(node, value)
                 break
 
 
 def _scaled(graph: ir.Graph, layer: ir.Node, factor: np.ndarray) -> bool:
-    weight = constant(layer.inputs[1]) if len(layer.inputs) > 1 else None
+    weight = array_of(layer.inputs[1]) if len(layer.inputs) > 1 else None
     given = layer.inputs[2] if len(layer.inputs) > 2 else None
-    bias = constant(given)
+    bias = array_of(given)
     if weight is None or not _is_small_float(weight) or (given is not None and bias is None):
         return False
     columns = _columns(layer, weight, factor)
@@ -83,9 +84,9 @@ def fold_norms_ahead(part: Part) -> None:
         rank = len(node.outputs[0].shape or ())
         if axis is not None and axis.value not in (-1, rank - 1):
             continue
-        scale = constant(node.inputs[1])
+        scale = array_of(node.inputs[1])
         given = node.inputs[2] if len(node.inputs) > 2 else None
-        bias = constant(given)
+        bias = array_of(given)
         users = [use.node for use in node.outputs[0].uses()]
         fits = scale is not None and scale.dtype == np.float32 and (given is None or bias is not None)
         if fits and scale is not None and users and all(_takes(user, node.outputs[0], scale) for user in users):
@@ -100,9 +101,9 @@ def _takes(node: ir.Node, value: ir.Value, scale: np.ndarray) -> bool:
     """Whether ``node`` is a dense layer of ``value`` whose weights stay finite times ``scale``."""
     if (node.domain, node.op_type) not in ((OWN, "Dense"), ("", "MatMul")) or node.inputs[0] is not value:
         return False
-    weight = constant(node.inputs[1])
+    weight = array_of(node.inputs[1])
     given = node.inputs[2] if len(node.inputs) > 2 else None
-    if given is not None and constant(given) is None:
+    if given is not None and array_of(given) is None:
         return False
     fits = weight is not None and weight.ndim == 2 and _is_small_float(weight)
     return fits and weight is not None and _stay_finite(weight, scale)
@@ -114,13 +115,13 @@ def _is_small_float(weight: np.ndarray) -> bool:
 
 
 def _premultiplied(graph: ir.Graph, node: ir.Node, scale: np.ndarray, bias: np.ndarray | None) -> None:
-    weight = constant(node.inputs[1])
+    weight = array_of(node.inputs[1])
     assert weight is not None
     node.replace_input_with(1, new_constant(graph, f"{node.name}/normed", weight * scale[:, None]))
     if bias is None or not bias.any():
         return
     offset = bias.astype(np.float64) @ weight.astype(np.float64)
-    own = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+    own = array_of(node.inputs[2]) if len(node.inputs) > 2 else None
     total = (offset if own is None else offset + own).astype(np.float32)
     node.op_type, node.domain = "Dense", OWN
     node.resize_inputs(3)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.edit import bypass
 from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization, set_source
-from convertkit.targets.tflite.passes.edits import drop, typed
+from convertkit.targets.tflite.passes.edits import typed
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 
@@ -47,7 +48,7 @@ def _input(graph: ir.Graph, value: ir.Value, wanted: ir.DataType) -> None:
     set_quantization(value, _shifted(own, kind, wanted, str(value.name)))
     if kind == wanted:
         for user in users:
-            drop(user, value)
+            bypass(user, value)
 
 
 def _output(graph: ir.Graph, place: int, value: ir.Value, wanted: ir.DataType) -> None:

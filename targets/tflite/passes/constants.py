@@ -14,8 +14,9 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 from onnx.reference import ReferenceEvaluator
 
+from convertkit.onnx.edit import array_of
 from convertkit.targets.tflite.passes.bodies import infer_bodies
-from convertkit.targets.tflite.passes.edits import constant, new_constant
+from convertkit.targets.tflite.passes.edits import new_constant
 from convertkit.targets.tflite.passes.shape_arithmetic import fold_sizes
 
 _MAX_ROUNDS = 6
@@ -102,7 +103,7 @@ def _sizes(node: ir.Node) -> list[np.ndarray] | None:
 
 def _evaluated(node: ir.Node, opset: int) -> list[np.ndarray] | None:
     """The outputs of a node whose inputs are all constants."""
-    arrays = {str(value.name): constant(value) for value in node.inputs if value is not None}
+    arrays = {str(value.name): array_of(value) for value in node.inputs if value is not None}
     if not arrays or any(array is None for array in arrays.values()) or _has_graph(node):
         return None
     largest = max(array.nbytes for array in arrays.values() if array is not None)
@@ -135,7 +136,7 @@ def _has_graph(node: ir.Node) -> bool:
 
 def _inline(graph: ir.Graph, node: ir.Node) -> bool:
     """Replace an If of known condition by the nodes of its branch."""
-    condition = constant(node.inputs[0])
+    condition = array_of(node.inputs[0])
     if condition is None or any(value.is_graph_output() for value in node.outputs):
         return False
     branch = node.attributes["then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"].as_graph()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import add_constant, bypass
 from convertkit.targets.tflite.marks import set_source
 from convertkit.targets.tflite.passes.part import Part
 
@@ -19,38 +20,11 @@ def typed(value: ir.Value, shape: ir.Shape | None, dtype: ir.DataType | None) ->
 
 def new_constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     """A new initializer, under ``name`` or one like it."""
-    free = name
-    count = 0
-    while free in graph.initializers:
-        count += 1
-        free = f"{name}.{count}"
-    tensor = ir.tensor(array, name=free)
-    value = typed(ir.Value(name=free, const_value=tensor), ir.Shape(array.shape), tensor.dtype)
-    graph.register_initializer(value)
-    return value
-
-
-def drop(node: ir.Node, replacement: ir.Value) -> None:
-    """Remove ``node`` and let its users, the graph's outputs among them, use ``replacement``.
-
-    A graph output keeps its name: the replacement takes it.
-    """
-    old = node.outputs[0]
-    graph = node.graph
-    assert isinstance(graph, ir.Graph)
-    outputs = [place for place, value in enumerate(graph.outputs) if value is old]
-    if outputs:
-        name = old.name
-        old.name = f"{name}/dropped"
-        replacement.name = name
-        for place in outputs:
-            graph.outputs[place] = replacement
-    old.replace_all_uses_with(replacement)
-    graph.remove(node, safe=True)
+    return add_constant(graph, name, array, separator=".")
 
 
 def can_drop(node: ir.Node, replacement: ir.Value) -> bool:
-    """Whether :meth:`drop` keeps the interface: the replacement is free to take an output's name."""
+    """Whether ``bypass`` keeps the interface: the replacement is free to take an output's name."""
     if not node.outputs[0].is_graph_output():
         return True
     taken = replacement.is_graph_output() or replacement.is_graph_input() or replacement.const_value is not None
@@ -65,19 +39,6 @@ def insert_before(node: ir.Node, new: ir.Node, *, like: ir.Value) -> ir.Value:
     set_source(new, node)
     graph.insert_before(node, new)
     return result
-
-
-def only_user(value: ir.Value) -> ir.Node | None:
-    """The one node that uses ``value``, None where there are others or the interface has it."""
-    uses = list(value.uses())
-    if len(uses) != 1 or value.is_graph_output():
-        return None
-    return uses[0].node
-
-
-def constant(value: ir.Value | None) -> np.ndarray | None:
-    """The contents of an initializer."""
-    return None if value is None or value.const_value is None else value.const_value.numpy()
 
 
 def is_weight(value: ir.Value | None) -> bool:
@@ -97,7 +58,7 @@ def drop_identities(part: Part) -> None:
     for node in list(part.graph):
         source = node.inputs[0] if node.inputs else None
         if node.op_type == "Identity" and node.domain == "" and source is not None and can_drop(node, source):
-            drop(node, source)
+            bypass(node, source)
 
 
 def drop_if_unused(node: ir.Node) -> None:

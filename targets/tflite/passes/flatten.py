@@ -13,8 +13,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import array_of, only_user
 from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization, set_source
-from convertkit.targets.tflite.passes.edits import constant, is_weight, new_constant, only_user, typed
+from convertkit.targets.tflite.passes.edits import is_weight, new_constant, typed
 from convertkit.targets.tflite.passes.part import Part
 
 _DENSE = frozenset({("", "Gemm"), ("", "MatMul"), (OWN, "Dense")})
@@ -109,14 +110,14 @@ def _axis(node: ir.Node) -> int:
 def _reorder(graph: ir.Graph, node: ir.Node, order: np.ndarray) -> None:
     value = node.inputs[1]
     assert value is not None
-    array = constant(value)
+    array = array_of(value)
     if array is not None:
         node.replace_input_with(1, _reordered(graph, value, array, order, _axis(node)))
         return
     widened = value.producer()
     assert widened is not None
     inner = widened.inputs[0]
-    stored = constant(inner)
+    stored = array_of(inner)
     assert inner is not None
     assert stored is not None
     attributes = list(widened.attributes.values())

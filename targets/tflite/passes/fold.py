@@ -15,10 +15,11 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import array_of, bypass
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.averages import counts_as_onnx
-from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, insert_before, typed
+from convertkit.targets.tflite.passes.edits import can_drop, insert_before, typed
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 
@@ -122,7 +123,7 @@ def _fold(island: Island) -> None:
         typed(value, value.shape, kind)
         for user in users:
             if can_drop(user, value):
-                drop(user, value)
+                bypass(user, value)
         if not value.is_graph_output():
             value.name = name
 
@@ -142,7 +143,7 @@ def _weighted(axis_of: Callable[[ir.Node, int], int]) -> Rule:
     def rule(island: Island) -> bool:
         weight, bias = [*island.inputs[1:], None, None][:2]
         params = island.params(1)
-        if weight is None or params is None or constant(weight) is None or any(params.zero_point):
+        if weight is None or params is None or array_of(weight) is None or any(params.zero_point):
             return False
         if weight.dtype not in (ir.DataType.INT8, ir.DataType.INT4) or (
             weight.dtype == ir.DataType.INT4 and island.kind != ir.DataType.INT8
@@ -151,7 +152,7 @@ def _weighted(axis_of: Callable[[ir.Node, int], int]) -> Rule:
         rank = len(weight.shape or ())
         if params.axis is not None and params.axis != axis_of(island.node, rank):
             return False
-        return bias is None or constant(bias) is not None
+        return bias is None or array_of(bias) is not None
 
     return rule
 
@@ -244,7 +245,7 @@ def _clamp(island: Island) -> bool:
 def _bounds(node: ir.Node) -> tuple[float | None, float | None]:
     if node.op_type == "Relu":
         return 0.0, None
-    limits = [constant(node.inputs[place]) if place < len(node.inputs) else None for place in (1, 2)]
+    limits = [array_of(node.inputs[place]) if place < len(node.inputs) else None for place in (1, 2)]
     low, high = (None if limit is None else float(limit) for limit in limits)
     return low, high
 
@@ -252,7 +253,7 @@ def _bounds(node: ir.Node) -> tuple[float | None, float | None]:
 def _pad(island: Island) -> bool:
     """Padding with real zero is padding with the zero point."""
     mode = island.node.attributes.get("mode")
-    value = constant(island.inputs[2]) if len(island.inputs) > 2 and island.inputs[2] is not None else None
+    value = array_of(island.inputs[2]) if len(island.inputs) > 2 and island.inputs[2] is not None else None
     if len(island.inputs) > 2 and island.inputs[2] is not None and (value is None or float(value) != 0.0):
         return False
     if value is not None:

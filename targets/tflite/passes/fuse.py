@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import array_of, bypass, only_user
 from convertkit.targets.tflite.builder.core import NONE, RELU, RELU6, RELU_N1_TO_1
 from convertkit.targets.tflite.marks import OWN, activation_of, set_activation, set_source
-from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, is_weight, new_constant, only_user, typed
+from convertkit.targets.tflite.passes.edits import can_drop, is_weight, new_constant, typed
 from convertkit.targets.tflite.passes.part import Part
 
 _CLAMPS: dict[tuple[float | None, float | None], int] = {
@@ -39,7 +40,7 @@ def fold_batch_norm(part: Part) -> None:
 
 
 def _fold_batch_norm(graph: ir.Graph, node: ir.Node) -> None:
-    parts = [constant(value) for value in node.inputs[1:5]]
+    parts = [array_of(value) for value in node.inputs[1:5]]
     training = node.attributes.get("training_mode")
     if any(part is None for part in parts) or len([value for value in node.outputs if value.uses()]) > 1:
         return
@@ -54,15 +55,15 @@ def _fold_batch_norm(graph: ir.Graph, node: ir.Node) -> None:
     conv = source.producer()
     takes = conv is not None and conv.op_type in ("Conv", "ConvTranspose") and only_user(source) is node
     if conv is not None and takes and can_drop(node, source) and _into_conv(graph, conv, factor, offset):
-        drop(node, source)
+        bypass(node, source)
         return
     _as_affine(graph, node, source, factor, offset)
 
 
 def _into_conv(graph: ir.Graph, conv: ir.Node, factor: np.ndarray, offset: np.ndarray) -> bool:
-    weight = constant(conv.inputs[1])
+    weight = array_of(conv.inputs[1])
     given = conv.inputs[2] if len(conv.inputs) > 2 else None
-    bias = constant(given)
+    bias = array_of(given)
     group = conv.attributes.get("group")
     transposed = conv.op_type == "ConvTranspose"
     if (
@@ -116,7 +117,7 @@ def fuse_bias(part: Part) -> None:
             if producer is None or value is None or offset is None or only_user(value) is not node:
                 continue
             if is_weight(offset) and can_drop(node, value) and _takes_bias(part.graph, producer, offset):
-                drop(node, value)
+                bypass(node, value)
                 break
 
 
@@ -149,7 +150,7 @@ def _as_vector(graph: ir.Graph, node: ir.Node, offset: ir.Value) -> ir.Value | N
     """``offset`` with one axis; None where that takes more than a look at a constant."""
     if len(offset.shape or ()) == 1:
         return offset
-    array = constant(offset)
+    array = array_of(offset)
     return None if array is None else new_constant(graph, f"{node.name}/bias", array.reshape(-1))
 
 
@@ -164,7 +165,7 @@ def fuse_activations(part: Part) -> None:
         fusable = (producer.domain, producer.op_type) in _FUSABLE and activation_of(producer) == NONE
         if fusable and value.dtype == ir.DataType.FLOAT and can_drop(node, value):
             set_activation(producer, activation)
-            drop(node, value)
+            bypass(node, value)
 
 
 def _activation(node: ir.Node) -> int:
@@ -177,7 +178,7 @@ def _activation(node: ir.Node) -> int:
     limits: list[float | None] = []
     for place in (1, 2):
         value = node.inputs[place] if place < len(node.inputs) else None
-        limit = constant(value)
+        limit = array_of(value)
         if value is not None and limit is None:
             return NONE
         limits.append(None if limit is None else float(limit))

@@ -17,8 +17,9 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.onnx.edit import array_of, bypass, only_user
 from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization, set_source
-from convertkit.targets.tflite.passes.edits import constant, drop, drop_if_unused, new_constant, only_user, typed
+from convertkit.targets.tflite.passes.edits import drop_if_unused, new_constant, typed
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 
@@ -75,7 +76,7 @@ def _fuse(graph: ir.Graph, node: ir.Node, layer: _Layer) -> None:
     typed(made.outputs[0], shape, ir.DataType.INT8)
     set_quantization(made.outputs[0], params)
     graph.insert_after(behind, made)
-    drop(behind, made.outputs[0])
+    bypass(behind, made.outputs[0])
     for each in reversed(list(graph)):
         drop_if_unused(each)
 
@@ -115,7 +116,7 @@ def _moved_shape(result: ir.Value) -> ir.Shape | None:
 def _of_lstm(node: ir.Node) -> _Layer | None:
     """One direction without peepholes, all of whose outputs go on."""
     inputs = [*node.inputs, *(None,) * (8 - len(node.inputs))]
-    arrays = [constant(value) for value in inputs[1:4]]
+    arrays = [array_of(value) for value in inputs[1:4]]
     squeeze = only_user(node.outputs[0])
     if inputs[7] is not None or any(each is None for each in arrays) or squeeze is None or inputs[0] is None:
         return None
@@ -150,7 +151,7 @@ def _product(value: ir.Value | None) -> tuple[ir.Value, Array] | None:
     product = None if value is None else value.producer()
     if product is None or product.op_type != "MatMul" or product.inputs[0] is None:
         return None
-    w = constant(product.inputs[1])
+    w = array_of(product.inputs[1])
     return None if w is None else (product.inputs[0], w.T)
 
 
@@ -164,7 +165,7 @@ def _gate(value: ir.Value, state: ir.Value) -> tuple[Array, Array] | None:
         return None
     if behind is None or behind.op_type != "Add":
         return None
-    w, bias = constant(product.inputs[1]), constant(behind.inputs[1])
+    w, bias = array_of(product.inputs[1]), array_of(behind.inputs[1])
     return None if w is None or bias is None else (w.T, bias)
 
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import array_of
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
-from convertkit.targets.tflite.passes.edits import constant, drop_if_unused, insert_before, new_constant
+from convertkit.targets.tflite.passes.edits import drop_if_unused, insert_before, new_constant
 from convertkit.targets.tflite.passes.hybrid_gains import CONVOLUTIONS, gain_ns
 from convertkit.targets.tflite.passes.part import Part
 
@@ -53,7 +54,7 @@ def _integer_weight(node: ir.Node) -> ir.Value | None:
         return None
     stored = widened.inputs[0]
     params = None if stored is None else quantization_of(stored)
-    if stored is None or constant(stored) is None or params is None or any(params.zero_point):
+    if stored is None or array_of(stored) is None or params is None or any(params.zero_point):
         return None
     out_axis = _out_axis(node)
     if dense:
@@ -68,7 +69,7 @@ def _as_dense(part: Part, node: ir.Node) -> None:
     weight = node.inputs[1] if (node.domain, node.op_type) == (NHWC, "Conv") else None
     widened = None if weight is None else weight.producer()
     stored = None if widened is None or widened.domain != OWN else widened.inputs[0]
-    params, array = (None, None) if stored is None else (quantization_of(stored), constant(stored))
+    params, array = (None, None) if stored is None else (quantization_of(stored), array_of(stored))
     if widened is None or array is None or params is None or array.dtype.name != "int4" or params.axis not in (None, 0):
         return
     moves = {name: node.attributes.get(name) for name in ("group", "strides", "pads", "dilations")}
@@ -102,7 +103,7 @@ def _fold_recurrent(node: ir.Node) -> None:
         widened = None if value is None else value.producer()
         stored = None if widened is None or widened.domain != OWN else widened.inputs[0]
         params = None if stored is None else quantization_of(stored)
-        if stored is None or widened is None or constant(stored) is None or params is None:
+        if stored is None or widened is None or array_of(stored) is None or params is None:
             continue
         if params.axis in (None, 1) and not any(params.zero_point) and stored.dtype == ir.DataType.INT8:
             node.replace_input_with(index, stored)
@@ -128,4 +129,4 @@ def _is_plain(node: ir.Node) -> bool:
     plain = all(name not in node.attributes or node.attributes[name].value == 1.0 for name in ("alpha", "beta"))
     transposed = node.attributes.get("transA")
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    return plain and not (transposed is not None and transposed.value) and (bias is None or constant(bias) is not None)
+    return plain and not (transposed is not None and transposed.value) and (bias is None or array_of(bias) is not None)

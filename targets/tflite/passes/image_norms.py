@@ -13,8 +13,9 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.onnx.edit import array_of, bypass, only_user
 from convertkit.targets.tflite.marks import set_source
-from convertkit.targets.tflite.passes.edits import constant, drop, new_constant, only_user, typed
+from convertkit.targets.tflite.passes.edits import new_constant, typed
 from convertkit.targets.tflite.passes.einsum import Writer
 
 
@@ -95,7 +96,7 @@ def _recognise(norm: ir.Node) -> None:
     made.outputs[0].name = f"{last.outputs[0].name}/normalised"
     typed(made.outputs[0], x.shape, x.dtype)
     graph.insert_after(last, made)
-    drop(last, made.outputs[0])
+    bypass(last, made.outputs[0])
 
 
 def _groups(x: ir.Value, reshape: ir.Node) -> bool:
@@ -106,7 +107,7 @@ def _groups(x: ir.Value, reshape: ir.Node) -> bool:
     channels, groups = source[1], target[1]
     if not isinstance(channels, int) or not isinstance(groups, int) or channels % groups:
         return False
-    sizes = constant(reshape.inputs[1])
+    sizes = array_of(reshape.inputs[1])
     if sizes is not None and sizes[0] == 0 and not reshape.attributes.get_int("allowzero", 0):
         return True
     rest, behind = [list(source)[1:], list(target)[1:]]
@@ -133,7 +134,7 @@ def _per_channel(node: ir.Node, kind: str, value: ir.Value, channels: int, rank:
     """The constant that ``node`` multiplies ``value`` by or adds to it, as one number for each channel."""
     if node.domain != "" or node.op_type != kind:
         return None
-    found = constant(node.inputs[1] if node.inputs[0] is value else node.inputs[0])
+    found = array_of(node.inputs[1] if node.inputs[0] is value else node.inputs[0])
     if found is None or found.ndim not in (rank, rank - 1):
         return None
     wanted = (1,) * (found.ndim - rank + 1) + (channels,) + (1,) * (rank - 2)
@@ -141,7 +142,7 @@ def _per_channel(node: ir.Node, kind: str, value: ir.Value, channels: int, rank:
 
 
 def _all_are(value: ir.Value | None, number: float) -> bool:
-    found = constant(value)
+    found = array_of(value)
     return found is not None and bool((found == number).all())
 
 

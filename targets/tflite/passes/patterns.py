@@ -7,8 +7,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import array_of, bypass, only_user
 from convertkit.targets.tflite.marks import OWN, set_source
-from convertkit.targets.tflite.passes.edits import constant, drop, only_user, typed
+from convertkit.targets.tflite.passes.edits import typed
 from convertkit.targets.tflite.passes.part import Part
 
 
@@ -31,7 +32,7 @@ def fuse_gelu(part: Part) -> None:
         result.name = f"{last.outputs[0].name}/gelu"
         typed(result, last.outputs[0].shape, x.dtype)
         part.graph.insert_after(last, made)
-        drop(last, result)
+        bypass(last, result)
 
 
 def _erf_input(node: ir.Node) -> ir.Value | None:
@@ -117,7 +118,7 @@ def _is(value: ir.Value | None, number: float) -> bool:
 
     A place of the factor in front of erf or tanh counts as much as the product's own rounding.
     """
-    array = constant(value)
+    array = array_of(value)
     if array is None or array.size != 1:
         return False
     nearest = np.float32(number)
@@ -137,7 +138,7 @@ def fuse_transposed_products(part: Part) -> None:
         if node.op_type == "Transpose" and node.domain == "":
             _through_reshapes(part.graph, node)
     for node in list(part.graph):
-        if node.op_type != "MatMul" or node.domain != "" or any(constant(value) is not None for value in node.inputs):
+        if node.op_type != "MatMul" or node.domain != "" or any(array_of(value) is not None for value in node.inputs):
             continue
         flags = [_swapped(part.graph, node, place) for place in (0, 1)]
         if any(flags):
@@ -165,7 +166,7 @@ def _swapped(graph: ir.Graph, node: ir.Node, place: int) -> bool:
     for each in (value, *(scaling.outputs[0] for scaling in between)):
         each.shape = ir.Shape([*sizes[:-2], sizes[-1], sizes[-2]])
     if is_plain:
-        drop(moved, source)
+        bypass(moved, source)
     else:
         moved.attributes["perm"] = ir.AttrInt64s("perm", swapped)
     return True
@@ -181,7 +182,7 @@ def _scalings(node: ir.Node, place: int) -> tuple[ir.Value, ir.Node, list[ir.Nod
             return None
         if producer.op_type == "Transpose" and producer.domain == "":
             return value, producer, between
-        other = constant(producer.inputs[1]) if producer.op_type in ("Mul", "Div") else None
+        other = array_of(producer.inputs[1]) if producer.op_type in ("Mul", "Div") else None
         if other is None or other.size != 1 or other.ndim > 2:
             return None
         between.append(producer)
@@ -213,4 +214,4 @@ def _through_reshapes(graph: ir.Graph, node: ir.Node) -> None:
     made.outputs[0].name = f"{result.name}/direct"
     typed(made.outputs[0], result.shape, source.dtype)
     graph.insert_after(after, made)
-    drop(after, made.outputs[0])
+    bypass(after, made.outputs[0])

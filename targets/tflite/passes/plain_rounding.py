@@ -12,8 +12,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import array_of, bypass
 from convertkit.targets.tflite.marks import set_source
-from convertkit.targets.tflite.passes.edits import can_drop, constant, drop, drop_if_unused, new_constant, typed
+from convertkit.targets.tflite.passes.edits import can_drop, drop_if_unused, new_constant, typed
 from convertkit.targets.tflite.passes.part import Part
 
 _KINDS = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
@@ -29,7 +30,7 @@ def round_in_floats(part: Part) -> None:
         if maker not in rounded:
             rounded[maker] = _rounded(part.graph, maker)
         if can_drop(node, rounded[maker]):
-            drop(node, rounded[maker])
+            bypass(node, rounded[maker])
             drop_if_unused(maker)
 
 
@@ -46,9 +47,9 @@ def _is_pair(first: ir.Node, second: ir.Node) -> bool:
 
 def _numbers(node: ir.Node) -> tuple[float, int] | None:
     """Scale and zero point, None where there are several or they are computed."""
-    scale = constant(node.inputs[1])
+    scale = array_of(node.inputs[1])
     given = node.inputs[2] if len(node.inputs) > 2 else None
-    point = constant(given)
+    point = array_of(given)
     if scale is None or scale.size != 1 or scale.dtype != np.float32 or (given is not None and point is None):
         return None
     return float(scale.reshape(())), 0 if point is None else int(point.reshape(-1)[0])

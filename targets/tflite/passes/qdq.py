@@ -10,8 +10,9 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.edit import array_of
 from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization
-from convertkit.targets.tflite.passes.edits import constant, insert_before, new_constant
+from convertkit.targets.tflite.passes.edits import insert_before, new_constant
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 
@@ -109,9 +110,9 @@ def _is_channelwise_activation(params: QuantParams, value: ir.Value | None) -> b
 
 def _params(node: ir.Node, kind: ir.DataType | None) -> QuantParams | None:
     """Scale and zero point, where constant and not blocked."""
-    scale = constant(node.inputs[1])
+    scale = array_of(node.inputs[1])
     given = node.inputs[2] if len(node.inputs) > 2 else None
-    points = constant(given)
+    points = array_of(given)
     if scale is None or (given is not None and points is None) or ("block_size" in node.attributes and scale.ndim > 1):
         return None
     if scale.ndim > 1 or scale.dtype != np.float32:
@@ -139,7 +140,7 @@ def _signed(params: QuantParams) -> QuantParams:
 def _as_signed(graph: ir.Graph, node: ir.Node, source: ir.Value, params: QuantParams) -> tuple[ir.Value, QuantParams]:
     """A signed copy of an unsigned constant, or an exact requantization of a computed value."""
     signed = _signed(params)
-    array = constant(source)
+    array = array_of(source)
     if array is not None:
         moved = (array.astype(np.int16) - _HALF).astype(np.int8)
         return new_constant(graph, f"{source.name}/signed", moved), signed
@@ -151,7 +152,7 @@ def _as_signed(graph: ir.Graph, node: ir.Node, source: ir.Value, params: QuantPa
 
 
 def _relabelled(graph: ir.Graph, source: ir.Value) -> ir.Value:
-    array = constant(source)
+    array = array_of(source)
     if array is None:
         raise Unsupported(f"{source.name} is read with two different scales")
     return new_constant(graph, f"{source.name}/again", array)

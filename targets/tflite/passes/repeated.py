@@ -6,8 +6,9 @@ after:   x:i8
 
 from __future__ import annotations
 
+from convertkit.onnx.edit import bypass
 from convertkit.targets.tflite.marks import OWN, quantization_of
-from convertkit.targets.tflite.passes.edits import can_drop, drop, drop_if_unused
+from convertkit.targets.tflite.passes.edits import can_drop, drop_if_unused
 from convertkit.targets.tflite.passes.part import Part
 
 
@@ -22,5 +23,5 @@ def drop_repeated_rounding(part: Part) -> None:
         source = maker.inputs[0]
         same = source.dtype == result.dtype and quantization_of(source) == quantization_of(result)
         if same and source.const_value is None and can_drop(node, source):
-            drop(node, source)
+            bypass(node, source)
             drop_if_unused(maker)

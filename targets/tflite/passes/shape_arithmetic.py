@@ -15,7 +15,8 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
-from convertkit.targets.tflite.passes.edits import constant, drop, new_constant, typed
+from convertkit.onnx.edit import array_of, bypass
+from convertkit.targets.tflite.passes.edits import new_constant, typed
 from convertkit.targets.tflite.passes.sizes import Size, product
 from convertkit.targets.tflite.passes.symbolic import Knowledge, expanded, numbers, reshaped
 
@@ -134,14 +135,14 @@ def _slice(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
     """Bounds that are an axis's own size are open ends; one less than it is minus one."""
     sizes = know.shape(node.inputs[0])
     given = [*node.inputs, None, None][3:5]
-    axes, steps = constant(given[0]), constant(given[1])
-    computed = any(value is not None and constant(value) is None for value in given)
+    axes, steps = array_of(given[0]), array_of(given[1])
+    computed = any(value is not None and array_of(value) is None for value in given)
     if sizes is None or computed or (steps is not None and (steps < 0).any()):
         return False
     changed = False
     for place in (1, 2):
         bounds = know.vector(node.inputs[place])
-        if bounds is None or constant(node.inputs[place]) is not None:
+        if bounds is None or array_of(node.inputs[place]) is not None:
             continue
         named = range(len(bounds)) if axes is None else [int(axis) % len(sizes) for axis in axes.reshape(-1)]
         found = [_bound(bound, sizes[axis]) for bound, axis in zip(bounds, named, strict=True)]
@@ -173,7 +174,7 @@ def _resize(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
     policy = node.attributes.get("keep_aspect_ratio_policy")
     if before is None or wanted is None or "axes" in node.attributes or len(wanted) != len(before):
         return False
-    if constant(node.inputs[3]) is not None or node.inputs[1] is not None:
+    if array_of(node.inputs[3]) is not None or node.inputs[1] is not None:
         return False
     changing = [axis for axis, size in enumerate(wanted) if size != before[axis]]
     if not changing or (policy is not None and policy.value != "stretch"):
@@ -208,7 +209,7 @@ _MOVES = frozenset(["Slice", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Id
 
 def _filling(value: ir.Value | None) -> float | None:
     """The number that every element of ``value`` has, seen through operators that only move data."""
-    array = constant(value)
+    array = array_of(value)
     if array is not None:
         return array.item() if array.size == 1 else None
     node = None if value is None else value.producer()
@@ -226,8 +227,8 @@ def _gather(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
     before:  Gather(table, zeros[N,64])
     after:   Expand(table[0], [N,64,…])
     """
-    data, places, axis = constant(node.inputs[0]), node.inputs[1], node.attributes.get("axis")
-    chosen = None if constant(places) is not None else _filling(places)
+    data, places, axis = array_of(node.inputs[0]), node.inputs[1], node.attributes.get("axis")
+    chosen = None if array_of(places) is not None else _filling(places)
     sizes = know.shape(places)
     producer = None if places is None else places.producer()
     if data is None or chosen is None or sizes is None or producer is None or (axis is not None and axis.value):
@@ -244,7 +245,7 @@ def _gather(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
         graph.insert_before(node, new)
     typed(shape.outputs[0], ir.Shape([len(sizes) + row.ndim]), ir.DataType.INT64)
     typed(made.outputs[0], node.outputs[0].shape, node.outputs[0].dtype)
-    drop(node, made.outputs[0])
+    bypass(node, made.outputs[0])
     return True
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.targets.tflite.passes.edits import constant
+from convertkit.onnx.edit import array_of
 from convertkit.targets.tflite.passes.sizes import Size, compared, equal, larger, product
 
 _LONGEST = 64
@@ -115,7 +115,7 @@ def _same(know: Knowledge, node: ir.Node) -> Vector | None:
 
 
 def _gather(know: Knowledge, node: ir.Node) -> Vector | None:
-    data, places = know.vector(node.inputs[0]), constant(node.inputs[1])
+    data, places = know.vector(node.inputs[0]), array_of(node.inputs[1])
     if data is None or places is None or any(not -len(data) <= place < len(data) for place in places.reshape(-1)):
         return None
     return tuple(data[int(place)] for place in places.reshape(-1))
@@ -128,8 +128,8 @@ def _concat(know: Knowledge, node: ir.Node) -> Vector | None:
 
 def _slice(know: Knowledge, node: ir.Node) -> Vector | None:
     data = know.vector(node.inputs[0])
-    bounds = [constant(value) for value in node.inputs[1:3]]
-    step = constant(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else np.array([1])
+    bounds = [array_of(value) for value in node.inputs[1:3]]
+    step = array_of(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else np.array([1])
     if data is None or step is None or any(bound is None or bound.size != 1 for bound in bounds):
         return None
     first, last = (int(bound.item()) for bound in bounds if bound is not None)
@@ -262,7 +262,7 @@ def _resized(know: Knowledge, node: ir.Node) -> Vector | None:
     """Axes that keep their size; the others' are what inference says."""
     before, after = know.shape(node.inputs[0]), know.shape(node.outputs[0])
     given = [*node.inputs, None, None][2:4]
-    scales, wanted = constant(given[0]), know.vector(given[1])
+    scales, wanted = array_of(given[0]), know.vector(given[1])
     axes = node.attributes.get("axes")
     if before is None or after is None:
         return None

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import add_constant
 from convertkit.targets.tflite.passes.layout.perms import Perm, identity
 
 
@@ -55,11 +56,7 @@ class Constants:
         while name in self.graph.initializers:
             self.count += 1
             name = f"layout/const_{self.count}"
-        value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
-        value.shape = ir.Shape(array.shape)
-        value.type = ir.TensorType(ir.DataType.from_numpy(array.dtype))
-        self.graph.register_initializer(value)
-        return value
+        return add_constant(self.graph, name, array)
 
 
 def rank_of(value: ir.Value | None) -> int | None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from convertkit.onnx.edit import array_of, only_reader
+
 _BEFORE = frozenset({"Add", "Div", "Mul", "Pow"})
 _MOST_BEFORE = 6
 _MOST_BEHIND = 3
@@ -27,12 +29,12 @@ def gelu_nodes(graph: ir.Graph) -> frozenset[ir.Node]:
 
 def _behind(node: ir.Node) -> Iterator[ir.Node]:
     """``Add(1)`` and the products behind it; nothing where no 1 is added."""
-    after = _only_reader(node)
+    after = only_reader(node.outputs[0])
     if after is None or after.op_type != "Add" or not any(_number(value) == 1.0 for value in after.inputs):
         return
     for _ in range(_MOST_BEHIND):
         yield after
-        following = _only_reader(after)
+        following = only_reader(after.outputs[0])
         if following is None or following.op_type != "Mul":
             return
         yield from _halves(following)
@@ -53,20 +55,13 @@ def _before(node: ir.Node) -> Iterator[ir.Node]:
     while waiting and seen < _MOST_BEFORE:
         for value in waiting.pop().inputs:
             maker = None if value is None else value.producer()
-            if maker is None or maker.domain or maker.op_type not in _BEFORE or _only_reader(maker) is None:
+            if maker is None or maker.domain or maker.op_type not in _BEFORE or only_reader(maker.outputs[0]) is None:
                 continue
             seen += 1
             waiting.append(maker)
             yield maker
 
 
-def _only_reader(node: ir.Node) -> ir.Node | None:
-    value = node.outputs[0]
-    readers = {use.node for use in value.uses()}
-    return readers.pop() if len(readers) == 1 and not value.is_graph_output() else None
-
-
 def _number(value: ir.Value | None) -> float | None:
-    if value is None or value.const_value is None or value.const_value.size != 1:
-        return None
-    return float(value.const_value.numpy().reshape(-1)[0])
+    array = array_of(value)
+    return None if array is None or array.size != 1 else float(array.reshape(-1)[0])

@@ -1,4 +1,4 @@
-"""Changing a graph in place: nodes put in, taken over and taken out."""
+"""Changing a graph in place: constants, nodes put in, taken over and taken out; and who reads a value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.recognise.match import only_user
 
 Attribute = int | float | str | Sequence[int]
 _NONE: Mapping[str, Attribute] = {}
@@ -48,16 +47,46 @@ def inserted(
     return made
 
 
+def add_constant(graph: ir.Graph, name: str, array: Array, separator: str = "_") -> ir.Value:
+    """A new initializer; a ``name`` that is taken gets a number behind ``separator``, underscores without one."""
+    unique, number = name, 0
+    while unique in graph.initializers:
+        number += 1
+        unique = f"{name}{separator}{number}" if separator else f"{unique}_"
+    # Not ir.tensor(): it asks every protocol it knows, and a trial of the quantizer adds hundreds of constants.
+    value = ir.Value(name=unique, const_value=ir.Tensor(array, name=unique))
+    value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
+    graph.register_initializer(value)
+    return value
+
+
 def initializer(node: ir.Node, array: Array, name: str) -> ir.Value:
     """A constant in the graph of ``node``."""
     graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    return add_constant(graph, name, np.asarray(array, order="C"), separator="")
+
+
+def drop_unused(graph: ir.Graph) -> None:
+    """Remove initializers that nothing reads any more."""
+    for name, value in tuple(graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output():
+            del graph.initializers[name]
+
+
+def bypass(node: ir.Node, value: ir.Value) -> None:
+    """Take ``node`` out; what read its one output reads ``value``, which takes over the name of an output.
+
+    Of the interface nothing may be lost: see :func:`dropped` for a ``value`` that is an input or an output itself.
+    """
+    graph, old = node.graph, node.outputs[0]
     assert graph is not None
-    while name in graph.initializers:
-        name += "_"
-    tensor = ir.tensor(np.asarray(array, order="C"), name=name)
-    value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
-    graph.register_initializer(value)
-    return value
+    name, takes_over = old.name, old.is_graph_output() and not (value.is_graph_output() or value.is_graph_input())
+    old.replace_all_uses_with(value, replace_graph_outputs=True)
+    if name and takes_over:
+        old.name = None
+        value.name = name
+    graph.remove(node, safe=True)
 
 
 def dropped(node: ir.Node, source: ir.Value) -> None:
@@ -69,6 +98,18 @@ def dropped(node: ir.Node, source: ir.Value) -> None:
     old.replace_all_uses_with(source)
     assert node.graph is not None
     node.graph.remove(node, safe=True)
+
+
+def only_user(value: ir.Value) -> ir.Node | None:
+    """The one node that uses ``value``, once; None where there are others or it is an output."""
+    uses = list(value.uses())
+    return None if len(uses) != 1 or value.is_graph_output() else uses[0].node
+
+
+def only_reader(value: ir.Value) -> ir.Node | None:
+    """The one node that reads ``value``, perhaps more than once; None where there are others or it is an output."""
+    readers = {use.node for use in value.uses()}
+    return None if len(readers) != 1 or value.is_graph_output() else readers.pop()
 
 
 def producer(value: ir.Value | None, operator: str) -> ir.Node | None:
@@ -101,17 +142,3 @@ def axes_of(node: ir.Node, rank: int) -> tuple[int, ...] | None:
 def is_float32(value: ir.Value | None) -> bool:
     """Whether a value is known to be float32."""
     return value is not None and value.dtype == ir.DataType.FLOAT
-
-
-__all__ = [
-    "array_of",
-    "axes_of",
-    "dropped",
-    "initializer",
-    "inserted",
-    "is_float32",
-    "only_user",
-    "producer",
-    "replaced",
-    "sizes",
-]
