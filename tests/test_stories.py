@@ -1,4 +1,4 @@
-"""The page of stories, as a new user follows it: scripts run, refusals name the next command, the last one delivers."""
+"""Stories as a new user follows them: scripts run, refusals name the next command, the last one delivers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import pytest
 from tests.command_line import apart
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs" / "tutorials" / "stories.md").read_text(encoding="utf-8").replace("CHECKOUT", str(ROOT))
+TUTORIALS = ROOT / "docs" / "tutorials"
 MOST_COMMANDS, MOST_SECONDS = 3, 240
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A section of the page: its script, and its commands with the exit code that the page tells and why."""
+    """A page: its script, and its commands with the exit code that the page tells and why."""
 
     title: str
     script: str
@@ -32,11 +32,12 @@ class Story:
 
 def stories() -> list[Story]:
     found = []
-    for section in PAGE.split("\n## ")[1:]:
-        (script,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-        lines = re.findall(r"^    convertkit (export .*?)(?:   # exit (\d): (.*))?$", section, re.MULTILINE)
+    for name in re.findall(r"\((story-[\w-]+\.md)\)", (TUTORIALS / "stories.md").read_text(encoding="utf-8")):
+        page = (TUTORIALS / name).read_text(encoding="utf-8").replace("CHECKOUT", str(ROOT))
+        (script,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        lines = re.findall(r"^    convertkit (export .*?)(?:   # exit (\d): (.*))?$", page, re.MULTILINE)
         commands = tuple((tuple(shlex.split(line)), int(code or 0), why) for line, code, why in lines)
-        found.append(Story(section.partition("\n")[0], script, commands))
+        found.append(Story(page.partition("\n")[0].lstrip("# "), script, commands))
     return found
 
 
@@ -67,8 +68,8 @@ def test_a_story(tmp_path: Path, story: Story) -> None:
     assert seconds < MOST_SECONDS
 
 
-def test_the_page_has_five_stories() -> None:
-    assert len(stories()) == 5
+def test_there_are_five_stories() -> None:
+    assert len(stories()) == 5 == len(list(TUTORIALS.glob("story-*.md")))
 
 
 def test_a_free_length_is_free(tmp_path: Path) -> None:
