@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from convertkit.compare.agreement import Verification, verify
     from convertkit.compare.bisection import Bisection, bisect
     from convertkit.job import export_all
+    from convertkit.looking.benchmark import Bench, bench
     from convertkit.looking.checking import Checked, check
     from convertkit.looking.inspection import Inspection, inspect
     from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 CONVERTKIT_PLUGIN_API = "1.0"  # what plugins may rely on, MAJOR.MINOR: docs/reference/versioning.md
 __all__ = [
+    "Bench",
     "Bisection",
     "Checked",
     "ExportOptions",
@@ -51,6 +53,7 @@ __all__ = [
     "Result",
     "Verification",
     "WavOptions",
+    "bench",
     "bisect",
     "check",
     "errors",
@@ -67,6 +70,8 @@ __all__ = [
 _HOMES = {
     "Bisection": "convertkit.compare.bisection",
     "bisect": "convertkit.compare.bisection",
+    "Bench": "convertkit.looking.benchmark",
+    "bench": "convertkit.looking.benchmark",
     "Checked": "convertkit.looking.checking",
     "check": "convertkit.looking.checking",
     "ExportOptions": "convertkit.recipe",

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def examples(*rows: tuple[str, str]) -> str:
     """The end of a command's help: examples, each with what it is for, and the exit codes."""
-    shown = "\n".join(f"  # {what}\n  convertkit {command}" for what, command in rows)
+    shown = "\n".join(
+        f"  # {what}\n  convertkit {command}" if what else f"  convertkit {command}" for what, command in rows
+    )
     return f"\b\nExamples:\n{shown}\n\n{EXIT_CODES}"
 
 

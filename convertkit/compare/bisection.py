@@ -20,6 +20,7 @@ from convertkit.errors import ConvertKitError, ParityError, UsageError
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table
 from convertkit.parity.replay import compare_recordings
+from convertkit.parity.values import Departure as Beyond
 from convertkit.parity.values import Recording
 from convertkit.probing import Inner, Probe, ProbedRunner
 from convertkit.recipe import ImageOptions, InputSpec, WavOptions
@@ -190,7 +191,7 @@ class _Search:
     def result(self, output: Path | None) -> Bisection:
         """Run both, find the input that tells most, and look through the values on that one."""
         ran = run_both(self._first, self._second)
-        report = ran.judged()
+        report = ran.judged(with_twin=False)
         place = _telling(ran, report.departures)
         notes = [*ran.notes, *_conversion(self._first, self._onnx, ran.before, place)]
         probes = _probe(replace(self._onnx, format="onnx")), _probe(self._inner)
@@ -201,11 +202,12 @@ class _Search:
         tolerance = inner_tolerance(ran.tolerance, self._budget)
         found = scan(sides, mine, pairs, tolerance, self._folder, every=self._every)
         kept = found.departures if self._every else found.departures[:1]
+        agrees = report.passed or (not kept and ran.judged().passed)
         return Bisection(
             self._first.given,
             self._second.given,
             ran.before.name_of(place),
-            report.passed,
+            agrees,
             by,
             len(pairs),
             len(theirs),
@@ -276,11 +278,11 @@ def _probe(artifact: Artifact) -> Probe:
     return runner.probe()
 
 
-def _telling(ran: Ran, departures: Sequence[object]) -> int:
-    """The feed on which the outputs are furthest apart: one that is judged a fault, else the worst usual one."""
-    faults = [each for each in departures if not getattr(each, "explained", "")]
-    if faults:
-        return int(max(faults, key=lambda each: each.diff.relative).place)  # type: ignore[attr-defined]
+def _telling(ran: Ran, departures: Sequence[Beyond]) -> int:
+    """The smallest feed on which an output is beyond the tolerance, else the usual one on which it is furthest off."""
+    if departures:
+        sizes = [sum(np.size(value) for value in feed.values()) for feed in ran.before.feeds]
+        return min(departures, key=lambda each: (sizes[each.place], -each.diff.relative)).place
     gaps = [
         max((_gap(before[name], after[name]) for name in before), default=0.0)
         for before, after in zip(ran.before.outputs[: ran.before.usual], ran.after.outputs, strict=False)

@@ -9,9 +9,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from convertkit.artifact import Artifact, TensorSpec, files_of
+from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import ConvertKitError, MissingFramework, Unsupported
-from convertkit.looking.opened import Opened, opened
+from convertkit.looking.opened import Opened, opened, size_of
 from convertkit.looking.operators import operators_of
 from convertkit.looking.tables import Shown, Table, count_text, share_text
 from convertkit.operators import Operator
@@ -164,7 +164,7 @@ def _inspected(found: Opened, timed: Timed | None) -> Inspection:
     return Inspection(
         path=found.given,
         format=artifact.format,
-        size_bytes=_bytes(artifact),
+        size_bytes=size_of(artifact),
         inputs=artifact.inputs,
         outputs=artifact.outputs,
         operators=operators,
@@ -175,15 +175,6 @@ def _inspected(found: Opened, timed: Timed | None) -> Inspection:
         timed=timed,
         notes=(*found.notes, *notes),
     )
-
-
-def _bytes(artifact: Artifact) -> int:
-    """Of the file and of weights that lie beside it."""
-    if artifact.format in ("onnx", "onnxruntime", "tensorrt"):
-        from convertkit.onnx.load import external_files
-
-        return artifact.size_bytes + sum(file.stat().st_size for file in external_files(artifact.path))
-    return sum(file.stat().st_size for file in files_of(artifact.path)) if artifact.path.exists() else 0
 
 
 def _parameters(found: Opened) -> int:

@@ -196,3 +196,14 @@ def _with_traits(artifact: Artifact) -> Artifact:
 
     inputs, outputs = interface(load_own(artifact.path))
     return replace(artifact, inputs=inputs, outputs=outputs)
+
+
+def size_of(artifact: Artifact) -> int:
+    """Bytes of the model and of weights that lie beside it; 0 for what is no file."""
+    if not artifact.path.exists():
+        return 0
+    if artifact.format not in ONNX_FILES:
+        return artifact.size_bytes
+    from convertkit.onnx.load import external_files
+
+    return artifact.size_bytes + sum(file.stat().st_size for file in external_files(artifact.path))

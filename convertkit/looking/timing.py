@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from convertkit import plugins
 from convertkit.artifact import Artifact
 from convertkit.errors import ToolError, UsageError
-from convertkit.findings.latency import measure_latency
+from convertkit.findings.latency import PreparedRunner, measure_latency
 from convertkit.looking.opened import ONNX_FILES, Opened
 from convertkit.looking.tables import Table
 from convertkit.onnx.profiling import node_times
 from convertkit.operators import NodeTime
-from convertkit.stage import Feed
+from convertkit.stage import Feed, Runner
 from convertkit.state import initial_state, started, state_sizes
 
 _TIMED = frozenset({"onnx", "onnxruntime", "tflite"})
@@ -104,3 +107,27 @@ def profile(artifact: Artifact, feed: Feed) -> tuple[NodeTime, ...]:
     given = {name: specs[name].encode(value) for name, value in feed.items() if name in specs}
     with tempfile.TemporaryDirectory(prefix="convertkit-profile-") as place:
         return node_times(artifact, given, Path(place))
+
+
+@runtime_checkable
+class ThreadedRunner(Protocol):
+    """A runner whose runtime takes a number of threads."""
+
+    def with_threads(self, count: int) -> Runner:
+        """The same, not yet open, with so many threads."""
+        ...
+
+
+def runner_of(artifact: Artifact, threads: int | None) -> Runner:
+    """What runs an artifact; ``UsageError`` where its runtime cannot be told how many threads."""
+    runner = plugins.runner(artifact)
+    if threads is None:
+        return runner
+    if not isinstance(runner, ThreadedRunner):
+        raise UsageError(f"the runtime of {artifact.format} cannot be told how many threads to use")
+    return runner.with_threads(threads)
+
+
+def prepared(runner: Runner, feed: Feed) -> Callable[[], object]:
+    """A call that computes everything for a feed that lies in its place."""
+    return runner.invocation(feed) if isinstance(runner, PreparedRunner) else partial(runner.run, feed)

@@ -34,8 +34,14 @@ class OnnxRunner:
     by ONNX's reference evaluator instead; never one that users will run in ONNX Runtime.
     """
 
-    def __init__(self, artifact: Artifact, *, optimised: bool = False, unread: Sequence[str] = ()) -> None:
-        """``unread`` names values that must be computed although nothing reads them (``unread_statistics``)."""
+    def __init__(
+        self, artifact: Artifact, *, optimised: bool = False, unread: Sequence[str] = (), threads: int = 0
+    ) -> None:
+        """``unread`` names values that must be computed although nothing reads them (``unread_statistics``).
+
+        ``threads`` is what one operator may use, 0 what ONNX Runtime thinks best.
+        """
+        self._threads = threads
         self._artifact = artifact
         self._optimised = optimised
         self._unread = tuple(unread)
@@ -53,6 +59,7 @@ class OnnxRunner:
         options = ort.SessionOptions()
         options.log_severity_level = _QUIET
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads burn a core each
+        options.intra_op_num_threads = self._threads
         level = ort.GraphOptimizationLevel
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:
@@ -78,6 +85,10 @@ class OnnxRunner:
         values = self._values(names, encoded)
         pairs = zip(self._artifact.outputs, values, strict=True)
         return {spec.name: spec.decode(np.asarray(value)) for spec, value in pairs}
+
+    def with_threads(self, count: int) -> OnnxRunner:
+        """The same with so many threads."""
+        return OnnxRunner(self._artifact, optimised=self._optimised, unread=self._unread, threads=count)
 
     def probe(self) -> Probe:
         """What looks into the file."""

@@ -82,6 +82,10 @@ class TfliteRunner:
         except PackageNotFoundError:  # a nightly build is a package of another name
             return f"LiteRT, {kernels}"
 
+    def with_threads(self, count: int) -> TfliteRunner:
+        """The same with so many threads."""
+        return TfliteRunner(self._artifact, threads=count, reference=self._reference)
+
     def probe(self) -> Probe:
         """What looks into the file."""
         from convertkit.targets.tflite.probe import TfliteProbe
