@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from convertkit.job import export_all
     from convertkit.looking.benchmark import Bench, bench
     from convertkit.looking.checking import Checked, check
+    from convertkit.looking.doctor import Diagnosis, doctor
     from convertkit.looking.inspection import Inspection, inspect
     from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
     from convertkit.release.api import run
@@ -41,6 +42,7 @@ __all__ = [
     "Bench",
     "Bisection",
     "Checked",
+    "Diagnosis",
     "ExportOptions",
     "ImageOptions",
     "InputSpec",
@@ -56,6 +58,7 @@ __all__ = [
     "bench",
     "bisect",
     "check",
+    "doctor",
     "errors",
     "export",
     "export_all",
@@ -74,6 +77,8 @@ _HOMES = {
     "bench": "convertkit.looking.benchmark",
     "Checked": "convertkit.looking.checking",
     "check": "convertkit.looking.checking",
+    "Diagnosis": "convertkit.looking.doctor",
+    "doctor": "convertkit.looking.doctor",
     "ExportOptions": "convertkit.recipe",
     "ImageOptions": "convertkit.recipe",
     "InputSpec": "convertkit.recipe",

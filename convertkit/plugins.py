@@ -38,6 +38,11 @@ def _points(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in sorted(_installed().select(group=group), key=lambda point: point.name)}
 
 
+def points(group: str) -> tuple[EntryPoint, ...]:
+    """What is registered in a group, not imported."""
+    return tuple(_points(group).values())
+
+
 def load(point: EntryPoint) -> Any:
     """The object behind an entry point; the only place that imports plugins."""
     try:

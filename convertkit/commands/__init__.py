@@ -36,6 +36,7 @@ COMMANDS = (
     Listed("run", "Release", "Make a release: many models, targets and precisions, with gates."),
     Listed("verify", "Release", "Check a release, or that two models compute the same."),
     Listed("reproduce", "Release", "Build a release again and compare byte by byte."),
+    Listed("doctor", "Set up", "Look at this environment: what does not go together, what is missing."),
     Listed("targets", "Set up", "List targets and sources: what is installed, and what adds the rest."),
     Listed("cache", "Set up", "Show what a cache of exports holds, or make it smaller."),
 )
