@@ -34,6 +34,7 @@ COMMANDS = (
     Listed("bisect", "Look and compare", "Find the first value inside of two models that departs."),
     Listed("bench", "Look and compare", "Measure artifacts: latency, memory, size; beside each other or a baseline."),
     Listed("run", "Release", "Make a release: many models, targets and precisions, with gates."),
+    Listed("init", "Release", "Write a commented recipe for a model."),
     Listed("verify", "Release", "Check a release, or that two models compute the same."),
     Listed("reproduce", "Release", "Build a release again and compare byte by byte."),
     Listed("doctor", "Set up", "Look at this environment: what does not go together, what is missing."),

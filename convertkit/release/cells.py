@@ -41,6 +41,8 @@ class Cell:
     options: ExportOptions
     gates: Mapping[str, Any]
     required: bool
+    keywords: Mapping[str, Any]
+    """What :func:`convertkit.export` is given for the same."""
 
     @property
     def name(self) -> str:
@@ -172,7 +174,8 @@ class _Expansion:
             gates |= each.gates
             required = required if each.required is None else each.required
         gates = {name: limit for name, limit in gates.items() if limit is not False}
-        return Cell(self._model, target, precision, self._chosen(options, gates, target, precision), gates, required)
+        keywords = self._keywords(options, gates, target, precision)
+        return Cell(self._model, target, precision, self._chosen(keywords), gates, required, keywords)
 
     def _matching(self, target: str, precision: str) -> Iterator[tuple[str, Table]]:
         for table in (self._defaults, self._model.table):
@@ -188,17 +191,20 @@ class _Expansion:
         flag = "--" + key.replace("_", "-")
         return flag not in reads or reads[flag](target)
 
-    def _chosen(self, options: Tables, gates: Mapping[str, Any], target: str, precision: str) -> ExportOptions:
+    def _keywords(self, options: Tables, gates: Mapping[str, Any], target: str, precision: str) -> dict[str, Any]:
         values = {key: value for key, value in options.items() if key != "target_options"}
         of_targets = {name: given for name, given in options.get("target_options", {}).items() if name == target}
         values |= {"target_options": of_targets} if of_targets else {}
         values |= {"source": self._model.source, "target": target}
         values |= {} if precision == "float32" else {precision: True}
-        values |= {"max_drop": gates["max_drop"]} if "max_drop" in gates else {}
+        return values | ({"max_drop": gates["max_drop"]} if "max_drop" in gates else {})
+
+    def _chosen(self, keywords: Mapping[str, Any]) -> ExportOptions:
         try:
-            return options_from(values)
+            return options_from(keywords)
         except UsageError as error:
-            raise UsageError(f"{self._model.name}:{target}:{precision}: {error}") from error
+            precision = next((name for name in PRECISIONS if keywords.get(name)), "float32")
+            raise UsageError(f"{self._model.name}:{keywords['target']}:{precision}: {error}") from error
 
 
 def _flags_that_some_read() -> Mapping[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import fields
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,29 +23,56 @@ _ELSEWHERE = frozenset(
     | {"jobs", "cache", "scheduler", "target_options"}
 )
 """Options that count by their content, or decide nothing."""
-_FORM = 1
+_FORM = 2
 """Of what is kept under the key; another number where that changes."""
 
 
-def key_of(cell: Cell, golden: int) -> str | None:
-    """The key of a cell; None where code of the user's decides, which may read anything."""
-    options = cell.options
-    described = Describe(options, kept=True).decides()
-    data = {name: _content(getattr(options, name)) for name in ("calib", "eval", "label_file")}
-    if described is None or None in data.values() or (options.metric is not None and options.metric not in METRICS):
-        return None
-    said = {
-        "cell": _FORM,
-        "source": described,
-        "target": cell.target,
-        "options": {field.name: jsonable(getattr(options, field.name)) for field in _of_content(options)},
-        "of_target": _of_target(cell),
-        "data": data,
-        "command": command(options, cell.target),
-        "code": _code(cell.target),
-        "golden": golden,
-    }
-    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+class Keys:
+    """The keys of many cells; what a source and its samples hold is read once for all of them."""
+
+    def __init__(self, golden: int) -> None:
+        self._golden = golden
+        self._described: dict[str, object] = {}
+        self._digests: dict[str, str | None] = {}
+
+    def of(self, cell: Cell) -> str | None:
+        """The key of a cell; None where code of the user's decides, which may read anything."""
+        options = cell.options
+        described = self._source(options)
+        data = {name: self._content(getattr(options, name)) for name in ("calib", "eval", "label_file")}
+        own_metric = options.metric is not None and options.metric not in METRICS
+        if described is None or None in data.values() or own_metric:
+            return None
+        said = {
+            "cell": _FORM,
+            "source": described,
+            "target": cell.target,
+            "options": {field.name: jsonable(getattr(options, field.name)) for field in _of_content(options)},
+            "of_target": _of_target(cell),
+            "data": data,
+            "command": command(options, cell.target),
+            "code": _code(cell.target),
+            "golden": self._golden,
+        }
+        return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def _source(self, options: ExportOptions) -> object:
+        """What decides how the source is read, its content among it."""
+        generated = options.calib is None and not options.static
+        name = f"{live.chosen(options, live.SOURCE_OPTIONS)} {generated}"
+        if name not in self._described:
+            self._described[name] = Describe(options, kept=True).decides()
+        return self._described[name]
+
+    def _content(self, data: object) -> str | None:
+        """The digest of a file or folder, empty without one; None for what is not a path."""
+        if data is None:
+            return ""
+        if not isinstance(data, str) or not Path(data).exists():
+            return None
+        if data not in self._digests:
+            self._digests[data] = sha256_of(Path(data))
+        return self._digests[data]
 
 
 def _of_content(options: ExportOptions) -> list[Any]:
@@ -55,7 +81,7 @@ def _of_content(options: ExportOptions) -> list[Any]:
 
 def _of_target(cell: Cell) -> object:
     """What is given for the options that the target brings; files by their content."""
-    given = getattr(cell.options, "target_options", {}).get(cell.target, {})
+    given = cell.options.target_options.get(cell.target, {})
     return {str(name): [_value(each) for each in _listed(value)] for name, value in given.items()}
 
 
@@ -67,22 +93,6 @@ def _value(value: object) -> object:
     if isinstance(value, str | Path) and Path(value).is_file():
         return sha256_of(Path(value))
     return str(value)
-
-
-def _content(data: object) -> str | None:
-    """The digest of a file or folder, empty without one; None for what is not a path."""
-    if data is None:
-        return ""
-    if not isinstance(data, str) or not Path(data).exists():
-        return None
-    path = Path(data)
-    changed = max((each.stat().st_mtime_ns for each in (path, *path.rglob("*"))), default=0) if path.is_dir() else 0
-    return _digest(data, changed or path.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=256)
-def _digest(path: str, changed: int) -> str:
-    return sha256_of(Path(path))
 
 
 def _code(target: str) -> list[str]:

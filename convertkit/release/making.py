@@ -18,9 +18,9 @@ from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.release import golden
 from convertkit.release.cells import Cell
-from convertkit.release.keys import key_of
+from convertkit.release.keys import Keys
 from convertkit.report.jsonable import jsonable
-from convertkit.result import REPORT, read_json
+from convertkit.result import REPORT, load, read_json
 from convertkit.steps import live
 from convertkit.steps.describe import Describe
 from convertkit.tasks.resources import Resources
@@ -33,22 +33,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A finished cell as a cache holds it: ``folder`` has what is delivered in ``cell``, and golden vectors."""
+    """A finished cell as a cache holds it: ``folder`` has what is delivered in ``cell``, and golden vectors.
+
+    ``within`` is what its outputs may depart by when those are replayed.
+    """
 
     folder: Path
     seconds: float
+    within: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class MadeCell:
     """What became of a cell before its gates: ``folder`` is complete, or holds the report of a failure.
 
-    ``golden`` is the file with its golden vectors.  ``cached`` says that an earlier run has made it.
+    ``golden`` is the file with its golden vectors, and ``within`` what each output may depart by when they are
+    replayed.  ``cached`` says that an earlier run has made it.
     """
 
     cell: Cell
     folder: Path | None = None
     golden: Path | None = None
+    within: Mapping[str, float] | None = None
     error: ConvertKitError | None = None
     seconds: float = 0.0
     cached: bool = False
@@ -94,6 +100,7 @@ class _Maker:
     def __init__(self, cells: Sequence[Cell], graph: Graph, samples: int, on_cell: OnCell) -> None:
         self._graph = graph
         self._samples = samples
+        self._keys = Keys(samples)
         self._on_cell = on_cell
         self._guard = threading.Lock()
         self._left = [cell.model.name for cell in cells]
@@ -121,9 +128,10 @@ class _Maker:
 
     def _made(self, cell: Cell) -> MadeCell:
         store, began = self._graph.store, time.perf_counter()
-        key = key_of(cell, self._samples) if store.is_shared else None
+        key = self._key(cell) if store.is_shared else None
         if key is not None and (kept := store.lookup(key, Kept)) is not None:
-            return MadeCell(cell, kept.folder / "cell", _if_there(kept.folder / golden.FILE), None, kept.seconds, True)
+            vectors = _if_there(kept.folder / golden.FILE)
+            return MadeCell(cell, kept.folder / "cell", vectors, kept.within, None, kept.seconds, True)
         made = self._groups[_group_of(cell)].made(cell, self._samples)
         if key is None or made.error is not None or made.folder is None:
             return dataclasses.replace(made, seconds=time.perf_counter() - began)
@@ -131,9 +139,13 @@ class _Maker:
         shutil.copytree(made.folder, folder / "cell")
         if made.golden is not None:
             shutil.copyfile(made.golden, folder / golden.FILE)
-        kept = Kept(folder, time.perf_counter() - began)
+        kept = Kept(folder, time.perf_counter() - began, made.within or {})
         store.commit(key, folder, kept, Kept, title_of(cell))
         return dataclasses.replace(made, seconds=kept.seconds)
+
+    def _key(self, cell: Cell) -> str | None:
+        with self._guard:
+            return self._keys.of(cell)
 
     def _close_behind(self, cell: Cell) -> None:
         with self._guard:
@@ -177,7 +189,9 @@ class _Group:
         if finished.failure is not None:
             return MadeCell(cell, finished.folder, error=finished.failure)
         file = self._outbox / f"{cell.target}-{golden.FILE}"
-        return MadeCell(cell, finished.folder, golden.write(session.recording(cell.target), samples, file))
+        vectors = golden.write(session.recording(cell.target), samples, file)
+        within = None if vectors is None else golden.bounds(load(finished.folder), golden.read(vectors))
+        return MadeCell(cell, finished.folder, vectors, within)
 
     def _begun(self) -> Session:
         with self._guard:
@@ -205,12 +219,6 @@ class _Group:
 
     def _options(self) -> ExportOptions:
         options = self.cells[0].options
-        changed: dict[str, Any] = {"targets": tuple(cell.target for cell in self.cells)}
-        if given := {name: each for cell in self.cells for name, each in _of_targets(cell).items()}:
-            changed["target_options"] = given
-        return dataclasses.replace(options, **changed)
-
-
-def _of_targets(cell: Cell) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = getattr(cell.options, "target_options", {})
-    return found
+        targets = tuple(cell.target for cell in self.cells)
+        given = {name: each for cell in self.cells for name, each in cell.options.target_options.items()}
+        return dataclasses.replace(options, targets=targets, target_options=given)

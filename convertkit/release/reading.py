@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from convertkit.errors import RecipeError
-from convertkit.options import flags
+from convertkit.options import flags, of_targets
 from convertkit.references import closest
 from convertkit.release.gates import GATES
 from convertkit.release.recipe import OWN_KEYS, RELEASE_KEYS, TOP_KEYS
@@ -83,6 +83,8 @@ def path_keys() -> frozenset[str]:
 
 def absolute(tables: Any, root: Path, key: str = "") -> Any:
     """Tables whose paths are relative to ``root``, with absolute ones."""
+    if key == "target" and isinstance(tables, Mapping):
+        return of_targets.of_recipe(root / "recipe.toml", "", tables)["target_options"]
     if isinstance(tables, Mapping):
         return {name: absolute(value, root, name) for name, value in tables.items()}
     if isinstance(tables, str) and key in path_keys() and ":" not in tables:
@@ -164,6 +166,8 @@ class _File:
     def _value(self, key: str, value: Any) -> Any:
         """The value with variables replaced, and a path of this file's folder."""
         replaced = self._replaced(value)
+        if key == "target" and isinstance(replaced, dict):
+            return of_targets.of_recipe(self.path, self.text, replaced)["target_options"]
         return self._beside(replaced) if key.replace("-", "_") in path_keys() else replaced
 
     def _replaced(self, value: Any) -> Any:

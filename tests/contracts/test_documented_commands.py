@@ -75,7 +75,7 @@ def below(asked: click.Command, words: list[str]) -> tuple[click.Command, list[s
 def known_flags() -> dict[str, bool]:
     """Every flag of a command, and whether a value follows."""
     commands = [command(listed.name) for listed in COMMANDS]
-    params = (each for found in commands for each in found.get_params(click.Context(found)))
+    params = (each for found in commands for each in found.get_params(click.Context(found, **HELP)))
     return {flag: not each.is_flag for each in params if isinstance(each, click.Option) for flag in each.opts}
 
 
