@@ -23,17 +23,19 @@ _NARROW = ("int8", "uint8", "int16", "uint16", "int32", "bool")
 @division.lowers("Div", since=14)
 def div(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """Integers are cut towards zero."""
+    if x.dtype == "uint32":
+        return b.cast(div(b, b.cast(x, "int64"), b.cast(y, "int64")), "uint32")
     if x.dtype != "int64":
         return computed(b, "DIV", b.div, x, y)
     if y.constant is None:
-        raise Unsupported("int64 divisor that is only known at run time: TFLite DIV takes float32, float16, int32")
+        return _estimated_quotient(b, x, y)
     divisors = np.asarray(y.constant)
     if (divisors == 0).any():
         raise Unsupported("an integer division by 0")
     if _fits_int32(b, x) and _divides_int32(divisors):
         return b.cast(b.div(b.cast(x, "int32"), b.cast(y, "int32")), "int64")
     if divisors.size != 1:
-        raise Unsupported("int64 input and several divisors: TFLite DIV takes float32, float16, int32")
+        return _estimated_quotient(b, x, y)
     return _exact_quotient(b, x, int(divisors.reshape(())))
 
 
@@ -56,6 +58,28 @@ def _fits_int32(b: Builder, x: Tensor) -> bool:
     if modulus is not None and modulus.constant is not None:
         return bool((np.abs(modulus.constant) < 1 << 31).all())
     return producer.code in _POSITIONS
+
+
+def _estimated_quotient(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    """What the remainder leaves is a multiple of ``y``: float32 estimates how many times, again and again.
+
+    An estimate is off by 2^-22 of itself, so the third would be exact; the first is taken smaller by 2^-10, so that no
+    estimate reaches 2^63, and the fourth is.
+    """
+    rest = b.floor_mod(x, y)
+    none, zero = like(b, rest, 0), like(b, x, 0)
+    opposite = b.not_equal(b.less(x, zero), b.less(y, like(b, y, 0)))
+    rest = b.select(b.logical_and(opposite, b.not_equal(rest, none)), b.sub(rest, y), rest)
+    left, divisor = b.sub(x, rest), b.cast(y, "float32")
+    quotient = None
+    for part in (1 - 2.0**-10, 1.0, 1.0, 1.0):
+        estimate = b.div(b.cast(left, "float32"), divisor)
+        estimate = estimate if part == 1.0 else b.mul(estimate, like(b, estimate, part))
+        times = b.cast(b.round(estimate), "int64")
+        left = b.sub(left, b.mul(times, y))
+        quotient = times if quotient is None else b.add(quotient, times)
+    assert quotient is not None
+    return quotient
 
 
 def _exact_quotient(b: Builder, x: Tensor, divisor: int) -> Tensor:

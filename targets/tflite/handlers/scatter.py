@@ -71,8 +71,20 @@ def written(b: Builder, x: Tensor, places: Tensor, updates: Tensor, reduction: s
     wide = b.cast(updates, dtype)
     met = b.emit(_SEGMENTS[reduction], (wide, places, rows), x.shape, dtype)
     join = {"mul": b.mul, "max": b.maximum, "min": b.minimum}[reduction]
-    # What no update meets is the neutral element: 1, or the end of the type's range.
-    return b.cast(join(b.cast(x, dtype), met), x.dtype)
+    # What no update meets is the neutral element: 1, or the end of the type's range, which infinity lies beyond.
+    old = b.cast(x, dtype)
+    joined = join(old, met)
+    if dtype == "float32" and reduction != "mul" and (x.constant is None or np.isinf(x.constant).any()):
+        joined = b.select(_met(b, places, wide, rows, x.shape[:1], reduction), joined, old)
+    return b.cast(joined, x.dtype)
+
+
+def _met(b: Builder, places: Tensor, updates: Tensor, rows: Tensor, shape: tuple[int, ...], reduction: str) -> Tensor:
+    """Whether an element is met by an update that is not the infinity which every other value beats."""
+    start = like(b, updates, -math.inf if reduction == "max" else math.inf)
+    counted = b.cast(b.not_equal(updates, start), "int32")
+    found = b.emit("UNSORTED_SEGMENT_MAX", (counted, places, rows), (*shape, *updates.shape[1:]), "int32")
+    return b.greater(found, like(b, found, 0))
 
 
 def _added(b: Builder, x: Tensor, places: Tensor, updates: Tensor) -> Tensor:

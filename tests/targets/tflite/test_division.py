@@ -1,4 +1,4 @@
-"""Division of int64, which no kernel has: positions through int32, everything else exactly by a constant."""
+"""Division of int64, which no kernel has: positions through int32, everything else exactly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import onnx_ir as ir
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.passes import Options
@@ -53,6 +52,18 @@ def test_positions_are_divided_as_int32(tmp_path: Path):
     assert "BITCAST" not in operators
 
 
-def test_a_divisor_that_is_computed_is_refused(tmp_path: Path):
-    with pytest.raises(Unsupported, match="int64 divisor that is only known at run time"):
-        run("g (int64[3] x) => (int64[3] y) { y = Div (x, x) }", np.ones(3, np.int64), tmp_path)
+def test_int64_by_numbers_that_are_only_known_at_run_time(tmp_path: Path):
+    divisors = [1, 2, -3, 7, 1000, -(1 << 40), 3 << 35, 10**17 + 1, ENDS.max]
+    pairs = [(x, y) for x in (*NUMBERS.tolist(), 10**17, -(3 << 40) + 1) for y in divisors]
+    text = f"""g (int64[{len(pairs)},2] x) => (int64[{len(pairs)},1] y) <int64[2] k = {{1, 1}}> {{
+        p, q = Split <axis: int = 1> (x, k)
+        y = Div (p, q) }}"""
+    found, _ = run(text, np.array(pairs), tmp_path)
+    assert found[:, 0].tolist() == [abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1) for x, y in pairs]
+
+
+def test_uint32_is_divided_as_int64(tmp_path: Path):
+    numbers = np.array([0, 1, 5, 1 << 31, (1 << 32) - 1], np.uint32)
+    found, _ = run("g (uint32[5] x) => (uint32[5] y) <uint32 d = {3}> { y = Div (x, d) }", numbers, tmp_path)
+    assert found.dtype == np.uint32
+    assert found.tolist() == (numbers // 3).tolist()

@@ -166,6 +166,10 @@ ROWS = [
                  id="gather-nd-batch"),
     pytest.param("ScatterND", {"x": normal(4, 3), "i": np.array([[3], [-4]]), "u": normal(2, 3, seed=1)}, {}, "x i u",
                  {"reduction": "max"}, id="scatter-nd-max"),
+    *(pytest.param("ScatterElements", {"x": np.array([[end, 1, end], [2, end, -end]], np.float32),
+                   "i": np.array([[0, 1], [1, 1]]), "u": np.array([[end, 3], [-4, end]], np.float32)}, {}, "x i u",
+                   {"axis": 1, "reduction": kind}, id=f"scatter-{kind}-onto-infinity")
+      for kind, end in (("max", -np.inf), ("min", np.inf))),
     pytest.param("ScatterElements", {"x": np.arange(12).reshape(3, 4), "i": np.array([[-1, 0]]),
                  "u": np.array([[50, 60]])}, {}, "x i u", {"axis": 1}, id="scatter-int64"),
     pytest.param("Resize", {"x": normal(1, 2, 5, 7)}, {"s": np.array([1, 1, 0.6, 1.7], np.float32)}, "x  s",
