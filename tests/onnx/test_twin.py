@@ -114,6 +114,16 @@ def test_the_spread_of_a_well_conditioned_model_is_that_of_float32(tmp_path):
     assert 2e-8 < np.median(relative) < 4e-7
 
 
+@pytest.mark.parametrize("op", ["Tanh", "Atan", "Asin"])
+def test_a_function_that_is_all_but_its_argument_is_not_rounded_to_it_everywhere(op, tmp_path):
+    x = (V * 1e-6).astype(np.float32)
+    made = artifact(tmp_path, [node(op, "x", "t"), node("Sub", "x t")], {"x": x})
+    truth = truth_of(made, {"x": x})
+    off = np.abs(single(made, {"x": x})["y"] - truth.values["y"])
+    assert off.max() <= 16 * truth.spread["y"].max() <= 16 * 8 * 2.0**-24 * np.abs(x).max()
+    assert truth.spread["y"].max() > 0
+
+
 def test_moving_data_adds_no_spread(tmp_path):
     nodes = [
         node("Transpose", "x", "t", perm=[1, 0]),

@@ -32,6 +32,8 @@ def translations() -> dict[Any, Callable[..., Any]]:
         _ATEN.hypot.default: _hypot,
         _ATEN.signbit.default: _signbit,
         _ATEN.copysign.Tensor: _copysign,
+        _ATEN.bitwise_right_shift.Tensor_Scalar: _right_shift,
+        torch.ops.aten.__rshift__.Scalar: _right_shift,
     }
 
 
@@ -104,6 +106,15 @@ def _signbit(x: Any) -> Any:
 
 def _copysign(x: Any, y: Any) -> Any:
     return op.Mul(op.Abs(x), _unit(y))
+
+
+def _right_shift(x: Any, places: int) -> Any:
+    """The quotient by a power of two, rounded down; torch's exporter takes unsigned types, which TFLite lacks."""
+    if x.dtype.bitwidth < 32:
+        return op.Cast(_right_shift(op.Cast(x, to=ir.DataType.INT32), places), to=x.dtype)
+    power = _number(x, 1 << min(places, x.dtype.bitwidth - 2))
+    shifted = op.Div(op.Sub(x, op.Mod(x, power)), power)
+    return shifted if places < x.dtype.bitwidth - 1 else _right_shift(shifted, places - x.dtype.bitwidth + 2)
 
 
 def _unit(x: Any) -> Any:
