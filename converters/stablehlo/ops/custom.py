@@ -43,7 +43,9 @@ def custom_call(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Op
     if target in _ASSERTIONS:
         return ()
     if target.startswith("lapack_"):
-        raise Unsupported(f"custom call @{target}: of LAPACK, only potrf and trsm of real numbers have an ONNX form")
+        raise Unsupported(
+            f"custom call @{target}: of LAPACK, only getrf, potrf and trsm of real numbers have an ONNX form"
+        )
     unknown = "only the runtime that the module was exported for knows what it computes"
     raise Unsupported(f"custom call @{target}: {_REFUSED.get(target, unknown)}")
 

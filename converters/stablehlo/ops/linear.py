@@ -135,7 +135,9 @@ def _row_by_row(b: Builder, like: Tensor, step: Step) -> Tensor:
     count = like.shape[-2]
     if count is None:
         raise Unsupported("a matrix of a size that only the running model knows")
-    x = b.full(b.broadcast_in_dim(b.like(like, 0.0), like.shape, []))
+    none = b.like(like, 0.0)
+    free = None in like.shape  # what is as large as ``like`` is made of it
+    x = b.where(b.equal(like, like), none, 0.0) if free else b.full(b.broadcast_in_dim(none, like.shape, []))
     if count <= _WRITTEN_OUT:
         for row in range(count):
             x = b.full(step(b, constant(np.array([row], np.int64)), x))

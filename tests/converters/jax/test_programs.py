@@ -175,13 +175,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any]] = {
         lambda x: (x.reshape(-1, 6) @ weight(6, 4)).reshape(*x.shape[:2], 4),
         [Arg("N T 6")],
     ),
+    "inverse": (lambda x: jnp.linalg.inv(x @ x.mT - jnp.eye(3) * 0.3), [Arg("N 3 3")]),
+    "solution": (lambda x, y: jnp.linalg.solve(x + jnp.eye(4)[::-1] * 2, y), [Arg("N 4 4"), Arg("N 4 2")]),
+    "determinant": (lambda x: jnp.stack([jnp.linalg.det(x), jnp.linalg.slogdet(x)[0]]), [Arg("3 4 4")]),
+    "cholesky": (lambda x: jnp.linalg.cholesky(x @ x.mT + jnp.eye(3)), [Arg("N 3 3")]),
+    "factors": (jax.scipy.linalg.lu, [Arg("4 3")]),
     "gradient_inside": (jax.grad(lambda y: (jnp.tanh(y @ weight(4, 4)) ** 2).sum()), [Arg("N 4")]),
 }
 
 REFUSED: dict[str, tuple[Callable[..., Any], list[Arg], str]] = {
     "cumulative_maximum_of_free_length": (lambda x: lax.cummax(x, 1), [Arg("N T")], "no cumulative sum"),
     "approximate_top_k": (lambda x: lax.approx_max_k(x, 3), [Arg("3 9")], "lax.top_k is exact"),
-    "singular_values": (lambda x: jnp.linalg.svd(x, compute_uv=False), [Arg("4 4")], "only potrf and trsm"),
+    "singular_values": (lambda x: jnp.linalg.svd(x, compute_uv=False), [Arg("4 4")], "only getrf, potrf and trsm"),
 }
 
 
