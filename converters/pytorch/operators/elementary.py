@@ -109,12 +109,16 @@ def _copysign(x: Any, y: Any) -> Any:
 
 
 def _right_shift(x: Any, places: int) -> Any:
-    """The quotient by a power of two, rounded down; torch's exporter takes unsigned types, which TFLite lacks."""
-    if x.dtype.bitwidth < 32:
-        return op.Cast(_right_shift(op.Cast(x, to=ir.DataType.INT32), places), to=x.dtype)
-    power = _number(x, 1 << min(places, x.dtype.bitwidth - 2))
-    shifted = op.Div(op.Sub(x, op.Mod(x, power)), power)
-    return shifted if places < x.dtype.bitwidth - 1 else _right_shift(shifted, places - x.dtype.bitwidth + 2)
+    """The quotient by a power of two, rounded down: torch's exporter takes uint64 for int64, which TFLite lacks."""
+    kind = x.dtype if x.dtype.bitwidth >= 32 else ir.DataType.INT32
+    wide = x if x.dtype == kind else op.Cast(x, to=kind)
+    left = min(places, x.dtype.bitwidth - 1)
+    while left > 0:
+        step = min(left, kind.bitwidth - 2)  # 2 to the power of 63 is no int64
+        power = op.Constant(value=ir.tensor(np.array(1 << step, kind.numpy())))
+        wide = op.Div(op.Sub(wide, op.Mod(wide, power)), power)
+        left -= step
+    return wide if x.dtype == kind else op.Cast(wide, to=x.dtype)
 
 
 def _unit(x: Any) -> Any:

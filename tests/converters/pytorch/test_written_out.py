@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 import torch
@@ -188,6 +189,20 @@ def test_what_is_not_written_out_is_refused(function: Function, words: str, tmp_
     with pytest.raises(Exception, match=words) as caught:
         write_program(program, ["x"], ["y"], str(tmp_path / "model.onnx"))
     assert isinstance(caught.value, Unsupported)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_right_shift_of_int64_stays_signed(dtype: str, tmp_path: Path) -> None:
+    module = _Together({"a": lambda x: x >> 3, "b": lambda x: torch.bitwise_right_shift(x, 7), "c": lambda x: x >> 31})
+    ends = np.iinfo(dtype)
+    x = torch.from_numpy(np.array([0, 1, 7, 8, 100, ends.max, ends.min, ends.min // 2], dtype))
+    program = torch.export.export(module, (x,), strict=False)
+    write_program(program, ["x"], ["a", "b", "c"], str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    for got, expected in zip(session.run(None, {"x": x.numpy()}), module(x).values(), strict=True):
+        np.testing.assert_array_equal(got, expected.numpy())
+    if dtype == "int64":
+        assert "BitShift" not in {node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node}
 
 
 def test_special_functions_end_where_torch_s_do() -> None:
