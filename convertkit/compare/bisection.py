@@ -62,6 +62,12 @@ class Finding:
         return f'"{self.other}" ({self.kind}) departs from what {among} computes{where}: {self.difference}'
 
 
+_OUT_OF_RANGE = (
+    "looked at on generated inputs, which may leave the ranges that integers were calibrated for: "
+    "--calib takes samples of real data"
+)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Bisection(Shown):
     """Where ``second`` departs from ``first``.
@@ -194,6 +200,8 @@ class _Search:
         report = ran.judged(with_twin=False)
         place = _telling(ran, report.departures)
         notes = [*ran.notes, *_conversion(self._first, self._onnx, ran.before, place)]
+        if ran.tolerance.lossy and self._first.options.calib is None:
+            notes.append(_OUT_OF_RANGE)
         probes = _probe(replace(self._onnx, format="onnx")), _probe(self._inner)
         how = align(self._onnx, self._inner, (self._first.title, self._second.title))
         sides = Sides(self._onnx, probes, how, ran.before.fed(place))

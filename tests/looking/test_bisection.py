@@ -145,6 +145,7 @@ def test_a_wrong_scale_between_float_and_int8(tmp_path, factor):
     source, right, wrong, value = integers(tmp_path, a_scale(factor))
     assert convertkit.bisect(source, right).findings == ()
     found = convertkit.bisect(source, wrong)
+    assert any("--calib" in note for note in found.notes)
     assert found.findings, found.headline
     assert found.findings[0].name == value
     assert "dB" in found.findings[0].difference
