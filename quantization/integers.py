@@ -29,13 +29,13 @@ from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.graph.sizes import measure_sizes
 from convertkit.quantization.graph.units import Unit, find_units
-from convertkit.quantization.place.ends import quantize_ends
 from convertkit.quantization.place.exact_float import exact_in_float
+from convertkit.quantization.place.graph_cost import exact_choices, is_float_faster
+from convertkit.quantization.place.graph_io import quantize_ends
 from convertkit.quantization.place.islands import choose_integer, with_float_end
 from convertkit.quantization.place.masks import marking_units, measurable
 from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.write import default_weight, input_scale
-from convertkit.quantization.place.written import exact_choices, is_float_faster
 from convertkit.quantization.prepare.norms import norms_as_convolutions
 from convertkit.quantization.prepare.opset import INT16_OPSET, at_least
 from convertkit.quantization.prepare.prepare import prepare

@@ -10,7 +10,7 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.data.labels import chance_of_auc, chance_of_top1, check_classes, is_one_hot
-from convertkit.data.own_functions import metric_function, told
+from convertkit.data.user_functions import metric_function, told
 from convertkit.errors import FeedError
 from convertkit.stage import Feed, Outputs, Runner
 

@@ -14,7 +14,7 @@ from typing import IO, Protocol
 import numpy as np
 
 from convertkit.artifact import Array, TensorSpec
-from convertkit.data.own_functions import told
+from convertkit.data.user_functions import told
 from convertkit.errors import ConvertKitError, FeedError
 from convertkit.stage import Feed
 

@@ -12,8 +12,8 @@ from convertkit.artifact import Array, TensorSpec
 from convertkit.data.files import LABEL, NO_ARRAY, Columns, Folder, Items, Raw, reading, stored
 from convertkit.data.images import ImageReader
 from convertkit.data.kinds import IMAGE_SUFFIXES, WAV_SUFFIXES
-from convertkit.data.own_functions import data_function
 from convertkit.data.sounds import Sounds
+from convertkit.data.user_functions import data_function
 from convertkit.errors import FeedError
 from convertkit.recipe import ImageOptions, WavOptions
 

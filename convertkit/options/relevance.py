@@ -12,7 +12,7 @@ from pathlib import Path
 from convertkit import plugins
 from convertkit.artifact import Artifact
 from convertkit.data.kinds import holds_images, holds_sounds
-from convertkit.data.own_functions import data_function, metric_function
+from convertkit.data.user_functions import data_function, metric_function
 from convertkit.described import check_dims, check_normalization, data_lacks, labelled, labels, refuse_unit_scale
 from convertkit.errors import FeedError, UsageError
 from convertkit.options import of_targets

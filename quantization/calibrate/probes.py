@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import NEXT_STATE_PREFIX, Array
-from convertkit.quantization.calibrate.kinship import Kinship, Step, monotone_step, same_numbers
+from convertkit.quantization.calibrate.range_dependencies import RangeDependencies, Step, monotone_step, same_numbers
 
 _KEPT = 2048
 """Values of each tensor and sample that go into its histogram; the extremes are exact in any case."""
@@ -57,12 +57,12 @@ def instrumented(model: ir.Model, names: Collection[str]) -> tuple[ir.Model, dic
     values = [v for v in (*graph.inputs, *(v for node in graph for v in node.outputs)) if v.name in names]
     measured: dict[ir.Value, ir.Value] = {}
     shown = {value: measured.setdefault(same_numbers(value), value) for value in values}
-    builder = _Builder(graph, Kinship(graph, measured))
+    builder = _Builder(graph, RangeDependencies(graph, measured))
     # ONNX Runtime works its way from the last leaf of the graph to the first.  With the probe of the earliest tensor
     # as the last leaf each tensor is measured while it is in the cache, and lives no longer than in the bare model.
     # Nothing else may be a leaf: what leads to no output goes.
     places = {value: place for place, value in enumerate(values)}
-    order = sorted(measured.values(), key=lambda value: (-places[builder.kinship.origin(value)], places[value]))
+    order = sorted(measured.values(), key=lambda value: (-places[builder.dependencies.origin(value)], places[value]))
     probes = {value: builder.probe(value, places[value]) for value in order}
     if graph.outputs:  # ONNX Runtime loads no empty graph
         RemoveUnusedNodesPass()(copy)
@@ -81,18 +81,18 @@ class _Parts:
 class _Builder:
     """Adds probes behind the last node of a graph."""
 
-    def __init__(self, graph: ir.Graph, kinship: Kinship) -> None:
-        self.kinship = kinship
+    def __init__(self, graph: ir.Graph, dependencies: RangeDependencies) -> None:
+        self.dependencies = dependencies
         self._graph = graph
         self._parts: dict[ir.Value, _Parts] = {}
 
     def probe(self, value: ir.Value, index: int) -> Probe:
         """Add what measures one value; the value that it derives from has its probe already."""
-        count, has_low = _count(value), not self.kinship.is_never_negative(value)
-        source, step = self.kinship.source(value), monotone_step(value)
+        count, has_low = _count(value), not self.dependencies.is_never_negative(value)
+        source, step = self.dependencies.source(value), monotone_step(value)
         if source is not None and step is not None:
             parts = self._derived(step, self._parts[source], has_low, index)
-        elif count is not None and self.kinship.is_blocked(value) and not has_low:
+        elif count is not None and self.dependencies.is_blocked(value) and not has_low:
             parts = self._pooled(value, math.isqrt(count // _KEPT) | 1, index)
         else:
             # Odd: an even stride would see only some channels.

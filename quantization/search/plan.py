@@ -15,8 +15,8 @@ from convertkit.quantization.calibrate.flat import Flat, narrowed
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.ranges import Range, span
 from convertkit.quantization.graph.units import Unit, constant, find_units
+from convertkit.quantization.place.float_outputs import keep_ends_real
 from convertkit.quantization.place.place import Placement, place
-from convertkit.quantization.place.real_ends import keep_ends_real
 from convertkit.quantization.place.write import write
 from convertkit.quantization.weights.integers import QuantizedWeight
 from convertkit.quantization.weights.weight_only import store_weights

@@ -61,7 +61,7 @@ def monotone_step(value: ir.Value) -> Step | None:
     return Step(node, place, source) if fits else None
 
 
-class Kinship:
+class RangeDependencies:
     """Relations between the measured values of a graph; ``measured`` leads to them from :func:`same_numbers`."""
 
     def __init__(self, graph: ir.Graph, measured: Mapping[ir.Value, ir.Value]) -> None:

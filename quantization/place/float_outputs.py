@@ -1,4 +1,4 @@
-"""Outputs of the graph that a kernel writes in float: integers there would be rounded for nobody."""
+"""Outputs of the graph that a kernel writes in float need no quantization."""
 
 from __future__ import annotations
 
