@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from convertkit.artifact import TensorSpec
 from convertkit.errors import Unsupported
 from convertkit.formulas import sizes_of_dims
-from convertkit.parity.feeds import batch_dim
 from convertkit.stage import StaticTarget
 
 
@@ -16,6 +15,8 @@ def static_sizes(inputs: Sequence[TensorSpec], target: StaticTarget, implied: Ma
 
     ``Unsupported`` names the first that is neither.
     """
+    from convertkit.parity.feeds import batch_dim
+
     names = list(dict.fromkeys(dim for spec in inputs for dim in spec.shape if isinstance(dim, str)))
     batch = batch_dim([spec for spec in inputs if not spec.is_state])
     known = {**implied, **({} if batch is None else {batch: 1})}
