@@ -18,6 +18,7 @@ _EXAMPLES = examples(
 @click.option("--root", type=click.Path(), metavar="DIR", help="Folder that its recipe lay in [default: as it says].")
 @click.option("--jobs", "-j", type=click.IntRange(1, 1024), default=2, metavar="N", help="Do so many things at once.")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Run on the workers of a Dask cluster.")
+@click.option("--run-code", is_flag=True, help="Let its recipe execute code: trust, model, pkg.mod:callable.")
 @json_flag
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing of single cells.")
 @click.pass_obj
@@ -28,6 +29,7 @@ def command(
     root: str | None,
     jobs: int,
     scheduler: str | None,
+    run_code: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -48,6 +50,7 @@ def command(
             place,
             jobs=jobs,
             scheduler=scheduler,
+            run_code=run_code,
             progress=story,
             on_cell=lambda cell: story.say(line(cell), failed=not cell.passed),
         )

@@ -15,6 +15,7 @@ from convertkit.release.bom import bom
 from convertkit.release.making import MadeCell
 from convertkit.release.names import BOM, LICENSES, PAGE, PROVENANCE, RELEASE, RESULTS, SCHEMA, SUMS
 from convertkit.release.provenance import statement
+from convertkit.release.reading import relative
 from convertkit.release.recipe import Recipe
 from convertkit.release.result import CellResult, Release
 from convertkit.report.jsonable import dumps
@@ -164,14 +165,3 @@ def _licenses(folder: Path, made: Sequence[MadeCell]) -> dict[str, str]:
             shutil.copyfile(model.license_file, folder / name)
             found[model.name] = name
     return found
-
-
-def relative(tables: Any, root: Path) -> Any:
-    """Tables with the paths below ``root``, and beside it, as they are from there."""
-    if isinstance(tables, Mapping):
-        return {key: relative(value, root) for key, value in tables.items()}
-    if isinstance(tables, list):
-        return [relative(each, root) for each in tables]
-    if isinstance(tables, str) and os.path.isabs(tables):
-        return os.path.relpath(tables, root)
-    return tables

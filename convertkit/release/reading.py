@@ -81,6 +81,17 @@ def path_keys() -> frozenset[str]:
     return _PATHS | {each.name for each in flags.declared_keys() if each.is_path}
 
 
+def relative(tables: Any, root: Path, key: str = "") -> Any:
+    """Tables with absolute paths as they are from ``root``; :func:`absolute` is the way back."""
+    if isinstance(tables, Mapping):
+        of_target = key == "target" or key.startswith("target.")
+        return {name: relative(value, root, f"target.{name}" if of_target else name) for name, value in tables.items()}
+    is_path = key in path_keys() or key.startswith("target.")
+    if is_path and isinstance(tables, list):
+        return [relative(each, root, key) for each in tables]
+    return os.path.relpath(tables, root) if is_path and isinstance(tables, str) and os.path.isabs(tables) else tables
+
+
 def absolute(tables: Any, root: Path, key: str = "") -> Any:
     """Tables whose paths are relative to ``root``, with absolute ones."""
     if key == "target" and isinstance(tables, Mapping):

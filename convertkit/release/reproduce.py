@@ -9,13 +9,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from convertkit.errors import IntegrityError, SourceError, UsageError
+from convertkit.errors import IntegrityError, SourceError, Untrusted, UsageError
 from convertkit.looking.tables import Shown, Table
 from convertkit.progress import Progress
 from convertkit.release import provenance
-from convertkit.release.cells import from_tables
+from convertkit.release.cells import cells_of, from_tables
 from convertkit.release.names import PROVENANCE, RELEASE
 from convertkit.release.reading import absolute
+from convertkit.release.recipe import Recipe
 from convertkit.release.run import OnCell, Running, run
 from convertkit.report.jsonable import jsonable
 from convertkit.result import read_json
@@ -67,6 +68,7 @@ def reproduce(
     jobs: int = 2,
     cache: str | None = "",
     scheduler: str | None = None,
+    run_code: bool = False,
     progress: Progress | None = None,
     on_cell: OnCell | None = None,
 ) -> Reproduction:
@@ -78,6 +80,7 @@ def reproduce(
         jobs: how many things are done at once.
         cache: a folder with results of earlier runs; none without one, since what is taken from there is not built.
         scheduler: address of a Dask cluster.
+        run_code: let the release's recipe execute code: of ``trust`` and ``model``, of ``pkg.mod:callable``.
         progress: told of what is being done.
         on_cell: told of each cell.
 
@@ -95,10 +98,28 @@ def reproduce(
                 f"{model.source} does not exist, the source of {model.name}\n"
                 "  try   --root with the folder that the recipe lay in"
             )
+    if not run_code and (name := _code_in(recipe)):
+        raise Untrusted(
+            f"the recipe of {path} executes code ({name})\n"
+            "  try   --run-code, where you trust whoever has written the release"
+        )
     with tempfile.TemporaryDirectory(prefix="convertkit-") as work:
         running = Running(str(Path(work) / "release"), tuple(release["only"]), False, jobs, cache, scheduler)
         made = run(replace(recipe, version=release["version"]), running, progress, on_cell)
         return _compared(path, release, made.path)
+
+
+def _code_in(recipe: Recipe) -> str:
+    """The first cell that executes code of somebody's, with the option that says so; empty where none does."""
+    for cell in cells_of(recipe):
+        options = cell.options
+        named = {"source": options.source, "calib": options.calib, "eval": options.eval, "metric": options.metric}
+        if options.trust or options.model is not None:
+            return f"{cell.name}: {'trust' if options.trust else 'model'}"
+        for name, value in named.items():
+            if isinstance(value, str) and ":" in value and not Path(value).exists():
+                return f"{cell.name}: {name} = {value}"
+    return ""
 
 
 def _compared(path: Path, release: Mapping[str, Any], made: Path) -> Reproduction:

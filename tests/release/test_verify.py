@@ -250,3 +250,27 @@ def test_the_provenance_names_what_it_was_made_of(place, release):
     assert sources["one.onnx"] == sha256_of(place / "one.onnx")
     assert "onnxruntime" in sources
     assert str(place) not in json.dumps(found)
+
+
+def test_code_of_a_recipe_is_only_executed_when_asked(tmp_path, monkeypatch):
+    onnx_models.write(tmp_path, onnx_models.mlp(1), "one.onnx")
+    (tmp_path / "samples.py").write_text(
+        "import numpy as np\n\n"
+        "def calib():\n    open('executed', 'a').close()\n"
+        "    rows = np.random.default_rng(0).standard_normal((40, 5)).astype('float32')\n"
+        "    yield from ({'x': row[None]} for row in rows)\n"
+    )
+    (tmp_path / "recipe.toml").write_text(
+        '[models.one]\nsource = "one.onnx"\ncalib = "samples:calib"\ndescription = "/a path"\ntargets = "tflite"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    said = apart("run", "recipe.toml")
+    assert said.code == 0, said.err
+    (tmp_path / "executed").unlink()
+    said = apart("reproduce", "release")
+    assert said.code == 1
+    assert "executes code (one:tflite:float32: calib = samples:calib)" in said.complaint
+    assert not (tmp_path / "executed").exists()
+    said = apart("reproduce", "release", "--run-code")
+    assert said.code == 0, said.err
+    assert (tmp_path / "executed").exists()
