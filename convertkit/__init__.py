@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from convertkit.api import export
     from convertkit.compare.agreement import Verification, verify
     from convertkit.compare.bisection import Bisection, bisect
+    from convertkit.compare.differences import Difference, diff
     from convertkit.job import export_all
     from convertkit.looking.benchmark import Bench, bench
     from convertkit.looking.checking import Checked, check
@@ -43,6 +44,7 @@ __all__ = [
     "Bisection",
     "Checked",
     "Diagnosis",
+    "Difference",
     "ExportOptions",
     "ImageOptions",
     "InputSpec",
@@ -58,6 +60,7 @@ __all__ = [
     "bench",
     "bisect",
     "check",
+    "diff",
     "doctor",
     "errors",
     "export",
@@ -77,6 +80,8 @@ _HOMES = {
     "bench": "convertkit.looking.benchmark",
     "Checked": "convertkit.looking.checking",
     "check": "convertkit.looking.checking",
+    "Difference": "convertkit.compare.differences",
+    "diff": "convertkit.compare.differences",
     "Diagnosis": "convertkit.looking.doctor",
     "doctor": "convertkit.looking.doctor",
     "ExportOptions": "convertkit.recipe",

@@ -31,6 +31,7 @@ COMMANDS = (
     Listed("export", "Convert", "Convert a model, verified at every step."),
     Listed("inspect", "Look and compare", "Show what is in a model: interface, operators, size, precision."),
     Listed("check", "Look and compare", "Tell whether a model converts for each target, or what is in the way."),
+    Listed("diff", "Look and compare", "Show what differs between two models."),
     Listed("bisect", "Look and compare", "Find the first value inside of two models that departs."),
     Listed("bench", "Look and compare", "Measure artifacts: latency, memory, size; beside each other or a baseline."),
     Listed("run", "Release", "Make a release: many models, targets and precisions, with gates."),

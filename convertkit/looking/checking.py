@@ -20,7 +20,7 @@ from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions, InputSpec
-from convertkit.stage import BuildContext, FeedSource, FreedSource, Source, Target
+from convertkit.stage import BuildContext, FeedSource, FreedSource, Source, StaticTarget, Target
 
 _WAY_OUT = "  try   "
 _FROM = "  from  "
@@ -218,32 +218,41 @@ class _Way:
             said = f"target {target.name} does not deliver {self._options.precision}; it has: {has}"
             return _refused(target.name, UsageError(said))
         try:
+            if isinstance(target, StaticTarget) and (needed := self._needed(target)):
+                return self._at_sizes(target, needed, target.static_because)
             return self._made(target, self._hub, self._options)
         except Unsupported as refusal:
             sizes = {name: size for name, size in self._sizes.items() if name not in dict(self._options.static)}
-            return self._at_sizes(target, sizes, refusal) if sizes else _refused(target.name, refusal)
+            why = str(refusal).splitlines()[0]
+            return self._at_sizes(target, sizes, why) if sizes else _refused(target.name, refusal)
         except ConvertKitError as refusal:
             return _refused(target.name, refusal)
 
-    def _at_sizes(self, target: Target, sizes: Mapping[str, int], refusal: Unsupported) -> Verdict:
+    def _needed(self, target: StaticTarget) -> Mapping[str, int]:
+        from convertkit.steps.describe import with_sizes
+        from convertkit.steps.static import static_sizes
+
+        return static_sizes(with_sizes(self._artifact, self._options).inputs, target, self._sizes)
+
+    def _at_sizes(self, target: Target, sizes: Mapping[str, int], why: str) -> Verdict:
         options = replace(self._options, static=(*self._options.static, *sizes.items()))
         try:
             found = self._made(target, self._frozen(dict(options.static), "fixed"), options)
         except ConvertKitError as again:
             return _refused(target.name, again)
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        note = f"{told} is fixed, {target.name} cannot leave it free: {str(refusal).splitlines()[0]}"
+        note = f"{told} is fixed, {target.name} cannot leave it free: {why}"
         return replace(found, notes=(note,))
 
     def _made(self, target: Target, hub: Artifact, options: ExportOptions) -> Verdict:
         """Make the artifact, and see that its runtime takes it."""
-        from convertkit.steps.make import made, steps_of
+        from convertkit.steps.make import made, parts_of, steps_of
 
         context = BuildContext(options, target, self._artifact.sha256, self._data, self._progress)
-        stages = steps_of(context, target)
-        relevance.check_passes(options, [name for name in stages if isinstance(name, str)])
+        stages = [each for part in parts_of(target) for each in steps_of(replace(context, target=part), part).items()]
+        relevance.check_passes(options, [name for name, _ in stages if isinstance(name, str)])
         artifact = hub
-        for stage in stages.values():
+        for _, stage in stages:
             artifact = made(stage, artifact, self._folder(stage.name)).artifact
         with plugins.runner(artifact):
             return Verdict(target.name, True)

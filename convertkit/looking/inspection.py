@@ -147,10 +147,11 @@ def inspect(
             from convertkit.looking.timing import timed_alone
 
             timed = timed_alone(found)
-        return _inspected(found, timed)
+        return inspected(found, timed)
 
 
-def _inspected(found: Opened, timed: Timed | None) -> Inspection:
+def inspected(found: Opened, timed: Timed | None = None) -> Inspection:
+    """What is in an open model."""
     operators: tuple[Operator, ...] = ()
     graph, notes, parameters = "", list[str](), None
     try:
