@@ -22,7 +22,17 @@ from convertkit.commands.ending import Ending, Session, print_results
 from convertkit.errors import ConvertKitError
 from convertkit.on_demand import on_demand
 
-_OTHER_NAMES = {"convert": "export", "quantize": "export", "list": "targets", "info": "inspect"}
+_OTHER_NAMES = {
+    "convert": "export",
+    "quantize": "export",
+    "list": "targets",
+    "info": "inspect",
+    "show": "inspect",
+    "compare": "diff",
+    "validate": "verify",
+    "benchmark": "bench",
+    "debug": "bisect",
+}
 """Commands of other tools, and ours."""
 
 

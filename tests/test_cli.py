@@ -15,6 +15,8 @@ from click.shell_completion import ShellComplete
 import convertkit
 from convertkit import errors
 from convertkit.cli import cli
+from convertkit.commands import COMMANDS
+from convertkit.commands import command as load_command
 from convertkit.commands.export import command as export_command
 from convertkit.options.declared import GROUPS, GroupedOption
 from tests import installed, onnx_models
@@ -101,14 +103,33 @@ def test_every_flag_is_a_keyword():
     assert {spelled.get(flag, flag.replace("-", "_")) for flag in flags - brought} <= keywords
 
 
+@pytest.mark.parametrize("name", [each.name for each in COMMANDS])
+def test_every_command_shows_examples(name):
+    """One that is a group shows those of the commands below it."""
+    found = load_command(name)
+    every = found.commands.values() if isinstance(found, click.Group) else [found]
+    for each in every:
+        context = click.Context(each, info_name=each.name)
+        assert "Examples:" in each.get_help(context), each.name
+        assert "convertkit " in each.get_help(context).partition("Examples:")[2]
+
+
+@pytest.mark.parametrize(("other", "ours"), [("compare", "diff"), ("benchmark", "bench"), ("validate", "verify")])
+def test_commands_of_other_tools_are_answered(other, ours):
+    said = here(other, "a", "b")
+    assert said.code == 2
+    assert f"did you mean 'convertkit {ours}'" in said.err
+
+
 def test_version():
     assert here("--version").out.strip().endswith(convertkit.__version__)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shell_completion_as_documented(shell):
     page = (Path(__file__).resolve().parents[1] / "docs" / "how-to" / "install.md").read_text()
-    assert f'eval "$(_CONVERTKIT_COMPLETE={shell}_source convertkit)"' in page
+    ours = f"_CONVERTKIT_COMPLETE={shell}_source convertkit"
+    assert (f"{ours} | source" if shell == "fish" else f'eval "$({ours})"') in page
     tool = [sys.executable, "-P", "-m", "convertkit"]
     environment = {**os.environ, "_CONVERTKIT_COMPLETE": f"{shell}_source"}
     assert (
@@ -118,7 +139,7 @@ def test_shell_completion_as_documented(shell):
     environment |= {
         "_CONVERTKIT_COMPLETE": f"{shell}_complete",
         "COMP_WORDS": "convertkit export m.pt --target tf",
-        "COMP_CWORD": "4",
+        "COMP_CWORD": "tf" if shell == "fish" else "4",
     }
     assert "tflite" in subprocess.run(tool, env=environment, capture_output=True, text=True, check=False).stdout
 

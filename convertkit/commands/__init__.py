@@ -30,15 +30,15 @@ class Listed:
 COMMANDS = (
     Listed("export", "Convert", "Convert a model, verified at every step."),
     Listed("inspect", "Look and compare", "Show what is in a model: interface, operators, size, precision."),
-    Listed("check", "Look and compare", "Tell whether a model converts for each target, or what is in the way."),
+    Listed("check", "Look and compare", "Tell for which targets a model converts, and what is in the way."),
     Listed("diff", "Look and compare", "Show what differs between two models."),
     Listed("bisect", "Look and compare", "Find the first value inside of two models that departs."),
-    Listed("bench", "Look and compare", "Measure artifacts: latency, memory, size; beside each other or a baseline."),
+    Listed("bench", "Look and compare", "Measure latency, memory and size, beside a baseline."),
     Listed("run", "Release", "Make a release: many models, targets and precisions, with gates."),
     Listed("init", "Release", "Write a commented recipe for a model."),
     Listed("verify", "Release", "Check a release, or that two models compute the same."),
     Listed("reproduce", "Release", "Build a release again and compare byte by byte."),
-    Listed("doctor", "Set up", "Look at this environment: what does not go together, what is missing."),
+    Listed("doctor", "Set up", "Tell what does not go together here, and what is missing."),
     Listed("targets", "Set up", "List targets and sources: what is installed, and what adds the rest."),
     Listed("cache", "Set up", "Show what a cache of exports holds, or make it smaller."),
 )

@@ -5,9 +5,17 @@ from __future__ import annotations
 import click
 
 from convertkit.commands.ending import Session
+from convertkit.commands.looks import examples
 
 _place = click.option(
     "--cache", "place", metavar="DIR", type=click.Path(), help="The folder [default: $CONVERTKIT_CACHE]."
+)
+
+
+_SHOWING = examples(("by what made it", "cache show --cache DIR"))
+_PRUNING = examples(
+    ("what was not used for a month", "cache prune --cache DIR --older 30"),
+    ("the least recently used, until so much is left", "cache prune --cache DIR --to 2GB"),
 )
 
 
@@ -19,7 +27,9 @@ def command() -> None:
     """
 
 
-@command.command("show", short_help="List what it holds.")
+@command.command(
+    "show", short_help="List what it holds.", epilog=examples(("by what made it", "cache show --cache DIR"))
+)
 @_place
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
@@ -34,7 +44,7 @@ def show_cache(session: Session, /, place: str | None, as_json: bool) -> None:
         click.echo("\n".join(cached.lines(cache)))
 
 
-@command.command("prune", short_help="Remove what is old, or too much.")
+@command.command("prune", short_help="Remove what is old, or too much.", epilog=_PRUNING)
 @_place
 @click.option("--older", metavar="DAYS", type=click.FloatRange(min=0), help="What was not used for so many days.")
 @click.option("--to", metavar="SIZE", help="The least recently used, until so much is left, such as 2GB.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from convertkit.commands.ending import Session
+from convertkit.commands.looks import examples
 
 
-@click.command("targets")
+@click.command("targets", epilog=examples(("what is installed, and what adds the rest", "targets")))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def command(session: Session, /, as_json: bool) -> None:
