@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -206,8 +206,10 @@ class _Search:
         how = align(self._onnx, self._inner, (self._first.title, self._second.title))
         sides = Sides(self._onnx, probes, how, ran.before.fed(place))
         mine, theirs = (probe.inner() for probe in probes)
-        pairs, by = self._matched(sides, mine, theirs, lossy=ran.tolerance.lossy)
-        tolerance = inner_tolerance(ran.tolerance, self._budget)
+        allowed = [each for each in (self._first.conversion, ran.tolerance) if each is not None]
+        whole = next((each for each in allowed if each.lossy), ran.tolerance)
+        pairs, by = self._matched(sides, mine, theirs, lossy=whole.lossy)
+        tolerance = inner_tolerance(whole, self._budget)
         found = scan(sides, mine, pairs, tolerance, self._folder, every=self._every)
         kept = found.departures if self._every else found.departures[:1]
         agrees = report.passed or (not kept and ran.judged().passed)
@@ -332,7 +334,12 @@ def _ends(sides: Sides, mine: Sequence[Inner], theirs: Sequence[Inner], pairs: S
     for spec in sides.reference.outputs:
         name, other = spec.name, sides.probes[1].port(sides.how.names[spec.name])
         if name not in known and name in own and other in others:
-            yield Pair(own[name], others[other])
+            yield Pair(_before_rounding(own[name], own), others[other])
+
+
+def _before_rounding(value: Inner, made: Mapping[str, Inner]) -> Inner:
+    """What an output of integers stands for: the integers of the other side are looked at as reals, too."""
+    return made.get(value.inputs[0], value) if value.kind == "QuantizeLinear" and value.inputs else value
 
 
 def _runs(probe: Probe, values: Sequence[Inner], feed: Feed) -> Values:

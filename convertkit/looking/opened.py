@@ -19,7 +19,7 @@ from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions
 from convertkit.result import MANIFEST, Result, load
-from convertkit.stage import FlagReader, Runner, SettledSource, Source
+from convertkit.stage import FlagReader, Runner, SettledSource, Source, Tolerance
 
 ONNX_FILES = frozenset({"onnx", "onnxruntime", "tensorrt"})
 """Formats whose file is an ONNX model."""
@@ -46,6 +46,8 @@ class Opened:
     _source: Source | None
     _folder: Path
     _onnx: Artifact | None = None
+    conversion: Tolerance | None = None
+    """What its ONNX may depart from it by; None while there is none, and where the file itself is that."""
 
     @property
     def title(self) -> str:
@@ -83,6 +85,7 @@ class Opened:
         if self._source is not None:
             stage = self._source.stage()
             made = stage.run(self.artifact, place)
+            self.conversion = stage.tolerance
             settled = getattr(stage, "settled", None)
             if settled is not None:
                 self.artifact = settled.artifact
@@ -93,7 +96,9 @@ class Opened:
         opening = self._folder / "reading"
         opening.mkdir()
         with plugins.converter_for(path).open(path, source_options(path, {}), opening, Silent()) as source:
-            made = source.stage().run(source.artifact, place)
+            stage = source.stage()
+            made = stage.run(source.artifact, place)
+            self.conversion = stage.tolerance
         return replace(
             made,
             inputs=_as_delivered(made.inputs, self.artifact.inputs),

@@ -240,3 +240,27 @@ def test_command_and_json(whole, tmp_path):
     assert (good.code, json.loads(good.out)["bisect"]["findings"]) == (0, [])
     check_refusal(here("bisect", whole, tmp_path / "nowhere.onnx"), 1, "nowhere.onnx")
     assert here("bisect", whole, wrong).code == 3
+
+
+def test_an_integer_file_departs_from_itself_nowhere(net, tmp_path):
+    """Its ONNX computes reals where the file has integers, at its ends too."""
+    samples = {"x": np.random.default_rng(0).standard_normal((32, 3, 8, 8)).astype(np.float32)}
+    how = {"int8": True, "full_integer": True, "io_dtype": "int8", "calib": samples}
+    made = convertkit.export(net, "tflite", output=tmp_path / "out", **how)
+    alone = tmp_path / "alone.tflite"
+    alone.write_bytes(made.artifact.path.read_bytes())
+    found = convertkit.bisect(alone, alone)
+    assert found.findings == (), found.headline
+    assert found.agrees
+    assert found.matched >= 5
+
+
+@pytest.mark.case
+@pytest.mark.nightly
+def test_no_real_model_departs_from_itself(cases):
+    every = (*sorted(cases.rglob("*.tflite")), *sorted(cases.rglob("*.onnx")))
+    files = [path for path in every if path.stat().st_size and "silero" not in path.name]  # whose rate must be told
+    assert len(files) > 10
+    for path in files:
+        found = convertkit.bisect(path, path)
+        assert found.findings == (), (path.name, found.headline)
