@@ -81,7 +81,7 @@ def known_flags() -> dict[str, bool]:
 
 def of_the_plugin() -> set[str]:
     """The flags of the plugin that the pages for plugin authors show."""
-    code = (ROOT / "tests" / "plugins" / "acme" / "acme_convertkit" / "header.py").read_text()
+    code = (ROOT / "tests" / "plugins" / "acme" / "acme_convertkit" / "target.py").read_text()
     return {f"--c-header-{name}" for name in re.findall(r'TargetOption\("([\w-]+)"', code)}
 
 

@@ -191,7 +191,7 @@ def test_help_has_a_group_for_the_plugin(acme):
 )
 def test_a_faulty_option_is_told_and_leaves_other_targets_alone(source, tmp_path, written_for, name, says):
     environment = written_for('CONVERTKIT_PLUGIN_API = "1.0"')
-    changed = tmp_path / "installed" / "acme_convertkit" / "header.py"
+    changed = tmp_path / "installed" / "acme_convertkit" / "target.py"
     changed.write_text(changed.read_text().replace('TargetOption("guard"', f'TargetOption("{name}"'))
     (tmp_path / "installed" / "acme_convertkit" / "converter.py").unlink()
     shutil.copy(Path(__file__).parent / "acme" / "acme_convertkit" / "converter.py", changed.parent)

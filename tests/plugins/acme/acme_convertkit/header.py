@@ -14,42 +14,9 @@ from acme_convertkit.layers import Dense, Layer, Relu, compute
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
-from convertkit.profile import QuantProfile
-from convertkit.recipe import ExportOptions
-from convertkit.stage import FLOAT32, BuildContext, Feed, Outputs, Stage
-from convertkit.target_options import TargetOption
+from convertkit.stage import FLOAT32, Feed, Outputs
 
 _ARRAY = re.compile(r"static const float w\d+\[(\d+)\]\[(\d+)\] = \{([^}]*)\};|/\* relu \*/")
-
-
-def identifier(text: str) -> str:
-    """A name of C, for the include guard."""
-    if not re.fullmatch(r"[A-Za-z_]\w*", text):
-        raise ValueError("expected a name of C, for example MODEL_H")
-    return text
-
-
-class HeaderTarget:
-    """Delivers ``model.h``; ``wrong`` turns a matrix around, as a careless layout change would."""
-
-    summary = "C header with float weights"
-    precisions = ("float32",)
-    runs_here = True
-    options = (
-        TargetOption("guard", identifier, "Name of the include guard", metavar="NAME"),
-        TargetOption("license", Path, "A text that begins the file, as a comment"),
-    )
-
-    def __init__(self, name: str, *, wrong: bool) -> None:
-        self.name = name
-        self._wrong = wrong
-
-    def profile(self, options: ExportOptions) -> QuantProfile:
-        raise Unsupported("C headers hold float weights only")
-
-    def stages(self, context: BuildContext) -> tuple[Stage, ...]:
-        chosen = context.target_options
-        return (HeaderStage(chosen["guard"], chosen["license"], wrong=self._wrong),)
 
 
 class HeaderStage:
@@ -120,7 +87,3 @@ def _layer(found: re.Match[str]) -> Layer:
         return Relu()
     numbers = [float.fromhex(text.strip()) for text in found[3].split(",")]
     return Dense(np.array(numbers, np.float32).reshape(int(found[1]), int(found[2])))
-
-
-target = HeaderTarget("c-header", wrong=False)
-wrong_target = HeaderTarget("c-header-wrong", wrong=True)
