@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import threading
@@ -43,9 +44,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A finished command: seconds, peaks in bytes, exit code."""
+    """A finished command: seconds by the clock and of processors, peaks in bytes, exit code."""
 
     seconds: float
+    cpu_seconds: float
     pss: int
     anonymous: int
     code: int
@@ -94,7 +96,9 @@ def measured(command: Sequence[str], told: Callable[[float, dict[int, Usage]], N
     code = process.wait()
     done.set()
     watcher.join()
-    return Measured(round(time.perf_counter() - begun, 2), peak.pss, peak.anonymous, code)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = round(used.ru_utime + used.ru_stime, 2)
+    return Measured(round(time.perf_counter() - begun, 2), cpu, peak.pss, peak.anonymous, code)
 
 
 def model_bytes(path: Path) -> int:
@@ -189,7 +193,8 @@ def told(path: Path, found: Measured) -> str:
     return (
         f"{size / 1e6:.0f} MB model: peak {found.pss / 1e6:.0f} MB = {found.pss / size:.2f} x, anonymous "
         f"{found.anonymous / 1e6:.0f} MB = {found.anonymous / size:.2f} x, {verdict} {ALLOWED_TIMES:g} x + "
-        f"{ALLOWED_MORE / 1e6:.0f} MB; {found.seconds:.1f} s, exit {found.code}"
+        f"{ALLOWED_MORE / 1e6:.0f} MB; {found.seconds:.1f} s, {found.cpu_seconds:.1f} s of processors, "
+        f"exit {found.code}"
     )
 
 

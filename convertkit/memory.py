@@ -6,8 +6,13 @@ import gc
 
 from convertkit.artifact import Artifact, bytes_beside
 
-_WORTH_COLLECTING_BYTES = 32 << 20
-"""A collection takes some hundredths of a second, as copying so much does."""
+_LARGE_BYTES = 32 << 20
+"""Python's collector takes some hundredths of a second, as copying so much does."""
+
+
+def is_large(artifact: Artifact) -> bool:
+    """Whether what is held of an artifact beyond need matters, judged by all its files."""
+    return bytes_beside(artifact) > _LARGE_BYTES
 
 
 def collect_after(artifact: Artifact) -> None:
@@ -16,5 +21,5 @@ def collect_after(artifact: Artifact) -> None:
     onnx_ir's nodes and values refer to each other: a graph, and all weights that it holds or maps, stay until Python's
     collector happens to run.
     """
-    if bytes_beside(artifact) > _WORTH_COLLECTING_BYTES:
+    if is_large(artifact):
         gc.collect()

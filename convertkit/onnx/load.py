@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from convertkit.errors import SourceError, Unsupported
 from convertkit.onnx.dense import with_dense_constants
-from convertkit.onnx.mapped import read_proto
+from convertkit.onnx.mapped import read_proto, with_mapped
 from convertkit.onnx.tolerated import in_letter, put_right
 
 MAX_DIM = 1 << 40
@@ -38,6 +38,7 @@ def load_model(path: Path) -> ir.Model:
     except ir.serde.SerdeError as error:
         raise SourceError(f"{path} is invalid ONNX: {_sentence(_root(error))}") from error
     ir.external_data.set_base_dir(model.graph, path.parent)
+    with_mapped(model, path)
     return model
 
 
@@ -58,6 +59,7 @@ def load_own(path: Path) -> ir.Model:
     """A model that a stage of this export has written and ONNX Runtime has executed: nothing is checked again."""
     model: ir.Model = ir.from_proto(read_proto(path))
     ir.external_data.set_base_dir(model.graph, path.parent)
+    with_mapped(model, path)
     return model
 
 

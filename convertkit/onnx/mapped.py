@@ -1,4 +1,4 @@
-"""ONNX files whose large weights stay in them: read as if they were external data of the file itself.
+"""ONNX files whose large weights stay in them: memory-mapped, each where it lies.
 
 Protobuf's parser copies every byte, twice at its peak.  Here the few fields that lead to a large initializer are walked
 as protobuf writes them, and all but its raw data is given to the parser.
@@ -12,8 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
+import onnx_ir as ir
 from google.protobuf.message import DecodeError
+
+from convertkit.artifact import Array
 
 _LEAST_FILE_BYTES = 1 << 23
 """A smaller file is parsed as fast as it is walked."""
@@ -36,6 +40,22 @@ def read_proto(path: Path, least_bytes: int = _LEAST_BYTES) -> onnx.ModelProto:
         if found is not None:
             return found
     return onnx.load_model(path, load_external_data=False)
+
+
+def with_mapped(model: ir.Model, path: Path) -> None:
+    """Make arrays over the file of what :func:`read_proto` has left in it, in place.
+
+    Arrays, not external tensors: a model that is written or handed on has to hold its weights.
+    """
+    data: Array | None = None
+    for name, value in model.graph.initializers.items():
+        found = value.const_value
+        if not isinstance(found, ir.ExternalTensor) or found.location != path.name or found.offset is None:
+            continue
+        data = np.memmap(path, np.uint8, "r") if data is None else data
+        raw = data[found.offset : found.offset + found.nbytes]
+        array = np.asarray(raw).view(found.dtype.numpy()).reshape(found.shape.numpy())
+        value.const_value = ir.Tensor(array, dtype=found.dtype, name=name, doc_string=found.doc_string)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +105,17 @@ def _light_tensor(data: mmap.mmap, tensor: _Field, name: str, least_bytes: int) 
         return None
     raw = raws[0]
     light = onnx.TensorProto.FromString(b"".join(data[each.start : each.end] for each in fields if each is not raw))
-    if light.data_type == onnx.TensorProto.STRING or light.data_location == onnx.TensorProto.EXTERNAL:
+    if light.data_location == onnx.TensorProto.EXTERNAL or not _is_plain(light.data_type):
         return None
     light.data_location = onnx.TensorProto.EXTERNAL
     for key, value in {"location": name, "offset": raw.content, "length": raw.end - raw.content}.items():
         light.external_data.add(key=key, value=str(value))
     return light
+
+
+def _is_plain(data_type: int) -> bool:
+    """Whether an element is a whole number of bytes, as an array has it."""
+    return data_type != onnx.TensorProto.STRING and ir.DataType(data_type).bitwidth >= 8
 
 
 def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[_Field]:
