@@ -61,9 +61,9 @@ class OnnxRunner:
         options.log_severity_level = _QUIET
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads burn a core each
         options.intra_op_num_threads = self._threads
-        # Its arena grows by powers of two, and stays as long as any output: integer weights that an oracle makes real
-        # would take three times their float size.
-        options.enable_cpu_mem_arena = self._optimised or not is_large(self._artifact)
+        # The arena grows by powers of two, and stays as long as any output: integer weights that are made real would
+        # take up to three times their float size.
+        options.enable_cpu_mem_arena = not is_large(self._artifact)
         level = ort.GraphOptimizationLevel
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from typing import Self
 
 import pytest
 
 import convertkit
+from convertkit.converters.onnx.source import OnnxSource
+from convertkit.findings import latency
 from convertkit.findings.latency import _in_turns, compared
 from convertkit.findings.values import Latency
+from convertkit.recipe import ExportOptions
 from convertkit.show import latency_text
+from convertkit.stage import Feed, Outputs
 from tests.onnx_models import mlp, write
 
 
@@ -49,6 +54,31 @@ def test_turns_alternate() -> None:
     turns = "".join(order[4:])  # each is called twice beforehand
     assert turns.startswith("abbaabba")
     assert compared(ours, float32).speedup == pytest.approx(2.0, rel=0.3)
+
+
+@pytest.mark.parametrize(("large", "most"), [(False, 2), (True, 1)])
+def test_of_large_artifacts_one_is_open_at_a_time(tmp_path, monkeypatch, large, most) -> None:
+    path = write(tmp_path, mlp())
+    artifact = OnnxSource(path, ExportOptions(str(path), ("onnxruntime",), tmp_path)).artifact
+    is_open, counts = list[object](), list[int]()
+
+    class Runner:
+        def __enter__(self) -> Self:
+            is_open.append(self)
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            is_open.remove(self)
+
+        def run(self, feed: Feed) -> Outputs:
+            counts.append(len(is_open))
+            return {}
+
+    monkeypatch.setattr(latency.plugins, "runner", lambda artifact: Runner())
+    monkeypatch.setattr(latency, "is_small", lambda artifact: not large)
+    found = latency.measure_latency(artifact, {}, artifact)
+    assert found.speedup is not None
+    assert max(counts) == most
 
 
 @pytest.mark.parametrize("flags", [{}, {"w8": True}, {"fp16": True}, {"prune": 0.5}])
