@@ -124,6 +124,13 @@ def _cholesky(matrix: Tensor, upper: bool = False) -> Tensor:
     return cholesky(matrix, upper=upper)[0]
 
 
+def cholesky_solution(right: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
+    """``aten::cholesky_solve``: X of A X = B for a factor of A."""
+    first = factor.mT if upper else factor
+    half = triangular_solution(first, right, upper=False)
+    return triangular_solution(first.mT, half, upper=True)
+
+
 LINEAR_ALGEBRA: Mapping[Any, Callable[..., Any]] = MappingProxyType(
     {
         _ATEN.linalg_inv.default: _inverse,  # these have checks of their own, which read what was computed
@@ -135,6 +142,7 @@ LINEAR_ALGEBRA: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         torch.ops.aten._linalg_solve_ex.default: solution,
         torch.ops.aten._linalg_slogdet.default: sign_and_logarithm,
         _ATEN.linalg_cholesky_ex.default: cholesky,
+        _ATEN.cholesky_solve.default: cholesky_solution,
         _ATEN.linalg_solve_triangular.default: triangular_solution,
     }
 )

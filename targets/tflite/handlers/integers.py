@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from convertkit.errors import Unsupported
@@ -32,6 +34,8 @@ def bitwise_and(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 @integers.lowers("BitwiseOr", since=18)
 def bitwise_or(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """``x | y = ~(~x & ~y)``."""
+    if x.dtype == "int64":
+        return _in_halves(b, bitwise_or, x, y)
     return bitwise_not(b, _and(b, bitwise_not(b, x), bitwise_not(b, y)))
 
 
@@ -67,7 +71,15 @@ def bit_cast(b: Builder, x: Tensor, *, to: int) -> Tensor:
     return b.bitcast(x, dtype)
 
 
+def _in_halves(b: Builder, compute: Callable[[Builder, Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+    """What is computed bit by bit, of int64 as pairs of int32."""
+    both = compute(b, *(b.emit("BITCAST", (each,), (*each.shape, 2), "int32") for each in (x, y)))
+    return b.emit("BITCAST", (both,), both.shape[:-1], "int64")
+
+
 def _xor(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    if x.dtype == "int64":
+        return _in_halves(b, _xor, x, y)
     if x.dtype not in b.dtypes("BITWISE_XOR"):
         raise Unsupported(f"{x.dtype} input: TFLite BITWISE_XOR takes {', '.join(b.dtypes('BITWISE_XOR'))}")
     return b.bitwise_xor(x, y)
@@ -75,6 +87,11 @@ def _xor(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 def _and(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """Bit by bit: the product of equal bits, moved back to its place; the sign bit subtracts."""
+    for one, other in ((x, y), (y, x)):
+        if (modulus := _lowest_bits(other)) and x.dtype in b.dtypes("FLOOR_MOD"):
+            return b.floor_mod(one, like(b, one, modulus))
+    if x.dtype == "int64":
+        return _in_halves(b, _and, x, y)
     bits = np.dtype(x.dtype).itemsize * 8
     if x.dtype not in b.dtypes("RIGHT_SHIFT"):
         raise Unsupported(f"{x.dtype} input: TFLite RIGHT_SHIFT takes {', '.join(b.dtypes('RIGHT_SHIFT'))}")
@@ -86,6 +103,14 @@ def _and(b: Builder, x: Tensor, y: Tensor) -> Tensor:
         total = part if total is None else b.add(total, part)
     assert total is not None
     return b.cast(total, x.dtype)
+
+
+def _lowest_bits(mask: Tensor) -> int:
+    """2ⁿ where a mask keeps the lowest n bits, as a remainder does; 0 where it is another."""
+    if mask.constant is None or np.asarray(mask.constant).size != 1:
+        return 0
+    number = int(np.asarray(mask.constant).reshape(())) + 1
+    return number if number > 0 and number & (number - 1) == 0 and number - 1 < np.iinfo(mask.dtype).max else 0
 
 
 def _bit(b: Builder, x: Tensor, place: int) -> Tensor:

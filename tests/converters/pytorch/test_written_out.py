@@ -105,6 +105,9 @@ LINEAR_ALGEBRA: Mapping[str, Function] = {
     "sign_of_determinant": lambda x: torch.linalg.slogdet(_four(x))[0],
     "logarithm_of_determinant": lambda x: torch.linalg.slogdet(_four(x))[1],
     "cholesky": lambda x: torch.linalg.cholesky(_square(x)) + torch.linalg.cholesky(_square(x), upper=True),
+    "from_a_factor": lambda x: torch.cholesky_solve(
+        x.view(3, 2, 4), torch.linalg.cholesky(_square(x), upper=True), upper=True
+    ),
     "lower": lambda x: torch.linalg.solve_triangular(torch.tril(_square(x)), x.view(3, 2, 4), upper=False),
     "upper": lambda x: torch.linalg.solve_triangular(
         torch.triu(_square(x)), x.view(3, 4, 2), upper=True, left=False, unitriangular=True

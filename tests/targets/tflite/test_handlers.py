@@ -137,6 +137,7 @@ def test_recurrent(op: str, attributes: dict, steps: int, extras: str, tmp_path:
     agrees(proto, [inputs, other, inputs], tmp_path)
 
 
+_WIDE = np.array([[0, 1, -1, 6], [1 << 40, -(1 << 40) - 5, np.iinfo(np.int64).max, np.iinfo(np.int64).min]])
 ROWS = [
     pytest.param("Slice", {"x": normal(4, 5, 6)}, {"s": np.array([-1]), "e": np.array([-9]), "a": np.array([1]),
                  "t": np.array([-2])}, "x s e a t", {}, id="slice-backwards"),
@@ -146,6 +147,12 @@ ROWS = [
                  id="pad-and-cut"),
     pytest.param("Pad", {"x": normal(4, 5)}, {"p": np.array([1, 2, 3, 4])}, "x p", {"mode": "wrap"}, id="pad-wrap"),
     pytest.param("Mod", {"x": normal(4, 5), "y": normal(4, 5, seed=1)}, {}, "x y", {"fmod": 1}, id="mod-float"),
+    *(pytest.param(op, {"x": _WIDE, "y": _WIDE[::-1].copy()}, {}, "x y", {}, id=f"{op}-int64")
+      for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")),
+    pytest.param("BitwiseNot", {"x": _WIDE}, {}, "x", {}, id="not-int64"),
+    *(pytest.param("BitwiseAnd", {"x": _WIDE.astype(kind)}, {"m": np.array(mask, kind)}, "x m", {},
+                   id=f"mask-{mask}-{kind}")
+      for kind in ("int32", "int64") for mask in (0, 1, 63, 64, -1, (1 << 31) - 1)),
     pytest.param("Pow", {"x": np.array([-3, -2, 0, 1, 2, 7], np.int64)}, {"y": np.array([3, 2, 4, 5, 6, 1], np.int64)},
                  "x y", {}, id="pow-int64"),
     pytest.param("TopK", {"x": np.array([[5, -3, 5, 2, -128]], np.int32)}, {"k": np.array([3])}, "x k",
@@ -260,7 +267,6 @@ def test_operator(op: str, inputs: Arrays, constants: Arrays, order: str, attrib
 
 
 REFUSALS = [
-    pytest.param("BitwiseAnd", {"x": np.arange(4), "y": np.arange(4)}, "x y", {}, "TFLite", id="bits-int64"),
     pytest.param("Det", {"x": normal(5, 5)}, "x", {}, "up to 4", id="det-5"),
     pytest.param("Pow", {"x": np.arange(4), "y": normal(4)}, "x y", {}, "computed at run time", id="pow-int-float"),
     pytest.param("Unique", {"x": normal(3, 4)}, "x", {"axis": 1}, "equal slices", id="unique-slices"),
