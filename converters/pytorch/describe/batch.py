@@ -319,6 +319,8 @@ def _part(leaves: Sequence[Leaf], feeds: Sequence[Feed], name: str, times: int, 
 def _check_alike(whole: Mapping[str, Array], parts: Sequence[Mapping[str, Array]]) -> None:
     for name, value in whole.items():
         pieces = [part[name] for part in parts]
+        if pieces[0].ndim != value.ndim:  # squeeze() drops an axis of one sample
+            raise Stays(f"{name} has {value.ndim} axes for a batch, {pieces[0].ndim} for a sample")
         axes = [axis for axis, size in enumerate(value.shape) if size != pieces[0].shape[axis]]
         if len(axes) > 1:
             raise Stays(f"{name} changes in more than the batch")

@@ -206,6 +206,19 @@ def test_samples_that_depend_on_each_other_keep_the_batch(tmp_path: Path) -> Non
         convertkit.export(source, "onnxruntime", input=["x:N,3"], output=tmp_path / "named")
 
 
+def test_a_result_that_loses_its_batch_with_one_sample_keeps_it(tmp_path: Path) -> None:
+    class Scored(nn.Module):
+        """``squeeze()`` drops the batch of one sample, beside the axes that it is meant for."""
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x * 2, (x.unsqueeze(1) @ x.unsqueeze(2)).squeeze()
+
+    saved = _saved(Scored(), (torch.randn(1, 4),), tmp_path)
+    result = convertkit.export(saved, "onnxruntime", output=tmp_path / "out")
+    assert [spec.shape for spec in result.artifact.inputs] == [(1, 4)]
+    assert "for a sample" in " ".join(result.report["notes"])
+
+
 def test_other_sizes_than_the_batch_are_refused(tmp_path: Path) -> None:
     source = _saved(Token(), (torch.rand(1, 5, 4),), tmp_path)
     with pytest.raises(UsageError, match="exported with 5 at axis 1; only its batch can be another one"):
