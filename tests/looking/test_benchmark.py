@@ -26,7 +26,7 @@ def products(place, count):
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     place = tmp_path_factory.mktemp("products")
-    return {count: products(place, count) for count in (4, 12)}
+    return {count: products(place, count) for count in (4, 32)}
 
 
 def test_all_that_is_measured(delivered):
@@ -48,18 +48,18 @@ def test_all_that_is_measured(delivered):
 
 
 def test_a_slow_down_beside_the_first_is_found(models):
-    found = convertkit.bench(models[4], models[12], seconds=0.3, threads=1, max_ratio=1.5)
+    found = convertkit.bench(models[4], models[32], seconds=0.3, threads=1, max_ratio=1.5)
     assert not found.passed
-    assert 2 < found.compared[0].ratio.median < 5
+    assert 3 < found.compared[0].ratio.median < 20
     assert "TOO SLOW" in "\n".join(found.lines())
-    back = convertkit.bench(models[12], models[4], seconds=0.3, threads=1, max_ratio=1.5)
+    back = convertkit.bench(models[32], models[4], seconds=0.3, threads=1, max_ratio=1.5)
     assert back.passed
 
 
 def test_a_slow_down_beside_a_baseline_is_found(models, tmp_path):
     baseline = tmp_path / "baseline.json"
-    convertkit.bench(models[4], seconds=0.3, threads=1, save=baseline)
-    slow = here("bench", models[12], "--seconds", "0.3", "--threads", "1", "--compare", baseline, "--json")
+    convertkit.bench(models[4], seconds=0.5, threads=1, save=baseline)
+    slow = here("bench", models[32], "--seconds", "0.5", "--threads", "1", "--compare", baseline, "--json")
     told = json.loads(slow.out)
     jsonschema.validate(told, schema(), cls=jsonschema.Draft202012Validator)
     assert (slow.code, told["error"]["kind"]) == (3, "GateError")
