@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from convertkit.targets.tflite_micro import sources
+from convertkit.targets.tflite_micro.arena import Arena
 from convertkit.targets.tflite_micro.operators import kernels
-from convertkit.targets.tflite_micro.runtime import ArenaUse
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the text tells: the operators, the arena and what of it is in use, sizes in bytes, the runtime's name."""
+    """What the text tells: the operators, the arena, sizes in bytes, how many vectors there are, the runtime's name."""
 
     codes: tuple[str, ...]
-    arena_bytes: int
-    used: ArenaUse
+    arena: Arena
     model_bytes: int
     vectors: int
     golden_bytes: int
@@ -38,8 +37,8 @@ def readme(facts: Facts, skeleton: str) -> str:
 
 ## Memory
 The model takes {facts.model_bytes:,} bytes of flash, the {facts.vectors} golden vectors take {facts.golden_bytes:,}.
-The tensor arena takes {facts.arena_bytes:,} bytes of RAM: values and scratch memory {facts.used.head:,}, structures of
-the runtime {facts.used.tail:,}. That was measured with reference kernels where pointers have 64 bits; with 32 bits the
+The tensor arena takes {facts.arena.size:,} bytes of RAM: values and scratch memory {facts.arena.head:,}, structures of
+the runtime {facts.arena.tail:,}. That was measured with reference kernels where pointers have 64 bits; with 32 bits the
 structures are smaller. Optimised kernels (CMSIS-NN, ESP-NN) may ask for scratch memory of their own: the test prints
 what is in use.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -14,21 +12,6 @@ from convertkit.quiet import Overheard, native_stderr_kept
 
 if TYPE_CHECKING:
     from convertkit.artifact import Array
-
-_STEP_BYTES = 16
-_USED = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
-
-
-@dataclass(frozen=True, slots=True)
-class ArenaUse:
-    """Bytes that the runtime says it has in use: ``head`` for values and scratch, ``tail`` for what stays."""
-
-    head: int
-    tail: int
-
-    @property
-    def total(self) -> int:
-        return self.head + self.tail
 
 
 class MicroInterpreter:
@@ -52,13 +35,6 @@ class MicroInterpreter:
         found: Array = self._interpreter.get_output(place)
         return found
 
-    def used(self) -> ArenaUse:
-        """What the runtime says of its arena, after a run."""
-        with native_stderr_kept() as heard:
-            self._interpreter.print_allocations()
-            found = {name: int(size) for name, size in _USED.findall(heard.text)}
-        return ArenaUse(found["head"], found["tail"])
-
 
 def runtime_name() -> str:
     """The runtime and its version; its package is called as the target is."""
@@ -66,30 +42,6 @@ def runtime_name() -> str:
         return f"tflite-micro {version('tflite-micro')}, reference kernels on this machine"
     except PackageNotFoundError:
         return "tflite-micro, reference kernels on this machine"
-
-
-def least_arena(model: bytes, inputs: Sequence[Array], ample_bytes: int) -> tuple[int, ArenaUse]:
-    """The arena in bytes that the model needs here, a multiple of 16, and what is in use in it.
-
-    It may be more than what is in use: setting a model up needs memory, too.  The search goes upwards from what is in
-    use, as the runtime checks little in an arena that is far too small.  ``ToolError`` where not even ``ample_bytes``
-    are enough, in the runtime's words.
-    """
-    interpreter = MicroInterpreter(model, ample_bytes)
-    interpreter.run(inputs)
-    used = interpreter.used()
-    size = -(-used.total // _STEP_BYTES) * _STEP_BYTES
-    while size < ample_bytes and not _is_enough(model, inputs, size):
-        size += _STEP_BYTES
-    return size, used
-
-
-def _is_enough(model: bytes, inputs: Sequence[Array], arena_bytes: int) -> bool:
-    try:
-        MicroInterpreter(model, arena_bytes).run(inputs)
-    except ToolError:
-        return False
-    return True
 
 
 def _runtime() -> Any:

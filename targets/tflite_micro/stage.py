@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from convertkit.artifact import Array, Artifact, sha256_of
+from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import Unsupported
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
 from convertkit.targets.tflite_micro import golden
+from convertkit.targets.tflite_micro.arena import Arena, measured_arena
 from convertkit.targets.tflite_micro.c_array import model_source
 from convertkit.targets.tflite_micro.file import FileGraph, read_graphs, read_origins
 from convertkit.targets.tflite_micro.headers import NAMESPACE, model_header, resolver_header
 from convertkit.targets.tflite_micro.operators import check, used
 from convertkit.targets.tflite_micro.readme import Facts, readme
-from convertkit.targets.tflite_micro.runtime import ArenaUse, MicroInterpreter, least_arena, runtime_name
+from convertkit.targets.tflite_micro.runtime import MicroInterpreter, runtime_name
 from convertkit.targets.tflite_micro.sources import MAIN, skeleton
 from convertkit.targets.tflite_micro.tolerance import tolerance_of
-
-_SPARE_BYTES = 16 << 20
-"""For what stays and for scratch, beside all values at once, when the runtime is first asked what it uses."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    arena_bytes: int
-    used: ArenaUse
-    vectors: tuple[golden.Vector, ...]
 
 
 class PackageMicro:
@@ -66,27 +57,21 @@ class PackageMicro:
         check(graphs, read_origins(model))
         _check_sizes(graphs)
         self._tolerance = tolerance_of(graphs)
-        found = self._measured(source, model, graphs)
-        self._check_arena(found.arena_bytes)
-        self.diagnosis = {"arena": {"bytes": found.arena_bytes, "head": found.used.head, "tail": found.used.tail}}
+        arena = measured_arena(source.path, graphs)
+        self._check_arena(arena.size)
+        vectors = self._vectors(source, graphs[0], arena)
+        self.diagnosis = {"arena": {"bytes": arena.size, "head": arena.head, "tail": arena.tail}}
         path = workdir / "model.tflite"
         shutil.copyfile(source.path, path)
         codes = used(graphs)
-        facts = Facts(
-            codes,
-            found.arena_bytes,
-            found.used,
-            len(model),
-            len(found.vectors),
-            sum(each.size_bytes for each in found.vectors),
-            runtime_name(),
-        )
+        flash = sum(each.size_bytes for each in vectors)
+        facts = Facts(codes, arena, len(model), len(vectors), flash, runtime_name())
         texts = {
             "model.cc": model_source(model, NAMESPACE),
-            "model.h": model_header(graphs[0], found.arena_bytes),
+            "model.h": model_header(graphs[0], arena.size),
             "resolver.h": resolver_header(codes),
-            "golden.h": golden.golden_header(found.vectors, NAMESPACE),
-            "golden.cc": golden.golden_source(found.vectors, NAMESPACE),
+            "golden.h": golden.golden_header(vectors, NAMESPACE),
+            "golden.cc": golden.golden_source(vectors, NAMESPACE),
             "main.cc": MAIN,
             **skeleton(self._skeleton),
             "README.md": readme(facts, self._skeleton),
@@ -104,14 +89,11 @@ class PackageMicro:
                 ways_out=("--int8 --full-integer, whose values take a quarter",) if self._tolerance is FLOAT32 else (),
             )
 
-    def _measured(self, source: Artifact, model: bytes, graphs: tuple[FileGraph, ...]) -> _Measured:
-        main = graphs[0]
+    def _vectors(self, source: Artifact, main: FileGraph, arena: Arena) -> tuple[golden.Vector, ...]:
         names = [main.tensors[index].name for index in main.inputs]
-        inputs: tuple[tuple[Array, ...], ...] = golden.encoded_inputs(source, names, self._calibration, self._seed)
-        values = sum(tensor.size_bytes for graph in graphs for tensor in graph.tensors if not tensor.constant)
-        arena_bytes, in_use = least_arena(model, inputs[0], _SPARE_BYTES + 4 * values)
-        vectors = golden.vectors(MicroInterpreter(model, arena_bytes), inputs, len(main.outputs))
-        return _Measured(arena_bytes, in_use, vectors)
+        inputs = golden.encoded_inputs(source, names, self._calibration, self._seed)
+        interpreter = MicroInterpreter(source.path.read_bytes(), arena.size)
+        return golden.vectors(interpreter, inputs, len(main.outputs))
 
 
 def _check_sizes(graphs: tuple[FileGraph, ...]) -> None:

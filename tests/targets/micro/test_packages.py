@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,17 +16,19 @@ import yaml
 
 import convertkit
 from convertkit.artifact import sha256_of
-from convertkit.errors import FeedError, SourceError, UsageError
+from convertkit.errors import FeedError, SourceError, ToolError, UsageError
+from convertkit.targets.tflite_micro import probe
+from convertkit.targets.tflite_micro.arena import measured_arena
 from convertkit.targets.tflite_micro.c_array import read_model
 from convertkit.targets.tflite_micro.file import read_graphs
 from convertkit.targets.tflite_micro.headers import comment_text, read_arena
 from convertkit.targets.tflite_micro.runner import TfliteMicroRunner
-from convertkit.targets.tflite_micro.runtime import MicroInterpreter
 from tests.command_line import here
 from tests.targets.micro.micro_packages import SAMPLES, built, network, one_node, saved
 from tests.targets.micro.stub_headers import write_stubs
 
 INT8 = {"int8": True, "full_integer": True, "io_dtype": "int8", "calib": {"x": SAMPLES}}
+PROBE = Path(probe.__file__)
 GPP = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
 
@@ -115,15 +118,28 @@ def test_what_was_verified_ran_out_of_the_array(float32):
         array.write_text(kept)
 
 
-def test_the_arena_is_enough_and_hardly_more(float32, int8):
-    for package in (float32.path, int8.path):
-        model, arena = read_model(package / "model.cc"), read_arena(package / "model.h")
-        main = read_graphs(model)[0]
-        tensor = main.tensors[main.inputs[0]]
-        inputs = [np.zeros(tensor.shape, tensor.dtype)]
-        interpreter = MicroInterpreter(model, arena)
-        interpreter.run(inputs)
-        assert interpreter.used().total <= arena <= 1.1 * interpreter.used().total + 512
+def test_the_arena_is_enough_and_no_more(float32, int8, tmp_path):
+    for package in (float32, int8):
+        arena = read_arena(package.path / "model.h")
+        (told,) = [step["diagnosis"]["arena"] for step in package.report["steps"] if step["stage"] == "tflite-micro"]
+        assert told["head"] + told["tail"] <= arena == told["bytes"] <= 1.1 * (told["head"] + told["tail"]) + 512
+        command = [sys.executable, str(PROBE), package.path / "model.tflite", str(arena), str(arena - 16)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.stdout.split(), done.returncode != 0) == ([str(arena)], True)
+
+
+def test_a_model_that_ends_the_runtime_is_an_error(float32, tmp_path, monkeypatch):
+    """The process that asks dies; ours says so."""
+    model = float32.path / "model.tflite"
+    graphs = read_graphs(model.read_bytes())
+    for program, words in (
+        ("import os\nos.abort()", r"TensorFlow Lite Micro does not run model\.tflite: it ended with -6"),
+        ("import sys\nsys.exit('no such kernel')", "does not run model.tflite: no such kernel"),
+    ):
+        (tmp_path / "probe.py").write_text(program)
+        monkeypatch.setattr("convertkit.targets.tflite_micro.arena._PROBE", tmp_path / "probe.py")
+        with pytest.raises(ToolError, match=words):
+            measured_arena(model, graphs)
 
 
 @GPP

@@ -1,0 +1,58 @@
+"""How large the tensor arena has to be, as TensorFlow Lite Micro itself says, in a process that may crash."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from convertkit.errors import ToolError
+from convertkit.targets.tflite_micro.file import FileGraph
+
+_PROBE = Path(__file__).with_name("probe.py")
+_STEP_BYTES = 16
+_SPARE_BYTES = 16 << 20
+"""For what stays and for scratch, beside all values at once, when the runtime is first asked what it uses."""
+_SET_UP_BYTES, _SET_UP_BYTES_OF_A_TENSOR = 4096, 160
+"""More than setting a model up takes beside what stays: records for planning (``AllocationInfo``,
+``GreedyMemoryPlanner``) and tensors that it reads scales from.  The search goes down from there."""
+_USED = re.compile(r"Arena allocation (head|tail) (\d+) bytes")
+_SECONDS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Bytes that the arena has to have, and those in use afterwards: for values and scratch, and for what stays."""
+
+    size: int
+    head: int
+    tail: int
+
+
+def measured_arena(model: Path, graphs: tuple[FileGraph, ...]) -> Arena:
+    """The smallest arena, a multiple of 16, in which the model can be set up here.
+
+    It may be more than what is in use: setting a small model up takes more than keeping it.  ``ToolError`` in the
+    runtime's words where it does not take the model, or crashes.
+    """
+    values = sum(tensor.size_bytes for graph in graphs for tensor in graph.tensors if not tensor.constant)
+    ample = _SPARE_BYTES + 4 * values // _STEP_BYTES * _STEP_BYTES
+    first = _probe(model, ample, ample)
+    used = dict(_USED.findall(first.stderr))
+    if len(used) < 2 or not first.stdout.strip():
+        lines = [line.strip() for line in first.stderr.splitlines() if line.strip()]
+        said = "; ".join(lines)[:400] or f"it ended with {first.returncode}"
+        raise ToolError(f"TensorFlow Lite Micro does not run {model.name}: {said}")
+    head, tail = int(used["head"]), int(used["tail"])
+    least = -(-(head + tail) // _STEP_BYTES) * _STEP_BYTES
+    tensors = sum(len(graph.tensors) for graph in graphs)
+    guess = least + (_SET_UP_BYTES + _SET_UP_BYTES_OF_A_TENSOR * tensors) // _STEP_BYTES * _STEP_BYTES
+    enough = [int(line) for line in _probe(model, guess, least).stdout.split()]
+    return Arena(min(enough, default=ample), head, tail)
+
+
+def _probe(model: Path, start: int, stop: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", str(_PROBE), str(model), str(start), str(stop)]
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS)
