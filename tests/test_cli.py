@@ -98,7 +98,7 @@ def test_every_flag_is_a_keyword():
     }
     keywords = set(convertkit.export.__kwdefaults__) | {"source", "target"}
     spelled = {"pass": "passes"}  # a word that Python keeps for itself
-    brought = {flag for flag in flags if flag.startswith(("onnxruntime-", "tensorrt-"))}
+    brought = {flag for flag in flags if flag.startswith(("onnxruntime-", "tensorrt-", "tflite-micro-"))}
     assert brought, "what targets bring is in target_options"
     assert {spelled.get(flag, flag.replace("-", "_")) for flag in flags - brought} <= keywords
 
@@ -208,7 +208,7 @@ def test_quiet_is_the_path_alone(tmp_path, mlp):
         ("--input-layout", "n", {"nchw", "nhwc"}),
         ("--trust", "p", {"pickle", "pyfunc"}),
         ("--images", "crop,b", {"crop,bilinear", "crop,bicubic", "crop,bgr"}),
-        ("--target", "onnxruntime,tf", {"onnxruntime,tflite"}),
+        ("--target", "onnxruntime,tf", {"onnxruntime,tflite", "onnxruntime,tflite-micro"}),
     ],
 )
 def test_values_are_completed(flag, begun, values):

@@ -91,7 +91,7 @@ IDLE = {
         ("--target tflite --label-file DATA", "is no UTF-8 text"),
     ],
     "--normalization": [
-        ("--normalization x:1/2", "it is for --target tflite, or for a folder of images"),
+        ("--normalization x:1/2", "it is for --target tflite or tflite-micro, or for a folder of images"),
         ("--target tflite --normalization z:1/2", "--normalization z: no such input; there are: x"),
         ("--target tflite --normalization x:1,2/1,2", "--normalization x: 2 channels"),
         ("--target tflite --normalization x:1/2 --normalization x:1/3", "--normalization x is given twice"),
