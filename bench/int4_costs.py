@@ -1,9 +1,11 @@
 """Measure what kernels with 4-bit weights take between floats: ``python bench/int4_costs.py``.
 
-Prints ``targets/tflite/int4.toml``.  Each form that such a weight takes stands in a short and in a long chain (see
+Prints ``targets/tflite/costs/int4.toml``.  Each form that such a weight takes stands in a short and in a long chain
+(see
 ``tile_costs.py``); to their differences ``call + product * multiply-adds + element * elements read and written +
 unrolled * elements of the windows of all pixels + row * rows + weight * weights`` is fitted, no cost below 0.  Times
-are brought to the clock of ``tiles.toml`` by float32 kernels of the same shapes: convolutions, those of one element,
+are brought to the clock of ``x86.tiles.toml`` by float32 kernels of the same shapes: convolutions, those of one
+element,
 and dense layers apart.
 """
 
@@ -19,10 +21,10 @@ from typing import Literal
 import ml_dtypes
 import numpy as np
 from scipy.optimize import nnls
-from tile_costs import LONG, SHORT, SWEEP_ROUNDS, SWEEPS, nanoseconds, opened
+from tile_costs import HERE, LONG, SHORT
 
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.convolution_tiles import convolution_tiles
+from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.tensor import QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
@@ -60,7 +62,7 @@ class Layer:
             else DenseShape(self.side, *way)
             for way in ways
         ]
-        return float(np.mean([convolution_tiles().times(shape)[1] for shape in shapes]))
+        return float(np.mean([tables(()).tiles.times(shape)[1] for shape in shapes]))
 
 
 CONVOLUTIONS = tuple(
@@ -101,7 +103,7 @@ PIXELS = tuple(
 AS_ROWS = tuple(Layer(each.side**2, 0, each.channels, each.filters) for each in PIXELS)
 
 
-def chain(layer: Layer, layers: int, weights: Weights, folder: Path) -> Path:
+def chain(layer: Layer, layers: int, weights: Weights, path: Path) -> Path:
     """A model of layers there and back, ``layers`` times."""
     rng = np.random.default_rng(0)
     program = Program()
@@ -130,19 +132,17 @@ def chain(layer: Layer, layers: int, weights: Weights, folder: Path) -> Path:
         else:
             y = builder.fully_connected(y, weight, bias)
     subgraph.outputs = [y]
-    path = folder / "chain.tflite"
     write_model(program, Signature({"x": x}, {"y": y}), path, metadata={}, description="")
     return path
 
 
 def within(layers: Sequence[Layer], weights: Weights) -> np.ndarray:
     """Nanoseconds of one layer each within a model, the mean of there and back."""
-    least = np.full((len(layers), 2), np.inf)
-    with tempfile.TemporaryDirectory() as folder:
-        pairs = [[opened(chain(each, many, weights, Path(folder))) for many in (SHORT, LONG)] for each in layers]
-    for _ in range(SWEEPS):
-        least = np.minimum(least, [[nanoseconds(runner, SWEEP_ROUNDS) for runner in pair] for pair in pairs])
-    return (least[:, 1] - least[:, 0]) / (2 * (LONG - SHORT))
+    with tempfile.TemporaryDirectory() as name:
+        pairs = [(each, many) for each in layers for many in (SHORT, LONG)]
+        paths = [chain(*pair, weights, Path(name) / f"{place}.tflite") for place, pair in enumerate(pairs)]
+        times = np.array(HERE.nanoseconds(paths)).reshape(-1, 2)
+    return (times[:, 1] - times[:, 0]) / (2 * (LONG - SHORT))
 
 
 def table(name: str, layers: Sequence[Layer], weights: Weights, clock: float) -> None:
@@ -158,7 +158,7 @@ def table(name: str, layers: Sequence[Layer], weights: Weights, clock: float) ->
 
 
 def clock(layers: Sequence[Layer]) -> float:
-    """How much longer than here a float32 layer takes by ``tiles.toml``, the median."""
+    """How much longer than here a float32 layer takes by ``x86.tiles.toml``, the median."""
     return float(np.median([layer.float_ns() for layer in layers] / within(layers, "float32")))
 
 

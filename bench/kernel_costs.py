@@ -1,4 +1,4 @@
-"""Measure the cost table that decides where integers pay: ``python bench/kernel_costs.py > targets/tflite/costs.toml``.
+"""Measure the cost table that decides where integers pay: ``bench/kernel_costs.py > targets/tflite/costs/x86.toml``.
 
 Every operator becomes a model of its own, exported in float32 and in full-integer int8, and both
 are timed in turns on one thread.  The numbers are nanoseconds per unit of work (see
@@ -24,7 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 import convertkit
 from convertkit.errors import ConvertKitError
 
-COSTS = Path(__file__).resolve().parents[1] / "targets" / "tflite" / "costs.toml"
+COSTS = Path(__file__).resolve().parents[1] / "targets" / "tflite" / "costs" / "x86.toml"
 ROUNDS, LONG_S = 15, 0.002
 MAP = (1, 64, 56, 56)
 PRODUCTS = ((64, 512, 128), (64, 128, 128), (64, 128, 512), (197, 768, 192), (197, 192, 192), (197, 192, 768))
@@ -98,6 +98,13 @@ def artifacts(row: Row, folder: Path) -> tuple[Path, Path]:
     return real.artifact.path, whole.artifact.path
 
 
+def weights_only(row: Row, folder: Path) -> tuple[Path, Path]:
+    """The operator in int8, and with weights that are integers alone."""
+    _, whole = artifacts(row, folder)
+    dynamic = convertkit.export(folder / "op.onnx", target="tflite", w8=True, output=folder / "w8", force=True)
+    return whole, dynamic.artifact.path
+
+
 def milliseconds(paths: tuple[Path, ...]) -> list[float]:
     """Best time of one call of each artifact, measured in turns on one thread."""
     runners = [Interpreter(str(path), num_threads=1) for path in paths]
@@ -124,9 +131,7 @@ def on_the_fly() -> dict[str, float]:
         work = float(rows * deep * wide)
         row = Row("MatMul", "MatMul", ((1, rows, deep),), ((deep, wide),), {}, work)
         with tempfile.TemporaryDirectory() as name:
-            _, whole = artifacts(row, Path(name))
-            dynamic = convertkit.export(Path(name) / "op.onnx", target="tflite", w8=True, output=Path(name) / "w8")
-            integer, real = milliseconds((whole, dynamic.artifact.path))
+            integer, real = milliseconds(weights_only(row, Path(name)))
         terms.append([rows * deep, rows, rows * wide])
         added.append((real - integer) * 1e6)
         print(f"MatMul {rows}x{deep}x{wide}: {added[-1]:.0f} ns more on the fly", file=sys.stderr)

@@ -1,24 +1,25 @@
 """Measure what operators cost within a model whose tensors the caches hold: ``python bench/near_costs.py``.
 
-Prints ``targets/tflite/costs.toml`` with new ``_near`` and ``_call`` columns.  Each operator stands in a short and in a
-long chain, in float32 and in int8; their difference is free of what a call of the whole model costs.  An operator that
-a runtime merges with its like has an addition behind it, whose time is taken off.  Over several sizes, what an
+Prints ``targets/tflite/costs/x86.toml`` with new ``_near`` and ``_call`` columns.  Each operator stands in a short and
+in a long chain, in float32 and in int8; their difference is free of what a call of the whole model costs.  An operator
+that a runtime merges with its like has an addition behind it, whose time is taken off.  Over several sizes, what an
 operator takes is then fitted by ``call + work * near``.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from clocks import Clock, Here
 from kernel_costs import COSTS, rendered
-from tile_costs import nanoseconds, opened
 
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.graph import Program
@@ -26,7 +27,10 @@ from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
 
 SHAPES = ((1, 4, 4, 32), (1, 7, 7, 48), (1, 14, 14, 48), (1, 14, 14, 96), (1, 28, 28, 64))
-SHORT, LONG, SWEEPS, ROUNDS = 2, 8, 10, 3
+EXACT_SHAPES = (SHAPES[0], SHAPES[2], SHAPES[4])
+"""Enough for a line, where nothing disturbs the clock."""
+SHORT, LONG = 2, 8
+HERE = Here(sweeps=10, rounds=3)
 _PLAIN = QuantParams.per_tensor(0.05, -3)
 _SIGMOID, _TANH = QuantParams.per_tensor(1 / 256, -128), QuantParams.per_tensor(1 / 128, 0)
 
@@ -173,7 +177,7 @@ MERGED = {"GlobalAveragePool": ("ReduceMean",), "Max": ("Min",), "Relu": ("Clip"
 """Others that the same kernel serves."""
 
 
-def chain(row: Near, shape: tuple[int, ...], length: int, dtype: DType, folder: Path) -> Path:
+def chain(row: Near, shape: tuple[int, ...], length: int, dtype: DType, path: Path) -> Path:
     """A model of ``length`` steps."""
     program = Program()
     subgraph = program.subgraphs[program.new_subgraph("main")]
@@ -185,25 +189,22 @@ def chain(row: Near, shape: tuple[int, ...], length: int, dtype: DType, folder: 
     for _ in range(length):
         y = row.step(builder, y, x)
     subgraph.outputs = [y]
-    path = folder / "chain.tflite"
     write_model(program, Signature({"x": x}, {"y": y}), path, metadata={}, description="")
     return path
 
 
-def steps(row: Near) -> Times:
-    """Nanoseconds of a step by shape, in float32 and in int8."""
-    with tempfile.TemporaryDirectory() as folder:
-        runners = [
-            [
-                [opened(chain(row, shape, length, dtype, Path(folder))) for length in (SHORT, LONG)]
-                for dtype in ("float32", "int8")
-            ]
-            for shape in SHAPES
+def steps(clock: Clock, shapes: Sequence[tuple[int, ...]]) -> dict[int, Times]:
+    """Nanoseconds of a step of each row by shape, in float32 and in int8."""
+    dtypes: tuple[DType, ...] = ("float32", "int8")
+    lengths = (SHORT, SHORT + 2 if clock.exact else LONG)
+    with tempfile.TemporaryDirectory() as name:
+        grid = list(itertools.product(ROWS, shapes, dtypes, lengths))
+        paths = [
+            chain(row, shape, length, dtype, Path(name) / f"{place}.tflite")
+            for place, (row, shape, dtype, length) in enumerate(grid)
         ]
-    least = np.full((len(SHAPES), 2, 2), np.inf)
-    for _ in range(SWEEPS):
-        least = np.minimum(least, [[[nanoseconds(each, ROUNDS) for each in pair] for pair in both] for both in runners])
-    return np.asarray((least[..., 1] - least[..., 0]) / (LONG - SHORT))
+        times = np.array(clock.nanoseconds(paths)).reshape(len(ROWS), len(shapes), len(dtypes), 2)
+    return dict(enumerate((times[..., 1] - times[..., 0]) / (lengths[1] - SHORT)))
 
 
 def columns(work: Times, elements: Times, times: Times) -> Mapping[str, float]:
@@ -222,11 +223,12 @@ def columns(work: Times, elements: Times, times: Times) -> Mapping[str, float]:
     return found
 
 
-def measured() -> Mapping[str, list[tuple[Near, Times]]]:
+def measured(clock: Clock, shapes: Sequence[tuple[int, ...]]) -> Mapping[str, list[tuple[Near, Times]]]:
     """The rows of each kind with the times of the operator alone; what was measured goes to stderr."""
     known: dict[str, list[tuple[Near, Times]]] = {}
-    for row in ROWS:
-        times = steps(row)
+    found = steps(clock, shapes)
+    for place, row in enumerate(ROWS):
+        times = found[place]
         for name in row.beside:
             times = times - known[name][0][1]
         if row.kind == "QuantizeLinear":
@@ -238,17 +240,25 @@ def measured() -> Mapping[str, list[tuple[Near, Times]]]:
     return known
 
 
-def main() -> None:
-    """Print the table."""
-    committed = tomllib.loads(COSTS.read_text())
-    elements = np.array([float(np.prod(shape)) for shape in SHAPES])
-    for kind, rows in measured().items():
+def near_rows(clock: Clock) -> dict[str, Mapping[str, float]]:
+    """Columns of the table by operator, those that the same kernel serves included."""
+    shapes = EXACT_SHAPES if clock.exact else SHAPES
+    elements = np.array([float(np.prod(shape)) for shape in shapes])
+    made: dict[str, Mapping[str, float]] = {}
+    for kind, rows in measured(clock, shapes).items():
         work = np.concatenate([row.work * elements for row, _ in rows])
         touched = np.concatenate([2 * elements for _ in rows])
         found = columns(work, touched, np.concatenate([times for _, times in rows]))
-        for each in (kind, *MERGED.get(kind, ())):
-            if each in committed["ns_per_unit"]:
-                committed["ns_per_unit"][each] |= found
+        made |= dict.fromkeys((kind, *MERGED.get(kind, ())), found)
+    return made
+
+
+def main() -> None:
+    """Print the table."""
+    committed = tomllib.loads(COSTS.read_text())
+    for kind, found in near_rows(HERE).items():
+        if kind in committed["ns_per_unit"]:
+            committed["ns_per_unit"][kind] |= found
     print(rendered(committed))
 
 

@@ -1,6 +1,7 @@
 """Measure the tiles of LiteRT's convolutions on this machine: ``python bench/tile_costs.py [--no-amx]``.
 
-Prints a table for each kind of kernel, for ``targets/tflite/tiles.toml``, which holds those of several machines.
+Prints a table for each kind of kernel, for ``targets/tflite/costs/x86.tiles.toml``, which holds those of several
+machines.
 Convolutions of different width, plain, of one element and transposed, and dense layers are timed; the tile is the one
 of a few likely ones with which
 ``call + rounded pixels * rounded filters * (output + taps * rounded channels * product)`` fits best.
@@ -17,13 +18,13 @@ import itertools
 import struct
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
+from clocks import Clock, Here
+from scipy.optimize import nnls
 
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.graph import Program
@@ -48,9 +49,8 @@ TRANSPOSED = ((16, 2, 128, 64), (32, 3, 64, 32), (14, 2, 256, 128), (8, 4, 32, 1
               (64, 2, 32, 16), (28, 4, 128, 64), (12, 5, 48, 48))  # fmt: skip
 """Elements of a side, of the window's, channels and filters; the stride is 2."""
 LIKELY = tuple(itertools.product((1, 4, 8, 16, 32, 64), (8, 16, 32, 64)))
-ROUNDS, LONG_S = 20, 0.001
-SWEEPS, SWEEP_ROUNDS, WARM = 12, 3, 5
-"""A machine that others use, too, has slow moments: what counts is the least of several rounds, some time apart."""
+HERE = Here(sweeps=12, rounds=3)
+ALONE = Here(sweeps=1, rounds=20)
 _INPUT = QuantParams.per_tensor(0.05, -3)
 
 
@@ -84,6 +84,10 @@ class Timed:
     window: int = 0
 
     @property
+    def work(self) -> float:
+        return self.shape.pixels * self.shape.taps * self.shape.channels * self.shape.filters
+
+    @property
     def read(self) -> int:
         return self.side * self.side * self.shape.channels
 
@@ -107,7 +111,9 @@ DENSE = tuple(
         (16, 64, 64), (34, 16, 16), (34, 34, 16), (34, 64, 64), (64, 32, 64), (64, 128, 128), (128, 64, 32),
     )
 )  # fmt: skip
-ROWS = (1, 4, 7, 8, 16)
+LARGE = 6e7
+"""Multiply-adds of the largest layer that is emulated: it takes seconds, and costs what smaller ones tell."""
+ROWS = (1, 4, 6, 7, 8, 16)
 """That a kernel may round up to."""
 SAMPLES = 5
 """For each cost that is fitted."""
@@ -115,7 +121,7 @@ SHORT, LONG = 1, 5
 """Layers of two chains, there and back: their difference is free of what a call of the whole model costs."""
 
 
-def chain(layer: Timed, layers: int, dtype: DType, folder: Path) -> Path:
+def chain(layer: Timed, layers: int, dtype: DType, path: Path) -> Path:
     """A model of convolutions or dense layers, to ``filters`` and back to ``channels``, ``layers`` times."""
     rng = np.random.default_rng(0)
     program = Program()
@@ -140,20 +146,18 @@ def chain(layer: Timed, layers: int, dtype: DType, folder: Path) -> Path:
             bias = builder.constant(rng.normal(0, 0.1, wide).astype(np.float32))
         y = builder.fully_connected(y, weight, bias) if dense else builder.conv_2d(y, weight, bias, padding="SAME")
     subgraph.outputs = [y]
-    path = folder / "chain.tflite"
     write_model(program, Signature({"x": x}, {"y": y}), path, metadata={}, description="")
     return path
 
 
-def within(layers: Sequence[Timed], dtype: DType) -> list[float]:
+def within(layers: Sequence[Timed], dtype: DType, clock: Clock) -> list[float]:
     """Nanoseconds of one layer each within a model, the mean of there and back."""
-    least = np.full((len(layers), 2), np.inf)
-    with tempfile.TemporaryDirectory() as folder:
-        pairs = [[opened(chain(each, many, dtype, Path(folder))) for many in (SHORT, LONG)] for each in layers]
-    for _ in range(SWEEPS):
-        times = np.array([[nanoseconds(runner, SWEEP_ROUNDS) for runner in pair] for pair in pairs])
-        least = np.minimum(least, times)
-    return [float(long - short) / (2 * (LONG - SHORT)) for short, long in least]
+    with tempfile.TemporaryDirectory() as name:
+        lengths = (SHORT, SHORT + 1 if clock.exact else LONG)
+        folder, pairs = Path(name), [(each, many) for each in layers for many in lengths]
+        paths = [chain(*pair, dtype, folder / f"{place}.tflite") for place, pair in enumerate(pairs)]
+        times = np.array(clock.nanoseconds(paths)).reshape(-1, 2)
+    return [float(long - short) / (2 * (lengths[1] - SHORT)) for short, long in times]
 
 
 def both_ways(layer: Timed) -> tuple[Shape, Shape]:
@@ -162,9 +166,9 @@ def both_ways(layer: Timed) -> tuple[Shape, Shape]:
     return there, replace(there, channels=there.filters, filters=there.channels)
 
 
-def table_within(kind: str, layers: Sequence[Timed], dtype: DType) -> None:
+def table_within(kind: str, layers: Sequence[Timed], dtype: DType, clock: Clock) -> None:
     """Print the best tile of what is timed within a model, with what a call costs."""
-    times = within(layers, dtype)
+    times = within(layers, dtype, clock)
     both = [both_ways(layer) for layer in layers]
     found = [each for sizes in itertools.product(LIKELY, ROWS) for each in fitted_within(*sizes, both, times)]
     error, tile = min(found, key=lambda each: each[0])
@@ -181,8 +185,8 @@ def fitted_within(
 ) -> list[tuple[float, Tile]]:
     """Tiles of these sizes that explain the times best, each with its mean relative error: plain, and with pairs.
 
-    A form that makes no sense is left out, or that few samples would fit anyhow; one with pairs counts as worse than it
-    is, as it has more to choose.
+    No cost is below 0.  A form that makes no sense is left out, or that few samples would fit anyhow; one with pairs
+    counts as worse than it is, as it has more to choose.
     """
     tiny = 1e-30  # to be counted as pairs, and cost nothing
     call, output = Tile(*sizes, 0.0, 0.0, rows, call=1.0), Tile(*sizes, 0.0, 1.0, rows)
@@ -190,10 +194,10 @@ def fitted_within(
     found = []
     for units, handicap in (((call, output, Tile(*sizes, 1.0, 0.0, rows)), 1.0), ((call, output, single, pairs), 1.2)):
         scaled = np.array([[_mean(unit, pair) for unit in units] for pair in both]) / np.array(times)[:, None]
-        costs = np.linalg.lstsq(scaled, np.ones(len(times)), rcond=None)[0]
+        costs, _ = nnls(scaled, np.ones(len(times)))
         error = handicap * float(np.abs(scaled @ costs - 1).mean())
         fixed, each, product, *paired = (float(cost) for cost in costs)
-        if min(costs) > 0 and SAMPLES * len(costs) <= len(times) and all(cost < product for cost in paired):
+        if product + sum(paired) > 0 and SAMPLES * len(costs) <= len(times) and all(cost < product for cost in paired):
             found.append((error, Tile(*sizes, product, each, rows, fixed, *paired)))
     return found
 
@@ -202,7 +206,7 @@ def _mean(tile: Tile, pair: tuple[Shape, Shape]) -> float:
     return float(np.mean([tile.nanoseconds(shape) for shape in pair]))
 
 
-def artifact(timed: Timed, given: DType, stored: DType, folder: Path) -> Path:
+def artifact(timed: Timed, given: DType, stored: DType, path: Path) -> Path:
     """A model of one convolution, of images of type ``given`` with weights of type ``stored``."""
     rng = np.random.default_rng(0)
     program = Program()
@@ -232,32 +236,8 @@ def artifact(timed: Timed, given: DType, stored: DType, folder: Path) -> Path:
     else:
         y = builder.conv_2d(x, weight, bias, padding="SAME")
     subgraph.outputs = [y]
-    path = folder / "conv.tflite"
     write_model(program, Signature({"x": x}, {"y": y}), path, metadata={}, description="")
     return path
-
-
-def opened(path: Path) -> Interpreter:
-    """Ready, with one thread."""
-    runner = Interpreter(model_content=path.read_bytes(), num_threads=1)
-    runner.allocate_tensors()
-    runner.invoke()
-    return runner
-
-
-def nanoseconds(runner: Interpreter, rounds: int = ROUNDS) -> float:
-    """Best time of one call, with everything in the caches."""
-    start = time.thread_time()
-    for _ in range(WARM):
-        runner.invoke()
-    calls = max(1, round(LONG_S * WARM / max(time.thread_time() - start, 1e-6)))
-    best = float("inf")
-    for _ in range(rounds):
-        start = time.thread_time()
-        for _ in range(calls):
-            runner.invoke()
-        best = min(best, (time.thread_time() - start) / calls)
-    return best * 1e9
 
 
 def fitted(all_timed: Sequence[Timed], times: Sequence[float]) -> tuple[Tile, float]:
@@ -279,10 +259,13 @@ def _units(channels: int, filters: int) -> tuple[Tile, Tile]:
     return Tile(channels, filters, 1.0, 0.0), Tile(channels, filters, 0.0, 1.0)
 
 
-def timings(all_timed: Sequence[Timed], given: DType, stored: DType) -> list[float]:
+def timings(all_timed: Sequence[Timed], given: DType, stored: DType, clock: Clock) -> list[float]:
     """Nanoseconds of each."""
-    with tempfile.TemporaryDirectory() as folder:
-        return [nanoseconds(opened(artifact(timed, given, stored, Path(folder)))) for timed in all_timed]
+    with tempfile.TemporaryDirectory() as name:
+        paths = [
+            artifact(timed, given, stored, Path(name) / f"{place}.tflite") for place, timed in enumerate(all_timed)
+        ]
+        return clock.nanoseconds(paths)
 
 
 def table(kind: str, all_timed: Sequence[Timed], times: Sequence[float]) -> None:
@@ -303,23 +286,30 @@ def between_floats(all_timed: Sequence[Timed], whole: Sequence[float], mixed: Se
     print(f"[between_floats]\nread = {max(float(read @ more / (read @ read)), 0.0):.3g}\n")
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--no-amx", action="store_true")
-    if parser.parse_args().no_amx:
-        deny_matrix_tiles()
+def tables(clock: Clock, alone: Clock) -> None:
+    """Print all; ``alone`` times convolutions that are a model of their own."""
     kinds: tuple[tuple[str, Sequence[Timed]], ...] = (
         ("", STEPS),
         ("_pointwise", POINTWISE),
         ("_dense", DENSE),
     )
-    for suffix, layers in kinds:
-        table_within(f"float32{suffix}", layers, "float32")
-        table_within(f"int8{suffix}", layers, "int8")
-    table("float32_transposed", STRIDED, timings(STRIDED, "float32", "float32"))
-    table("int8_transposed", STRIDED, timings(STRIDED, "int8", "int8"))
-    between_floats(STEPS, timings(STEPS, "int8", "int8"), timings(STEPS, "float32", "int8"))
+    for suffix, every in kinds:
+        layers = [each for each in every if not clock.exact or each.work <= LARGE]
+        table_within(f"float32{suffix}", layers, "float32", clock)
+        table_within(f"int8{suffix}", layers, "int8", clock)
+    table("float32_transposed", STRIDED, timings(STRIDED, "float32", "float32", alone))
+    table("int8_transposed", STRIDED, timings(STRIDED, "int8", "int8", alone))
+    whole, mixed = (timings(STEPS, given, "int8", alone) for given in ("int8", "float32"))
+    between_floats(STEPS, whole, mixed)
+
+
+def main() -> None:
+    """Print the tables of this machine."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--no-amx", action="store_true")
+    if parser.parse_args().no_amx:
+        deny_matrix_tiles()
+    tables(HERE, ALONE)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,8 @@ class ExportOptions:
     full_integer: bool = False
     accept_loss: bool = False
     io_dtype: Literal["float32", "int8", "uint8", "int16"] = "float32"
+    device: tuple[str, ...] = ()
+    """What the artifact is to be fast on, by names that the target knows; empty is what the target takes by itself."""
     calib: object = None
     calib_samples: int | None = None
     images: ImageOptions = ImageOptions()

@@ -258,12 +258,20 @@ class FlagReader(Protocol):
     """A converter or a target that names the flags it has a use for: others are refused instead of ignored.
 
     A converter tells which of ``--model``, ``--signature``, ``--trust pickle``, ``--trust lambda`` and
-    ``--trust pyfunc``, a target which of ``--opset``, ``--io-dtype``, ``--input-layout``, ``--description``,
-    ``--label-file`` and ``--normalization``.  One that does not say it may get any of them.
+    ``--trust pyfunc``, a target which of ``--opset``, ``--io-dtype``, ``--device``, ``--input-layout``,
+    ``--description``, ``--label-file`` and ``--normalization``.  One that does not say it may get any of them.
     """
 
     @property
     def reads(self) -> frozenset[str]: ...
+
+
+@runtime_checkable
+class DeviceReader(Protocol):
+    """A target that knows what its kernels cost on several devices, which ``--device`` names."""
+
+    @property
+    def devices(self) -> tuple[str, ...]: ...
 
 
 @runtime_checkable

@@ -12,8 +12,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+_T = TypeVar("_T")
 _TOGETHER = (1, 2, 4, 8)
 _LEAST_GAIN = 0.9
 """Of the time: a row that is cut in other ways has to be padded apart, a float kernel is more exact."""
@@ -130,8 +131,9 @@ class Tile:
 class Tiles:
     """The kernels of several machines, for float32 and for int8; a model may run on any of them.
 
-    Integer kernels of each kind come in the same order of machines.  ``pointwise`` ones are of convolutions with a
-    window of one element, ``dense`` ones of few weights.
+    Kernels of each kind come in the same order of machines; one float32 kernel may stand for all.  ``pointwise`` ones
+    are of convolutions with a window of one element, ``dense`` ones of few weights.  ``weights`` are the machines'
+    shares of what counts; without them, all count the same.
 
     ``read_ns`` is what an element costs an int8 kernel more where it is given floats, ``row_ns`` a row of a dense one,
     ``start_ns`` what the first integer product of a model costs beside itself.
@@ -148,12 +150,13 @@ class Tiles:
     read_ns: float = 0.0
     row_ns: float = 0.0
     start_ns: float = 0.0
+    weights: tuple[float, ...] = ()
 
     def times(self, shape: Shape) -> tuple[float, float]:
         """Nanoseconds of one call in integers and in float, the mean over the machines."""
         outputs = self.together(shape) if isinstance(shape, ConvShape) else 0
         written = shape.together(outputs) if isinstance(shape, ConvShape) and outputs else shape
-        return _mean(self._integer_times(written)), _mean(self._float_times(shape))
+        return self._mean(self._integer_times(written)), self._mean(self._float_times(shape))
 
     def gain_between_floats(self, shape: Shape, read: int) -> float:
         """Nanoseconds that the int8 kernel saves although it quantizes the ``read`` elements that it is given.
@@ -161,29 +164,25 @@ class Tiles:
         0 where that is less than a tenth, of a convolution a fifth, because float is more exact, or where a machine
         would be slower.
         """
-        each = self._integer_times(shape)
-        rounding, float_ns = self.rounding_ns(shape, read), _mean(self._float_times(shape))
-        slowest, taken = max(each) + rounding, _mean(each) + rounding
+        each, real = self._integer_times(shape), self._float_times(shape)
+        rounding, float_ns = self.rounding_ns(shape, read), self._mean(real)
+        taken = self._mean(each) + rounding
         most = (_LEAST_GAIN if isinstance(shape, DenseShape) else _LEAST_GAIN_OF_IMAGES) * float_ns
-        return float_ns - taken if taken <= most and slowest <= float_ns else 0.0
+        slower = any(own + rounding > float_own for own, float_own in zip(each, _for_all(real, len(each)), strict=True))
+        return float_ns - taken if taken <= most and not slower else 0.0
 
     def rounding_ns(self, shape: Shape, read: int) -> float:
         """Nanoseconds more of an int8 kernel that is given ``read`` floats."""
         return read * self.read_ns + (shape.pixels * self.row_ns if isinstance(shape, DenseShape) else 0.0)
 
     def machines(self) -> tuple[Tiles, ...]:
-        """Those of one machine each, by the order of its integer kernels."""
-        kinds = zip(self.integer, self.integer_pointwise, self.integer_transposed, self.integer_dense, strict=True)
-        return tuple(
-            replace(
-                self,
-                integer=(plain,),
-                integer_pointwise=(pointwise,),
-                integer_transposed=(transposed,),
-                integer_dense=(dense,),
-            )
-            for plain, pointwise, transposed, dense in kinds
-        )
+        """Those of one machine each, in order."""
+        count = len(self.integer)
+        rows = zip(*(_for_all(getattr(self, name), count) for name in _FIELDS), strict=True)
+        fields: list[dict[str, Any]] = [
+            {name: (tile,) for name, tile in zip(_FIELDS, row, strict=True)} for row in rows
+        ]
+        return tuple(replace(self, weights=(), **own) for own in fields)
 
     def together(self, shape: ConvShape) -> int:
         """How many outputs of a row are best computed as one on the mean of machines; with 1 a stride may still go.
@@ -191,16 +190,21 @@ class Tiles:
         Where nothing is won that way the answer is 0.
         """
         before = self._integer_times(shape)
-        found, least = 0, _LEAST_GAIN * _mean(before)
+        found, least = 0, _LEAST_GAIN * self._mean(before)
         for outputs in _TOGETHER:
             folded = shape.together(outputs)
             if outputs * shape.stride == 1 or shape.width % outputs:
                 continue
             each = self._integer_times(folded)
-            price = _mean(each) + _LEAST_NS_PER_BYTE * (folded.weights - shape.weights)
+            price = self._mean(each) + _LEAST_NS_PER_BYTE * (folded.weights - shape.weights)
             if price < least and all(own <= _MAY_LOSE * most for own, most in zip(each, before, strict=True)):
                 found, least = outputs, price
         return found
+
+    def _mean(self, times: Sequence[float]) -> float:
+        if self.weights and len(times) > 1:
+            return sum(weight * time for weight, time in zip(self.weights, times, strict=True))
+        return sum(times) / len(times)
 
     def _integer_times(self, shape: Shape) -> tuple[float, ...]:
         if isinstance(shape, TransposedShape):
@@ -217,13 +221,42 @@ class Tiles:
         return _times(self.float32_pointwise if shape.is_pointwise else self.float32, shape)
 
 
+_FIELDS = (
+    "float32", "integer", "float32_pointwise", "integer_pointwise",
+    "float32_transposed", "integer_transposed", "float32_dense", "integer_dense",
+)  # fmt: skip
+"""Of :class:`Tiles` that hold a kernel for each machine, in the order of :data:`KINDS`."""
+
+
+def mixed(parts: Sequence[Tiles], shares: Sequence[float]) -> Tiles:
+    """The machines of all ``parts``; those of each have its share of what counts, 1 in all."""
+    counts = [len(part.integer) for part in parts]
+    kernels: dict[str, Any] = {
+        name: tuple(
+            tile for part, count in zip(parts, counts, strict=True) for tile in _for_all(getattr(part, name), count)
+        )
+        for name in _FIELDS
+    }
+    weights = tuple(share / count for share, count in zip(shares, counts, strict=True) for _ in range(count))
+    ends: dict[str, Any] = {
+        name: sum(share * getattr(part, name) for share, part in zip(shares, parts, strict=True))
+        for name in ("read_ns", "row_ns", "start_ns")
+    }
+    return Tiles(**kernels, **ends, weights=weights)
+
+
+def _for_all(each: Sequence[_T], count: int) -> tuple[_T, ...]:
+    """One for each of ``count`` machines, where it may be one that stands for all."""
+    return tuple(each) * count if len(each) == 1 else tuple(each)
+
+
 def read_tiles(path: Path) -> Tiles:
     """From a TOML file with an array of tables for each kind of kernel, and ``between_floats``."""
     table: Mapping[str, Any] = tomllib.loads(path.read_text())
     kinds = (tuple(map(_tile, table[kind])) for kind in KINDS)
     plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8 = kinds
-    ends = [float(table["between_floats"][name]) for name in ("read", "row", "start")]
-    return Tiles(plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8, *ends)
+    read, row, start = (float(table["between_floats"][name]) for name in ("read", "row", "start"))
+    return Tiles(plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8, read, row, start)
 
 
 def _tile(row: Mapping[str, Any]) -> Tile:
@@ -240,7 +273,3 @@ def _tile(row: Mapping[str, Any]) -> Tile:
 
 def _times(tiles: Sequence[Tile], shape: Shape) -> tuple[float, ...]:
     return tuple(tile.nanoseconds(shape) for tile in tiles)
-
-
-def _mean(times: Sequence[float]) -> float:
-    return sum(times) / len(times)

@@ -29,6 +29,8 @@ from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.graph.sizes import measure_sizes
 from convertkit.quantization.graph.units import Unit, find_units
+from convertkit.quantization.place.estimates import described, estimates
+from convertkit.quantization.place.estimates import told as told_estimates
 from convertkit.quantization.place.exact_float import exact_in_float
 from convertkit.quantization.place.graph_cost import exact_choices, is_float_faster
 from convertkit.quantization.place.graph_io import quantize_ends
@@ -125,6 +127,8 @@ class Integers:
         rungs = Descent(loop, trials, self._options, finish).run(outcome)
         outcome, quality = rungs[-1].outcome, rungs[-1].quality
         refuse_ruin(quality, self._options)
+        kernels = outcome.plan.integer - outcome.plan.in_float
+        estimated = estimates(units, self._profile, frozenset(unit for unit in units if unit.name in kernels))
         # What was chosen stays; the ranges may now take all of the data into account.
         merge_samples(statistics, self._observed(units, self._held_out))
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
@@ -135,8 +139,12 @@ class Integers:
             "held_out": held_out(quality, is_all=self._held_out_is_all),
             **told,
             "equalized": dict(moved),
+            "estimated": described(estimated),
             "rungs": [rung.described() for rung in rungs],
-            "notes": told_instead(rungs, f"--{self._options.precision}") or self._notes(units, placement, outcome),
+            "notes": [
+                *(told_instead(rungs, f"--{self._options.precision}") or self._notes(units, placement, outcome)),
+                *told_estimates(estimated),
+            ],
         }
         return self._model
 

@@ -26,6 +26,8 @@ from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.graph.units import Unit, find_units, is_float
 from convertkit.quantization.integers import Integers
+from convertkit.quantization.place.estimates import Estimates, described
+from convertkit.quantization.place.estimates import told as told_estimates
 from convertkit.quantization.place.narrow import is_for_size_only
 from convertkit.quantization.prepare.opset import INT4_OPSET, at_least
 from convertkit.quantization.prepare.prepare import prepare
@@ -119,12 +121,15 @@ class QuantizeWeights(LossyStep):
             refuse_ruin(chosen.quality, self.choices)
             size_only = chosen.widths.others and is_for_size_only(units, self.profile, chosen.time_share)
             search.apply(model, chosen.widths)
-            self.diagnosis = {**self._told(model, chosen, tuned), "for_size_only": size_only}
+            estimated = search.estimates(chosen.widths)
+            self.diagnosis = {**self._told(model, chosen, tuned, estimated), "for_size_only": size_only}
         else:
             self.diagnosis = effect(model, self.choices.precision, self.profile)
         return save_model(model, workdir / _FILE, f"{self.name} {self.version}", source.initial_state)
 
-    def _told(self, model: ir.Model, chosen: Chosen, tuned: Mapping[str, Tuned]) -> Mapping[str, object]:
+    def _told(
+        self, model: ir.Model, chosen: Chosen, tuned: Mapping[str, Tuned], estimated: Estimates
+    ) -> Mapping[str, object]:
         quality, given = chosen.quality, self.calibration
         seen = quality is not None and given is not None and quality.samples == len(given)
         return {
@@ -133,7 +138,8 @@ class QuantizeWeights(LossyStep):
             "rungs": list(chosen.rungs),
             "time_share": chosen.time_share,
             "layers": layers(tuned),
-            "notes": told(chosen, f"--{self.choices.precision}"),
+            "estimated": described(estimated),
+            "notes": [*told(chosen, f"--{self.choices.precision}"), *told_estimates(estimated)],
         }
 
     def _tuned(self, model: ir.Model, units: Sequence[Unit], state: Mapping[str, Array]) -> Mapping[str, Tuned]:

@@ -66,6 +66,10 @@ RULES: tuple[Rule, ...] = (
         "--int16x8",
     ),
     Rule(
+        lambda o: bool(o.device) and o.precision not in ("int8", "w8", "w4"),
+        "--device decides where integers pay; it goes with --int8, --w8 or --w4",
+    ),
+    Rule(
         lambda o: o.prune is not None and o.prune_channels is not None,
         "--prune and --prune-channels exclude each other",
     ),
@@ -129,6 +133,7 @@ def _named(options: ExportOptions) -> Iterator[tuple[str, Sequence[str]]]:
     yield "static", [name for name, _ in options.static]
     yield "normalization", [each.input for each in options.normalization]
     yield "pass", options.passes
+    yield "device", options.device
 
 
 def _doubled(names: Sequence[str]) -> str | None:

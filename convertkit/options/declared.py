@@ -217,6 +217,13 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         shell_complete=_one_of(IO_DTYPES),
         help=f"Interface of a quantized artifact: {', '.join(IO_DTYPES)}.",
     ),
+    _flag(
+        "Precision",
+        "--device",
+        multiple=True,
+        metavar="NAME",
+        help="Where integers are to pay: x86, phone, arm64-a76 … [default: x86].",
+    ),
     _flag("Precision", "--prune", metavar="SHARE", help="Prune weights: 0.5, or 2:4."),
     _flag("Precision", "--prune-channels", type=float, metavar="SHARE", help="Prune whole channels: 0.3."),
     _flag(

@@ -36,6 +36,7 @@ _KEYS = (
     "full_integer",
     "accept_loss",
     "io_dtype",
+    "device",
     "calib",
     "calib_samples",
     "images",
@@ -153,6 +154,7 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
     fields["static"] = tuple(_static(text) for text in _pairs(given.get("static", ())))
     fields["trust"] = frozenset(_strings("trust", given.get("trust", ())))
     fields["passes"] = _strings("passes", given.get("passes", ()))
+    fields["device"] = _commas("device", given.get("device", ()))
     if "images" in fields:
         fields["images"] = parse_images(fields["images"])
     if "wav" in fields:
@@ -339,7 +341,12 @@ def _targets(value: Any) -> tuple[str, ...]:
     """Names of targets, also with commas between them and as they are called elsewhere."""
     from convertkit.plugins import usual_name
 
-    return tuple(usual_name(name) for text in _strings("target", value) for name in str(text).split(",") if name)
+    return tuple(usual_name(name) for name in _commas("target", value))
+
+
+def _commas(name: str, value: Any) -> tuple[str, ...]:
+    """Names, one or several in a text."""
+    return tuple(each for text in _strings(name, value) for each in str(text).split(",") if each)
 
 
 def _at_home(value: Any) -> Any:

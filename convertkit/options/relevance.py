@@ -17,8 +17,8 @@ from convertkit.described import check_dims, check_normalization, data_lacks, la
 from convertkit.errors import FeedError, UsageError
 from convertkit.options import of_targets
 from convertkit.recipe import METRICS, ExportOptions, ImageOptions, WavOptions
-from convertkit.references import found_at
-from convertkit.stage import Converter, FlagReader, Target
+from convertkit.references import closest, found_at
+from convertkit.stage import Converter, DeviceReader, FlagReader, Target
 
 _IMAGE_RANK = 3
 """Least rank of an input or output that has a layout: channels, and one axis in space beside the batch."""
@@ -26,6 +26,7 @@ _IMAGE_RANK = 3
 _OF_TARGETS: Mapping[str, Callable[[ExportOptions], bool]] = {
     "--opset": lambda options: options.opset is not None,
     "--io-dtype": lambda options: options.io_dtype != "float32",
+    "--device": lambda options: bool(options.device),
     "--input-layout": lambda options: options.input_layout != "auto",
     "--description": lambda options: bool(options.description),
     "--label-file": lambda options: options.label_file is not None,
@@ -49,6 +50,7 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
                 f"{flag} does nothing for {_listed(each.name for each in targets)}; "
                 f"it is for --target {_listed(others)}{_AND_IMAGES.get(flag, '')}"
             )
+    _check_devices(options, targets)
     if options.images != ImageOptions() and not _folders_of_images(options):
         raise UsageError("--images is about folders of images, and neither --calib nor --eval is one")
     if options.wav != WavOptions() and not any(holds_sounds(data) for data in (options.calib, options.eval)):
@@ -59,6 +61,16 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
         labels(Path(options.label_file))
     if options.metric is not None and options.metric not in METRICS:
         metric_function(options.metric)
+
+
+def _check_devices(options: ExportOptions, targets: Sequence[Target]) -> None:
+    """Raise ``UsageError`` for a device that none of the targets knows."""
+    known = [name for each in targets if isinstance(each, DeviceReader) for name in each.devices]
+    for name in options.device:
+        if name not in known:
+            raise UsageError(
+                f"--device {name}: no device is called so{closest(name, known)}; there are {', '.join(known)}"
+            )
 
 
 _AND_IMAGES = {"--normalization": ", or for a folder of images"}

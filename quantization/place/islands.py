@@ -7,7 +7,6 @@ cheapest labelling is a minimum cut, which is found exactly.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import onnx_ir as ir
 
@@ -77,12 +76,10 @@ def _gains_enough(units: tuple[Unit, ...], profile: QuantProfile, chosen: frozen
     """
     if not profile.least_gain:
         return True
-    tiles = profile.tiles
-    machines = [profile] if tiles is None else [replace(profile, tiles=each) for each in tiles.machines()]
-    start = 0.0 if tiles is None else tiles.start_ns
+    start = 0.0 if profile.tiles is None else profile.tiles.start_ns
     limit = 1 - profile.least_gain
     return all(
-        total_cost(units, one, chosen) + start <= limit * total_cost(units, one, frozenset()) for one in machines
+        total_cost(units, one, chosen) + start <= limit * total_cost(units, one, frozenset()) for one in profile.alone()
     )
 
 

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit, constant, find_units
+from convertkit.quantization.place.estimates import Estimates, devices
 from convertkit.quantization.place.narrow import pace, widened_for_time
 from convertkit.quantization.search.floor import is_enough
 from convertkit.quantization.search.levels import decibels
@@ -79,6 +80,7 @@ class WeightSearch:
         self._fewest: Quality | None = None
         units = find_units(model.graph, profile)
         self._pace = pace(units, profile) if profile.costs else None
+        self._paces = {name: pace(units, own) for name, own in devices(units, profile)}
         self._start = Widths(first_wide(model.graph, units, profile))
 
     def run(self, reference: Reference | None) -> Chosen:
@@ -146,6 +148,13 @@ class WeightSearch:
     def _chosen(self, widths: Widths, quality: Quality | None) -> Chosen:
         share = None if self._pace is None else self._pace.share(widths.wide, widths.real)
         return Chosen(widths, quality, self._fewest, tuple(self._rungs), share)
+
+    def estimates(self, widths: Widths) -> Estimates:
+        """Milliseconds on each device that the user named."""
+        return {
+            name: (own.share(widths.wide, widths.real) * own.float_ns / 1e6, own.float_ns / 1e6)
+            for name, own in self._paces.items()
+        }
 
     def _told(self, name: Name, widths: Widths, quality: Quality) -> None:
         copy = self._model.clone()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from convertkit.errors import MissingFramework
 from convertkit.recipe import ExportOptions
+from convertkit.targets.tflite.devices import DEVICES
 
 if TYPE_CHECKING:
     from convertkit.artifact import Artifact
@@ -22,7 +23,8 @@ class TfliteTarget:
     extra = "tflite"
     precisions = ("float32", "fp16", "int8", "int16x8", "w8", "w4")
     runs_here = True
-    reads = frozenset({"--io-dtype", "--input-layout", "--description", "--label-file", "--normalization"})
+    devices = DEVICES
+    reads = frozenset({"--io-dtype", "--device", "--input-layout", "--description", "--label-file", "--normalization"})
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """How integer kernels want the QDQ graph."""

@@ -14,6 +14,7 @@ from convertkit.onnx.canonical import simplify
 from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.specs import interface
+from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.halves import has_halves, store_halves
 from convertkit.targets.tflite.handlers import TFLITE
@@ -91,7 +92,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
         fold_constants(model)  # bodies ask for sizes, too
     interface_change = prepare(model, options)
     why = reasons(model.graph)
-    program = Program(portable=options.full_integer)
+    program = Program(portable=options.full_integer, tiles=tables(options.device).tiles)
     opsets: Mapping[str, int] = dict(model.graph.opset_imports)
     lowering = Lowering(program, TFLITE, opsets)
     inputs, outputs = lowering.main(model.graph)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
-from convertkit.profile import WEIGHTED, FixedOutput, NarrowCosts, OpCost, OpRule, QuantProfile, narrow_costs
+from convertkit.profile import WEIGHTED, FixedOutput, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
-from convertkit.targets.tflite.convolution_tiles import convolution_tiles
+from convertkit.targets.tflite.costs.tables import int4_costs, tables
+from convertkit.targets.tflite.devices import named
 
-_COSTS = Path(__file__).with_name("costs.toml")
-_INT4 = Path(__file__).with_name("int4.toml")
 _DYNAMIC = frozenset({"Gemm", "MatMul"})
 _LOOKUP = frozenset({"Gelu", "Gelu.part"})
 """What XNNPACK makes one look-up of, where it stands between DEQUANTIZE and QUANTIZE."""
@@ -97,15 +93,18 @@ def profile(options: ExportOptions) -> QuantProfile:
     if options.precision == "int16x8":
         return QuantProfile("tflite int16x8", "int16", True, _INT16, bias="int64")
     if options.precision in ("w8", "w4"):
-        return _of_weights(options.precision)
+        return _of_weights(options)
     beside = not options.full_integer
     rules = {**_INT8, **_AVERAGES, **_REAL} if beside else _INT8
+    known = tables(options.device)
     return QuantProfile(
-        "tflite int8",
+        _name(options),
         "int8",
         False,
         rules,
-        costs=_costs(),
+        costs=known.costs,
+        machines=known.machines,
+        devices=known.names if options.device else (),
         tables=beside,
         recurrent=beside,
         dynamic=_DYNAMIC if beside else frozenset(),
@@ -113,50 +112,32 @@ def profile(options: ExportOptions) -> QuantProfile:
         tie_free=True,
         keeps_float=True,
         least_gain=_LEAST_GAIN,
-        tiles=convolution_tiles(),
+        tiles=known.tiles,
     )
 
 
-def _of_weights(precision: str) -> QuantProfile:
+def _name(options: ExportOptions) -> str:
+    """With the devices that it is for, where the user named them: what is chosen by other tables is another choice."""
+    device = named(options.device)
+    return f"tflite {options.precision}" + (f" for {device}" if device else "")
+
+
+def _of_weights(options: ExportOptions) -> QuantProfile:
     """Integers for weights alone; where a product quantizes what it reads, that is part of its cost."""
+    known = tables(options.device)
     plain = QuantProfile(
-        f"tflite {precision}",
+        _name(options),
         "int8",
         False,
         _WEIGHTED,
-        costs=_costs(),
+        costs=known.costs,
+        machines=known.machines,
+        devices=known.names if options.device else (),
         weight_only=True,
         recurrent=True,
         dynamic=_DYNAMIC,
-        tiles=convolution_tiles(),
+        tiles=known.tiles,
     )
-    if precision == "w8":
+    if options.precision == "w8":
         return plain
     return replace(plain, weight="int4", weight_range=(-7, 7), share=1 / 6.5, narrow=int4_costs())
-
-
-@cache
-def int4_costs() -> NarrowCosts:
-    """The committed table of 4-bit weights."""
-    return narrow_costs(_INT4)
-
-
-@cache
-def _costs() -> Mapping[str, OpCost]:
-    """The committed table; every operator costs a call besides."""
-    table = tomllib.loads(_COSTS.read_text())
-    rows, call, near = table["ns_per_unit"], table["call_ns"], table["near_elements"]
-    return {
-        kind: OpCost(
-            row["float32"],
-            row["int8"],
-            row.get("float32_call", call),
-            row.get("int8_call", call),
-            row.get("float32_element", 0.0),
-            row.get("int8_element", 0.0),
-            near=row.get("near_elements", near) if "float32_near" in row else 0.0,
-            float32_near=row.get("float32_near", 0.0),
-            integer_near=row.get("int8_near", 0.0),
-        )
-        for kind, row in rows.items()
-    }

@@ -53,6 +53,7 @@ class CompileTflite:
             "input_layout": self._options.input_layout,
             "io_dtype": self._options.io_dtype,
             "full_integer": self._options.full_integer,
+            **({"device": "+".join(self._options.device)} if self._options.device else {}),
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
@@ -61,7 +62,7 @@ class CompileTflite:
         model = load_own(source.path)
         float32 = float32_tolerance(model)
         chosen = self._options
-        passes = Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype)
+        passes = Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype, chosen.device)
         compiled = compile_model(model, passes, dict(_only_values(source.inputs, chosen.inputs)))
         by_kind = {"float": float32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
         if compiled.from_halves:

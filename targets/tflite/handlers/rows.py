@@ -12,7 +12,6 @@ from __future__ import annotations
 import numpy as np
 
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 from convertkit.targets.tflite.handlers.window import Window
 from convertkit.targets.tflite.tensor import DYNAMIC, QuantParams, Tensor
 from convertkit.tiles import ConvShape
@@ -21,12 +20,20 @@ from convertkit.tiles import ConvShape
 def outputs_together(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, win: Window) -> int:
     """How many outputs of a row :func:`conv_rows` is best asked to compute as one; 0 where it does not help."""
     known = DYNAMIC not in x.shape[1:] and w.constant is not None and bias is not None and bias.constant is not None
-    if b.program.portable or x.dtype != "int8" or w.dtype != "int8" or not known or set(win.dilations) != {1}:
+    tiles = b.program.tiles
+    if (
+        b.program.portable
+        or tiles is None
+        or x.dtype != "int8"
+        or w.dtype != "int8"
+        or not known
+        or set(win.dilations) != {1}
+    ):
         return 0
     height, width = (_outputs(win, x.shape, axis) for axis in (0, 1))
     window = win.kernel[0], win.kernel[1]
     shape = ConvShape(height * width, width, window, win.strides[1], x.shape[3], w.shape[0])
-    return convolution_tiles().together(shape)
+    return tiles.together(shape)
 
 
 def conv_rows(b: Builder, x: Tensor, w: Tensor, bias: Tensor, win: Window, outputs: int) -> Tensor:

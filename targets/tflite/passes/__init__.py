@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from convertkit.recipe import Layout
+from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.passes.affine import fold_factors_behind, fold_norms_ahead
 from convertkit.targets.tflite.passes.borders import integer_interface
@@ -34,6 +35,7 @@ class Options:
     full_integer: bool = False
     precision: str = "float32"
     io_dtype: str = "float32"
+    device: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,6 @@ def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tu
     move_integers(part)  # after layout, whose transposes these are
     fold_quantized(part, full_integer=options.full_integer)  # after layout: islands are not cut by transposes
     drop_repeated_rounding(part)  # after islands: a pair inside of one is part of it
-    fold_hybrid(part)  # what is left with integer weights has float activations
+    fold_hybrid(part, tables(options.device).tiles)  # what is left with integer weights has float activations
     round_in_floats(part)  # last: what the graph rounds is told from other floats by its DequantizeLinear
     return perms

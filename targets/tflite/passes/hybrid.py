@@ -4,7 +4,7 @@ before:  w:i8 → Dequantize → MatMul(x: float) → y: float
 after:   MatMul(x: float, w:i8) → y: float
 
 FULLY_CONNECTED, CONV_2D and TRANSPOSE_CONV where they are faster than in float although they quantize what they read
-(``convolution_tiles``); a large FULLY_CONNECTED is as fast as with integer activations.  Other operators keep the
+(``costs.tables``); a large FULLY_CONNECTED is as fast as with integer activations.  Other operators keep the
 Dequantize, which runtimes compute once, when they load the model: a depthwise convolution with such weights leaves
 XNNPACK and is several times slower than in float.
 """
@@ -16,16 +16,16 @@ import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of
 from convertkit.profile import KEEP_FLOAT
-from convertkit.targets.tflite.convolution_tiles import convolution_tiles
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.edits import drop_if_unused, insert_before, new_constant
 from convertkit.targets.tflite.passes.hybrid_gains import CONVOLUTIONS, gain_ns
 from convertkit.targets.tflite.passes.part import Part
+from convertkit.tiles import Tiles
 
 _DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
 
 
-def fold_hybrid(part: Part) -> None:
+def fold_hybrid(part: Part, tiles: Tiles) -> None:
     """Feed integer weights straight to matrix products with float activations, in place."""
     for node in list(part.graph):
         if node.domain == "" and node.op_type in _RECURRENT:
@@ -33,8 +33,8 @@ def fold_hybrid(part: Part) -> None:
         else:
             _as_dense(part, node)
     stored = {node: weight for node in part.graph if (weight := _integer_weight(node)) is not None}
-    gains = {node: gain_ns(node, weight, _out_axis(node)) for node, weight in stored.items()}
-    if sum(gains.values()) <= convolution_tiles().start_ns:
+    gains = {node: gain_ns(node, weight, _out_axis(node), tiles) for node, weight in stored.items()}
+    if sum(gains.values()) <= tiles.start_ns:
         return
     for node, weight in stored.items():
         widened = node.inputs[1].producer() if node.inputs[1] is not None else None

@@ -6,10 +6,9 @@ import math
 
 import onnx_ir as ir
 
-from convertkit.targets.tflite.convolution_tiles import convolution_tiles
+from convertkit.targets.tflite.costs.tables import int4_costs
 from convertkit.targets.tflite.marks import NHWC
-from convertkit.targets.tflite.profile import int4_costs
-from convertkit.tiles import SMALL_MATRIX, ConvShape, DenseShape, Shape, TransposedShape
+from convertkit.tiles import SMALL_MATRIX, ConvShape, DenseShape, Shape, Tiles, TransposedShape
 
 CONVOLUTIONS = {(NHWC, "Conv"), (NHWC, "ConvTranspose")}
 _IMAGE_RANK = 4
@@ -17,21 +16,21 @@ _TYPICAL = 32
 """Stands for a free height or width."""
 
 
-def gain_ns(node: ir.Node, stored: ir.Value, out_axis: int) -> float:
+def gain_ns(node: ir.Node, stored: ir.Value, out_axis: int, tiles: Tiles) -> float:
     """Nanoseconds that ``node`` saves with ``stored`` for its weight; infinite where it always does, else 0 or less."""
     assert stored.shape is not None
     weight = tuple(int(size) for size in stored.shape.numpy())
     four_bits = stored.dtype == ir.DataType.INT4  # behind Dequantize, they would be made real at each call
     if (node.domain, node.op_type) in CONVOLUTIONS:
-        return _of_convolution(node, weight, four_bits=four_bits)
+        return _of_convolution(node, weight, tiles, four_bits=four_bits)
     if four_bits or not 0 < math.prod(weight) <= SMALL_MATRIX:
         return math.inf
     wide, deep = weight[out_axis], weight[1 - out_axis]
     rows = math.prod(_sizes(node.outputs[0])) // wide
-    return _gain(DenseShape(rows, deep, wide), rows * deep)
+    return tiles.gain_between_floats(DenseShape(rows, deep, wide), rows * deep)
 
 
-def _of_convolution(node: ir.Node, weight: tuple[int, ...], *, four_bits: bool) -> float:
+def _of_convolution(node: ir.Node, weight: tuple[int, ...], tiles: Tiles, *, four_bits: bool) -> float:
     """With one element float stays: quantizing the image takes much of what the integer product saves, and 4 dB.
 
     Measured on MobileNetV2.
@@ -47,15 +46,12 @@ def _of_convolution(node: ir.Node, weight: tuple[int, ...], *, four_bits: bool) 
         if _is_free(node.outputs[0]):  # its size is computed at run time: not XNNPACK's, four times as slow
             return 0.0
         taps = math.prod(weight[2:]) / math.prod(strides)
-        return _gain(TransposedShape(math.prod(result[:-1]), taps, *weight[:2]), math.prod(_sizes(node.inputs[0])))
+        shape: Shape = TransposedShape(math.prod(result[:-1]), taps, *weight[:2])
+        return tiles.gain_between_floats(shape, math.prod(_sizes(node.inputs[0])))
     shape = ConvShape(
         math.prod(result[:-1]), result[-2], (weight[2], weight[3]), int(strides[-1]), weight[1], weight[0]
     )
-    return _gain(shape, math.prod(_sizes(node.inputs[0])))
-
-
-def _gain(shape: Shape, read: int) -> float:
-    return convolution_tiles().gain_between_floats(shape, read)
+    return tiles.gain_between_floats(shape, math.prod(_sizes(node.inputs[0])))
 
 
 def _is_free(value: ir.Value) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from convertkit.targets.tflite.convolution_tiles import convolution_tiles
+from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.passes import Options
 from convertkit.tiles import ConvShape, Tile, Tiles
 from tests.targets.tflite.compiled import Case, numbers
@@ -116,9 +116,9 @@ def test_costs_are_those_of_the_form_that_is_written() -> None:
 
 def test_narrow_first_layers_are_no_faster_in_integers() -> None:
     """MobileNet's first layer, about; the last of its blocks, where integers are four times faster."""
-    integer, real = convolution_tiles().times(ConvShape(112 * 112, 112, (3, 3), 2, 3, 32))
+    integer, real = tables(()).tiles.times(ConvShape(112 * 112, 112, (3, 3), 2, 3, 32))
     assert integer > 0.8 * real
-    integer, real = convolution_tiles().times(ConvShape(49, 7, (1, 1), 1, 960, 160))
+    integer, real = tables(()).tiles.times(ConvShape(49, 7, (1, 1), 1, 960, 160))
     assert 3 * integer < real
 
 

@@ -1,0 +1,208 @@
+/* A plugin for QEMU's user emulation: how often each translation block ran between two markers, and what the data
+ * caches missed.  bench/device compiles it and says how it is used (bench/device/emulate.py).
+ *
+ * The emulated program marks a place by getppid(); every marker but the first ends a segment, which is written as
+ *   segment N
+ *   misses STREAM1 RANDOM1 STREAM2 RANDOM2 STREAM3 RANDOM3     lines that level 1, 2, 3 lacked
+ *   BLOCK COUNT                                                for each block that ran
+ * and blocks, when they are first seen, as "block N ADDRESS HEX", the bytes of its instructions.
+ * Arguments: out=FILE marker=SYSCALL cache1=BYTES:WAYS cache2=BYTES:WAYS cache3=BYTES:WAYS
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The part of QEMU's plugin interface, version 1, that is used here. */
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+typedef uint64_t plugin_id;
+extern void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, void (*)(plugin_id, struct qemu_plugin_tb *));
+extern void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *, int, void *, uint64_t);
+extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *,
+                                             void (*)(unsigned, uint32_t, uint64_t, void *), int, int, void *);
+extern void qemu_plugin_register_vcpu_syscall_cb(plugin_id, void (*)(plugin_id, unsigned, int64_t, uint64_t, uint64_t,
+                                                                     uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                                                                     uint64_t));
+extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
+extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
+extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
+extern const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
+extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
+extern unsigned qemu_plugin_mem_size_shift(uint32_t);
+int qemu_plugin_version = 1;
+
+enum { ADD_U64 = 0, NO_REGISTERS = 0, READ_OR_WRITE = 3, LINE = 6, PAGE = 12, LEVELS = 3, STREAMS = 16 };
+
+struct block {
+    uint64_t address, count, hash;
+    struct block *next;
+    int number;
+};
+
+struct cache {
+    uint64_t *lines;
+    uint64_t sets;
+    int ways;
+    uint64_t streamed, random;
+};
+
+static FILE *out;
+static int64_t marker;
+static int markers, blocks;
+static struct block *table[1 << 16], **all;
+static struct cache caches[LEVELS];
+static uint64_t streams[STREAMS];
+static int oldest;
+static uint64_t last_line = ~0ull;
+
+/* Whether the line was there; it is the newest of its set afterwards. */
+static bool touch(struct cache *cache, uint64_t line)
+{
+    uint64_t *set = cache->lines + (line % cache->sets) * cache->ways;
+    int way = 0;
+    while (way < cache->ways - 1 && set[way] != line)
+        way++;
+    bool found = set[way] == line;
+    memmove(set + 1, set, way * sizeof *set);
+    set[0] = line;
+    return found;
+}
+
+/* Whether a prefetcher would have had the line: it follows one of the last missed ones. */
+static bool follows(uint64_t line)
+{
+    for (int i = 0; i < STREAMS; i++)
+        if (line - streams[i] - 1 < 2 || streams[i] - line - 1 < 1) {
+            streams[i] = line;
+            return true;
+        }
+    streams[oldest++ % STREAMS] = line;
+    return false;
+}
+
+static void look_up(uint64_t line)
+{
+    if (line == last_line)
+        return;
+    last_line = line;
+    if (touch(&caches[0], line))
+        return;
+    bool streamed = follows(line);
+    for (int level = 0; level < LEVELS; level++) {
+        if (level && (!caches[level].ways || touch(&caches[level], line)))
+            return;
+        *(streamed ? &caches[level].streamed : &caches[level].random) += 1;
+    }
+}
+
+static void on_memory(unsigned cpu, uint32_t info, uint64_t address, void *unused)
+{
+    (void)cpu, (void)unused;
+    uint64_t last = address + (1ull << qemu_plugin_mem_size_shift(info)) - 1;
+    look_up(address >> LINE);
+    if (last >> LINE != address >> LINE)
+        look_up(last >> LINE);
+}
+
+static uint64_t hash_of(const struct qemu_plugin_tb *tb, size_t count)
+{
+    uint64_t hash = 1469598103934665603ull;
+    for (size_t i = 0; i < count; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        const unsigned char *bytes = qemu_plugin_insn_data(insn);
+        for (size_t k = 0; k < qemu_plugin_insn_size(insn); k++)
+            hash = (hash ^ bytes[k]) * 1099511628211ull;
+    }
+    return hash;
+}
+
+static struct block *known(const struct qemu_plugin_tb *tb, size_t count)
+{
+    uint64_t address = qemu_plugin_tb_vaddr(tb), hash = hash_of(tb, count);
+    struct block **slot = &table[(address ^ address >> 16 ^ hash) & 0xffff];
+    for (struct block *each = *slot; each; each = each->next)
+        if (each->address == address && each->hash == hash)
+            return each;
+    struct block *made = calloc(1, sizeof *made);
+    *made = (struct block){address, 0, hash, *slot, blocks};
+    *slot = made;
+    all = realloc(all, (blocks + 1) * sizeof *all);
+    all[blocks++] = made;
+    fprintf(out, "block %d %llx ", made->number, (unsigned long long)address);
+    for (size_t i = 0; i < count; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        const unsigned char *bytes = qemu_plugin_insn_data(insn);
+        for (size_t k = 0; k < qemu_plugin_insn_size(insn); k++)
+            fprintf(out, "%02x", bytes[k]);
+    }
+    fputc('\n', out);
+    return made;
+}
+
+static void on_block(plugin_id id, struct qemu_plugin_tb *tb)
+{
+    (void)id;
+    size_t count = qemu_plugin_tb_n_insns(tb);
+    struct block *block = known(tb, count);
+    qemu_plugin_register_vcpu_tb_exec_inline(tb, ADD_U64, &block->count, 1);
+    for (size_t i = 0; i < count && caches[0].ways; i++)
+        qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_memory, NO_REGISTERS, READ_OR_WRITE, NULL);
+}
+
+static void on_syscall(plugin_id id, unsigned cpu, int64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d,
+                       uint64_t e, uint64_t f, uint64_t g, uint64_t h)
+{
+    (void)id, (void)cpu, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
+    if (number != marker)
+        return;
+    if (markers++) {
+        fprintf(out, "segment %d\nmisses", markers - 2);
+        for (int level = 0; level < LEVELS; level++)
+            fprintf(out, " %llu %llu", (unsigned long long)caches[level].streamed,
+                    (unsigned long long)caches[level].random);
+        fputc('\n', out);
+        for (int i = 0; i < blocks; i++)
+            if (all[i]->count)
+                fprintf(out, "%d %llu\n", i, (unsigned long long)all[i]->count);
+        fflush(out);
+    }
+    for (int level = 0; level < LEVELS; level++)
+        caches[level].streamed = caches[level].random = 0;
+    for (int i = 0; i < blocks; i++)
+        all[i]->count = 0;
+}
+
+static bool cache_of(const char *text, struct cache *cache)
+{
+    unsigned long bytes;
+    if (sscanf(text, "%lu:%d", &bytes, &cache->ways) != 2)
+        return false;
+    if (!cache->ways)
+        return true;
+    cache->sets = (bytes >> LINE) / cache->ways;
+    cache->lines = malloc(cache->sets * cache->ways * sizeof *cache->lines);
+    memset(cache->lines, 0xff, cache->sets * cache->ways * sizeof *cache->lines);
+    return cache->sets > 0;
+}
+
+int qemu_plugin_install(plugin_id id, const void *info, int count, char **given)
+{
+    (void)info;
+    for (int i = 0; i < count; i++) {
+        if (!strncmp(given[i], "out=", 4))
+            out = fopen(given[i] + 4, "w");
+        else if (!strncmp(given[i], "marker=", 7))
+            marker = atoi(given[i] + 7);
+        else if (strncmp(given[i], "cache", 5) || given[i][5] < '1' || given[i][5] > '3' || given[i][6] != '=' ||
+                 !cache_of(given[i] + 7, &caches[given[i][5] - '1']))
+            return -1;
+    }
+    if (!out || !marker)
+        return -1;
+    qemu_plugin_register_vcpu_tb_trans_cb(id, on_block);
+    qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
+    return 0;
+}

@@ -1,0 +1,85 @@
+"""The cost tables of the devices that a model is made for.
+
+A device has ``NAME.toml`` (operators, see :class:`~convertkit.profile.OpCost`) and ``NAME.tiles.toml`` (convolutions
+and
+small dense layers, see :class:`~convertkit.tiles.Tiles`).  A mix is a weighted sum of devices.  What is chosen by the
+tables of several is the best for their weighted sum, and has to pay on each.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+
+from convertkit.profile import NarrowCosts, OpCost, narrow_costs
+from convertkit.targets.tflite.devices import PARTS, machines_of
+from convertkit.tiles import Tiles, mixed, read_tiles
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Of one or several devices: ``costs`` and ``tiles`` of all together, ``machines`` the costs of each.
+
+    The machines come in the order of ``tiles.machines()``; ``names`` are those of their devices.
+    """
+
+    costs: Mapping[str, OpCost]
+    tiles: Tiles
+    machines: tuple[Mapping[str, OpCost], ...]
+    names: tuple[str, ...]
+
+
+@cache
+def tables(devices: tuple[str, ...]) -> Tables:
+    """The tables of ``devices``, each of the same weight; names are those that :mod:`devices` knows."""
+    shares = machines_of(devices)
+    costs = [_costs(name) for name in shares]
+    tiles = [read_tiles(_HERE / f"{name}.tiles.toml") for name in shares]
+    each = tuple(table for table, own in zip(costs, tiles, strict=True) for _ in own.machines())
+    names = tuple(part for name in shares for part in PARTS.get(name, (name,)))
+    if len(shares) == 1:
+        return Tables(costs[0], tiles[0], each, names)
+    weights = tuple(shares.values())
+    kinds = costs[0].keys()
+    together = {kind: _weighted([table[kind] for table in costs], weights) for kind in kinds}
+    return Tables(together, mixed(tiles, weights), each, names)
+
+
+@cache
+def int4_costs() -> NarrowCosts:
+    """The committed table of 4-bit weights, of x86 servers: no other device has one."""
+    return narrow_costs(_HERE / "int4.toml")
+
+
+def _weighted(costs: Sequence[OpCost], weights: Sequence[float]) -> OpCost:
+    """The sum of all; what the caches hold is what those of the smallest do."""
+    sums = {
+        field.name: sum(weight * getattr(cost, field.name) for cost, weight in zip(costs, weights, strict=True))
+        for field in fields(OpCost)
+    }
+    return OpCost(**(sums | {"near": min(cost.near for cost in costs)}))
+
+
+def _costs(name: str) -> Mapping[str, OpCost]:
+    """One device's; every operator costs a call besides."""
+    table = tomllib.loads((_HERE / f"{name}.toml").read_text())
+    rows, call, near = table["ns_per_unit"], table["call_ns"], table["near_elements"]
+    return {
+        kind: OpCost(
+            row["float32"],
+            row["int8"],
+            row.get("float32_call", call),
+            row.get("int8_call", call),
+            row.get("float32_element", 0.0),
+            row.get("int8_element", 0.0),
+            near=row.get("near_elements", near) if "float32_near" in row else 0.0,
+            float32_near=row.get("float32_near", 0.0),
+            integer_near=row.get("int8_near", 0.0),
+        )
+        for kind, row in rows.items()
+    }

@@ -1,0 +1,191 @@
+"""``--device``: tables of several devices, what has to pay on each, and names that nobody knows."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+import convertkit
+from convertkit.errors import UsageError
+from convertkit.onnx.canonical import canonicalize
+from convertkit.options.flags import options_from
+from convertkit.profile import OpCost
+from convertkit.quantization.graph.units import find_units
+from convertkit.quantization.place.estimates import estimates
+from convertkit.quantization.place.islands import choose_integer
+from convertkit.recipe import ExportOptions
+from convertkit.targets.tflite.costs import tables as module
+from convertkit.targets.tflite.costs.tables import tables
+from convertkit.targets.tflite.devices import DEVICES, MACHINES, machines_of
+from convertkit.targets.tflite.profile import profile
+from convertkit.tiles import ConvShape, DenseShape, TransposedShape
+from tests.quantization.models import model_of
+
+SHAPES = (
+    ConvShape(784, 28, (3, 3), 1, 24, 40),
+    ConvShape(784, 28, (1, 1), 1, 24, 40),
+    TransposedShape(784, 2.25, 16, 8),
+    DenseShape(4, 64, 32),
+)
+
+
+def options(*devices: str) -> ExportOptions:
+    return ExportOptions(source="x", precision="int8", device=devices)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_machine_prices_what_the_servers_tables_do(name: str) -> None:
+    folder = Path(module.__file__).parent
+    rows = {each: tomllib.loads((folder / f"{each}.toml").read_text())["ns_per_unit"] for each in (name, "x86")}
+    assert rows[name].keys() == rows["x86"].keys()
+    for kind, row in rows[name].items():
+        assert all(np.isfinite(value) and value >= 0 for value in row.values()), kind
+    for shape in SHAPES:
+        integer, real = tables((name,)).tiles.times(shape)
+        assert integer > 0, shape
+        assert real > 0, shape
+    integer, real = tables((name,)).tiles.times(SHAPES[0])
+    assert integer < real / 2
+
+
+@pytest.mark.parametrize("devices", [("phone",), ("phone", "x86"), ("arm64-a76", "phone"), ()])
+def test_shares_are_one_in_all(devices: tuple[str, ...]) -> None:
+    assert sum(machines_of(devices).values()) == pytest.approx(1.0)
+
+
+def test_a_mix_is_the_weighted_sum_of_its_machines() -> None:
+    shares = machines_of(("phone",))
+    mixed, alone = tables(("phone",)), {name: tables((name,)) for name in shares}
+    for shape in SHAPES:
+        expected = [sum(share * alone[name].tiles.times(shape)[i] for name, share in shares.items()) for i in (0, 1)]
+        assert mixed.tiles.times(shape) == pytest.approx(expected)
+    for kind, cost in mixed.costs.items():
+        expected = sum(share * alone[name].costs[kind].times(1e4, 2e4)[1] for name, share in shares.items())
+        assert cost.times(1e4, 2e4)[1] == pytest.approx(expected), kind
+    assert len(mixed.machines) == len(mixed.tiles.machines())
+
+
+def test_servers_and_a_phone_together_are_three_machines() -> None:
+    both = tables(("x86", "arm64-a76"))
+    assert both.tiles.weights == (0.25, 0.25, 0.5)
+    assert [each is not None for each in both.machines] == [True] * 3
+    assert {tile for each in both.tiles.machines() for tile in each.integer} == set(both.tiles.integer)
+
+
+def test_integers_have_to_pay_on_each_machine() -> None:
+    """Half the time on the mean, and slower than float on one of the two."""
+    nodes = [helper.make_node("Relu", ["x"], ["y"], "relu")]
+    proto = model_of(nodes, {}, {"x": [1, 64, 64, 64]}, {"y": [1, 64, 64, 64]})
+    model = canonicalize(ir.from_proto(proto))
+    known = profile(options("phone"))
+    free, cheap, dear = OpCost(0.0, 0.0), OpCost(1.0, 0.1), OpCost(1.0, 1.1)
+    units = find_units(model.graph, known)
+
+    def chosen(*each: OpCost) -> bool:
+        machines = tuple({"Relu": cost, "QuantizeLinear": free} for cost in each)
+        mean = {"Relu": OpCost(1.0, 0.6), "QuantizeLinear": free}
+        return bool(choose_integer(units, replace(known, costs=mean, machines=machines), insist=False))
+
+    assert chosen(cheap, cheap)
+    assert not chosen(cheap, dear)
+
+
+def test_what_other_tables_choose_has_another_key() -> None:
+    assert profile(options()).name == profile(options("x86")).name == "tflite int8"
+    assert profile(options("phone", "x86")).name == "tflite int8 for phone + x86"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"target": "tflite", "device": "arm64-a67"}, "no device is called so, did you mean 'arm64-a76'"),
+        ({"target": "onnxruntime", "device": "phone"}, "--device does nothing for onnxruntime; it is for"),
+    ],
+)
+def test_what_no_target_knows_is_refused(given: dict[str, str], sentence: str, tmp_path: Path) -> None:
+    calib = {"x": np.zeros((8, 4), np.float32)}
+    with pytest.raises(UsageError, match=sentence):
+        convertkit.export("model.onnx", int8=True, calib=calib, output=tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"device": "phone"}, "it goes with --int8, --w8 or --w4"),
+        ({"device": "phone", "int16x8": True, "calib": "c.npz"}, "it goes with --int8, --w8 or --w4"),
+        ({"device": "phone,phone", "w8": True}, "--device phone is given twice"),
+    ],
+)
+def test_a_device_that_decides_nothing_is_refused(given: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        options_from({"source": "m.onnx", "target": "tflite", **given})
+
+
+def test_names_come_with_commas_or_one_by_one() -> None:
+    given = {"source": "m.onnx", "target": "tflite", "w8": True}
+    assert options_from({**given, "device": "phone,x86"}).device == ("phone", "x86")
+    assert options_from({**given, "device": ["phone", "x86"]}).device == ("phone", "x86")
+    assert set(options_from({**given, "device": ",".join(DEVICES)}).device) == set(DEVICES)
+
+
+def exported(tmp_path: Path, *devices: str, precision: str = "int8") -> tuple[list[dict[str, object]], str]:
+    """What the report's quantization estimates, and all notes."""
+    onnx.save(wide_cnn(), tmp_path / "model.onnx")
+    calib = {"x": np.random.default_rng(0).normal(0, 1, (24, 3, 24, 24)).astype(np.float32)}
+    result = convertkit.export(
+        tmp_path / "model.onnx", "tflite", **{precision: True}, calib=calib, device=devices, output=tmp_path / "out"
+    )
+    (step,) = (each for each in result.report["steps"] if each["stage"].startswith("quantize"))
+    return step["diagnosis"]["estimated"], "\n".join(result.notes)
+
+
+def wide_cnn() -> onnx.ModelProto:
+    rng = np.random.default_rng(1)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "first", pads=[1] * 4),
+        helper.make_node("Relu", ["c"], ["r"], "relu"),
+        helper.make_node("Conv", ["r", "v"], ["y"], "second", pads=[1] * 4),
+    ]
+    constants = {
+        "w": rng.normal(0, 0.2, (32, 3, 3, 3)).astype(np.float32),
+        "v": rng.normal(0, 0.06, (32, 32, 3, 3)).astype(np.float32),
+    }
+    return model_of(nodes, constants, {"x": [1, 3, 24, 24]}, {"y": [1, 32, 24, 24]})
+
+
+@pytest.mark.parametrize("precision", ["int8", "w8"])
+def test_the_export_tells_what_the_tables_make_of_it(precision: str, tmp_path: Path) -> None:
+    estimated, notes = exported(tmp_path, "phone", precision=precision)
+    assert [each["device"] for each in estimated] == ["arm64-a76", "arm64-i8mm"]
+    for each in estimated:
+        own, real = float(str(each["artifact_ms"])), float(str(each["float32_ms"]))
+        assert 0 < own < real
+        alone = tables((str(each["device"]),)).tiles
+        products = [alone.times(ConvShape(576, 24, (3, 3), 1, channels, 32)) for channels in (3, 32)]
+        assert real == pytest.approx(sum(times[1] for times in products) / 1e6)
+        assert sum(times[0] for times in products) / 1e6 < own
+        assert f"estimated, {each['device']}: {own:.3g} ms, float32 {real:.3g} ms" in notes
+
+
+def test_without_a_device_nothing_is_estimated(tmp_path: Path) -> None:
+    estimated, notes = exported(tmp_path)
+    assert estimated == []
+    assert "estimated" not in notes
+
+
+def test_what_the_tables_lack_is_not_estimated() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["r"], "relu"), helper.make_node("Det", ["r"], ["y"], "det")]
+    units = {}
+    for name, some in (("all known", nodes[:1]), ("one unknown", nodes)):
+        proto = model_of(some, {}, {"x": [1, 4, 4]}, {some[-1].output[0]: None})
+        units[name] = find_units(canonicalize(ir.from_proto(proto)).graph, profile(options("phone")))
+    assert estimates(units["all known"], profile(options("phone")), frozenset()).keys() == {"arm64-a76", "arm64-i8mm"}
+    assert not estimates(units["one unknown"], profile(options("phone")), frozenset())

@@ -1,0 +1,71 @@
+"""``bench/arm``: what the plugin writes becomes counts of one call, and what is missing is named."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCH = Path(__file__).parents[1] / "bench"
+FIRST, SECOND = "1f2003d5", "c0035fd6"
+"""Instructions of two blocks: nop, ret."""
+WRITTEN = f"""\
+block 0 400000 {FIRST}
+block 1 400010 {SECOND}
+segment 0
+misses 4 1 0 0 0 0
+0 10
+1 3
+segment 1
+misses 9 9 9 9 9 9
+0 999
+segment 2
+misses 10 1 2 0 0 0
+0 30
+block 2 400020 {FIRST}
+1 3
+2 8
+segment 3
+misses 0 0 0 0 0 0
+block 3 40"""
+"""One call, what is between, three calls; the last line is cut off."""
+
+
+def bench(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module(name)
+
+
+def test_a_call_is_the_difference_of_one_and_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    emulator = bench("arm.emulator", monkeypatch)
+    (tmp_path / "counts").write_text(WRITTEN)
+    blocks: dict[int, str] = {}
+    once, _, more, _ = emulator._segments(tmp_path / "counts", blocks)
+    counts = emulator._difference(once, more, 2, blocks)
+    assert counts.blocks == {FIRST: (30 - 10) / 2 + 8 / 2}
+    assert counts.misses == (3.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+
+
+def test_lines_that_caches_lack_cost_what_the_core_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = bench("arm.cores", monkeypatch).cores()
+    assert {"arm64-a55", "arm64-a76", "arm64-i8mm"} <= known.keys()
+    core = known["arm64-a76"]
+    assert core.waiting((1, 0, 0, 0, 0, 0)) == core.streamed[0]
+    assert core.waiting((0, 1, 0, 2, 0, 3)) == core.random[0] + 2 * core.random[1] + 3 * core.random[2]
+    assert core.cpuinfo().count(f"CPU part\t: {core.part}") == 4
+
+
+def test_what_is_missing_is_named_in_one_sentence(tmp_path: Path) -> None:
+    model = tmp_path / "model.tflite"
+    model.write_bytes(b"")
+    environment = {**os.environ, "PATH": str(tmp_path), "CONVERTKIT_DEVICE_ROOT": str(tmp_path)}
+    command = [sys.executable, str(BENCH / "arm_costs.py"), str(model), "--core", "arm64-a76"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("is not installed: see 'What it needs' in docs/measurements/device-costs.md")
+    assert list(tmp_path.iterdir()) == [model]
