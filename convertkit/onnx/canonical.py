@@ -232,14 +232,14 @@ def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
         to_seven(model)
     if opset < _LAST_AXES_SINCE:
         state_meanings(model)
-    large = _detached(model)
+    large = detached(model)
     try:
         converted = onnx.version_converter.convert_version(ir.to_proto(model), target)
     except (onnx.version_converter.ConvertError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[-1][:200]
         raise Unsupported(f"the model's opset {opset} cannot be brought to {target} exactly: {reason}") from error
     result: ir.Model = ir.from_proto(converted)
-    _reattach(result, large)
+    reattach(result, large)
     if opset < _COORDINATES_SINCE:
         sampled_as_before(result)
     return result
@@ -248,7 +248,7 @@ def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
 _LARGE_BYTES = 1 << 16
 
 
-def _detached(model: ir.Model) -> dict[str, ir.Value]:
+def detached(model: ir.Model) -> dict[str, ir.Value]:
     """Large initializers turned into plain inputs, so that the converter does not copy weights."""
     large = {
         name: value
@@ -267,7 +267,8 @@ def _detached(model: ir.Model) -> dict[str, ir.Value]:
     return large
 
 
-def _reattach(model: ir.Model, large: dict[str, ir.Value]) -> None:
+def reattach(model: ir.Model, large: dict[str, ir.Value]) -> None:
+    """Put back what :func:`detached` took from the model that this one was made of."""
     for value in [value for value in model.graph.inputs if value.name in large]:
         assert value.name is not None
         model.graph.inputs.remove(value)

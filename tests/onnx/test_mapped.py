@@ -15,7 +15,7 @@ from convertkit.errors import SourceError
 from convertkit.onnx.load import external_files, load_model
 from convertkit.onnx.mapped import read_proto
 from convertkit.quantization.graph.replay import open_session, run_all
-from convertkit.quantization.prepare.opset import at_least
+from convertkit.quantization.prepare import opset
 
 _RNG = np.random.default_rng(0)
 _WEIGHTS = {
@@ -75,10 +75,16 @@ def test_the_rest_is_parsed_as_it_is(written: Path) -> None:
     assert left.SerializeToString(deterministic=True) == right.SerializeToString(deterministic=True)
 
 
-def test_the_model_runs_and_changes_its_opset_in_memory(written: Path) -> None:
+@pytest.mark.parametrize("least", [1, 1 << 30])
+def test_the_model_runs_and_changes_its_opset_in_memory(
+    written: Path, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    """With weights left to the converter, and without."""
+    monkeypatch.setattr(opset, "_LARGE_BYTES", least)
     x = np.ones((2, 1024), np.float32)
     expected = x @ _WEIGHTS["large"] + _WEIGHTS["small"]
-    newer = at_least(load_model(written), 21)
+    newer = opset.at_least(load_model(written), 21)
+    assert sorted(newer.graph.initializers) == sorted(load_model(written).graph.initializers)
     for model in (load_model(written), newer):
         (answer,) = run_all(open_session(model), ["y"], [{"x": x}], {})
         np.testing.assert_allclose(answer["y"], expected, rtol=1e-4, atol=1e-4)  # sums of 1024 float32 products
