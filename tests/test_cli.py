@@ -13,7 +13,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 import convertkit
-from convertkit import errors
+from convertkit import errors, plugins
 from convertkit.cli import cli
 from convertkit.commands import COMMANDS
 from convertkit.commands import command as load_command
@@ -98,7 +98,8 @@ def test_every_flag_is_a_keyword():
     }
     keywords = set(convertkit.export.__kwdefaults__) | {"source", "target"}
     spelled = {"pass": "passes"}  # a word that Python keeps for itself
-    brought = {flag for flag in flags if flag.startswith(("onnxruntime-", "tensorrt-", "tflite-micro-"))}
+    targets = tuple(f"{name}-" for name in plugins.target_names())
+    brought = {flag for flag in flags if flag.startswith(targets)}
     assert brought, "what targets bring is in target_options"
     assert {spelled.get(flag, flag.replace("-", "_")) for flag in flags - brought} <= keywords
 
