@@ -208,8 +208,6 @@ class _Search:
         mine, theirs = (probe.inner() for probe in probes)
         allowed = [each for each in (self._first.conversion, ran.tolerance) if each is not None]
         whole = next((each for each in allowed if each.lossy), ran.tolerance)
-        if whole.lossy and ran.generated:
-            notes.append("generated inputs may lie beyond the ranges of a calibration: --calib with samples tells more")
         pairs, by = self._matched(sides, mine, theirs, lossy=whole.lossy)
         tolerance = inner_tolerance(whole, self._budget)
         found = scan(sides, mine, pairs, tolerance, self._folder, every=self._every)
