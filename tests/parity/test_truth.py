@@ -96,3 +96,25 @@ def test_where_no_rounding_moves_a_value_it_has_to_be_equal():
     assert leaves_a_limit(source, below, clamped, spread)
     assert not leaves_a_limit(source, source, clamped, spread)
     assert not leaves_a_limit(source, below, clamped, SPREAD)
+
+
+def relu_of_noise() -> tuple[np.ndarray, np.ndarray]:
+    """What a Relu makes of 100,000 values, and how far roundings move each; those behind the limit not at all."""
+    value = np.maximum(np.random.default_rng(0).standard_normal(100_000), 0).astype(np.float32)
+    return value, np.where(value > 0, 1e-5, 0.0)
+
+
+def test_one_of_many_elements_may_cross_a_limit_close_by():
+    """It lay within the noise of the limit, which a few noisy runs need not show."""
+    reference, spread = relu_of_noise()
+    crossed = reference.copy()
+    crossed[np.flatnonzero(reference == 0)[7]] = 3e-5
+    assert not leaves_a_limit(reference, crossed, reference.astype(np.float64), spread)
+
+
+@pytest.mark.parametrize(("count", "by"), [(60, 3e-5), (1, 1e-2), (40_000, 1e-7)])
+def test_many_or_far_elements_may_not(count, by):
+    reference, spread = relu_of_noise()
+    moved = reference.copy()
+    moved[np.flatnonzero(reference == 0)[:count]] = by
+    assert leaves_a_limit(reference, moved, reference.astype(np.float64), spread)
