@@ -24,8 +24,12 @@ assert ir.SymbolicDim("max(N, 4)").evaluate({"N": 9}) == 9
 import sympy
 assert type(sympy) is ModuleType and isinstance(sympy.Symbol("x"), sympy.Expr)
 assert ir.SymbolicDim(sympy.Symbol("x")).value == "x"
+import onnx
+assert "onnx.reference.op_run" not in sys.modules
+load = onnx.reference.ops.load_op("", "Add", 14)
+assert load.__name__ == "Add" and onnx.reference is sys.modules["onnx.reference"]
 import onnx.reference.ops
-assert onnx.reference.ops.load_op("", "Add", 14)
+assert onnx.reference.__file__ and onnx.reference.ReferenceEvaluator
 """
 HOST = """
 import sys

@@ -35,6 +35,14 @@ IDLE = {
         ("--accept-loss --w4", "--accept-loss is about samples of --calib"),
         ("--accept-loss --int8 --full-integer --calib DATA", "--full-integer keeps all integers as it is"),
     ],
+    "--device": [
+        ("--target tflite --device phone", "--device decides where integers pay; it goes with --int8, --w8 or --w4"),
+        ("--target tflite --w8 --device pone", "no device is called so, did you mean 'phone'"),
+        (
+            "--target onnxruntime --w8 --device phone",
+            "--device does nothing for onnxruntime; it is for --target tflite",
+        ),
+    ],
     "--io-dtype": [
         ("--io-dtype int8 --w8", "--io-dtype int8 goes with --int8"),
         ("--io-dtype int8 --int8 --calib DATA", "--io-dtype does nothing for onnxruntime; it is for --target tflite"),
@@ -166,7 +174,15 @@ def test_every_flag_is_in_the_table():
 def test_what_plugins_read_are_flags(group):
     known = {
         "converters": {"--model", "--signature", "--trust pickle", "--trust lambda", "--trust pyfunc"},
-        "targets": {"--opset", "--io-dtype", "--input-layout", "--description", "--label-file", "--normalization"},
+        "targets": {
+            "--opset",
+            "--io-dtype",
+            "--input-layout",
+            "--description",
+            "--label-file",
+            "--normalization",
+            "--device",
+        },
     }
     found = plugins.converters() if group == "converters" else map(plugins.target, plugins.target_names())
     assert set().union(*(each.reads for each in found)) == known[group]

@@ -3,17 +3,6 @@
 import subprocess
 import sys
 
-OPTIMIZER = """
-import sys
-import onnx
-from convertkit.onnx import optimizer
-assert not [name for name in sys.modules if name.startswith("onnx.reference")]
-load = onnx.reference.ops.load_op("", "Add", 14)
-assert load.__name__ == "Add" and "onnx.reference.ops" in sys.modules
-assert onnx.reference is sys.modules["onnx.reference"]
-import onnx.reference
-assert onnx.reference.__file__ and onnx.reference.ReferenceEvaluator
-"""
 FOLDS = """
 import sys
 from pathlib import Path
@@ -30,10 +19,6 @@ model = canonicalize(ir.Model(graph, ir_version=10))
 assert [node.op_type for node in model.graph] == ["Add"], [node.op_type for node in model.graph]
 assert "onnx.reference.ops" in sys.modules
 """
-
-
-def test_the_optimizer_waits_with_the_reference_evaluator():
-    subprocess.run([sys.executable, "-c", OPTIMIZER], check=True)
 
 
 def test_constants_are_computed_as_ever():

@@ -362,7 +362,7 @@ def test_processes_share_a_cache(place):
 
 
 INTERRUPTED = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 from contextlib import contextmanager
 from convertkit.progress import Silent
@@ -385,6 +385,8 @@ try:
             slow = tuple(Say(f"slow{n}", seconds=0.5) for n in range(2))
             top = Say("top", slow)
             one.submit(top)
+            while len(RUNS) < 2:
+                time.sleep(0.01)
             print("go", flush=True)
             one.result(top)
 except KeyboardInterrupt:
@@ -395,7 +397,6 @@ except KeyboardInterrupt:
 def test_ctrl_c_keeps_what_was_done_and_clears_the_rest(place):
     process = subprocess.Popen([sys.executable, "-c", INTERRUPTED, str(place)], stdout=subprocess.PIPE, text=True)
     process.stdout.readline()
-    time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=20)[0].split() == ["closed", "slow0", "slow1"]
     assert not list((place / "tmp").iterdir())

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
+from tests.installed import needs
 
 CODE = """
 import sys, keras
@@ -34,7 +34,7 @@ def test_operators_are_found_where_files_of_keras_3_have_them() -> None:
 
 
 def test_stored_code_finds_tensorflow() -> None:
-    pytest.importorskip("tensorflow")
+    needs("tensorflow")  # not imported here: TensorFlow brings Keras along, on its own backend
     code = (
         "from keras.src.utils import python_utils\n"
         "packed = python_utils.func_dump(lambda x: tf.add(x, 1))\n"

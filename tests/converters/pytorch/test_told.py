@@ -28,8 +28,8 @@ def make():
 """
 
 
-TASKS = ("opening", "converting", "pytorch-to-onnx")
-"""What the export itself says before."""
+TASKS = ("opening", "converting", "pytorch-to-onnx", "planning onnxruntime")
+"""What the export itself says before and beside it."""
 
 
 class Heard(Silent):
