@@ -26,6 +26,7 @@ from convertkit.tasks.task import Context, key
 from convertkit.tasks.versions import code_version
 from tests import onnx_models
 from tests.command_line import here
+from tests.installed import needs
 from tests.tasks.test_dask import running
 
 
@@ -102,7 +103,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules}))
 )
 def test_the_second_run_imports_nothing_heavy(tmp_path, source, flags, framework, needed):
     """What takes longer to import than to look up; only the user's own samples are read by NumPy."""
-    pytest.importorskip(framework)
+    needs(framework)
     words = ["export", FIXTURES / source, "-o", tmp_path / "out", "--force", "--cache", tmp_path / "cache", *flags]
     assert here(*words).code == 0
     done = subprocess.run(
