@@ -1,9 +1,9 @@
 """Make the cost tables of a core that is not here: ``python bench/device_tables.py CORE FOLDER``.
 
-Writes ``CORE.toml`` and ``CORE.tiles.toml`` of ``targets/tflite/costs`` into FOLDER.  The operators are those that
+Writes ``CORE.toml`` and ``CORE.kernels.toml`` of ``targets/tflite/costs`` into FOLDER.  The operators are those that
 ``kernel_costs.py``, ``near_costs.py`` and ``tile_costs.py`` time on the machine at hand; here they are emulated
 (``arm_costs.py``).  Rows that nothing measures have the costs of the operator whose kernel they share or resemble.
-The exported operators are kept in FOLDER, as they are the same for every core, and what was found of the tiles.
+The exported operators are kept in FOLDER, as they are the same for every core, and the measured costs of kernels.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ COPIES: Mapping[str, tuple[str, ...]] = {"Slice": ("Gather", "Expand", "Tile"), 
 PLAIN_WINDOW = 9.0
 """Multiply-adds for an element of the usual depthwise convolution."""
 NO_WORK = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
-TILES = """\
-# Nanoseconds of convolutions and small dense layers, as x86.tiles.toml tells them; by bench/device_tables.py."""
+HEADER = """\
+# Nanoseconds of convolutions and small dense layers, as x86.kernels.toml tells them; by bench/device_tables.py."""
 COSTS_OF = """\
 # Nanoseconds per unit of work of LiteRT 2.3 with XNNPACK on {core}, one thread, as x86.toml tells them.  Not measured:
 # counted under emulation and timed by LLVM's schedule of the core (bench/device_tables.py, and
@@ -128,10 +128,10 @@ def at_pace(rows: dict[str, dict[str, float]], committed: Mapping[str, Mapping[s
     }
 
 
-def write(folder: Path, core: str, table: Mapping[str, Any], tiles: str) -> None:
+def write(folder: Path, core: str, table: Mapping[str, Any], kernel_costs: str) -> None:
     """Both files; what a row of a dense layer between floats takes more is what quantizing a row on the fly takes."""
     row = table["ns_per_unit"]["DynamicQuantizeLinear"]["float32_call"]
-    (folder / f"{core}.tiles.toml").write_text(f"{TILES}\n{tiles.strip()}\nrow = {row:.3g}\nstart = 0.0\n")
+    (folder / f"{core}.kernels.toml").write_text(f"{HEADER}\n{kernel_costs.strip()}\nrow = {row:.3g}\nstart = 0.0\n")
     lines = rendered(table).splitlines()
     first = next(place for place, line in enumerate(lines) if not line.startswith("#"))
     numbers = [f"call_ns = {table['call_ns']:.3g}" if line.startswith("call_ns") else line for line in lines[first:]]
@@ -147,7 +147,7 @@ def main() -> None:
     args = parser.parse_args()
     core = known[args.core]
     clock, alone = Emulated(core), Emulated(core, calls=2)
-    raw = args.folder / f"{args.core}.tiles"
+    raw = args.folder / f"{args.core}.kernels"
     if not raw.exists():
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

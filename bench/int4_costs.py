@@ -4,7 +4,7 @@ Prints ``targets/tflite/costs/int4.toml``.  Each form that such a weight takes s
 (see
 ``tile_costs.py``); to their differences ``call + product * multiply-adds + element * elements read and written +
 unrolled * elements of the windows of all pixels + row * rows + weight * weights`` is fitted, no cost below 0.  Times
-are brought to the clock of ``x86.tiles.toml`` by float32 kernels of the same shapes: convolutions, those of one
+are brought to the clock of ``x86.kernels.toml`` by float32 kernels of the same shapes: convolutions, those of one
 element,
 and dense layers apart.
 """
@@ -23,12 +23,12 @@ import numpy as np
 from scipy.optimize import nnls
 from tile_costs import HERE, LONG, SHORT
 
+from convertkit.kernel_costs import ConvShape, DenseShape
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.tensor import QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
-from convertkit.tiles import ConvShape, DenseShape
 
 Weights = Literal["float32", "int4", "made real"]
 COSTS = ("call", "product", "element", "unrolled", "row", "weight")
@@ -54,7 +54,7 @@ class Layer:
         return [1.0, products, pixels * (self.channels + wide), unrolled, rows, weights]
 
     def float_ns(self) -> float:
-        """By the committed tiles, the mean of there and back."""
+        """By the committed table of kernels, the mean of there and back."""
         ways = ((self.channels, self.filters), (self.filters, self.channels))
         shapes = [
             ConvShape(self.side**2, self.side, (self.window, self.window), 1, *way)
@@ -62,7 +62,7 @@ class Layer:
             else DenseShape(self.side, *way)
             for way in ways
         ]
-        return float(np.mean([tables(()).tiles.times(shape)[1] for shape in shapes]))
+        return float(np.mean([tables(()).kernel_costs.times(shape)[1] for shape in shapes]))
 
 
 CONVOLUTIONS = tuple(
@@ -158,7 +158,7 @@ def table(name: str, layers: Sequence[Layer], weights: Weights, clock: float) ->
 
 
 def clock(layers: Sequence[Layer]) -> float:
-    """How much longer than here a float32 layer takes by ``x86.tiles.toml``, the median."""
+    """How much longer than here a float32 layer takes by ``x86.kernels.toml``, the median."""
     return float(np.median([layer.float_ns() for layer in layers] / within(layers, "float32")))
 
 

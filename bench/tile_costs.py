@@ -1,6 +1,6 @@
 """Measure the tiles of LiteRT's convolutions on this machine: ``python bench/tile_costs.py [--no-amx]``.
 
-Prints a table for each kind of kernel, for ``targets/tflite/costs/x86.tiles.toml``, which holds those of several
+Prints a table for each kind of kernel, for ``targets/tflite/costs/x86.kernels.toml``, which holds those of several
 machines.
 Convolutions of different width, plain, of one element and transposed, and dense layers are timed; the tile is the one
 of a few likely ones with which
@@ -26,11 +26,11 @@ import numpy as np
 from clocks import Clock, Here
 from scipy.optimize import nnls
 
+from convertkit.kernel_costs import ConvShape, DenseShape, Shape, Tile, TransposedShape
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
-from convertkit.tiles import ConvShape, DenseShape, Shape, Tile, TransposedShape
 
 WINDOWS = (
     *((side, 3, width, width) for side in (4, 7, 14) for width in (8, 16, 24, 32, 48, 64, 128)),

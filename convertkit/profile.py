@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from convertkit.tiles import Tiles
+from convertkit.kernel_costs import KernelCosts
 
 KEEP_FLOAT = "convertkit.float"
 """Key in a node's ``metadata_props``: run this node in float; the value says why."""
@@ -165,9 +165,9 @@ class QuantProfile:
     ``share`` of the float weights' bytes is what int4 weights and their scales may take: what they leave of it makes
     the smallest weights int8.
     ``keeps_float``: an operator between integers that is marked :data:`KEEP_FLOAT` does run in float.
-    ``tiles`` tell the cost of convolutions without groups, in place of a row of ``costs``.  ``machines`` are the costs
-    on each machine of ``tiles``, in its order; where it is empty, they are the same on all.  ``devices`` are the names
-    of these machines, where the user asked for them by name.
+    ``kernel_costs`` tell the cost of convolutions without groups, in place of a row of ``costs``.  ``machines`` are
+    the costs on each machine of ``kernel_costs``, in its order; where it is empty, they are the same on all.
+    ``devices`` are the names of these machines, where the user asked for them by name.
     ``narrow`` tells what weights of 4 bits cost; without it they count as costing nothing.
     """
 
@@ -190,18 +190,21 @@ class QuantProfile:
     tie_free: bool = False
     least_gain: float = 0.0
     keeps_float: bool = False
-    tiles: Tiles | None = None
+    kernel_costs: KernelCosts | None = None
     machines: tuple[Mapping[str, OpCost], ...] = ()
     devices: tuple[str, ...] = ()
     narrow: NarrowCosts | None = None
 
     def alone(self) -> tuple[QuantProfile, ...]:
         """The same on each machine of its own; itself where it knows of none."""
-        if self.tiles is None:
+        if self.kernel_costs is None:
             return (self,)
-        tiles = self.tiles.machines()
-        costs = self.machines or (self.costs,) * len(tiles)
-        return tuple(replace(self, tiles=each, costs=own, machines=()) for each, own in zip(tiles, costs, strict=True))
+        kernel_costs = self.kernel_costs.machines()
+        costs = self.machines or (self.costs,) * len(kernel_costs)
+        return tuple(
+            replace(self, kernel_costs=each, costs=own, machines=())
+            for each, own in zip(kernel_costs, costs, strict=True)
+        )
 
     def rule(self, kinds: tuple[str, ...]) -> OpRule | None:
         """The rule of an operator, given its names from the most special to the most general."""

@@ -6,11 +6,11 @@ import math
 
 import onnx_ir as ir
 
+from convertkit.kernel_costs import ConvShape, TransposedShape
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.graph.sizes import elements, sizes
 from convertkit.quantization.graph.units import Unit, constant, is_constant
 from convertkit.quantization.place.dense import dense_cost, dense_shape
-from convertkit.tiles import ConvShape, TransposedShape
 
 _UNKNOWN = OpCost(1.0, 1.0)
 _ON_THE_FLY = "DynamicQuantizeLinear"
@@ -19,13 +19,13 @@ _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
     """Nanoseconds in integers and in float."""
-    if profile.tiles is not None:
+    if profile.kernel_costs is not None:
         shape = conv_shape(unit.node)
         if shape is not None:
-            return profile.tiles.times(shape)
+            return profile.kernel_costs.times(shape)
         dense = dense_shape(unit.node)
         if dense is not None:
-            return dense_cost(unit, dense, profile.tiles, on_the_fly=unit.kinds[-1] in profile.dynamic)
+            return dense_cost(unit, dense, profile.kernel_costs, on_the_fly=unit.kinds[-1] in profile.dynamic)
     touched = {*unit.data.values(), *unit.outputs}
     integer, real = (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(elements, touched)))
     on_the_fly = profile.costs.get(_ON_THE_FLY)

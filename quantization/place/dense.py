@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from convertkit.kernel_costs import SMALL_MATRIX, DenseShape, KernelCosts
 from convertkit.quantization.graph.sizes import elements
 from convertkit.quantization.graph.units import Unit, constant, is_constant
 from convertkit.quantization.weights.weight_only import LEAST_ALONE
-from convertkit.tiles import SMALL_MATRIX, DenseShape, Tiles
 
 
 def dense_shape(node: ir.Node) -> DenseShape | None:
@@ -26,10 +26,10 @@ def dense_shape(node: ir.Node) -> DenseShape | None:
     return DenseShape(max(elements(node.outputs[0]) // int(wide), 1), int(deep), int(wide))
 
 
-def dense_cost(unit: Unit, shape: DenseShape, tiles: Tiles, *, on_the_fly: bool) -> tuple[float, float]:
+def dense_cost(unit: Unit, shape: DenseShape, kernel_costs: KernelCosts, *, on_the_fly: bool) -> tuple[float, float]:
     """Nanoseconds in integers and between floats, where ``on_the_fly`` activations may be quantized in the kernel."""
-    integer, real = tiles.times(shape)
+    integer, real = kernel_costs.times(shape)
     read = shape.pixels * shape.channels
     if on_the_fly and unit.data and shape.weights >= LEAST_ALONE:
-        return integer, real - tiles.gain_between_floats(shape, read)
+        return integer, real - kernel_costs.gain_between_floats(shape, read)
     return integer, real

@@ -46,4 +46,6 @@ def told(found: Estimates) -> list[str]:
 def _is_known(unit: Unit, profile: QuantProfile) -> bool:
     if profile.cost(unit.kinds) is not None:
         return True
-    return profile.tiles is not None and (conv_shape(unit.node) is not None or dense_shape(unit.node) is not None)
+    return profile.kernel_costs is not None and (
+        conv_shape(unit.node) is not None or dense_shape(unit.node) is not None
+    )

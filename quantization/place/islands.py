@@ -76,7 +76,7 @@ def _gains_enough(units: tuple[Unit, ...], profile: QuantProfile, chosen: frozen
     """
     if not profile.least_gain:
         return True
-    start = 0.0 if profile.tiles is None else profile.tiles.start_ns
+    start = 0.0 if profile.kernel_costs is None else profile.kernel_costs.start_ns
     limit = 1 - profile.least_gain
     return all(
         total_cost(units, one, chosen) + start <= limit * total_cost(units, one, frozenset()) for one in profile.alone()

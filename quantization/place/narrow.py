@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from convertkit.kernel_costs import TransposedShape
 from convertkit.profile import RECURRENT, NarrowCost, NarrowCosts, QuantProfile
 from convertkit.quantization.graph.sizes import elements
 from convertkit.quantization.graph.units import Unit, constant
@@ -17,7 +18,6 @@ from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.place.costs import conv_shape, unit_cost, unit_work
 from convertkit.quantization.place.islands import total_cost
 from convertkit.quantization.weights.weight_only import is_candidate
-from convertkit.tiles import TransposedShape
 
 _DEAR = 2.0
 """A percent of float32's time counts as so many of the file: as long as the model is slower than in float32."""
@@ -93,9 +93,9 @@ def _eight_bits_ns(unit: Unit, profile: QuantProfile) -> float:
         return unit_cost(unit, profile)[1]
     free = isinstance(shape, TransposedShape) and not _is_static(unit)
     dilated = set(unit.node.attributes.get_ints("dilations", (1,))) != {1}
-    if profile.tiles is None or free or dilated or _taps(unit) == 1:
+    if profile.kernel_costs is None or free or dilated or _taps(unit) == 1:
         return full
-    return full - profile.tiles.gain_between_floats(shape, _read(unit))
+    return full - profile.kernel_costs.gain_between_floats(shape, _read(unit))
 
 
 def _four_bits_ns(unit: Unit, costs: NarrowCosts) -> float:

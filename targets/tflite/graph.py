@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from convertkit.kernel_costs import KernelCosts
 from convertkit.targets.tflite.tensor import Tensor
-from convertkit.tiles import Tiles
 
 Option = bool | int | float | tuple[int, ...]
 
@@ -53,7 +53,7 @@ class Program:
     """All subgraphs (the main one first) and the final names of tensors where they were changed.
 
     ``portable``: made for other runtimes, too, so that no form is chosen that only pays in LiteRT's fast kernels.
-    ``tiles``: what convolutions cost on the devices that it is made for; without them none changes its form.
+    ``kernel_costs``: what convolutions cost on the devices that it is made for; without them none changes its form.
     """
 
     subgraphs: list[Subgraph] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Program:
     orders: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """By name, tensors whose axes are in another order than the source's."""
     portable: bool = False
-    tiles: Tiles | None = None
+    kernel_costs: KernelCosts | None = None
 
     def name_of(self, tensor: Tensor) -> str:
         """The name that goes into the file."""

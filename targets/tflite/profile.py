@@ -112,7 +112,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         tie_free=True,
         keeps_float=True,
         least_gain=_LEAST_GAIN,
-        tiles=known.tiles,
+        kernel_costs=known.kernel_costs,
     )
 
 
@@ -136,7 +136,7 @@ def _of_weights(options: ExportOptions) -> QuantProfile:
         weight_only=True,
         recurrent=True,
         dynamic=_DYNAMIC,
-        tiles=known.tiles,
+        kernel_costs=known.kernel_costs,
     )
     if options.precision == "w8":
         return plain

@@ -13,7 +13,7 @@ FRAMEWORKS = {"torch", "tensorflow", "keras", "tf_keras", "tf2onnx", "jax", "jax
 FRAMEWORKS |= {"tensorrt_rtx", "ai_edge_litert", "safetensors", "h5py"}
 HEAVY = FRAMEWORKS | {"onnx", "onnx_ir", "onnxscript", "onnxruntime"}
 
-VALUES = {"errors", "artifact", "operators", "recipe", "profile", "progress", "stage", "target_options", "tiles"}
+VALUES = {"errors", "artifact", "operators", "recipe", "profile", "progress", "stage", "target_options", "kernel_costs"}
 TOP = {"cli", "commands", "__main__", "api", "job", "options", "show", "manifest", "delivery", "steps", "report"}
 TOP |= {"looking", "compare"}
 

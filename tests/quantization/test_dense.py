@@ -10,13 +10,13 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
+from convertkit.kernel_costs import SMALL_MATRIX, DenseShape
 from convertkit.onnx.canonical import canonicalize
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.dense import dense_shape
 from convertkit.quantization.place.islands import choose_integer
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
-from convertkit.tiles import SMALL_MATRIX, DenseShape
 from tests.quantization.models import model_of
 
 INT8 = profile(ExportOptions(source="x", precision="int8"))
@@ -50,8 +50,8 @@ def test_integers_have_to_fill_their_tiles(rows: int, width: int, integer: bool)
 
 def test_the_first_product_of_a_model_costs_more() -> None:
     units = layers(64, 64, depth=1)
-    assert INT8.tiles is not None
-    free, dear = (replace(INT8, tiles=replace(INT8.tiles, start_ns=start)) for start in (0.0, 5e3))
+    assert INT8.kernel_costs is not None
+    free, dear = (replace(INT8, kernel_costs=replace(INT8.kernel_costs, start_ns=start)) for start in (0.0, 5e3))
     assert choose_integer(units, free, insist=False)
     assert not choose_integer(units, dear, insist=False)
 
@@ -59,22 +59,22 @@ def test_the_first_product_of_a_model_costs_more() -> None:
 @pytest.mark.parametrize(("factor", "integer"), [(0.7, True), (0.95, False)])
 def test_every_machine_of_the_table_gains(factor: float, integer: bool) -> None:
     """One machine has integer products for nothing: on the mean they pay in either case."""
-    units, tiles = layers(64, 128), INT8.tiles
-    assert tiles is not None
-    (real,) = tiles.float32_dense
+    units, kernel_costs = layers(64, 128), INT8.kernel_costs
+    assert kernel_costs is not None
+    (real,) = kernel_costs.float32_dense
     machines = [replace(real, product=share * real.product, output=share * real.output) for share in (0.0, factor)]
-    rules = replace(INT8, tiles=replace(tiles, integer_dense=tuple(machines)))
+    rules = replace(INT8, kernel_costs=replace(kernel_costs, integer_dense=tuple(machines)))
     assert bool(choose_integer(units, rules, insist=False)) is integer
 
 
 @pytest.mark.parametrize(("factor", "gains"), [(0.9, True), (1.1, False)])
 def test_between_floats_no_machine_of_the_table_loses(factor: float, gains: bool) -> None:
     """One machine has integer products for nothing: on the mean they pay in either case."""
-    shape, tiles = DenseShape(64, 128, 128), INT8.tiles
-    assert tiles is not None
-    (real,) = tiles.float32_dense
+    shape, kernel_costs = DenseShape(64, 128, 128), INT8.kernel_costs
+    assert kernel_costs is not None
+    (real,) = kernel_costs.float32_dense
     machines = [replace(real, product=share * real.product, output=share * real.output) for share in (0.0, factor)]
-    free = replace(tiles, integer_dense=tuple(machines), read_ns=0.0, row_ns=0.0)
+    free = replace(kernel_costs, integer_dense=tuple(machines), read_ns=0.0, row_ns=0.0)
     assert bool(free.gain_between_floats(shape, read=64 * 128)) is gains
 
 

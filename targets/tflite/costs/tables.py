@@ -1,9 +1,8 @@
 """The cost tables of the devices that a model is made for.
 
-A device has ``NAME.toml`` (operators, see :class:`~convertkit.profile.OpCost`) and ``NAME.tiles.toml`` (convolutions
-and
-small dense layers, see :class:`~convertkit.tiles.Tiles`).  A mix is a weighted sum of devices.  What is chosen by the
-tables of several is the best for their weighted sum, and has to pay on each.
+A device has ``NAME.toml`` (operators, see :class:`~convertkit.profile.OpCost`) and ``NAME.kernels.toml`` (convolutions
+and small dense layers, see :class:`~convertkit.kernel_costs.KernelCosts`).  A mix is a weighted sum of devices.
+What is chosen by the tables of several is the best for their weighted sum, and has to pay on each.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
+from convertkit.kernel_costs import KernelCosts, mixed, read_kernel_costs
 from convertkit.profile import NarrowCosts, OpCost, narrow_costs
 from convertkit.targets.tflite.devices import PARTS, machines_of
-from convertkit.tiles import Tiles, mixed, read_tiles
 
 _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Of one or several devices: ``costs`` and ``tiles`` of all together, ``machines`` the costs of each.
+    """Of one or several devices: ``costs`` and ``kernel_costs`` of all together, ``machines`` the costs of each.
 
-    The machines come in the order of ``tiles.machines()``; ``names`` are those of their devices.
+    The machines come in the order of ``kernel_costs.machines()``; ``names`` are those of their devices.
     """
 
     costs: Mapping[str, OpCost]
-    tiles: Tiles
+    kernel_costs: KernelCosts
     machines: tuple[Mapping[str, OpCost], ...]
     names: tuple[str, ...]
 
@@ -39,15 +38,15 @@ def tables(devices: tuple[str, ...]) -> Tables:
     """The tables of ``devices``, each of the same weight; names are those that :mod:`devices` knows."""
     shares = machines_of(devices)
     costs = [_costs(name) for name in shares]
-    tiles = [read_tiles(_HERE / f"{name}.tiles.toml") for name in shares]
-    each = tuple(table for table, own in zip(costs, tiles, strict=True) for _ in own.machines())
+    kernel_costs = [read_kernel_costs(_HERE / f"{name}.kernels.toml") for name in shares]
+    each = tuple(table for table, own in zip(costs, kernel_costs, strict=True) for _ in own.machines())
     names = tuple(part for name in shares for part in PARTS.get(name, (name,)))
     if len(shares) == 1:
-        return Tables(costs[0], tiles[0], each, names)
+        return Tables(costs[0], kernel_costs[0], each, names)
     weights = tuple(shares.values())
     kinds = costs[0].keys()
     together = {kind: _weighted([table[kind] for table in costs], weights) for kind in kinds}
-    return Tables(together, mixed(tiles, weights), each, names)
+    return Tables(together, mixed(kernel_costs, weights), each, names)
 
 
 @cache

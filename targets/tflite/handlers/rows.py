@@ -1,4 +1,4 @@
-"""Convolutions of few channels, with pixels of a row as channels of one: see ``convertkit.tiles``.
+"""Convolutions of few channels, with pixels of a row as channels of one: see ``convertkit.kernel_costs``.
 
 An image of few channels is the same memory as one of fewer, wider pixels, so no transposition is needed; weights that
 a wider window adds are zeros, so every integer result stays what it was.  Padding comes before the rows are cut:
@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from convertkit.kernel_costs import ConvShape
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.window import Window
 from convertkit.targets.tflite.tensor import DYNAMIC, QuantParams, Tensor
-from convertkit.tiles import ConvShape
 
 
 def outputs_together(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, win: Window) -> int:
     """How many outputs of a row :func:`conv_rows` is best asked to compute as one; 0 where it does not help."""
     known = DYNAMIC not in x.shape[1:] and w.constant is not None and bias is not None and bias.constant is not None
-    tiles = b.program.tiles
+    kernel_costs = b.program.kernel_costs
     if (
         b.program.portable
-        or tiles is None
+        or kernel_costs is None
         or x.dtype != "int8"
         or w.dtype != "int8"
         or not known
@@ -33,7 +33,7 @@ def outputs_together(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, win:
     height, width = (_outputs(win, x.shape, axis) for axis in (0, 1))
     window = win.kernel[0], win.kernel[1]
     shape = ConvShape(height * width, width, window, win.strides[1], x.shape[3], w.shape[0])
-    return tiles.together(shape)
+    return kernel_costs.together(shape)
 
 
 def conv_rows(b: Builder, x: Tensor, w: Tensor, bias: Tensor, win: Window, outputs: int) -> Tensor:

@@ -74,6 +74,6 @@ def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tu
     move_integers(part)  # after layout, whose transposes these are
     fold_quantized(part, full_integer=options.full_integer)  # after layout: islands are not cut by transposes
     drop_repeated_rounding(part)  # after islands: a pair inside of one is part of it
-    fold_hybrid(part, tables(options.device).tiles)  # what is left with integer weights has float activations
+    fold_hybrid(part, tables(options.device).kernel_costs)  # what is left with integer weights has float activations
     round_in_floats(part)  # last: what the graph rounds is told from other floats by its DequantizeLinear
     return perms

@@ -14,18 +14,18 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.kernel_costs import KernelCosts
 from convertkit.onnx.edit import array_of
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.tflite.marks import NHWC, OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.edits import drop_if_unused, insert_before, new_constant
 from convertkit.targets.tflite.passes.hybrid_gains import CONVOLUTIONS, gain_ns
 from convertkit.targets.tflite.passes.part import Part
-from convertkit.tiles import Tiles
 
 _DENSE = {("", "Gemm"), ("", "MatMul"), (OWN, "Dense")}
 
 
-def fold_hybrid(part: Part, tiles: Tiles) -> None:
+def fold_hybrid(part: Part, kernel_costs: KernelCosts) -> None:
     """Feed integer weights straight to matrix products with float activations, in place."""
     for node in list(part.graph):
         if node.domain == "" and node.op_type in _RECURRENT:
@@ -33,8 +33,8 @@ def fold_hybrid(part: Part, tiles: Tiles) -> None:
         else:
             _as_dense(part, node)
     stored = {node: weight for node in part.graph if (weight := _integer_weight(node)) is not None}
-    gains = {node: gain_ns(node, weight, _out_axis(node), tiles) for node, weight in stored.items()}
-    if sum(gains.values()) <= tiles.start_ns:
+    gains = {node: gain_ns(node, weight, _out_axis(node), kernel_costs) for node, weight in stored.items()}
+    if sum(gains.values()) <= kernel_costs.start_ns:
         return
     for node, weight in stored.items():
         widened = node.inputs[1].producer() if node.inputs[1] is not None else None

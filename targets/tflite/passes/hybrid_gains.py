@@ -1,4 +1,4 @@
-"""What products save that take integer weights and quantize their activations in the kernel, by the measured tiles."""
+"""What products save that take integer weights and quantize their activations in the kernel, by measured costs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 
 import onnx_ir as ir
 
+from convertkit.kernel_costs import SMALL_MATRIX, ConvShape, DenseShape, KernelCosts, Shape, TransposedShape
 from convertkit.targets.tflite.costs.tables import int4_costs
 from convertkit.targets.tflite.marks import NHWC
-from convertkit.tiles import SMALL_MATRIX, ConvShape, DenseShape, Shape, Tiles, TransposedShape
 
 CONVOLUTIONS = {(NHWC, "Conv"), (NHWC, "ConvTranspose")}
 _IMAGE_RANK = 4
@@ -16,21 +16,21 @@ _TYPICAL = 32
 """Stands for a free height or width."""
 
 
-def gain_ns(node: ir.Node, stored: ir.Value, out_axis: int, tiles: Tiles) -> float:
+def gain_ns(node: ir.Node, stored: ir.Value, out_axis: int, kernel_costs: KernelCosts) -> float:
     """Nanoseconds that ``node`` saves with ``stored`` for its weight; infinite where it always does, else 0 or less."""
     assert stored.shape is not None
     weight = tuple(int(size) for size in stored.shape.numpy())
     four_bits = stored.dtype == ir.DataType.INT4  # behind Dequantize, they would be made real at each call
     if (node.domain, node.op_type) in CONVOLUTIONS:
-        return _of_convolution(node, weight, tiles, four_bits=four_bits)
+        return _of_convolution(node, weight, kernel_costs, four_bits=four_bits)
     if four_bits or not 0 < math.prod(weight) <= SMALL_MATRIX:
         return math.inf
     wide, deep = weight[out_axis], weight[1 - out_axis]
     rows = math.prod(_sizes(node.outputs[0])) // wide
-    return tiles.gain_between_floats(DenseShape(rows, deep, wide), rows * deep)
+    return kernel_costs.gain_between_floats(DenseShape(rows, deep, wide), rows * deep)
 
 
-def _of_convolution(node: ir.Node, weight: tuple[int, ...], tiles: Tiles, *, four_bits: bool) -> float:
+def _of_convolution(node: ir.Node, weight: tuple[int, ...], kernel_costs: KernelCosts, *, four_bits: bool) -> float:
     """With one element float stays: quantizing the image takes much of what the integer product saves, and 4 dB.
 
     Measured on MobileNetV2.
@@ -47,11 +47,11 @@ def _of_convolution(node: ir.Node, weight: tuple[int, ...], tiles: Tiles, *, fou
             return 0.0
         taps = math.prod(weight[2:]) / math.prod(strides)
         shape: Shape = TransposedShape(math.prod(result[:-1]), taps, *weight[:2])
-        return tiles.gain_between_floats(shape, math.prod(_sizes(node.inputs[0])))
+        return kernel_costs.gain_between_floats(shape, math.prod(_sizes(node.inputs[0])))
     shape = ConvShape(
         math.prod(result[:-1]), result[-2], (weight[2], weight[3]), int(strides[-1]), weight[1], weight[0]
     )
-    return tiles.gain_between_floats(shape, math.prod(_sizes(node.inputs[0])))
+    return kernel_costs.gain_between_floats(shape, math.prod(_sizes(node.inputs[0])))
 
 
 def _is_free(value: ir.Value) -> bool:

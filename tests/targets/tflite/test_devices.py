@@ -14,6 +14,7 @@ from onnx import helper
 
 import convertkit
 from convertkit.errors import UsageError
+from convertkit.kernel_costs import ConvShape, DenseShape, TransposedShape
 from convertkit.onnx.canonical import canonicalize
 from convertkit.options.flags import options_from
 from convertkit.profile import OpCost
@@ -25,7 +26,6 @@ from convertkit.targets.tflite.costs import tables as module
 from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.devices import DEVICES, MACHINES, machines_of
 from convertkit.targets.tflite.profile import profile
-from convertkit.tiles import ConvShape, DenseShape, TransposedShape
 from tests.quantization.models import model_of
 
 SHAPES = (
@@ -48,10 +48,10 @@ def test_every_machine_prices_what_the_servers_tables_do(name: str) -> None:
     for kind, row in rows[name].items():
         assert all(np.isfinite(value) and value >= 0 for value in row.values()), kind
     for shape in SHAPES:
-        integer, real = tables((name,)).tiles.times(shape)
+        integer, real = tables((name,)).kernel_costs.times(shape)
         assert integer > 0, shape
         assert real > 0, shape
-    integer, real = tables((name,)).tiles.times(SHAPES[0])
+    integer, real = tables((name,)).kernel_costs.times(SHAPES[0])
     assert integer < real / 2
 
 
@@ -64,19 +64,21 @@ def test_a_mix_is_the_weighted_sum_of_its_machines() -> None:
     shares = machines_of(("phone",))
     mixed, alone = tables(("phone",)), {name: tables((name,)) for name in shares}
     for shape in SHAPES:
-        expected = [sum(share * alone[name].tiles.times(shape)[i] for name, share in shares.items()) for i in (0, 1)]
-        assert mixed.tiles.times(shape) == pytest.approx(expected)
+        expected = [
+            sum(share * alone[name].kernel_costs.times(shape)[i] for name, share in shares.items()) for i in (0, 1)
+        ]
+        assert mixed.kernel_costs.times(shape) == pytest.approx(expected)
     for kind, cost in mixed.costs.items():
         expected = sum(share * alone[name].costs[kind].times(1e4, 2e4)[1] for name, share in shares.items())
         assert cost.times(1e4, 2e4)[1] == pytest.approx(expected), kind
-    assert len(mixed.machines) == len(mixed.tiles.machines())
+    assert len(mixed.machines) == len(mixed.kernel_costs.machines())
 
 
 def test_servers_and_a_phone_together_are_three_machines() -> None:
     both = tables(("x86", "arm64-a76"))
-    assert both.tiles.weights == (0.25, 0.25, 0.5)
+    assert both.kernel_costs.weights == (0.25, 0.25, 0.5)
     assert [each is not None for each in both.machines] == [True] * 3
-    assert {tile for each in both.tiles.machines() for tile in each.integer} == set(both.tiles.integer)
+    assert {tile for each in both.kernel_costs.machines() for tile in each.integer} == set(both.kernel_costs.integer)
 
 
 def test_integers_have_to_pay_on_each_machine() -> None:
@@ -168,7 +170,7 @@ def test_the_export_tells_what_the_tables_make_of_it(precision: str, tmp_path: P
     for each in estimated:
         own, real = float(str(each["artifact_ms"])), float(str(each["float32_ms"]))
         assert 0 < own < real
-        alone = tables((str(each["device"]),)).tiles
+        alone = tables((str(each["device"]),)).kernel_costs
         products = [alone.times(ConvShape(576, 24, (3, 3), 1, channels, 32)) for channels in (3, 32)]
         assert real == pytest.approx(sum(times[1] for times in products) / 1e6)
         assert sum(times[0] for times in products) / 1e6 < own

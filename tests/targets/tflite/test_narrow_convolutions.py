@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from convertkit.kernel_costs import ConvShape, KernelCosts, Tile
 from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.passes import Options
-from convertkit.tiles import ConvShape, Tile, Tiles
 from tests.targets.tflite.compiled import Case, numbers
 from tests.targets.tflite.test_quantized import Qdq, within_one_lsb
 
@@ -86,14 +86,14 @@ WIDE, NARROW = Tile(64, 64, 1.0, 0.0), Tile(8, 16, 1.0, 0.0)
 def test_no_machine_loses() -> None:
     """16 channels to 16 filters fill the narrow tile, so only a machine with the wide one gains."""
     shape = ConvShape(64, 8, (3, 3), 1, 16, 16)
-    assert Tiles((), (WIDE,)).together(shape) > 1
-    assert Tiles((), (WIDE, NARROW)).together(shape) == 0
+    assert KernelCosts((), (WIDE,)).together(shape) > 1
+    assert KernelCosts((), (WIDE, NARROW)).together(shape) == 0
 
 
 def test_a_stride_goes_into_the_channels() -> None:
     """7 elements at stride 2 are 4 pairs, in all tiles that round 3 channels up to 8."""
     shape = ConvShape(64, 8, (7, 7), 2, 3, 64)
-    assert Tiles((), (NARROW,)).together(shape) == 1
+    assert KernelCosts((), (NARROW,)).together(shape) == 1
     assert shape.together(1) == ConvShape(64, 8, (7, 4), 1, 6, 64)
 
 
@@ -101,14 +101,14 @@ def test_weights_are_worth_it() -> None:
     """4 outputs together take 1,280 bytes instead of 200, 2 take 480; a pixel costs 102, 31 and 10 ns."""
     for rows, outputs in ((8, 4), (1, 2)):
         shape = ConvShape(8 * rows, 8, (5, 5), 1, 1, 8)
-        assert Tiles((), (Tile(64, 64, 1e-3, 0.0),)).together(shape) == outputs
+        assert KernelCosts((), (Tile(64, 64, 1e-3, 0.0),)).together(shape) == outputs
 
 
 def test_costs_are_those_of_the_form_that_is_written() -> None:
     shape = ConvShape(784, 28, (5, 5), 1, 1, 8)
-    tiles = Tiles((WIDE,), (WIDE, NARROW))
-    folded = shape.together(tiles.together(shape))
-    assert tiles.times(shape) == (
+    kernel_costs = KernelCosts((WIDE,), (WIDE, NARROW))
+    folded = shape.together(kernel_costs.together(shape))
+    assert kernel_costs.times(shape) == (
         (WIDE.nanoseconds(folded) + NARROW.nanoseconds(folded)) / 2,
         WIDE.nanoseconds(shape),
     )
@@ -116,9 +116,9 @@ def test_costs_are_those_of_the_form_that_is_written() -> None:
 
 def test_narrow_first_layers_are_no_faster_in_integers() -> None:
     """MobileNet's first layer, about; the last of its blocks, where integers are four times faster."""
-    integer, real = tables(()).tiles.times(ConvShape(112 * 112, 112, (3, 3), 2, 3, 32))
+    integer, real = tables(()).kernel_costs.times(ConvShape(112 * 112, 112, (3, 3), 2, 3, 32))
     assert integer > 0.8 * real
-    integer, real = tables(()).tiles.times(ConvShape(49, 7, (1, 1), 1, 960, 160))
+    integer, real = tables(()).kernel_costs.times(ConvShape(49, 7, (1, 1), 1, 960, 160))
     assert 3 * integer < real
 
 
@@ -131,7 +131,7 @@ def test_full_pairs_of_tiles_have_kernels_of_their_own() -> None:
 
 
 def test_a_window_of_one_element_is_a_product_of_matrices() -> None:
-    tiles = Tiles((WIDE,), (WIDE,), float32_pointwise=(NARROW,), integer_pointwise=(NARROW,))
+    kernel_costs = KernelCosts((WIDE,), (WIDE,), float32_pointwise=(NARROW,), integer_pointwise=(NARROW,))
     for window, stride, kernel in (((1, 1), 1, NARROW), ((1, 1), 2, WIDE), ((1, 3), 1, WIDE)):
         shape = ConvShape(65, 5, window, stride, 64, 64)
-        assert tiles.times(shape) == (kernel.nanoseconds(shape), kernel.nanoseconds(shape))
+        assert kernel_costs.times(shape) == (kernel.nanoseconds(shape), kernel.nanoseconds(shape))

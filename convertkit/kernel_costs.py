@@ -24,7 +24,7 @@ _MAY_LOSE = 1.33
 """No machine of the table gets slower by more than this factor, whatever the others gain."""
 KINDS = ("float32", "int8", "float32_pointwise", "int8_pointwise",
          "float32_transposed", "int8_transposed", "float32_dense", "int8_dense")  # fmt: skip
-"""Of kernels, as a table of tiles names them: float and integer in turns."""
+"""Of kernels, as a table names them: float and integer in turns."""
 SMALL_MATRIX = 16384
 """Weights of a dense layer up to which its kernels go by tiles: beyond, memory decides as much as they do."""
 _LEAST_NS_PER_BYTE = 1.0
@@ -128,7 +128,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class KernelCosts:
     """The kernels of several machines, for float32 and for int8; a model may run on any of them.
 
     Kernels of each kind come in the same order of machines; one float32 kernel may stand for all.  ``pointwise`` ones
@@ -175,7 +175,7 @@ class Tiles:
         """Nanoseconds more of an int8 kernel that is given ``read`` floats."""
         return read * self.read_ns + (shape.pixels * self.row_ns if isinstance(shape, DenseShape) else 0.0)
 
-    def machines(self) -> tuple[Tiles, ...]:
+    def machines(self) -> tuple[KernelCosts, ...]:
         """Those of one machine each, in order."""
         count = len(self.integer)
         rows = zip(*(_for_all(getattr(self, name), count) for name in _FIELDS), strict=True)
@@ -225,10 +225,10 @@ _FIELDS = (
     "float32", "integer", "float32_pointwise", "integer_pointwise",
     "float32_transposed", "integer_transposed", "float32_dense", "integer_dense",
 )  # fmt: skip
-"""Of :class:`Tiles` that hold a kernel for each machine, in the order of :data:`KINDS`."""
+"""Of :class:`KernelCosts` that hold a kernel for each machine, in the order of :data:`KINDS`."""
 
 
-def mixed(parts: Sequence[Tiles], shares: Sequence[float]) -> Tiles:
+def mixed(parts: Sequence[KernelCosts], shares: Sequence[float]) -> KernelCosts:
     """The machines of all ``parts``; those of each have its share of what counts, 1 in all."""
     counts = [len(part.integer) for part in parts]
     kernels: dict[str, Any] = {
@@ -242,7 +242,7 @@ def mixed(parts: Sequence[Tiles], shares: Sequence[float]) -> Tiles:
         name: sum(share * getattr(part, name) for share, part in zip(shares, parts, strict=True))
         for name in ("read_ns", "row_ns", "start_ns")
     }
-    return Tiles(**kernels, **ends, weights=weights)
+    return KernelCosts(**kernels, **ends, weights=weights)
 
 
 def _for_all(each: Sequence[_T], count: int) -> tuple[_T, ...]:
@@ -250,13 +250,13 @@ def _for_all(each: Sequence[_T], count: int) -> tuple[_T, ...]:
     return tuple(each) * count if len(each) == 1 else tuple(each)
 
 
-def read_tiles(path: Path) -> Tiles:
+def read_kernel_costs(path: Path) -> KernelCosts:
     """From a TOML file with an array of tables for each kind of kernel, and ``between_floats``."""
     table: Mapping[str, Any] = tomllib.loads(path.read_text())
     kinds = (tuple(map(_tile, table[kind])) for kind in KINDS)
     plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8 = kinds
     read, row, start = (float(table["between_floats"][name]) for name in ("read", "row", "start"))
-    return Tiles(plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8, read, row, start)
+    return KernelCosts(plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8, read, row, start)
 
 
 def _tile(row: Mapping[str, Any]) -> Tile:
@@ -271,5 +271,5 @@ def _tile(row: Mapping[str, Any]) -> Tile:
     )
 
 
-def _times(tiles: Sequence[Tile], shape: Shape) -> tuple[float, ...]:
-    return tuple(tile.nanoseconds(shape) for tile in tiles)
+def _times(kernel_costs: Sequence[Tile], shape: Shape) -> tuple[float, ...]:
+    return tuple(tile.nanoseconds(shape) for tile in kernel_costs)
