@@ -31,6 +31,7 @@ AREA_onnxruntime := tests/targets/onnxruntime
 AREA_pytorch := tests/converters/pytorch
 AREA_quantization := tests/quantization
 AREA_release := tests/release
+AREA_serving := tests/targets/serving
 AREA_stablehlo := tests/converters/stablehlo
 AREA_tensorflow := tests/converters/tensorflow
 AREA_tensorrt := tests/targets/tensorrt

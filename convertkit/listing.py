@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,9 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "core": (("onnxruntime",),),
 }
 """What an extra brings, by the names that pip knows; of alternatives one is enough.  The core is there without one."""
+
+_COLUMNS = 120
+"""Of a line, where flags go on in the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,8 @@ def print_everything() -> None:
             state = each.state if each.installed else painted(each.state, "warning", sys.stdout)
             print(f"  {each.name:<{width}}  {state}")
             about = [str(each.facts["summary"]), " ".join(map(str, each.facts.get("precisions", ())))]
-            about.append(" ".join(option["flag"] for option in each.facts.get("options", ())))
+            flags = " ".join(option["flag"] for option in each.facts.get("options", ()))
+            about += textwrap.wrap(flags, _COLUMNS - width - 4, break_on_hyphens=False)
             print("\n".join(f"  {'':<{width}}  {line}" for line in about if line))
 
 

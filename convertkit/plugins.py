@@ -13,7 +13,7 @@ from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError, SourceError, UsageError, missing_framework
 from convertkit.lookalikes import archive_of, not_a_model
 from convertkit.references import closest, found_at, not_found, python_file
-from convertkit.stage import Converter, PassPlugin, Runner, RunnerFactory, Target
+from convertkit.stage import Converter, PackagingTarget, PassPlugin, Runner, RunnerFactory, Target
 
 CONVERTERS, PASSES, TARGETS, RUNNERS = (
     "convertkit.converters",
@@ -128,6 +128,23 @@ def target(name: str) -> Target:
     if name not in points:
         raise UsageError(f"unknown target {name!r}{closest(name, tuple(points))}; there are: {', '.join(points)}")
     return cast(Target, load(points[name]))
+
+
+def package(name: str, packaged: str) -> str:
+    """The target that packages for ``name`` what the target ``packaged`` delivers: ``name``, or ``name-packaged``.
+
+    Raises ``UsageError`` where there is none, with what can be packaged so.
+    """
+    known = [each for each in target_names() if each == name or each.startswith(f"{name}-")]
+    bases = {each: found.packages for each in known if isinstance(found := target(each), PackagingTarget)}
+    for each, base in bases.items():
+        if base == packaged:
+            return each
+    if not bases:
+        names = [each for each in target_names() if isinstance(target(each), PackagingTarget)]
+        raise UsageError(f"--package {name}: no such package{closest(name, names)}; there are: {', '.join(names)}")
+    wanted = " or ".join(f"--target {base}" for base in bases.values())
+    raise UsageError(f"--package {name} does not take what --target {packaged} delivers; it takes {wanted}")
 
 
 def runner(artifact: Artifact) -> Runner:

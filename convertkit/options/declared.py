@@ -158,6 +158,14 @@ def _one_of(values: Sequence[str]) -> Complete:
     return lambda context, parameter, begun: [value for value in values if value.startswith(begun)]
 
 
+def _complete_packages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from convertkit import plugins
+    from convertkit.stage import PackagingTarget
+
+    names = [name for name in plugins.target_names() if name.startswith(incomplete)]
+    return [name for name in names if isinstance(plugins.target(name), PackagingTarget)]
+
+
 def _complete_targets(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     from convertkit import plugins
 
@@ -274,6 +282,9 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     _switch("Verification", "--allow-unproven", help="Deliver, not verified, where all inputs give the same outputs."),
     _switch("Verification", "--keep-failed", help="Keep an artifact that failed its verification, in <DIR>.failed."),
     _flag("Output", "--target", "-t", multiple=True, shell_complete=_complete_targets, metavar="T", help="Target."),
+    _flag(
+        "Output", "--package", metavar="P", shell_complete=_complete_packages, help="Package, for a server or device."
+    ),
     _flag("Output", "--output", "-o", type=click.Path(), metavar="DIR", help="Folder [default: <stem>-<target>]."),
     _switch("Output", "--force", help="Replace what an earlier export wrote into the folder."),
     _flag(

@@ -31,6 +31,7 @@ _RENAMED = {"timeout": "timeout_s"}
 _KEYS = (
     "source",
     "target",
+    "package",
     "output",
     *PRECISION_FLAGS,
     "full_integer",
@@ -94,7 +95,18 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
         (_FLAG, (bool,)),
     ),
     **dict.fromkeys(
-        ("source", "output", "metric", "model", "signature", "description", "label_file", "cache", "scheduler"),
+        (
+            "source",
+            "package",
+            "output",
+            "metric",
+            "model",
+            "signature",
+            "description",
+            "label_file",
+            "cache",
+            "scheduler",
+        ),
         (_TEXT, (str,)),
     ),
     **dict.fromkeys(("calib_samples", "opset", "seed", "jobs"), (_WHOLE, (int,))),
@@ -139,14 +151,14 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
     }
     if fields.pop("no_cache", False):
         fields["cache"] = ""
-    for name in (*PRECISION_FLAGS, "target", "input"):
+    for name in (*PRECISION_FLAGS, "target", "package", "input"):
         fields.pop(name, None)
     for name, choices in _CHOICES.items():
         if name in fields and fields[name] not in choices:
             raise UsageError(f"{flag(name)} {fields[name]}: not one of {', '.join(choices)}")
     if "prune" in fields:
         fields["prune"] = str(fields["prune"])
-    fields["targets"] = _targets(given.get("target", ("onnxruntime",)))
+    fields["targets"] = _packaged(given.get("package"), _targets(given.get("target", ())))
     fields["inputs"] = tuple(parse_input(text) for text in _strings("input", given.get("input", ())))
     fields["normalization"] = tuple(
         parse_normalization(text) for text in _strings("normalization", given.get("normalization", ()))
@@ -342,6 +354,15 @@ def _targets(value: Any) -> tuple[str, ...]:
     from convertkit.plugins import usual_name
 
     return tuple(usual_name(name) for name in _commas("target", value))
+
+
+def _packaged(package: str | None, targets: tuple[str, ...]) -> tuple[str, ...]:
+    """The targets that are meant: those that package what ``targets`` deliver, where a package is asked for."""
+    from convertkit import plugins
+
+    if package is None:
+        return targets or ("onnxruntime",)
+    return tuple(plugins.package(package, each) for each in targets) or (plugins.target(package).name,)
 
 
 def _commas(name: str, value: Any) -> tuple[str, ...]:

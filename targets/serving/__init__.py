@@ -1,0 +1,151 @@
+"""Model servers: packages around an artifact of another target, which a server runs from the folder as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from convertkit.recipe import ExportOptions
+from convertkit.target_options import TargetOption
+from convertkit.targets.serving.naming import model_name, name_of
+
+if TYPE_CHECKING:
+    from convertkit.artifact import Artifact
+    from convertkit.operators import Operator
+    from convertkit.profile import QuantProfile
+    from convertkit.stage import BuildContext, Stage
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isdecimal() else -1
+    if not 0 <= number <= 65536:
+        raise ValueError("expected a whole number from 0 to 65536")
+    return number
+
+
+def _at_least_one(text: str) -> int:
+    if (number := _count(text)) == 0:
+        raise ValueError("expected at least 1")
+    return number
+
+
+_NAME = TargetOption("name", model_name, "The model's name on the server; else the source's", metavar="NAME")
+_PRECISIONS = ("float32", "fp16", "int8", "w8", "w4")
+
+
+@dataclass(frozen=True, slots=True)
+class TritonTarget:
+    """Delivers a model repository around what the target ``packages`` delivers."""
+
+    name: str
+    packages: str
+    summary: str
+    accelerator: str = ""
+    extra: str = "core"
+    precisions: tuple[str, ...] = _PRECISIONS
+    runs_here: bool = False
+    reads: frozenset[str] = frozenset({"--opset"})
+    options: tuple[TargetOption, ...] = (
+        _NAME,
+        TargetOption("max-batch", _count, "Most samples in one call, 0 for one request a call", metavar="N"),
+        TargetOption("delay-us", _count, "How long a request waits for others, in microseconds", 100, "N"),
+        TargetOption("instances", _at_least_one, "Copies of the model that run at once", 1, "N"),
+    )
+
+    def profile(self, options: ExportOptions) -> QuantProfile:
+        """That of the target whose artifact this is; never asked."""
+        raise NotImplementedError
+
+    def stages(self, context: BuildContext) -> tuple[Stage, ...]:
+        """One step, behind those of the packaged target."""
+        from convertkit.targets.serving.model_repository import Asked, PackageTriton
+
+        chosen, options = context.target_options, context.options
+        name = chosen["name"] or name_of(options.source)
+        asked = Asked(name, chosen["max-batch"], chosen["delay-us"], chosen["instances"], self.accelerator)
+        return (PackageTriton(asked, options.seed, context.calibration),)
+
+    def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
+        """The nodes of the packaged model."""
+        from convertkit.onnx.inspection import operators
+        from convertkit.targets.serving.repository import only_model
+
+        return operators(only_model(artifact.path) / "1" / "model.onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class KServeTarget:
+    """Delivers a Triton repository with the resource by which KServe deploys it."""
+
+    name: str = "kserve"
+    packages: str = "triton"
+    summary: str = "KServe, InferenceService over a Triton repository"
+    extra: str = "core"
+    precisions: tuple[str, ...] = _PRECISIONS
+    runs_here: bool = False
+    reads: frozenset[str] = frozenset({"--opset"})
+    options: tuple[TargetOption, ...] = (
+        TargetOption("storage-uri", str, "Where the repository will lie [pvc://models/NAME]", metavar="URI"),
+        TargetOption("min-replicas", _count, "Least number of servers", 1, "N"),
+        TargetOption("gpu", bool, "Ask for a GPU"),
+    )
+
+    def profile(self, options: ExportOptions) -> QuantProfile:
+        """That of the target whose artifact this is; never asked."""
+        raise NotImplementedError
+
+    def stages(self, context: BuildContext) -> tuple[Stage, ...]:
+        """One step, behind those of Triton."""
+        from convertkit.targets.serving.inference_service import PackageKServe
+
+        chosen = context.target_options
+        return (PackageKServe(chosen["storage-uri"], chosen["min-replicas"], chosen["gpu"]),)
+
+    def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
+        """The nodes of the packaged model."""
+        return triton.operators(artifact)
+
+
+@dataclass(frozen=True, slots=True)
+class TorchServeTarget:
+    """Delivers a model archive for TorchServe around what ``onnxruntime`` delivers."""
+
+    name: str = "torchserve"
+    packages: str = "onnxruntime"
+    summary: str = "TorchServe, model archive that runs ONNX Runtime"
+    extra: str = "core"
+    precisions: tuple[str, ...] = _PRECISIONS
+    runs_here: bool = False
+    reads: frozenset[str] = frozenset({"--opset"})
+    options: tuple[TargetOption, ...] = (_NAME,)
+
+    def profile(self, options: ExportOptions) -> QuantProfile:
+        """That of the target whose artifact this is; never asked."""
+        raise NotImplementedError
+
+    def stages(self, context: BuildContext) -> tuple[Stage, ...]:
+        """One step, behind those of ``onnxruntime``."""
+        from convertkit.targets.serving.model_archive import PackageTorchServe
+
+        name = context.target_options["name"] or name_of(context.options.source)
+        return (PackageTorchServe(name, context.options.seed, context.calibration),)
+
+    def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
+        """The nodes of the packaged model."""
+        from pathlib import Path
+        from tempfile import TemporaryDirectory
+
+        from convertkit.onnx.inspection import operators
+        from convertkit.targets.serving.archive import only_archive, unpacked
+
+        with TemporaryDirectory(prefix="convertkit-") as folder:
+            manifest = unpacked(only_archive(artifact.path), Path(folder))
+            return operators(Path(folder) / manifest["model"]["serializedFile"])
+
+
+triton = TritonTarget("triton", "onnxruntime", "Triton Inference Server, model repository for its onnxruntime backend")
+triton_tensorrt = TritonTarget(
+    "triton-tensorrt", "tensorrt", "Triton Inference Server, ONNX Runtime with TensorRT on a GPU", "tensorrt"
+)
+kserve = KServeTarget()
+torchserve = TorchServeTarget()

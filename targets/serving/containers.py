@@ -1,0 +1,31 @@
+"""Container files: each pins its image, runs as an ordinary user, says when it is healthy.  They are not built here."""
+
+from __future__ import annotations
+
+TRITON_IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
+TORCHSERVE_IMAGE = "docker.io/pytorch/torchserve:0.12.0-cpu"
+
+
+def triton_containerfile() -> str:
+    """For a folder with ``repository/`` in it."""
+    return f"""FROM {TRITON_IMAGE}
+COPY --chown=1000:1000 repository /models
+USER 1000:1000
+EXPOSE 8000 8001 8002
+HEALTHCHECK --interval=10s --start-period=60s CMD curl --fail --silent localhost:8000/v2/health/ready
+CMD ["tritonserver", "--model-repository=/models", "--strict-readiness=true", "--disable-auto-complete-config"]
+"""
+
+
+def torchserve_containerfile() -> str:
+    """For a folder with ``model-store/`` and ``config.properties`` in it."""
+    return f"""FROM {TORCHSERVE_IMAGE}
+COPY --chown=model-server:model-server model-store /home/model-server/model-store
+COPY --chown=model-server:model-server config.properties /home/model-server/config.properties
+RUN pip install --no-cache-dir numpy onnxruntime
+USER model-server
+WORKDIR /home/model-server
+EXPOSE 8080
+HEALTHCHECK --interval=10s --start-period=60s CMD curl --fail --silent localhost:8080/ping
+CMD ["torchserve", "--start", "--foreground", "--disable-token-auth", "--ts-config", "config.properties"]
+"""
