@@ -20,11 +20,10 @@ CMD ["tritonserver", "--model-repository=/models", "--strict-readiness=true", "-
 def torchserve_containerfile() -> str:
     """For a folder with ``model-store/`` and ``config.properties`` in it."""
     return f"""FROM {TORCHSERVE_IMAGE}
-COPY --chown=model-server:model-server model-store /home/model-server/model-store
-COPY --chown=model-server:model-server config.properties /home/model-server/config.properties
+COPY --chown=model-server:model-server model-store ./model-store
+COPY --chown=model-server:model-server config.properties ./config.properties
 RUN pip install --no-cache-dir numpy onnxruntime
 USER model-server
-WORKDIR /home/model-server
 EXPOSE 8080
 HEALTHCHECK --interval=10s --start-period=60s CMD curl --fail --silent localhost:8080/ping
 CMD ["torchserve", "--start", "--foreground", "--disable-token-auth", "--ts-config", "config.properties"]
