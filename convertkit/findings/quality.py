@@ -18,6 +18,8 @@ from convertkit.parity.replay import record
 from convertkit.stage import Feed, FeedSource, Outputs, Runner
 
 MOST_SAMPLES = 50
+_QUIETEST = 0.01
+"""A sample's own signal counts as at least this share of the mean one."""
 
 
 def unseen(calibration: FeedSource | None, evaluation: FeedSource | None) -> tuple[str, Iterator[Feed]] | None:
@@ -82,7 +84,7 @@ class _Level:
 
     signal: float = 0.0
     noise: float = 0.0
-    each_db: list[float] = field(default_factory=list)
+    each: list[tuple[float, float]] = field(default_factory=list)
     alike: list[float] = field(default_factory=list)
 
     def add(self, expected: Array, got: Array) -> None:
@@ -96,7 +98,13 @@ class _Level:
         wanted, found = expected[finite].astype(np.float64), got[finite].astype(np.float64)
         signal, noise = float(np.square(wanted).sum()), float(np.square(found - wanted).sum())
         self.signal, self.noise = self.signal + signal, self.noise + noise
-        self.each_db.append(_decibels(signal, noise))
+        self.each.append((signal, noise))
+
+    @property
+    def each_db(self) -> list[float]:
+        """Of every sample, against its own signal: but silence is not lost to a little noise."""
+        least = _QUIETEST * self.signal / max(len(self.each), 1)
+        return [_decibels(max(signal, least), noise) for signal, noise in self.each]
 
     @property
     def total_db(self) -> float:

@@ -44,7 +44,8 @@ class Quality:
     @property
     def weak(self) -> bool:
         """Whether this is below what passes without a second look."""
-        return self.snr_db < WARN_DB or (self.agreement is not None and _rare(self.agreement, self.samples))
+        low = min(self.snr_db, self.median_db) < WARN_DB
+        return low or (self.agreement is not None and _rare(self.agreement, self.samples))
 
     @property
     def where(self) -> str:

@@ -17,6 +17,7 @@ from convertkit.quantization.place.costs import unit_work
 from convertkit.quantization.place.islands import choose_integer, total_cost
 from convertkit.quantization.place.statistics import statistics_units
 from convertkit.quantization.search.plan import Plan, Ranges, placed
+from convertkit.quantization.search.quality import LEAST_DB
 from convertkit.quantization.search.trial import Score, Trials
 from convertkit.quantization.weights.integers import QuantizedWeight
 from convertkit.quantization.weights.weight_only import is_candidate, nearest
@@ -24,10 +25,8 @@ from convertkit.recipe import ExportOptions
 
 _SUSPECTS, _REPAIRS = 24, 8
 """Units that are tried alone at any cost, and where only what is nearly as fast in float is repaired."""
-_GOOD_DB = 20.0
-"""Without ``--max-drop``: the level below which a step warns is worth repairing …"""
 _DEARER = 1.10
-"""… as long as the whole model gets at most this factor slower by the cost table, or by …"""
+"""Without ``--max-drop``, a repair may make the whole model slower by at most this factor by the cost table, or by …"""
 _UNNOTICED_NS = 1000.0
 """… no more than this: of a model of a few microseconds, a single conversion is more than a tenth."""
 _LEAST_GAIN_DB = 0.1
@@ -171,8 +170,8 @@ class Loop:
 
     def _good(self, score: Score) -> bool:
         if self._options.max_drop is None:
-            return score.worst_db >= _GOOD_DB
-        return score.drop <= self._options.max_drop / 2 and score.worst_db >= _GOOD_DB / 2
+            return score.is_good
+        return score.drop <= self._options.max_drop / 2 and score.worst_db >= LEAST_DB
 
     def _gains(self, plan: Plan, score: Score, *, at_any_cost: bool) -> list[tuple[str, float]]:
         """Suspects and what each wins in dB when it alone is float, by gain per added time."""

@@ -81,27 +81,35 @@ class Quality:
         if self.reconstruction_db is not None and self.reconstruction_db < GOOD_DB:
             return False
         level = min(self.snr_db, self.before_db)
+        clean = keeps_samples(level, self.median_db, self.p5_db)
         if self.agreement is None or self.drop is None:
-            return level >= GOOD_DB and self.median_db >= GOOD_DB and self.p5_db >= LEAST_DB
-        if self.has_scores and level >= CLEAR_DB:
+            return clean
+        if self.has_scores and clean and level >= CLEAR_DB:
             return True
         # A flip between classes that the float model holds for equally likely costs nothing.
-        decided = level >= GOOD_DB and self.drop <= 100 * (1 - AGREEMENT)
+        decided = clean and self.drop <= 100 * (1 - AGREEMENT)
         return self.is_bearable and (decided or agrees(self.agreement, self.samples))
 
     @property
     def is_bearable(self) -> bool:
         """Whether it may be delivered at all where no accuracy gate has judged it."""
-        return self.snr_db >= LEAST_DB
+        return self.snr_db >= LEAST_DB and self.median_db >= LEAST_DB
 
     def told(self) -> str:
         """The figures in words: ``4.6 dB and 79.1 % agreement with float on 16 held-out samples``."""
         parts = [f"{self.snr_db:.1f} dB"]
+        if self.median_db < GOOD_DB <= self.snr_db or self.median_db < LEAST_DB <= self.snr_db:
+            parts[0] += f", {self.median_db:.1f} dB of the median sample,"
         if self.agreement is not None:
             parts.append(f"{100 * self.agreement:.1f} % agreement with float")
         if self.reconstruction_db is not None:
             parts.append(f"{self.reconstruction_db:.1f} dB of the reconstruction errors")
         return f"{' and '.join(parts)} on {self.samples} held-out samples"
+
+
+def keeps_samples(snr_db: float, median_db: float, p5_db: float) -> bool:
+    """Whether noise is low in sum and sample by sample: a few loud samples may hold nearly all of the signal."""
+    return snr_db >= GOOD_DB and median_db >= GOOD_DB and p5_db >= LEAST_DB
 
 
 def agrees(agreement: float, samples: int) -> bool:
@@ -131,8 +139,8 @@ def measure(expected: Sequence[Output], got: Sequence[Output]) -> Quality:
 
 
 def _of_one(expected: Output, got: Output) -> Quality:
-    total, single = _levels(expected.values, got.values)
-    before, _ = _levels(expected.before, got.before)
+    total, single = levels(expected.values, got.values)
+    before, _ = levels(expected.before, got.before)
     agreement = drop = reconstruction = None
     if expected.has_classes:
         both = zip(expected.values, got.values, strict=True)
@@ -145,7 +153,7 @@ def _of_one(expected: Output, got: Output) -> Quality:
     return Quality(samples, total, middle, low, before, agreement, drop, reconstruction, not expected.squashed)
 
 
-def _levels(expected: Sequence[Array], got: Sequence[Array]) -> tuple[float, Array]:
+def levels(expected: Sequence[Array], got: Sequence[Array]) -> tuple[float, Array]:
     """SNR in dB of all samples together and of each; an output that is zero throughout has nothing to lose."""
     signal = np.array([float(np.square(_finite(array)).mean()) if array.size else 0.0 for array in expected])
     noise = np.array([_noise(one, other) for one, other in zip(expected, got, strict=True)])

@@ -13,7 +13,7 @@ from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.costs import unit_work
 from convertkit.quantization.search.levels import class_axis, decibels, expected_drop
 from convertkit.quantization.search.plan import Plan, Ranges, apply
-from convertkit.quantization.search.quality import Output, Quality
+from convertkit.quantization.search.quality import Output, Quality, keeps_samples, levels
 from convertkit.quantization.search.reference import Reference, weight_bytes
 from convertkit.stage import Feed
 
@@ -35,7 +35,8 @@ class Score:
 
     ``shares`` is noise over signal for each feed, in two rows per output: of the output as a whole, and
     of its slices (:func:`noise_shares`); of an output behind a softmax or sigmoid it is taken before it, where errors
-    are not squashed.  ``worst_db`` is the SNR of the worst output over all feeds.
+    are not squashed.  ``worst_db`` is the SNR of the worst output over all feeds, ``each_db`` that of each feed against
+    its own signal.
 
     The drop is expected in this sense: where the quantized model prefers another class, the float
     model's own probabilities say what that costs.  It needs no labels and does not punish flips
@@ -45,11 +46,18 @@ class Score:
     shares: Array
     worst_db: float
     drop: float
+    each_db: Array
 
     @property
     def snr_db(self) -> float:
         """Level of the typical feed and of all noise together, half each: loud feeds count, but not alone."""
         return float(_level(self.shares.mean(axis=1), decibels(self.shares).mean(axis=1)))
+
+    @property
+    def is_good(self) -> bool:
+        """Whether noise is low over all feeds and feed by feed."""
+        low, middle = (float(np.quantile(self.each_db, share)) for share in (0.05, 0.5))
+        return keeps_samples(self.worst_db, middle, low)
 
     def beats(self, other: Score) -> bool:
         """Whether this is better by more than chance: twice the standard error, found by leaving out feed by feed."""
@@ -111,7 +119,8 @@ def compare(reference: Sequence[Output], outputs: Sequence[Output]) -> Score:
     whole = [_sliced(one.before, _errors(one.before, other.before), None) for one, other in both]
     worst = min(float(decibels(each.mean(keepdims=True))[0]) for each in noise)
     drops = [expected_drop(one.values, other.values) for one, other in both if _has_classes(one)]
-    return Score(np.stack([*noise, *whole]), worst, max(drops, default=0.0))
+    each = np.min([levels(one.before, other.before)[1] for one, other in both], axis=0)
+    return Score(np.stack([*noise, *whole]), worst, max(drops, default=0.0), each)
 
 
 def _has_classes(output: Output) -> bool:

@@ -57,6 +57,7 @@ def quality(**changes) -> Quality:
     [
         ({}, False),
         ({"snr_db": 15.2}, True),
+        ({"median_db": 15.2}, True),
         ({"agreement": 0.98}, False),
         ({"agreement": 0.92}, True),
         ({"agreement": 0.98, "samples": 1000}, True),

@@ -135,6 +135,27 @@ def loud_and_quiet(count: int, classes: int = 214, seed: int = 0, decades: float
     return ((kinds[labels] + rng.normal(0, 0.3, (count, 64))) * gain).astype(np.float32), labels
 
 
+def linear_classifier(classes: int = 20) -> onnx.ModelProto:
+    """Two layers without an activation: scores grow with the sample."""
+    rng = np.random.default_rng(11)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], "hidden"),
+        helper.make_node("MatMul", ["h", "w2"], ["y"], "scores"),
+    ]
+    constants: dict[str, Array] = {
+        "w1": rng.normal(0, 0.125, (64, 256)).astype(np.float32),
+        "w2": rng.normal(0, 0.06, (256, classes)).astype(np.float32),
+    }
+    return model_of(nodes, constants, {"x": ["N", 64]}, {"y": ["N", classes]})
+
+
+def few_loud(count: int, seed: int) -> Array:
+    """Samples of :func:`linear_classifier`; every seventh is forty times louder."""
+    data = np.random.default_rng(seed).normal(0, 0.025, (count, 64))
+    data[::7] *= 40
+    return data.astype(np.float32)
+
+
 def autoencoder() -> onnx.ModelProto:
     """Principal components as two layers, 96 → 6 → 96, and a wide layer that does nothing but lose digits at 4 bits."""
     data, _ = machine_sounds(2000, 0)

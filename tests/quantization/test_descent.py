@@ -27,7 +27,13 @@ from convertkit.recipe import ExportOptions
 from convertkit.targets.tensorrt.profile import profile as tensorrt
 from convertkit.targets.tflite.profile import profile as tflite
 from tests.command_line import here
-from tests.quantization.models import gain_invariant_classifier, loud_and_quiet, model_of
+from tests.quantization.models import (
+    few_loud,
+    gain_invariant_classifier,
+    linear_classifier,
+    loud_and_quiet,
+    model_of,
+)
 
 INT8 = ExportOptions(source="x", precision="int8")
 CALIBRATION = loud_and_quiet(65, seed=3)[0]
@@ -50,6 +56,24 @@ def test_a_classifier_of_quiet_samples_is_no_wreck(quantized, target: str) -> No
     (note,) = found["notes"]
     assert "75.0 % agreement with float on 16 held-out samples, too little" in note
     assert "times the time" in note
+
+
+@pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
+def test_few_loud_samples_that_hold_the_signal_do_not_decide_for_all(quantized, target: str) -> None:
+    """Every seventh sample is forty times louder: integers keep 23 dB in sum, and of the others next to nothing."""
+    model, (seen, fresh) = linear_classifier(), (few_loud(count, seed) for count, seed in ((256, 3), (128, 4)))
+    result = quantized(model, seen, target=target, without_costs=True)
+    first, last = (result.stage.diagnosis["rungs"][place] for place in (0, -1))
+    assert first["snr_db"] > 20
+    assert first["snr_db_p5"] < 10
+    assert not first["good"]
+    assert last["good"]
+    before, after = result.outputs(fresh)
+    noise, signal = (np.square(each).mean(-1) for each in (before - after, before))
+    each_db = 10 * np.log10(signal / noise)
+    assert np.median(each_db) > 20
+    assert np.quantile(each_db, 0.05) > 20
+    assert (before.argmax(-1) == after.argmax(-1)).mean() >= 0.96
 
 
 def test_who_insists_gets_a_wreck_only_from_a_gate(quantized) -> None:
@@ -80,7 +104,7 @@ class Trials:
 
     def score(self, plan: Plan) -> Score:
         level = 20.0 - len(plan.integer)
-        return Score(np.full((2, 8), 10 ** (-level / 10)), level, 0.0)
+        return Score(np.full((2, 8), 10 ** (-level / 10)), level, 0.0, np.full(8, level))
 
     def finished(self, plan: Plan, finish: object) -> tuple[Quality, int]:
         if len(plan.integer) > self.most:

@@ -34,7 +34,7 @@ class Trials:
 
     def score(self, plan: Plan) -> Score:
         level = 30.0 - self.loss_db * plan.stored
-        return Score(np.full((2, 8), 10 ** (-level / 10)), level, 0.0)
+        return Score(np.full((2, 8), 10 ** (-level / 10)), level, 0.0, np.full(8, level))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ class Levels:
 
     def score(self, plan: Plan) -> Score:
         level = self.integers_db if plan.integer else 50.0 if plan.stored else 80.0
-        return Score(np.full((2, 8), 10 ** (-level / 10)), level, 0.0)
+        return Score(np.full((2, 8), 10 ** (-level / 10)), level, 0.0, np.full(8, level))
 
 
 @pytest.mark.parametrize(("integers_db", "stored"), [(40.0, True), (60.0, False)])

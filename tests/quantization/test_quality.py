@@ -73,11 +73,18 @@ def test_classes_are_those_of_vectors_and_judged_where_they_leave() -> None:
         (CLASSES, True),
         (replace(CLASSES, snr_db=12.0), True),
         (replace(CLASSES, snr_db=9.9), False),
+        (replace(CLASSES, median_db=9.9), False),
         (replace(CLASSES, agreement=0.9, drop=0.9), True),
         (replace(CLASSES, agreement=0.9, drop=1.1), False),
         (replace(CLASSES, agreement=0.9, drop=0.9, snr_db=19.0), False),
         (replace(CLASSES, agreement=0.9, drop=9.0, snr_db=31.0, before_db=31.0), False),
         (replace(CLASSES, agreement=0.9, drop=9.0, snr_db=31.0, before_db=31.0, has_scores=True), True),
+        (
+            replace(CLASSES, agreement=0.9, drop=9.0, snr_db=31.0, before_db=31.0, has_scores=True, median_db=19.0),
+            False,
+        ),
+        (replace(CLASSES, agreement=0.9, drop=0.9, median_db=19.0), False),
+        (replace(CLASSES, agreement=0.9, drop=0.9, p5_db=9.0), False),
     ],
 )
 def test_what_is_good_enough(quality: Quality, good: bool) -> None:

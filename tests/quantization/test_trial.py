@@ -42,10 +42,27 @@ def test_a_classifier_of_one_pixel_has_classes() -> None:
     assert compare(*outputs).drop > 10
 
 
+@pytest.mark.parametrize(
+    ("levels", "good"),
+    [((25.0,) * 16, True), ((19.0,) * 9 + (40.0,) * 7, False), ((9.0,) * 2 + (40.0,) * 14, False)],
+    ids=["all", "most are noise", "some are lost"],
+)
+def test_few_samples_do_not_make_up_for_the_others(levels: tuple[float, ...], good: bool) -> None:
+    assert Score(np.full((2, 16), 1e-3), 30.0, 0.0, np.array(levels)).is_good is good
+
+
+def test_each_sample_counts_against_its_own_signal() -> None:
+    loud, quiet = np.full((1, 8), 1.0), np.full((1, 8), 0.2)
+    expected, got = [loud, quiet], [loud, quiet + 0.1]
+    found = compare((Output("y", expected, expected),), (Output("y", got, got),))
+    assert found.each_db[1] == pytest.approx(6.02, abs=0.01)
+    assert not found.is_good
+
+
 @pytest.mark.parametrize(("lost", "better"), [(0.0, True), (0.5, False)])
 def test_a_sample_that_is_lost_is_not_made_up_for_by_the_others(lost: float, better: bool) -> None:
-    plain = Score(np.full((2, 8), 1e-2), 20.0, 0.0)
+    plain = Score(np.full((2, 8), 1e-2), 20.0, 0.0, np.full(8, 20.0))
     other = np.full((2, 8), 5e-3)
     other[:, 3] += lost
-    assert Score(other, 20.0, 0.0).beats(plain) is better
-    assert (Score(other, 20.0, 0.0).snr_db > plain.snr_db) is better
+    assert Score(other, 20.0, 0.0, np.full(8, 20.0)).beats(plain) is better
+    assert (Score(other, 20.0, 0.0, np.full(8, 20.0)).snr_db > plain.snr_db) is better
