@@ -103,7 +103,7 @@ def export(
         max_drop: raise ``GateError`` where the metric loses more points than this.
         strict: raise ``GateError`` where the result is not of the precision that was asked for.
         allow_unproven: deliver, not verified, where all inputs give the same outputs.
-        prune: share of the weights to prune, or ``2:4``.
+        prune: share of the weights to set to zero, ``2:4``, or ``auto`` for as many as the gate allows.
         prune_channels: share of the channels to prune.
         input: shapes that the file does not hold: ``NAME:N,3,224,224[:float32]``, one or several.
         model: ``pkg.mod:factory`` of the module that a state_dict belongs to.

@@ -102,7 +102,11 @@ RULES: tuple[Rule, ...] = (
     Rule(lambda o: o.seed >= 1 << 64, "--seed {o.seed}: must fit into 64 bits"),
     Rule(
         lambda o: o.prune is not None and not _is_sparsity(o.prune),
-        "--prune {o.prune}: expected a share between 0 and 1, or N:M as in 2:4",
+        "--prune {o.prune}: expected a share between 0 and 1, auto, or N:M as in 2:4",
+    ),
+    Rule(
+        lambda o: o.prune == "auto" and o.calib is None,
+        "--prune auto measures what the model keeps: give it --calib PATH",
     ),
     Rule(
         lambda o: o.prune_channels is not None and not 0 < o.prune_channels < 1,
@@ -149,7 +153,9 @@ def _check_range(spec: InputSpec) -> None:
 
 
 def _is_sparsity(text: str) -> bool:
-    """Whether ``text`` is a share such as ``0.5`` or a pattern such as ``2:4``."""
+    """Whether ``text`` is ``auto``, a share such as ``0.5`` or a pattern such as ``2:4``."""
+    if text == "auto":
+        return True
     kept, colon, group = text.partition(":")
     if colon:
         return kept.isdecimal() and group.isdecimal() and 0 < int(kept) < int(group)

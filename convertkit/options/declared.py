@@ -232,7 +232,7 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         metavar="NAME",
         help="Where integers are to pay: x86, phone, arm64-a76 … [default: x86].",
     ),
-    _flag("Precision", "--prune", metavar="SHARE", help="Prune weights: 0.5, or 2:4."),
+    _flag("Precision", "--prune", metavar="SHARE", help="Zeros for weights: 0.8, 2:4, or auto."),
     _flag("Precision", "--prune-channels", type=float, metavar="SHARE", help="Prune whole channels: 0.3."),
     _flag(
         "Precision",

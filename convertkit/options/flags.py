@@ -111,7 +111,7 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     ),
     **dict.fromkeys(("calib_samples", "opset", "seed", "jobs"), (_WHOLE, (int,))),
     **dict.fromkeys(("max_drop", "prune_channels", "timeout"), (_NUMBER, (int, float))),
-    "prune": ("a share or N:M", (int, float, str)),
+    "prune": ("a share, auto or N:M", (int, float, str)),
 }
 IMAGE_WORDS: Mapping[str, tuple[str, ...]] = {
     "fit": ("stretch", "crop", "pad"),

@@ -66,7 +66,7 @@ class PruneChannels(LossyStep):
         """Write the smaller model; ``diagnosis`` tells how many channels every layer had and has."""
         model = load_model(source.path)
         prepare(model)
-        _explicit_biases(model.graph)
+        explicit_biases(model.graph)
         channels = follow(model.graph)
         groups = channels.prunable()
         if not groups:
@@ -194,7 +194,7 @@ def _add_to_bias(graph: ir.Graph, node: ir.Node, shift: Array, index: int = 2) -
     node.replace_input_with(index, add_constant(graph, f"{old.name}_shifted", shifted))
 
 
-def _explicit_biases(graph: ir.Graph) -> None:
+def explicit_biases(graph: ir.Graph) -> None:
     """A zero bias where a product has none: there is always one to correct."""
     for node in graph:
         weight = node.inputs[1] if node.op_type in _BIASED and not node.domain else None

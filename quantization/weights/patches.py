@@ -53,14 +53,17 @@ def from_rows(unit: Unit, rows: Array) -> Array:
 
 def has_rows(unit: Unit) -> bool:
     """Whether the unit is a matrix product of moderate size."""
+    return is_product(unit) and bool(weight_rows(unit).shape[-1] <= MOST_COLUMNS)
+
+
+def is_product(unit: Unit) -> bool:
+    """Whether the unit is a matrix product with a constant weight."""
     if unit.weight is None or unit.node.op_type not in ("Conv", "Gemm", "MatMul"):
         return False
     if unit.node.op_type == "Gemm" and unit.node.attributes.get_int("transA") == 1:
         return False
     weight = constant(unit.weight[1])
-    if weight.ndim > 4 or unit.node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        return False
-    return bool(weight_rows(unit).shape[-1] <= MOST_COLUMNS)
+    return weight.ndim <= 4 and unit.node.attributes.get_string("auto_pad", "NOTSET") in ("NOTSET", "VALID")
 
 
 def moments(
@@ -79,11 +82,11 @@ def moments(
     session = open_session(copy)
     sums: dict[str, _Sums] = {}
     kept = list(feeds)
-    share = {unit.name: _positions(weight_rows(unit).shape[-1], len(kept)) for unit in units}
+    share = {unit.name: positions(weight_rows(unit).shape[-1], len(kept)) for unit in units}
     for feed, answer in _with_feeds(session, [name for name in names if name not in inputs], kept, state):
         seen = {**feed, **answer}
         for unit in units:
-            columns = _columns(unit, seen[str(unit.data[0].name)], share[unit.name], rng)
+            columns = columns_of(unit, seen[str(unit.data[0].name)], share[unit.name], rng)
             sums.setdefault(unit.name, _Sums()).add(columns)
     return {name: each.finished() for name, each in sums.items()}
 
@@ -122,12 +125,13 @@ def _with_feeds(
     return zip(feeds, run_all(session, wanted, feeds, state), strict=True)
 
 
-def _positions(columns: int, feeds: int) -> int:
+def positions(columns: int, feeds: int) -> int:
+    """How many inputs of a product are taken from each of ``feeds``."""
     return int(np.clip(-(-_PER_COLUMN * columns // feeds), _LEAST_POSITIONS, _MOST_POSITIONS))
 
 
-def _columns(unit: Unit, value: Array, share: int, rng: np.random.Generator) -> Array:
-    """Inputs of the matrix product, (groups, positions, columns), float32."""
+def columns_of(unit: Unit, value: Array, share: int, rng: np.random.Generator) -> Array:
+    """At most ``share`` inputs of the matrix product, (groups, positions, columns), float32."""
     if unit.node.op_type != "Conv":
         rows = value.reshape(-1, value.shape[-1])
         return rows[_some(len(rows), share, rng)][None]
