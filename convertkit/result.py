@@ -88,13 +88,11 @@ class Result:
         runtime fails.
         """
         from convertkit.data.feeds import fitted
-        from convertkit.state import initial_state, started, state_sizes
+        from convertkit.state import with_state
 
         given = fitted("run()", self.artifact.inputs, feed)
-        shapes = {spec.name: spec.source_shape for spec in self.artifact.inputs}
-        state = started(initial_state(self.artifact), shapes, state_sizes(shapes, given))
         with plugins.runner(self.artifact) as runner:
-            return runner.run({**state, **given})
+            return runner.run(with_state(self.artifact, given))
 
     def facts(self) -> list[tuple[str, str]]:
         """The export in a few words, by what they are about."""

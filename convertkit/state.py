@@ -68,6 +68,12 @@ def initial_state(artifact: Artifact) -> Mapping[str, Array]:
     return saved_arrays(artifact.initial_state)
 
 
+def with_state(artifact: Artifact, feed: Feed) -> Feed:
+    """``feed`` with the start values of the artifact's state at its sizes; state that it gives stays."""
+    shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
+    return {**started(initial_state(artifact), shapes, state_sizes(shapes, feed)), **feed}
+
+
 def state_sizes(shapes: Mapping[str, Sequence[Dim]], feed: Feed) -> dict[str, int]:
     """The named dimensions of state, with the sizes that the other inputs in ``feed`` give them."""
     wanted = {dim for name, shape in shapes.items() if name.startswith(STATE_PREFIX) for dim in shape}

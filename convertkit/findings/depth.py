@@ -15,7 +15,7 @@ from convertkit.findings.values import Level
 from convertkit.onnx.load import load_own
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.stage import Feed
-from convertkit.state import initial_state, started, state_sizes
+from convertkit.state import with_state
 
 _MOST = 120
 _MOST_BYTES = 128 << 20
@@ -69,8 +69,7 @@ def _spread(found: Sequence[tuple[str, str, int]], feed: Feed) -> list[tuple[str
 def _values(artifact: Artifact, names: tuple[str, ...], feed: Feed) -> Mapping[str, Array]:
     own = {spec.name for spec in artifact.outputs}
     wanted = replace(artifact, outputs=tuple(TensorSpec(name, (), "float32") for name in names))
-    shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
-    full = {**started(initial_state(artifact), shapes, state_sizes(shapes, feed)), **feed}
+    full = with_state(artifact, feed)
     with OnnxRunner(wanted, unread=tuple(name for name in names if name not in own)) as runner:
         return runner.run(full)
 

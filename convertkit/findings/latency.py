@@ -16,7 +16,7 @@ from convertkit import plugins
 from convertkit.artifact import Artifact, is_small
 from convertkit.findings.values import Latency
 from convertkit.stage import Feed, Runner
-from convertkit.state import initial_state, started, state_sizes
+from convertkit.state import with_state
 
 _PAIR_SECONDS, _ALONE_SECONDS = 0.8, 0.2
 _LEAST_SECONDS = 2e-4
@@ -64,8 +64,7 @@ def _by_itself(artifact: Artifact, feed: Feed) -> list[float]:
 
 
 def _call(runner: Runner, artifact: Artifact, feed: Feed) -> Callable[[], object]:
-    shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
-    full = {**started(initial_state(artifact), shapes, state_sizes(shapes, feed)), **feed}
+    full = with_state(artifact, feed)
     if isinstance(runner, PreparedRunner):
         return runner.invocation(full)
     return lambda: runner.run(full)

@@ -18,7 +18,7 @@ from convertkit.looking.tables import Table
 from convertkit.onnx.profiling import node_times
 from convertkit.operators import NodeTime
 from convertkit.stage import Feed, Runner
-from convertkit.state import initial_state, started, state_sizes
+from convertkit.state import with_state
 
 _TIMED = frozenset({"onnx", "onnxruntime", "tflite"})
 """Formats whose runtime here is one that will run them elsewhere."""
@@ -76,11 +76,10 @@ def one_feed(artifact: Artifact, seed: int = 0) -> Feed:
 
     readable = replace(artifact, format="onnx") if artifact.format in ONNX_FILES else artifact
     drawn = with_index_bounds(readable, artifact.inputs)
-    shapes = {spec.name: spec.source_shape for spec in artifact.inputs}
     refusal: ToolError | None = None
     for attempt in range(attempts(artifact.inputs)):
         feed = proof_feeds(drawn, None, seed, attempt, brief=True)[0]
-        full = {**started(initial_state(artifact), shapes, state_sizes(shapes, feed)), **feed}
+        full = with_state(artifact, feed)
         try:
             with plugins.runner(artifact) as runner:
                 runner.run(full)

@@ -33,6 +33,7 @@ class Verdict:
 class Evidence:
     """What gates are judged on: a cell's report, its sizes, and the same of the cell of the baseline.
 
+    ``memory_bytes`` is the most that it takes to load and to run, None where that is not known.
     ``ratio`` are the quartiles of this artifact's latency over the baseline's, taken in turns, and ``doubt`` says why
     the baseline does not tell.
     """
@@ -43,6 +44,7 @@ class Evidence:
     baseline_bytes: int | None = None
     ratio: tuple[float, float, float] | None = None
     doubt: str = "the recipe names no baseline"
+    memory_bytes: int | None = None
 
 
 class CannotTell(Exception):
@@ -162,6 +164,13 @@ def _size(limit: Any, evidence: Evidence) -> Found:
     return evidence.size_bytes, evidence.size_bytes <= bytes_of(limit), f"{evidence.size_bytes} bytes, at most {limit}"
 
 
+def _peak_memory(limit: Any, evidence: Evidence) -> Found:
+    found = evidence.memory_bytes
+    if found is None:
+        raise CannotTell("memory is not measured for this target here")
+    return found, found <= bytes_of(limit), f"{found} bytes at the peak, at most {limit}"
+
+
 def _latency_ms(limit: Any, evidence: Evidence) -> Found:
     found = _part(evidence.report, "latency", _NO_TIMES)["artifact_ms"]
     return found, found <= limit, f"{found:.3g} ms, at most {limit:g} ms"
@@ -245,6 +254,7 @@ GATES: Mapping[str, Gate] = {
     "agreement": Gate("a share from 0 to 1", "Least share of samples with float32's answer.", _agreement, lossy=True),
     "snr_db": Gate("a number", "Least signal over noise against the source, in dB.", _snr, lossy=True),
     "size": Gate("a size such as 2MB", "Largest artifact.", _size),
+    "peak_memory": Gate("a size such as 2MB", "Most memory for loading it and a call.", _peak_memory),
     "latency_ms": Gate("a number", "Longest median call, in milliseconds.", _latency_ms),
     "latency_ratio": Gate("a number", "Largest ratio of latency to float32's.", _latency_ratio, lossy=True),
     "latency_to_baseline": Gate("a number", "Largest ratio of latency to the baseline's.", _latency_to_baseline),

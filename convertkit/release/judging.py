@@ -62,6 +62,7 @@ def judged(made: MadeCell, baseline: Baseline | None) -> CellResult:
         artifact=f"{made.cell.folder}/{result.artifact.path.name}",
         sha256=result.artifact.sha256,
         **_measured(result.report, result.size),
+        memory_bytes=made.memory_bytes,
         verdicts=verdicts,
         error="; ".join(broken),
         kind=GateError.__name__ if broken else "",
@@ -114,9 +115,9 @@ def _evidence(made: MadeCell, result: Result, baseline: Baseline | None) -> Evid
     old = None if baseline is None else baseline.cell(made.cell.name)
     if baseline is None or old is None:
         doubt = "the recipe names no baseline" if baseline is None else "the baseline has no such cell"
-        return Evidence(result.report, result.size, doubt=doubt)
+        return Evidence(result.report, result.size, doubt=doubt, memory_bytes=made.memory_bytes)
     ratio = _ratio(result, old.artifact, made.golden)
-    return Evidence(result.report, result.size, old.report, old.size, ratio)
+    return Evidence(result.report, result.size, old.report, old.size, ratio, memory_bytes=made.memory_bytes)
 
 
 def _ratio(result: Result, old: Artifact, vectors: Path | None) -> tuple[float, float, float] | None:

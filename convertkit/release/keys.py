@@ -13,6 +13,7 @@ from convertkit.artifact import sha256_of
 from convertkit.findings.command import command
 from convertkit.recipe import METRICS, ExportOptions
 from convertkit.release.cells import Cell
+from convertkit.release.memory import GATE
 from convertkit.report.jsonable import jsonable
 from convertkit.steps import live
 from convertkit.steps.describe import Describe
@@ -23,7 +24,7 @@ _ELSEWHERE = frozenset(
     | {"jobs", "cache", "scheduler", "target_options"}
 )
 """Options that count by their content, or decide nothing."""
-_FORM = 2
+_FORM = 3
 """Of what is kept under the key; another number where that changes."""
 
 
@@ -53,6 +54,7 @@ class Keys:
             "command": command(options, cell.target),
             "code": _code(cell.target),
             "golden": self._golden,
+            **({GATE: True} if GATE in cell.gates else {}),
         }
         return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -16,7 +16,7 @@ from convertkit import plugins
 from convertkit.errors import ConvertKitError
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
-from convertkit.release import golden
+from convertkit.release import golden, memory
 from convertkit.release.cells import Cell
 from convertkit.release.keys import Keys
 from convertkit.report.jsonable import jsonable
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 class Kept:
     """A finished cell as a cache holds it: ``folder`` has what is delivered in ``cell``, and golden vectors.
 
-    ``within`` is what its outputs may depart by when those are replayed.
+    ``within`` is what its outputs may depart by when those are replayed, ``memory_bytes`` its peak where that is asked.
     """
 
     folder: Path
     seconds: float
     within: Mapping[str, float]
+    memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class MadeCell:
     """What became of a cell before its gates: ``folder`` is complete, or holds the report of a failure.
 
     ``golden`` is the file with its golden vectors, and ``within`` what each output may depart by when they are
-    replayed.  ``cached`` says that an earlier run has made it.
+    replayed.  ``memory_bytes`` is its peak where a gate asks for it.  ``cached`` says that an earlier run has made it.
     """
 
     cell: Cell
@@ -58,6 +59,7 @@ class MadeCell:
     error: ConvertKitError | None = None
     seconds: float = 0.0
     cached: bool = False
+    memory_bytes: int | None = None
 
     @property
     def report(self) -> Mapping[str, Any] | None:
@@ -131,7 +133,9 @@ class _Maker:
         key = self._key(cell) if store.is_shared else None
         if key is not None and (kept := store.lookup(key, Kept)) is not None:
             vectors = _if_there(kept.folder / golden.FILE)
-            return MadeCell(cell, kept.folder / "cell", vectors, kept.within, None, kept.seconds, True)
+            return MadeCell(
+                cell, kept.folder / "cell", vectors, kept.within, None, kept.seconds, True, kept.memory_bytes
+            )
         made = self._groups[_group_of(cell)].made(cell, self._samples)
         if key is None or made.error is not None or made.folder is None:
             return dataclasses.replace(made, seconds=time.perf_counter() - began)
@@ -139,7 +143,7 @@ class _Maker:
         shutil.copytree(made.folder, folder / "cell")
         if made.golden is not None:
             shutil.copyfile(made.golden, folder / golden.FILE)
-        kept = Kept(folder, time.perf_counter() - began, made.within or {})
+        kept = Kept(folder, time.perf_counter() - began, made.within or {}, made.memory_bytes)
         store.commit(key, folder, kept, Kept, title_of(cell))
         return dataclasses.replace(made, seconds=kept.seconds)
 
@@ -190,8 +194,10 @@ class _Group:
             return MadeCell(cell, finished.folder, error=finished.failure)
         file = self._outbox / f"{cell.target}-{golden.FILE}"
         vectors = golden.write(session.recording(cell.target), samples, file)
-        within = None if vectors is None else golden.bounds(load(finished.folder), golden.read(vectors))
-        return MadeCell(cell, finished.folder, vectors, within)
+        result = load(finished.folder)
+        within = None if vectors is None else golden.bounds(result, golden.read(vectors))
+        peak = memory.peak_memory(result, vectors) if memory.GATE in cell.gates else None
+        return MadeCell(cell, finished.folder, vectors, within, memory_bytes=peak)
 
     def _begun(self) -> Session:
         with self._guard:

@@ -43,6 +43,7 @@ def render(name: str, version: str | None, passed: bool, cells: Sequence[CellRes
         models=shown,
         columns=columns,
         found={(each.model, each.target, each.precision): each for each in cells},
+        weighed=any(each.memory_bytes is not None for each in cells),
         compared=any(each.change for each in cells),
     )
 

@@ -42,6 +42,8 @@ class CellResult:
     code: int = 0
     seconds: float = 0.0
     cached: bool = False
+    memory_bytes: int | None = None
+    """The most that it takes to load and to run, where a gate asks for it."""
     change: Mapping[str, float] | None = None
     """Against the baseline, where there is one: ratios of ``size`` and ``latency``, the ``drop`` of accuracy."""
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from convertkit import listing
+from convertkit import listing, plugins
 from convertkit.artifact import TensorSpec
 from convertkit.looking.opened import opened
 from convertkit.looking.tables import shape_text
+from convertkit.stage import PackagingTarget
 
 _NAME = re.compile(r"[^\w.+-]+")
 
@@ -77,10 +78,13 @@ def _free(inputs: Sequence[TensorSpec]) -> list[str]:
 
 
 def _targets() -> Iterator[str]:
-    """What is installed; the others as a comment with what adds them."""
+    """What is installed; packages around another target's artifact, and what is not installed, as comments."""
     entries = listing.everything()["targets"]
     there = [each.name for each in entries if each.installed]
-    yield f"targets = [{', '.join(map(_text, there))}]"
+    packages = [name for name in there if isinstance(plugins.target(name), PackagingTarget)]
+    yield f"targets = [{', '.join(_text(name) for name in there if name not in packages)}]"
+    if packages:
+        yield f"# packages around these: {', '.join(packages)}"
     yield from (f"# {each.name}: {each.install}" for each in entries if not each.installed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -98,11 +99,13 @@ def failure(found: Integrity) -> IntegrityError | None:
 
 def _of_release(path: Path, key: Path | None) -> Iterator[Check]:
     yield _signature(path, key)
-    yield from _sums(path)
+    of_sums = tuple(_sums(path))
+    yield from of_sums
+    told = {each.name for each in of_sums if each.passed is False}
     try:
         release = read_json(path / RELEASE)
         cells = [cell for cell in release["cells"] if cell["artifact"] is not None]
-        yield from _listed(path, release["files"])
+        yield from _listed(path, release["files"], told)
         yield _bill(path, cells)
         yield _statement(path, cells)
     except (ConvertKitError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -152,10 +155,10 @@ def _differing(path: Path, listed: Mapping[str, str]) -> Iterator[Check]:
             yield Check(name, False, "has changed: its sha256 is another")
 
 
-def _listed(path: Path, files: Mapping[str, Json]) -> Iterator[Check]:
-    """The files against release.json, which a new ``SHA256SUMS`` does not cover up."""
+def _listed(path: Path, files: Mapping[str, Json], told: AbstractSet[str]) -> Iterator[Check]:
+    """The files against release.json, which a new ``SHA256SUMS`` does not cover up; ``told`` is not told again."""
     wrong = [*_differing(path, {name: str(entry["sha256"]) for name, entry in files.items()})]
-    yield from (Check(each.name, False, f"{each.sentence} ({RELEASE})") for each in wrong)
+    yield from (Check(each.name, False, f"{each.sentence} ({RELEASE})") for each in wrong if each.name not in told)
     if not wrong:
         yield Check(RELEASE, True, f"{len(files)} files")
 

@@ -16,7 +16,9 @@ EMPTY = {"evaluation": None, "quality": None, "latency": None, "operators": [], 
 
 
 def verdict(gate, limit, report=REPORT, baseline=OLD):
-    evidence = Evidence(report, 2_000_000, baseline, 1_000_000, (1.05, 1.1, 1.2) if report is REPORT else None)
+    whole = report is REPORT
+    ratio, memory = ((1.05, 1.1, 1.2), 5_000_000) if whole else (None, None)
+    evidence = Evidence(report, 2_000_000, baseline, 1_000_000, ratio, memory_bytes=memory)
     (found,) = judged({gate: limit}, evidence)
     return found
 
@@ -27,6 +29,7 @@ def verdict(gate, limit, report=REPORT, baseline=OLD):
         ("agreement", 0.98, 0.99),
         ("snr_db", 31, 32),
         ("size", "2MB", "1.9MB"),
+        ("peak_memory", "5MB", "4.9MB"),
         ("latency_ms", 2, 1.9),
         ("latency_ratio", 0.45, 0.39),
         ("latency_to_baseline", 1.06, 1.04),

@@ -8,6 +8,7 @@ import time
 
 import jsonschema
 import numpy as np
+import onnx
 import pytest
 
 from convertkit.release.cells import load
@@ -143,6 +144,42 @@ def test_a_baseline_is_compared_with(recipe, tmp_path):
     assert two.change["size"] == 1
     assert [each.gate for each in two.verdicts] == ["latency_to_baseline", "size_to_baseline"]
     assert release.cell("dense/one:tflite:w8").change["latency"] > 0
+
+
+def test_memory_is_what_the_runtime_s_process_takes(tmp_path):
+    """A model of 16 MB takes at least its weights; where nothing runs it here, its gate cannot be judged."""
+    weights = np.random.default_rng(0).standard_normal((2000, 2000)).astype(np.float32)
+    node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
+    stored = [onnx.numpy_helper.from_array(weights, "w")]
+    model = onnx_models.model([node], {"x": [1, 2000]}, {"y": [1, 2000]}, stored)
+    onnx_models.write(tmp_path, model, "large.onnx")
+    recipe = tmp_path / "recipe.toml"
+    said = (
+        '[models.large]\nsource = "large.onnx"\ntargets = ["onnxruntime", "tflite", "tensorrt"]\n'
+        'gates = {{ peak_memory = "{}" }}\n'
+    )
+    recipe.write_text(said.format("200MB"))
+    cells = run(load(recipe), Running(cache=str(tmp_path / "cache"))).cells
+    assert [each.passed for each in cells] == [True, True, False]
+    assert all(16_000_000 <= each.memory_bytes < 200_000_000 for each in cells[:2])
+    assert "peak_memory cannot be judged: memory is not measured for this target here" in cells[2].error
+    recipe.write_text(said.format("15MB"))
+    again = run(load(recipe), Running(cache=str(tmp_path / "cache"))).cells
+    assert [each.memory_bytes for each in again] == [each.memory_bytes for each in cells], "kept with the cell"
+    assert [each.passed for each in again] == [False, False, False]
+    assert "at most 15MB" in again[0].error
+    assert ">memory</th>" in (tmp_path / "release.failed" / "index.html").read_text()
+
+
+def test_memory_on_a_microcontroller_is_its_arena(recipe, tmp_path):
+    recipe.write_text(
+        '[models.two]\nsource = "two.onnx"\ntargets = ["tflite-micro"]\nstatic = { N = 1 }\n'
+        'gates = { peak_memory = "20kB" }\n'
+    )
+    release = run(load(recipe), Running())
+    header = (release.path / "two" / "tflite-micro-float32" / "model.h").read_text()
+    assert f"kTensorArenaSize = {release.cells[0].memory_bytes};" in header
+    assert release.passed
 
 
 @pytest.mark.nightly

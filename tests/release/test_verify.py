@@ -106,6 +106,7 @@ def test_a_changed_byte_is_found_by_its_file(release, name):
     said = here("verify", release)
     assert said.code == 3
     assert f"\n{name}: has changed" in said.complaint
+    assert said.complaint.count(f"\n{name}: ") == 1
 
 
 def test_files_that_are_gone_or_added_are_found(release):
