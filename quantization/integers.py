@@ -34,9 +34,9 @@ from convertkit.quantization.place.estimates import told as told_estimates
 from convertkit.quantization.place.exact_float import exact_in_float
 from convertkit.quantization.place.graph_cost import exact_choices, is_float_faster
 from convertkit.quantization.place.graph_io import quantize_ends
-from convertkit.quantization.place.islands import choose_integer, with_float_end
 from convertkit.quantization.place.masks import marking_units, measurable
 from convertkit.quantization.place.place import Placement
+from convertkit.quantization.place.precision_assignment import choose_integer, with_float_end
 from convertkit.quantization.place.write import default_weight, input_scale
 from convertkit.quantization.prepare.norms import norms_as_convolutions
 from convertkit.quantization.prepare.opset import INT16_OPSET, at_least

@@ -42,7 +42,7 @@ def describe(
         for value, parameters in placement.values.items()
     ]
     ranked = sorted((float(str(item["snr_db"])), str(item["name"])) for item in tensors if item["snr_db"] is not None)
-    islands = {unit.name: "no integer kernel, or integers are slower here"
+    unassigned = {unit.name: "no integer kernel, or integers are slower here"
                for unit in units if unit.name not in outcome.plan.integer and unit.rule is not None}  # fmt: skip
     return {
         "method": outcome.plan.method,
@@ -50,7 +50,7 @@ def describe(
         "tensors": tensors,
         "worst": [name for _, name in ranked[:_WORST]],
         "curve": _curve(outcome),
-        "float": {**islands, **outcome.kept},
+        "float": {**unassigned, **outcome.kept},
         "layers": layers(tuned),
         "bias_corrected": sorted(outcome.plan.shifts),
     }

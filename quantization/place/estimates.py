@@ -9,7 +9,7 @@ from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit
 from convertkit.quantization.place.costs import conv_shape
 from convertkit.quantization.place.dense import dense_shape
-from convertkit.quantization.place.islands import total_cost
+from convertkit.quantization.place.precision_assignment import total_cost
 
 Estimates = Mapping[str, tuple[float, float]]
 """Milliseconds of one call of the artifact and of float32, by device."""

@@ -1,6 +1,6 @@
 """What a quantized graph costs as it is written, and whether float would do better.
 
-A cut between integer and float (see ``islands``) looks at one border at a time.  It cannot see that operators in float
+A cut between integer and float (see ``precision_assignment``) looks at one border at a time.  It cannot see that operators in float
 among others in float, which compute the graph's integers (see ``exact_float``), are converted twice at each of
 their borders, nor that without any integers nobody converts at all.
 """
@@ -15,7 +15,7 @@ from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit
 from convertkit.quantization.place.costs import conversion, unit_cost
 from convertkit.quantization.place.exact_float import exact_in_float
-from convertkit.quantization.place.islands import choose_integer, looked_up, total_cost
+from convertkit.quantization.place.precision_assignment import choose_integer, looked_up, total_cost
 from convertkit.quantization.place.statistics import statistics_units
 
 _SLOWER = 1.1

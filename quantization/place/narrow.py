@@ -16,7 +16,7 @@ from convertkit.quantization.graph.sizes import elements
 from convertkit.quantization.graph.units import Unit, constant
 from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.place.costs import conv_shape, unit_cost, unit_work
-from convertkit.quantization.place.islands import total_cost
+from convertkit.quantization.place.precision_assignment import total_cost
 from convertkit.quantization.weights.weight_only import is_candidate
 
 _DEAR = 2.0

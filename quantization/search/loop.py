@@ -14,7 +14,7 @@ from convertkit.quantization.calibrate.flat import shown_db
 from convertkit.quantization.calibrate.ranges import Affine
 from convertkit.quantization.graph.units import Unit, is_among
 from convertkit.quantization.place.costs import unit_work
-from convertkit.quantization.place.islands import choose_integer, total_cost
+from convertkit.quantization.place.precision_assignment import choose_integer, total_cost
 from convertkit.quantization.place.statistics import statistics_units
 from convertkit.quantization.search.plan import Plan, Ranges, placed
 from convertkit.quantization.search.quality import LEAST_DB

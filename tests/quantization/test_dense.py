@@ -14,7 +14,7 @@ from convertkit.kernel_costs import SMALL_MATRIX, DenseShape
 from convertkit.onnx.canonical import canonicalize
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.dense import dense_shape
-from convertkit.quantization.place.islands import choose_integer
+from convertkit.quantization.place.precision_assignment import choose_integer
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
 from tests.quantization.models import model_of

@@ -14,7 +14,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.exact_float import exact_in_float
-from convertkit.quantization.place.islands import choose_integer, total_cost
+from convertkit.quantization.place.precision_assignment import choose_integer, total_cost
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
 from tests.quantization.models import model_of

@@ -16,7 +16,7 @@ from convertkit.onnx.recognise.written_gelu import gelu_nodes
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.graph_cost import exact_choices
-from convertkit.quantization.place.islands import choose_integer, total_cost
+from convertkit.quantization.place.precision_assignment import choose_integer, total_cost
 from convertkit.quantization.search.plan import Plan, Ranges, apply
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile

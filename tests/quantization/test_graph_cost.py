@@ -16,7 +16,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.graph_cost import exact_choices, is_float_faster, written_cost
-from convertkit.quantization.place.islands import total_cost
+from convertkit.quantization.place.precision_assignment import total_cost
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
 from tests.quantization.models import model_of

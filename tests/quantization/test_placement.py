@@ -85,7 +85,7 @@ def test_full_integer_refuses_what_has_no_kernel(quantized) -> None:
     assert quantized(model, DATA).snr_db(DATA) > 25
 
 
-def test_float_islands_are_marked_where_their_neighbours_are_integers(quantized) -> None:
+def test_float_parts_are_marked_where_their_neighbours_are_integers(quantized) -> None:
     rng = np.random.default_rng(0)
     constants = {
         "w1": rng.normal(0, 0.2, (64, 3, 3, 3)).astype("f4"),

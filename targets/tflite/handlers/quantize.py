@@ -1,4 +1,4 @@
-"""Quantize and Dequantize at the borders of integer islands (domain ``convertkit.tflite``).
+"""Quantize and Dequantize at the borders of integer parts (domain ``convertkit.tflite``).
 
 The QDQ pass has turned ONNX's operators, whatever their version, into these, with the parameters
 as marks on the integer side.

@@ -72,8 +72,8 @@ def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tu
     fold_factors_behind(part)  # after layout: a transpose may have stood between
     absorb_flatten(part)  # after layout, which leaves a transpose in front of a flatten
     move_integers(part)  # after layout, whose transposes these are
-    fold_quantized(part, full_integer=options.full_integer)  # after layout: islands are not cut by transposes
-    drop_repeated_rounding(part)  # after islands: a pair inside of one is part of it
+    fold_quantized(part, full_integer=options.full_integer)  # after layout: a QDQ group is not cut by transposes
+    drop_repeated_rounding(part)  # after folding: a pair inside of a QDQ group is part of it
     fold_hybrid(part, tables(options.device).kernel_costs)  # what is left with integer weights has float activations
     round_in_floats(part)  # last: what the graph rounds is told from other floats by its DequantizeLinear
     return perms

@@ -23,13 +23,13 @@ from convertkit.targets.tflite.passes.edits import can_drop, insert_before, type
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 
-Rule = Callable[["Island"], bool]
+Rule = Callable[["QdqGroup"], bool]
 """Whether an operator with integer inputs and outputs has an exact kernel; may insert requantizations."""
 
 _INTEGER_INPUTS = (ir.DataType.INT8, ir.DataType.INT16)
 
 
-class Island:
+class QdqGroup:
     """One float operator between Dequantize and Quantize, seen as integers."""
 
     def __init__(self, node: ir.Node, inputs: list[ir.Value | None], quantizers: list[ir.Node]) -> None:
@@ -64,13 +64,13 @@ def fold_quantized(part: Part, *, full_integer: bool) -> None:
     rules = INTEGER | SLOW if whole else INTEGER
     for node in list(part.graph):
         rule = rules.get((node.domain, node.op_type))
-        island = None if rule is None or KEEP_FLOAT in node.metadata_props else _island(node)
-        if rule is not None and island is not None and rule(island):
-            _fold(island)
+        qdq = None if rule is None or KEEP_FLOAT in node.metadata_props else _qdq_group(node)
+        if rule is not None and qdq is not None and rule(qdq):
+            _fold(qdq)
     _drop_unused(part.graph)
 
 
-def _island(node: ir.Node) -> Island | None:
+def _qdq_group(node: ir.Node) -> QdqGroup | None:
     """``node`` with its Dequantize inputs looked through, where every output goes into one Quantize."""
     inputs: list[ir.Value | None] = []
     for value in node.inputs:
@@ -92,7 +92,7 @@ def _island(node: ir.Node) -> Island | None:
         return None
     if any(found.outputs[0].dtype != first.dtype for found in quantizers):
         return None
-    return Island(node, inputs, quantizers)
+    return QdqGroup(node, inputs, quantizers)
 
 
 def _quantizer(value: ir.Value) -> ir.Node | None:
@@ -107,10 +107,10 @@ def _quantizer(value: ir.Value) -> ir.Node | None:
     return users[0] if len(params) == 1 and len(kinds) == 1 and None not in params else None
 
 
-def _fold(island: Island) -> None:
+def _fold(qdq: QdqGroup) -> None:
     """Wire the operator to integers; a Quantize that cannot go (its output is an output twice) changes nothing."""
-    node = island.node
-    for place, value in enumerate(island.inputs):
+    node = qdq.node
+    for place, value in enumerate(qdq.inputs):
         node.replace_input_with(place, value)
     for value in node.outputs:
         users = [use.node for use in value.uses()]
@@ -140,52 +140,52 @@ def _drop_unused(graph: ir.Graph) -> None:
 def _weighted(axis_of: Callable[[ir.Node, int], int]) -> Rule:
     """Operators with a constant integer weight (input 1) and a bias (input 2)."""
 
-    def rule(island: Island) -> bool:
-        weight, bias = [*island.inputs[1:], None, None][:2]
-        params = island.params(1)
+    def rule(qdq: QdqGroup) -> bool:
+        weight, bias = [*qdq.inputs[1:], None, None][:2]
+        params = qdq.params(1)
         if weight is None or params is None or array_of(weight) is None or any(params.zero_point):
             return False
         if weight.dtype not in (ir.DataType.INT8, ir.DataType.INT4) or (
-            weight.dtype == ir.DataType.INT4 and island.kind != ir.DataType.INT8
+            weight.dtype == ir.DataType.INT4 and qdq.kind != ir.DataType.INT8
         ):
             return False
         rank = len(weight.shape or ())
-        if params.axis is not None and params.axis != axis_of(island.node, rank):
+        if params.axis is not None and params.axis != axis_of(qdq.node, rank):
             return False
         return bias is None or array_of(bias) is not None
 
     return rule
 
 
-def _same(island: Island) -> bool:
+def _same(qdq: QdqGroup) -> bool:
     """Operators that only move or choose elements: requantization behind them is exact."""
-    return island.inputs[0] is not None and _one_scale(island.params(0))
+    return qdq.inputs[0] is not None and _one_scale(qdq.params(0))
 
 
-def _same_for_all(island: Island) -> bool:
+def _same_for_all(qdq: QdqGroup) -> bool:
     """Operators that mix elements of several tensors: each is brought to the output's parameters first."""
-    if any(not _one_scale(island.params(place)) for place in range(len(island.inputs))):
+    if any(not _one_scale(qdq.params(place)) for place in range(len(qdq.inputs))):
         return False
-    for place, value in enumerate(island.inputs):
+    for place, value in enumerate(qdq.inputs):
         assert value is not None
-        if quantization_of(value) != island.result:
-            island.inputs[place] = _requantized(island, place, value)
+        if quantization_of(value) != qdq.result:
+            qdq.inputs[place] = _requantized(qdq, place, value)
     return True
 
 
-def _requantized(island: Island, place: int, value: ir.Value) -> ir.Value:
-    name = "int16" if island.kind == ir.DataType.INT16 else "int8"
-    made = ir.node("Quantize", [value], {"to": name}, domain=OWN, name=f"{island.node.name}/requantize_{place}")
-    result = insert_before(island.node, made, like=value)
-    result.name = f"{island.node.name}/requantized_{place}"
-    typed(result, result.shape, island.kind)
-    set_quantization(result, island.result)
+def _requantized(qdq: QdqGroup, place: int, value: ir.Value) -> ir.Value:
+    name = "int16" if qdq.kind == ir.DataType.INT16 else "int8"
+    made = ir.node("Quantize", [value], {"to": name}, domain=OWN, name=f"{qdq.node.name}/requantize_{place}")
+    result = insert_before(qdq.node, made, like=value)
+    result.name = f"{qdq.node.name}/requantized_{place}"
+    typed(result, result.shape, qdq.kind)
+    set_quantization(result, qdq.result)
     return result
 
 
-def _arithmetic(island: Island) -> bool:
+def _arithmetic(qdq: QdqGroup) -> bool:
     """Operators whose kernels rescale: every data input has one scale."""
-    return all(_one_scale(island.params(place)) for place in range(len(island.inputs)))
+    return all(_one_scale(qdq.params(place)) for place in range(len(qdq.inputs)))
 
 
 _LOUDER = 2.0**20
@@ -193,52 +193,52 @@ _FINER = 2.0**14
 """A sum's inputs this far apart, or an output this much finer than them, abort the process in TFLite's ADD."""
 
 
-def _sum(island: Island) -> bool:
+def _sum(qdq: QdqGroup) -> bool:
     """Sums and differences of scales that are not worlds apart, as those of scores and of a mask of -1e38 are."""
-    if not _arithmetic(island):
+    if not _arithmetic(qdq):
         return False
-    scales = [params.scale[0] for place in range(len(island.inputs)) if (params := island.params(place)) is not None]
-    return max(scales) <= _LOUDER * min(scales) and max(scales) <= _FINER * island.result.scale[0]
+    scales = [params.scale[0] for place in range(len(qdq.inputs)) if (params := qdq.params(place)) is not None]
+    return max(scales) <= _LOUDER * min(scales) and max(scales) <= _FINER * qdq.result.scale[0]
 
 
-def _reduction(island: Island) -> bool:
-    return _one_scale(island.params(0))
+def _reduction(qdq: QdqGroup) -> bool:
+    return _one_scale(qdq.params(0))
 
 
-def _bytes(island: Island) -> bool:
+def _bytes(qdq: QdqGroup) -> bool:
     """Operators whose kernels take int8, not int16."""
-    return island.kind == ir.DataType.INT8 and _one_scale(island.params(0))
+    return qdq.kind == ir.DataType.INT8 and _one_scale(qdq.params(0))
 
 
 def _fixed(scale: float, zero_point: int) -> Rule:
     """Operators whose kernels prescribe the output's parameters."""
 
-    def rule(island: Island) -> bool:
-        wanted = QuantParams.per_tensor(1 / 32768 if island.kind == ir.DataType.INT16 else scale, zero_point)
-        if island.kind == ir.DataType.INT16:
+    def rule(qdq: QdqGroup) -> bool:
+        wanted = QuantParams.per_tensor(1 / 32768 if qdq.kind == ir.DataType.INT16 else scale, zero_point)
+        if qdq.kind == ir.DataType.INT16:
             wanted = QuantParams.per_tensor(1 / 32768, 0)
-        return _one_scale(island.params(0)) and island.result == wanted
+        return _one_scale(qdq.params(0)) and qdq.result == wanted
 
     return rule
 
 
-def _clamp(island: Island) -> bool:
+def _clamp(qdq: QdqGroup) -> bool:
     """Relu and Clip whose bounds are the ends of the output's range: what is left is a requantization."""
-    if not _one_scale(island.params(0)) or island.kind is None:
+    if not _one_scale(qdq.params(0)) or qdq.kind is None:
         return False
-    low, high = _bounds(island.node)
-    kind = np.iinfo(island.kind.numpy())
-    scale, point = island.result.scale[0], island.result.zero_point[0]
+    low, high = _bounds(qdq.node)
+    kind = np.iinfo(qdq.kind.numpy())
+    scale, point = qdq.result.scale[0], qdq.result.zero_point[0]
     at_low = low is None or np.rint(low / scale) + point <= kind.min
     at_high = high is None or np.rint(high / scale) + point >= kind.max
     if not (at_low and at_high):
         return False
-    node = island.node
+    node = qdq.node
     node.op_type, node.domain = "Quantize", OWN
     node.attributes.clear()
     node.attributes["to"] = ir.AttrString("to", kind.dtype.name)
     node.resize_inputs(1)
-    del island.inputs[1:]
+    del qdq.inputs[1:]
     return True
 
 
@@ -250,24 +250,24 @@ def _bounds(node: ir.Node) -> tuple[float | None, float | None]:
     return low, high
 
 
-def _pad(island: Island) -> bool:
+def _pad(qdq: QdqGroup) -> bool:
     """Padding with real zero is padding with the zero point."""
-    mode = island.node.attributes.get("mode")
-    value = array_of(island.inputs[2]) if len(island.inputs) > 2 and island.inputs[2] is not None else None
-    if len(island.inputs) > 2 and island.inputs[2] is not None and (value is None or float(value) != 0.0):
+    mode = qdq.node.attributes.get("mode")
+    value = array_of(qdq.inputs[2]) if len(qdq.inputs) > 2 and qdq.inputs[2] is not None else None
+    if len(qdq.inputs) > 2 and qdq.inputs[2] is not None and (value is None or float(value) != 0.0):
         return False
     if value is not None:
-        island.node.replace_input_with(2, None)
-        island.inputs[2] = None
-    return (mode is None or mode.value in ("constant", "reflect")) and _one_scale(island.params(0))
+        qdq.node.replace_input_with(2, None)
+        qdq.inputs[2] = None
+    return (mode is None or mode.value in ("constant", "reflect")) and _one_scale(qdq.params(0))
 
 
-def _resize(island: Island) -> bool:
+def _resize(qdq: QdqGroup) -> bool:
     """Interpolation only at one scale: its kernel rounds at the input's, and a second rounding would follow."""
-    mode = island.node.attributes.get("mode")
+    mode = qdq.node.attributes.get("mode")
     if mode is None or mode.value == "nearest":
-        return _one_scale(island.params(0))
-    return mode.value == "linear" and island.params(0) == island.result
+        return _one_scale(qdq.params(0))
+    return mode.value == "linear" and qdq.params(0) == qdq.result
 
 
 def _one_scale(params: QuantParams | None) -> bool:
@@ -279,38 +279,38 @@ def _gemm_axis(node: ir.Node, rank: int) -> int:
     return 0 if transposed is not None and transposed.value else 1
 
 
-def _gemm(island: Island) -> bool:
+def _gemm(qdq: QdqGroup) -> bool:
     """Gemm without factors."""
-    node = island.node
+    node = qdq.node
     plain = all(name not in node.attributes or node.attributes[name].value == 1.0 for name in ("alpha", "beta"))
     transposed = node.attributes.get("transA")
-    return plain and not (transposed is not None and transposed.value) and _weighted(_gemm_axis)(island)
+    return plain and not (transposed is not None and transposed.value) and _weighted(_gemm_axis)(qdq)
 
 
-def _conv(island: Island) -> bool:
+def _conv(qdq: QdqGroup) -> bool:
     """Two-dimensional and one-dimensional convolutions: volumes have no integer kernel."""
-    value = island.inputs[0]
-    return value is not None and len(value.shape or ()) <= 4 and _weighted(lambda node, rank: 0)(island)
+    value = qdq.inputs[0]
+    return value is not None and len(value.shape or ()) <= 4 and _weighted(lambda node, rank: 0)(qdq)
 
 
-def _conv_transpose(island: Island) -> bool:
-    group = island.node.attributes.get("group")
-    value = island.inputs[0]
+def _conv_transpose(qdq: QdqGroup) -> bool:
+    group = qdq.node.attributes.get("group")
+    value = qdq.inputs[0]
     single = group is None or group.value == 1
-    return single and value is not None and len(value.shape or ()) <= 4 and _weighted(lambda node, rank: 1)(island)
+    return single and value is not None and len(value.shape or ()) <= 4 and _weighted(lambda node, rank: 1)(qdq)
 
 
-def _matmul(island: Island) -> bool:
+def _matmul(qdq: QdqGroup) -> bool:
     return (
-        len(island.inputs[1].shape or ()) == 2 and _weighted(lambda node, rank: rank - 1)(island)
-        if (island.inputs[1] is not None)
+        len(qdq.inputs[1].shape or ()) == 2 and _weighted(lambda node, rank: rank - 1)(qdq)
+        if (qdq.inputs[1] is not None)
         else False
     )
 
 
-def _average(island: Island) -> bool:
+def _average(qdq: QdqGroup) -> bool:
     """Averages that the kernel counts as ONNX does, and whose input and output share parameters."""
-    return counts_as_onnx(island.node, island.inputs[0]) and _one_scale(island.params(0))
+    return counts_as_onnx(qdq.node, qdq.inputs[0]) and _one_scale(qdq.params(0))
 
 
 _MOVES = """Reshape Flatten Squeeze Unsqueeze Transpose Slice Split Gather Identity Tile Expand DepthToSpace

@@ -1,7 +1,7 @@
 """Transposes that the layout puts between a Dequantize and an operator of integers move the integers themselves.
 
 before:  x:i8 → Dequantize → Transpose → Reshape → Quantize → y:i8
-after:   x:i8 → Transpose → Dequantize → Reshape → Quantize → y:i8, of which an island is made
+after:   x:i8 → Transpose → Dequantize → Reshape → Quantize → y:i8, of which a QDQ group is made
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def move_integers(part: Part) -> None:
         if node.domain or node.op_type != "Transpose" or node.outputs[0].is_graph_output():
             continue
         real = node.inputs[0].producer() if node.inputs[0] is not None else None
-        if real is None or (real.domain, real.op_type) != (OWN, "Dequantize") or not _is_read_by_islands(node):
+        if real is None or (real.domain, real.op_type) != (OWN, "Dequantize") or not _is_read_by_qdq_groups(node):
             continue
         source = real.inputs[0]
         params = None if source is None else quantization_of(source)
@@ -28,7 +28,7 @@ def move_integers(part: Part) -> None:
             drop_if_unused(real)
 
 
-def _is_read_by_islands(node: ir.Node) -> bool:
+def _is_read_by_qdq_groups(node: ir.Node) -> bool:
     """Whether every reader's results all become integers."""
     readers = [use.node for use in node.outputs[0].uses()]
     made = [value for reader in readers for value in reader.outputs]

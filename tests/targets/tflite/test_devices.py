@@ -20,7 +20,7 @@ from convertkit.options.flags import options_from
 from convertkit.profile import OpCost
 from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.estimates import estimates
-from convertkit.quantization.place.islands import choose_integer
+from convertkit.quantization.place.precision_assignment import choose_integer
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.costs import tables as module
 from convertkit.targets.tflite.costs.tables import tables

@@ -14,7 +14,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.graph.units import Unit, find_units, node_kinds
 from convertkit.quantization.place.costs import unit_work
-from convertkit.quantization.place.islands import choose_integer, with_float_end
+from convertkit.quantization.place.precision_assignment import choose_integer, with_float_end
 from convertkit.recipe import ExportOptions
 from convertkit.targets.onnxruntime.profile import profile
 from convertkit.targets.tflite.profile import profile as tflite_profile
