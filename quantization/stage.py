@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact
-from convertkit.described import data_lacks
+from convertkit.model_flags import data_lacks
 from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner

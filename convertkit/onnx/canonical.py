@@ -13,9 +13,9 @@ import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
-from convertkit.described import check_dims
 from convertkit.errors import Unsupported
 from convertkit.formulas import names_in, sizes_of_dims
+from convertkit.model_flags import check_dims
 from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib, name_domains
 from convertkit.onnx.ml import decompose_ml

@@ -13,8 +13,8 @@ from convertkit import plugins
 from convertkit.artifact import Artifact
 from convertkit.data.kinds import holds_images, holds_sounds
 from convertkit.data.user_functions import data_function, metric_function
-from convertkit.described import check_dims, check_normalization, data_lacks, labelled, labels, refuse_unit_scale
 from convertkit.errors import FeedError, UsageError
+from convertkit.model_flags import check_dims, check_normalization, data_lacks, labelled, labels, refuse_unit_scale
 from convertkit.options import of_targets
 from convertkit.recipe import METRICS, ExportOptions, ImageOptions, WavOptions
 from convertkit.references import closest, found_at

@@ -15,7 +15,7 @@ from pathlib import Path
 import flatbuffers
 
 from convertkit.artifact import TensorSpec
-from convertkit.described import check_normalization, labelled, labels
+from convertkit.model_flags import check_normalization, labelled, labels
 from convertkit.recipe import ExportOptions, Normalization
 
 BUFFER = "TFLITE_METADATA"
