@@ -1,6 +1,6 @@
 """The command line: parses flags, shows progress, prints results; everything else is elsewhere.
 
-stdout is the result, stderr is the story.  Nothing heavy is imported until a command runs, so that
+stdout is the result, stderr is progress and messages.  Nothing heavy is imported until a command runs, so that
 ``--help`` and tab completion answer at once.
 """
 

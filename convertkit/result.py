@@ -12,7 +12,7 @@ from typing import Any
 from convertkit import plugins
 from convertkit.artifact import Array, Artifact, Quantization, TensorSpec, sha256_of
 from convertkit.errors import SourceError
-from convertkit.show import size_text
+from convertkit.formatting import size_text
 from convertkit.stage import Feed, Outputs
 
 MANIFEST, REPORT = "manifest.json", "report.json"
@@ -31,7 +31,7 @@ class Interface:
         return [(kind, spec.name, spec.dtype, _shape(spec.shape), _remarks(spec)) for kind, spec in named]
 
     def __repr__(self) -> str:
-        from convertkit.show import aligned
+        from convertkit.formatting import aligned
 
         return "\n".join(aligned(self.rows()))
 

@@ -92,10 +92,10 @@ def watched(progress: bool | Told | None, *, verbose: bool) -> Iterator[tuple[Pr
         yield Logged(Calls(bar)), _log_step
         bar("done", 1, 1)
     else:
-        from convertkit.story import Story
+        from convertkit.console import ConsoleProgress
 
-        with Story(verbose=verbose) as story:
-            yield Logged(story), _both(story.step)
+        with ConsoleProgress(verbose=verbose) as console:
+            yield Logged(console), _both(console.step)
 
 
 def _both(shown: OnStep) -> OnStep:
@@ -109,7 +109,7 @@ def _both(shown: OnStep) -> OnStep:
 def _log_step(target: str, step: StepRecord) -> None:
     if not LOGGER.isEnabledFor(logging.INFO):
         return
-    from convertkit.show import parity_text
+    from convertkit.formatting import parity_text
 
     found = parity_text(step.versus_previous)
     LOGGER.info("%s: %s, %.2f s, %d bytes, %s", target, step.stage, step.seconds, step.size_bytes, found)

@@ -1,4 +1,4 @@
-"""The command line's promises: stdout is the result, stderr the story, and the same job in Python."""
+"""The command line's promises: stdout is the result, stderr progress and messages, and the same job in Python."""
 
 import json
 import os

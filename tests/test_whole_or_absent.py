@@ -49,7 +49,7 @@ def check_whole(folder):
 
 WARM = """
 import sys
-import convertkit.job, convertkit.steps.session, convertkit.show, convertkit.story
+import convertkit.job, convertkit.steps.session, convertkit.formatting, convertkit.console
 import convertkit.converters.onnx.source, convertkit.targets.onnxruntime.stage
 from convertkit import cli
 print("ready", flush=True)

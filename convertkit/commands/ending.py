@@ -41,9 +41,9 @@ def print_results(session: Session, ending: Ending | None) -> None:
     if session.as_json and (session.began or session.found is not None or ending is not None):
         _print_summary(session, ending)
     elif delivered:
-        from convertkit import show
+        from convertkit import formatting
 
-        show.print_results(delivered, quiet=session.quiet)
+        formatting.print_results(delivered, quiet=session.quiet)
     for each in session.outcomes:
         if each.left is not None:
             click.echo(f"  see   {each.left / 'report.html'}", err=True)

@@ -23,8 +23,8 @@ def command(session: Session, /, recipe: str | None, as_json: bool, quiet: bool,
     pkg.mod:callable.  The output folder holds the artifact, report.html, report.json and
     manifest.json; it is complete or absent.
     """
+    from convertkit.console import ConsoleProgress
     from convertkit.options.flags import merged, options_from, read_recipe
-    from convertkit.story import Story
 
     session.began, session.quiet = True, quiet
     given = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}
@@ -35,7 +35,7 @@ def command(session: Session, /, recipe: str | None, as_json: bool, quiet: bool,
     quiet_logs(options.verbose)
     from convertkit import job
 
-    with Story(verbose=options.verbose, quiet=quiet) as story:
-        job.run(options, story, story.step, session.outcomes.append)
+    with ConsoleProgress(verbose=options.verbose, quiet=quiet) as console:
+        job.run(options, console, console.step, session.outcomes.append)
     if (failed := job.failure(session.outcomes)) is not None:
         raise failed

@@ -38,21 +38,21 @@ def command(
     Artifacts, manifests, golden vectors, bill of materials and provenance have to be the same; reports and results
     hold times and are not compared.  Nothing is taken from a cache.
     """
+    from convertkit.console import ConsoleProgress
     from convertkit.release.reproduce import failure, reproduce
     from convertkit.release.result import line
-    from convertkit.story import Story
 
     quiet_logs(False)
     place = None if root is None else paths(root)[0]
-    with Story(quiet=quiet) as story:
+    with ConsoleProgress(quiet=quiet) as console:
         found = reproduce(
             paths(release)[0],
             place,
             jobs=jobs,
             scheduler=scheduler,
             run_code=run_code,
-            progress=story,
-            on_cell=lambda cell: story.say(line(cell), failed=not cell.passed),
+            progress=console,
+            on_cell=lambda cell: console.say(line(cell), failed=not cell.passed),
         )
     show(session, found, as_json=as_json)
     if (failed := failure(found)) is not None:

@@ -94,12 +94,12 @@ def _running(flags: Mapping[str, Any]) -> Running:
 
 
 def _run(session: Session, recipe: Recipe, running: Running, flags: Mapping[str, Any], *, as_json: bool) -> None:
+    from convertkit.console import ConsoleProgress
     from convertkit.release.result import line
     from convertkit.release.run import failure, run
-    from convertkit.story import Story
 
-    with Story(verbose=running.verbose, quiet=session.quiet) as story:
-        release = run(recipe, running, story, lambda cell: story.say(line(cell), failed=not cell.passed))
+    with ConsoleProgress(verbose=running.verbose, quiet=session.quiet) as console:
+        release = run(recipe, running, console, lambda cell: console.say(line(cell), failed=not cell.passed))
     session.found = {"release": release.as_json()}
     _write_for_ci(release, flags["junit"], flags["summary"])
     if (failed := failure(release)) is not None:

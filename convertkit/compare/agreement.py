@@ -13,6 +13,7 @@ from convertkit.compare.aligning import Aligned, align
 from convertkit.compare.tolerance import between
 from convertkit.errors import ConvertKitError, NotProven, ParityError
 from convertkit.findings.runtimes import runtime_of, source_runtime
+from convertkit.formatting import diff_text, parity_text
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table, shape_text
 from convertkit.parity.ill_conditioned import well_conditioned
@@ -20,7 +21,6 @@ from convertkit.parity.replay import compare_recordings, record
 from convertkit.parity.truth import AskTruth
 from convertkit.parity.values import ParityReport, Recording
 from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, WavOptions
-from convertkit.show import diff_text, parity_text
 from convertkit.stage import FeedSource, Tolerance
 from convertkit.twins import Twins
 

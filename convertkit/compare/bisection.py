@@ -17,6 +17,7 @@ from convertkit.compare.aligning import align
 from convertkit.compare.matching import Pair, Values, by_name, by_structure, by_values
 from convertkit.compare.scan import Departure, Level, Sides, chunks, inner_tolerance, scan
 from convertkit.errors import ConvertKitError, ParityError, UsageError
+from convertkit.formatting import diff_text
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table
 from convertkit.parity.replay import compare_recordings
@@ -24,7 +25,6 @@ from convertkit.parity.values import Departure as Beyond
 from convertkit.parity.values import Recording
 from convertkit.probing import Inner, Probe, ProbedRunner
 from convertkit.recipe import ImageOptions, InputSpec, WavOptions
-from convertkit.show import diff_text
 from convertkit.stage import FLOAT32, Feed
 from convertkit.twins import Twins
 

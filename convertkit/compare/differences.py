@@ -11,6 +11,7 @@ from os import PathLike, fspath
 from convertkit.artifact import TensorSpec
 from convertkit.compare.agreement import Verification, compared
 from convertkit.errors import ConvertKitError, MissingFramework
+from convertkit.formatting import size_text
 from convertkit.looking.inspection import Inspection, inspected
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table, count_text, shape_text
@@ -18,7 +19,6 @@ from convertkit.looking.timing import as_run, one_feed, prepared, runner_of
 from convertkit.looking.turns import Interval, in_turns, ratio
 from convertkit.operators import Operator
 from convertkit.recipe import ImageOptions, InputSpec, WavOptions
-from convertkit.show import size_text
 
 _MOST_ROWS = 30
 _SECONDS = 1.0

@@ -12,12 +12,12 @@ from typing import Any
 
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import GateError, SourceError, UsageError
+from convertkit.formatting import size_text
 from convertkit.looking.opened import opened, size_of
 from convertkit.looking.tables import Shown, Table
 from convertkit.looking.timing import as_run, node_table, one_feed, prepared, profile, runner_of
 from convertkit.looking.turns import Interval, in_turns, interval, quantiles_ms, ratio, yardstick
 from convertkit.operators import NodeTime
-from convertkit.show import size_text
 from convertkit.stage import Feed
 from convertkit.workers.process import Worker
 

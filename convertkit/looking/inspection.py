@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import ConvertKitError, MissingFramework, Unsupported
+from convertkit.formatting import size_text
 from convertkit.looking.opened import Opened, opened, size_of
 from convertkit.looking.operators import operators_of
 from convertkit.looking.tables import Shown, Table, count_text, share_text
 from convertkit.operators import Operator
-from convertkit.show import size_text
 
 if TYPE_CHECKING:
     from convertkit.looking.timing import Timed

@@ -12,8 +12,8 @@ from typing import Any
 import jinja2
 
 from convertkit.findings.snippets import snippets
+from convertkit.formatting import verified_text
 from convertkit.report import charts, layers
-from convertkit.show import verified_text
 
 
 def render(report: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ FRAMEWORKS |= {"tensorrt_rtx", "ai_edge_litert", "safetensors", "h5py"}
 HEAVY = FRAMEWORKS | {"onnx", "onnx_ir", "onnxscript", "onnxruntime"}
 
 VALUES = {"errors", "artifact", "operators", "recipe", "profile", "progress", "stage", "target_options", "kernel_costs"}
-TOP = {"cli", "commands", "__main__", "api", "job", "options", "show", "manifest", "delivery", "steps", "report"}
+TOP = {"cli", "commands", "__main__", "api", "job", "options", "formatting", "manifest", "delivery", "steps", "report"}
 TOP |= {"looking", "compare"}
 
 
@@ -75,16 +75,16 @@ def test_layers_of_the_core():
     """cli → commands → job → steps → {plugins, parity, tasks} → values: nothing imports upwards."""
     below = {"plugins": TOP, "parity": TOP | {"plugins"}, "onnx": TOP | {"parity"}}
     below |= {
-        "steps": {"cli", "commands", "__main__", "api", "job", "show", "looking", "compare"},
+        "steps": {"cli", "commands", "__main__", "api", "job", "formatting", "looking", "compare"},
         "report": {"cli", "commands", "__main__", "api", "job", "steps", "looking", "compare"},
-        "findings": {"cli", "commands", "__main__", "api", "job", "show", "steps", "looking", "compare"},
+        "findings": {"cli", "commands", "__main__", "api", "job", "formatting", "steps", "looking", "compare"},
         "looking": {"cli", "commands", "__main__", "api", "job", "compare"},
         "compare": {"cli", "commands", "__main__", "api", "job"},
         "records": TOP,
         "tasks": TOP | {"parity", "onnx", "plugins", "data"},
         "workers": TOP | {"parity", "onnx"},
         "data": TOP,
-        "job": {"cli", "commands", "api", "show", "looking", "compare"},
+        "job": {"cli", "commands", "api", "formatting", "looking", "compare"},
     }
     upwards = [
         f"{name} imports {each.module}"
@@ -163,7 +163,7 @@ def test_plugins_load_without_frameworks_and_runtimes():
 def test_a_framework_begins_to_be_imported_before_numpy():
     """All that a command does before it starts a source's worker is on top of what the framework takes."""
     code = (
-        "from convertkit import cli, job, plugins, story\nfrom convertkit.options import flags\n"
+        "from convertkit import cli, job, plugins, console\nfrom convertkit.options import flags\n"
         "plugins.target('tflite'), plugins.passes(), plugins.converter_for('fixtures/digits/model.pt')\n"
         "from convertkit.converters.pytorch.read import opening"
     )

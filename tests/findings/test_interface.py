@@ -19,7 +19,7 @@ from convertkit.findings import snippets_onnx
 from convertkit.findings.interface import layout
 from convertkit.findings.snippet_parts import Ports
 from convertkit.findings.snippets import snippets
-from convertkit.show import verified_text
+from convertkit.formatting import verified_text
 from tests.command_line import here
 from tests.onnx_models import mlp, model, write
 

@@ -12,8 +12,8 @@ from convertkit.converters.onnx.source import OnnxSource
 from convertkit.findings import latency
 from convertkit.findings.latency import _in_turns, compared
 from convertkit.findings.values import Latency
+from convertkit.formatting import latency_text
 from convertkit.recipe import ExportOptions
-from convertkit.show import latency_text
 from convertkit.stage import Feed, Outputs
 from tests.onnx_models import mlp, write
 

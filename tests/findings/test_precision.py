@@ -13,9 +13,9 @@ from onnx import helper, numpy_helper
 import convertkit
 from convertkit.errors import GateError, UsageError
 from convertkit.findings.precision import effective
+from convertkit.formatting import headline
 from convertkit.onnx.inspection import operators as onnx_operators
 from convertkit.operators import ON_THE_FLY, Operator
-from convertkit.show import headline
 from tests.command_line import here
 from tests.onnx_models import mlp, model, write
 

@@ -9,7 +9,7 @@ import convertkit
 from convertkit.data.held_out import held_out_positions
 from convertkit.findings.quality import unseen
 from convertkit.findings.values import Quality
-from convertkit.show import quality_text
+from convertkit.formatting import quality_text
 
 
 class Samples(list):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Story:
+class ConsoleProgress:
     """Progress on stderr: bars on a terminal, one plain line per finished step everywhere."""
 
     def __init__(self, *, verbose: bool = False, quiet: bool = False) -> None:
@@ -82,7 +82,7 @@ class Story:
 
     def step(self, target: str, step: StepRecord) -> None:
         """One line per finished step: name, time, size, parity."""
-        from convertkit.show import diff_text, parity_text, size_text
+        from convertkit.formatting import diff_text, parity_text, size_text
 
         mark = "ok  " if step.passed else "FAIL"
         line = (
