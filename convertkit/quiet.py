@@ -20,7 +20,7 @@ _STDERR = threading.RLock()
 
 @contextmanager
 def native_stderr_silent() -> Iterator[None]:
-    """Discard what native code prints; the whole process has one stderr, so :func:`heard` waits meanwhile."""
+    """Discard what native code prints; the whole process has one stderr, so :func:`visible_stderr` waits meanwhile."""
     with _STDERR:
         kept = os.dup(2)
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -33,7 +33,7 @@ def native_stderr_silent() -> Iterator[None]:
             os.close(nowhere)
 
 
-class Overheard:
+class CapturedStderr:
     """What native code has printed so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -47,20 +47,20 @@ class Overheard:
 
 
 @contextmanager
-def native_stderr_kept() -> Iterator[Overheard]:
+def native_stderr_captured() -> Iterator[CapturedStderr]:
     """Keep what native code prints off the terminal, to be read inside: where a library tells its errors only there."""
     with _STDERR, tempfile.TemporaryFile() as file:
         kept = os.dup(2)
         try:
             os.dup2(file.fileno(), 2)
-            yield Overheard(file)
+            yield CapturedStderr(file)
         finally:
             os.dup2(kept, 2)
             os.close(kept)
 
 
 @contextmanager
-def heard() -> Iterator[None]:
+def visible_stderr() -> Iterator[None]:
     """What is printed inside is seen, although another thread may be keeping native code silent."""
     with _STDERR:
         yield

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from convertkit.quiet import heard, native_stderr_silent, quiet_libraries
+from convertkit.quiet import native_stderr_silent, quiet_libraries, visible_stderr
 
 LOGGER = "onnxscript.optimizer"
 
@@ -45,7 +45,7 @@ def test_what_must_be_seen_waits_for_the_end_of_silence(capfd):
     loading.start()
     assert silent.wait(20)
     threading.Timer(0.2, go_on.set).start()
-    with heard():
+    with visible_stderr():
         os.write(2, b"ok  tflite\n")
     loading.join()
     assert capfd.readouterr().err == "ok  tflite\n"

@@ -11,7 +11,7 @@ from convertkit import delivery, job, plugins
 from convertkit.errors import CellsFailed
 from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
-from convertkit.quiet import heard, quiet_libraries
+from convertkit.quiet import quiet_libraries, visible_stderr
 from convertkit.recipe import ExportOptions
 from convertkit.release import folder, making, signing
 from convertkit.release.cells import Cell, cells_of, chosen
@@ -123,7 +123,7 @@ class _Told:
         if made.cell.name not in self._results:
             result = judged(made, self._baseline)
             if self._on_cell is not None:
-                with self._guard, heard():
+                with self._guard, visible_stderr():
                     self._on_cell(result)
             self._results[made.cell.name] = result
         return self._results[made.cell.name]

@@ -15,7 +15,7 @@ from convertkit.onnx.freeze import FreezeStage
 from convertkit.options.relevance import check_interface, check_passes
 from convertkit.parity.values import Recording
 from convertkit.progress import Progress
-from convertkit.quiet import heard
+from convertkit.quiet import visible_stderr
 from convertkit.recipe import ExportOptions
 from convertkit.records import Evaluation, StepRecord
 from convertkit.stage import FeedSource, StaticTarget, Target
@@ -222,7 +222,7 @@ class Session:
             step = dataclasses.replace(found.step, cached=self._place.scheduler.was_cached(link.make))
             steps.append(step)
             if self._place.on_step is not None:
-                with heard():
+                with visible_stderr():
                     self._place.on_step(target.name, step)
             if (failed := failure(step)) is not None:
                 return steps, step.artifact, failed if self._calibration is not None else _hinted(failed)

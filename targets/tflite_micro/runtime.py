@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from convertkit.errors import MissingFramework, ToolError
-from convertkit.quiet import Overheard, native_stderr_kept
+from convertkit.quiet import CapturedStderr, native_stderr_captured
 
 if TYPE_CHECKING:
     from convertkit.artifact import Array
@@ -19,16 +19,16 @@ class MicroInterpreter:
 
     def __init__(self, model: bytes, arena_bytes: int) -> None:
         runtime = _runtime()
-        with native_stderr_kept() as heard:
-            self._interpreter = _told(heard, lambda: runtime.Interpreter(model, [], arena_bytes))
+        with native_stderr_captured() as captured:
+            self._interpreter = _told(captured, lambda: runtime.Interpreter(model, [], arena_bytes))
 
     def run(self, inputs: Sequence[Array]) -> None:
         """Compute all outputs, from the state in which a model begins; inputs in the file's order."""
-        with native_stderr_kept() as heard:
-            _told(heard, self._interpreter.reset)
+        with native_stderr_captured() as captured:
+            _told(captured, self._interpreter.reset)
             for place, value in enumerate(inputs):
-                _told(heard, partial(self._interpreter.set_input, value, place))
-            _told(heard, self._interpreter.invoke)
+                _told(captured, partial(self._interpreter.set_input, value, place))
+            _told(captured, self._interpreter.invoke)
 
     def output(self, place: int) -> Array:
         """An output of the last run."""
@@ -52,9 +52,9 @@ def _runtime() -> Any:
     return runtime
 
 
-def _told(heard: Overheard, call: Callable[[], Any]) -> Any:
+def _told(captured: CapturedStderr, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except (RuntimeError, ValueError) as error:
-        lines = [line.strip() for line in (*heard.text.splitlines(), str(error)) if line.strip()]
+        lines = [line.strip() for line in (*captured.text.splitlines(), str(error)) if line.strip()]
         raise ToolError(f"TensorFlow Lite Micro fails: {'; '.join(lines)[:400]}") from error
