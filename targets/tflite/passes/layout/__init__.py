@@ -17,8 +17,8 @@ import onnx_ir as ir
 
 from convertkit.recipe import Layout
 from convertkit.targets.tflite.marks import OWN
-from convertkit.targets.tflite.passes.layout.carriers import CARRIERS
 from convertkit.targets.tflite.passes.layout.cut import Choice
+from convertkit.targets.tflite.passes.layout.layout_rules import LAYOUT_RULES
 from convertkit.targets.tflite.passes.layout.perms import Perm, channels_last, identity, is_identity
 from convertkit.targets.tflite.passes.layout.plan import Plan, moved_bytes, rank_of, stays
 from convertkit.targets.tflite.passes.layout.rewrite import Rewriter
@@ -112,8 +112,8 @@ def _leads_to_spatial(node: ir.Node, value: ir.Value, deep: bool) -> bool:
         return node.inputs[0] is value
     passes = node.domain == OWN or node.op_type == "Identity"
     if deep and not passes:
-        carrier = CARRIERS.get((node.domain, node.op_type))
-        passes = carrier is not None and type(carrier).__name__ == "Elementwise"
+        rule = LAYOUT_RULES.get((node.domain, node.op_type))
+        passes = rule is not None and type(rule).__name__ == "Elementwise"
     if not passes or not node.outputs[0].uses() or node.outputs[0].is_graph_output():
         return False
     return all(_leads_to_spatial(use.node, node.outputs[0], deep) for use in node.outputs[0].uses())
@@ -171,10 +171,10 @@ def _wanted(value: ir.Value, places: _Places) -> tuple[Perm, Perm] | None:
 
 def _assign(node: ir.Node, places: _Places, at: int | None, perms: tuple[Perm, Perm]) -> bool:
     """Plan ``node`` for both worlds from one of its inputs, or from its output (``at`` None)."""
-    carrier = CARRIERS.get((node.domain, node.op_type))
-    if carrier is None or all(is_identity(perm) for perm in perms):
+    rule = LAYOUT_RULES.get((node.domain, node.op_type))
+    if rule is None or all(is_identity(perm) for perm in perms):
         return False
-    made = [carrier.backward(node, perm) if at is None else carrier.forward(node, at, perm) for perm in perms]
+    made = [rule.backward(node, perm) if at is None else rule.forward(node, at, perm) for perm in perms]
     if made[0] is None and made[1] is None:
         return False
     plans = (made[0] or stays(node), made[1] or stays(node))
@@ -280,7 +280,7 @@ def _comes_from_spatial(value: ir.Value) -> bool:
     node, rank = value.producer(), rank_of(value)
     while node is not None and not _is_spatial(node):
         first = node.inputs[0] if node.inputs else None
-        keeps = (node.domain, node.op_type) in CARRIERS and node.op_type not in ("Transpose", "Reshape", "Flatten")
+        keeps = (node.domain, node.op_type) in LAYOUT_RULES and node.op_type not in ("Transpose", "Reshape", "Flatten")
         if not keeps or first is None or rank_of(first) != rank:
             return False
         node = first.producer()

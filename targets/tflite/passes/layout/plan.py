@@ -26,7 +26,7 @@ class Plan:
     cost: int = 0
 
 
-class Carrier(Protocol):
+class LayoutRule(Protocol):
     """Knows how operators of one kind work on permuted tensors."""
 
     def forward(self, node: ir.Node, place: int, perm: Perm) -> Plan | None:

@@ -16,7 +16,7 @@ from convertkit.targets.tflite.marks import (
     set_source,
 )
 from convertkit.targets.tflite.passes.edits import typed
-from convertkit.targets.tflite.passes.layout.carriers import CARRIERS, Transpose, source_perm
+from convertkit.targets.tflite.passes.layout.layout_rules import LAYOUT_RULES, Transpose, source_perm
 from convertkit.targets.tflite.passes.layout.perms import Perm, between, identity, is_identity
 from convertkit.targets.tflite.passes.layout.plan import Constants, Plan, constant_of, rank_of
 
@@ -83,14 +83,14 @@ class Rewriter:
         if is_spatial:
             node.domain = NHWC
         else:
-            CARRIERS[node.domain, node.op_type].rewrite(node, plan) if _moves(plan) else None
+            LAYOUT_RULES[node.domain, node.op_type].rewrite(node, plan) if _moves(plan) else None
         for at, perm in plan.outputs.items():
             value = node.outputs[at]
             if is_identity(perm):
                 continue
             self._stored[value] = perm
             _permute_shape(value, perm)
-        if node.op_type == "Transpose" and isinstance(CARRIERS.get((node.domain, node.op_type)), Transpose):
+        if node.op_type == "Transpose" and isinstance(LAYOUT_RULES.get((node.domain, node.op_type)), Transpose):
             rank = rank_of(node.outputs[0])
             if rank is not None and is_identity(source_perm(node, rank)) and node.inputs[0] is not None:
                 node.op_type = "Identity"

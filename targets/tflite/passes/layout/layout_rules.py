@@ -12,8 +12,8 @@ from convertkit.targets.tflite.marks import set_source
 from convertkit.targets.tflite.passes.edits import typed
 from convertkit.targets.tflite.passes.layout.perms import Perm, identity, inverse
 from convertkit.targets.tflite.passes.layout.plan import (
-    Carrier,
     Constants,
+    LayoutRule,
     Plan,
     attribute,
     constant_of,
@@ -386,7 +386,7 @@ _FIRST_ONLY = "Cast Clip Dropout"
 _REDUCES = """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
 ReduceSumSquare"""
 
-CARRIERS: Mapping[tuple[str, str], Carrier] = {
+LAYOUT_RULES: Mapping[tuple[str, str], LayoutRule] = {
     **{("", name): Elementwise() for name in _ELEMENTWISE.split()},
     **{("", name): Elementwise((0,)) for name in _FIRST_ONLY.split()},
     **{("", name): Reduce() for name in _REDUCES.split()},
