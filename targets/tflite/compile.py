@@ -14,13 +14,13 @@ from convertkit.onnx.canonical import simplify
 from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.specs import interface
+from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.halves import has_halves, store_halves
 from convertkit.targets.tflite.handlers import TFLITE
 from convertkit.targets.tflite.integers_only import refuse_floats
 from convertkit.targets.tflite.lowering import Lowering
-from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.metadata import BUFFER, Metadata, append_labels, packed
 from convertkit.targets.tflite.passes import InterfaceChange, Options, prepare
 from convertkit.targets.tflite.passes.constants import fix_inputs, fold_constants

@@ -9,9 +9,9 @@ import onnx_ir as ir
 from onnx import defs
 
 from convertkit.errors import Unsupported
+from convertkit.targets.tflite.annotations import NHWC, quantization_of
 from convertkit.targets.tflite.graph import Operation
 from convertkit.targets.tflite.kernels import MEASURED, accepted_dtypes
-from convertkit.targets.tflite.marks import NHWC, quantization_of
 
 
 def check_types(node: ir.Node, opset: int) -> None:

@@ -17,11 +17,11 @@ import onnx_ir as ir
 from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.annotations import activation_of, order_of, quantization_of, source_of
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import NONE, dtype_of
 from convertkit.targets.tflite.element_types import check_kernels, check_types
 from convertkit.targets.tflite.graph import Program, Subgraph
-from convertkit.targets.tflite.marks import activation_of, order_of, quantization_of, source_of
 from convertkit.targets.tflite.tensor import DYNAMIC, DType, QuantParams, Tensor
 
 if TYPE_CHECKING:

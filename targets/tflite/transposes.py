@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
+from convertkit.targets.tflite.annotations import reason_of
 from convertkit.targets.tflite.graph import Program
-from convertkit.targets.tflite.marks import reason_of
 
 _OWN_REASON = "the model transposes here itself"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.indexing import static_shape
 from convertkit.targets.tflite.handlers.reductions import known_size
-from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 blocks = Registry()

@@ -13,11 +13,11 @@ import onnx_ir as ir
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.loops import Counted, Loop, carried_shape
 from convertkit.targets.tflite.handlers.unrolled import MAX_TURNS, unrolled
 from convertkit.targets.tflite.lowering import Lowering, Scope, captured_values
-from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 control = Registry()

@@ -10,12 +10,12 @@ import numpy as np
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import static
 from convertkit.targets.tflite.handlers.depthwise import is_wide, wide_depthwise
 from convertkit.targets.tflite.handlers.rows import conv_rows, outputs_together
 from convertkit.targets.tflite.handlers.window import Window, window
-from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.tensor import QuantParams, Tensor
 
 convolutions = Registry()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.tensor import Tensor
 
 fused = Registry()

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_of
-from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 
 fused_lstm = Registry()

@@ -10,6 +10,7 @@ import numpy as np
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_of, float_only, like
 from convertkit.targets.tflite.handlers.indexing import static_shape
@@ -25,7 +26,6 @@ from convertkit.targets.tflite.handlers.sampling import (
     weighted_pixels,
 )
 from convertkit.targets.tflite.handlers.shapes import cut
-from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.tensor import Tensor
 
 grids = Registry()

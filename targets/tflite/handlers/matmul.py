@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.convolutions import integer_bias
-from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.tensor import Tensor
 
 matmul = Registry()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import float_only
 from convertkit.targets.tflite.handlers.window import Window, grown, window
 from convertkit.targets.tflite.handlers.windows import averaged, largest, largest_with_places
-from convertkit.targets.tflite.marks import NHWC
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 pooling = Registry()

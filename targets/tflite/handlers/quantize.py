@@ -1,7 +1,7 @@
 """Quantize and Dequantize at the borders of integer parts (domain ``convertkit.tflite``).
 
 The QDQ pass has turned ONNX's operators, whatever their version, into these, with the parameters
-as marks on the integer side.
+as annotations of the integer side.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 
 quantize = Registry()

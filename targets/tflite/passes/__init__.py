@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from convertkit.recipe import Layout
+from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.costs.tables import tables
-from convertkit.targets.tflite.marks import OWN
 from convertkit.targets.tflite.passes.affine import fold_factors_behind, fold_norms_ahead
 from convertkit.targets.tflite.passes.borders import integer_interface
 from convertkit.targets.tflite.passes.edits import drop_identities

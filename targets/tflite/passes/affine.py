@@ -10,8 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, bypass, only_user
+from convertkit.targets.tflite.annotations import NHWC, OWN, activation_of, set_activation
 from convertkit.targets.tflite.builder.core import NONE
-from convertkit.targets.tflite.marks import NHWC, OWN, activation_of, set_activation
 from convertkit.targets.tflite.passes.edits import can_drop, new_constant
 from convertkit.targets.tflite.passes.part import Part
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import add_constant, bypass
-from convertkit.targets.tflite.marks import set_source
+from convertkit.targets.tflite.annotations import set_source
 from convertkit.targets.tflite.passes.part import Part
 
 

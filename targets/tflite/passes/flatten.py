@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, only_user
-from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization, set_source
+from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization, set_source
 from convertkit.targets.tflite.passes.edits import is_weight, new_constant, typed
 from convertkit.targets.tflite.passes.part import Part
 

@@ -10,7 +10,7 @@ import onnx_ir.passes.common as common
 
 from convertkit.onnx.canonical import simplify
 from convertkit.onnx.function_bodies import body_of, defaults, type_of
-from convertkit.targets.tflite.marks import set_source
+from convertkit.targets.tflite.annotations import set_source
 from convertkit.targets.tflite.passes.decompositions import own_body
 
 _DOMAIN = "convertkit.expanded"

@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, bypass, only_user
+from convertkit.targets.tflite.annotations import OWN, activation_of, set_activation, set_source
 from convertkit.targets.tflite.builder.core import NONE, RELU, RELU6, RELU_N1_TO_1
-from convertkit.targets.tflite.marks import OWN, activation_of, set_activation, set_source
 from convertkit.targets.tflite.passes.edits import can_drop, is_weight, new_constant, typed
 from convertkit.targets.tflite.passes.part import Part
 

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import array_of, bypass, only_user
-from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization, set_source
+from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization, set_source
 from convertkit.targets.tflite.passes.edits import drop_if_unused, new_constant, typed
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams

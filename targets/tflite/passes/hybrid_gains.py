@@ -7,8 +7,8 @@ import math
 import onnx_ir as ir
 
 from convertkit.kernel_costs import SMALL_MATRIX, ConvShape, DenseShape, KernelCosts, Shape, TransposedShape
+from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.costs.tables import int4_costs
-from convertkit.targets.tflite.marks import NHWC
 
 CONVOLUTIONS = {(NHWC, "Conv"), (NHWC, "ConvTranspose")}
 _IMAGE_RANK = 4

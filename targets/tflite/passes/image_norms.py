@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import array_of, bypass, only_user
-from convertkit.targets.tflite.marks import set_source
+from convertkit.targets.tflite.annotations import set_source
 from convertkit.targets.tflite.passes.edits import new_constant, typed
 from convertkit.targets.tflite.passes.einsum import Writer
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from convertkit.targets.tflite.marks import OWN, quantization_of
+from convertkit.targets.tflite.annotations import OWN, quantization_of
 from convertkit.targets.tflite.passes.part import Part
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, bypass, only_user
-from convertkit.targets.tflite.marks import OWN, set_source
+from convertkit.targets.tflite.annotations import OWN, set_source
 from convertkit.targets.tflite.passes.edits import typed
 from convertkit.targets.tflite.passes.part import Part
 

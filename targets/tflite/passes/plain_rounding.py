@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, bypass
-from convertkit.targets.tflite.marks import set_source
+from convertkit.targets.tflite.annotations import set_source
 from convertkit.targets.tflite.passes.edits import can_drop, drop_if_unused, new_constant, typed
 from convertkit.targets.tflite.passes.part import Part
 

@@ -1,6 +1,6 @@
 """QuantizeLinear and DequantizeLinear of any opset become Quantize and Dequantize of our own domain.
 
-The parameters move to marks on the integer values, and unsigned bytes become signed ones: TFLite's
+The parameters become annotations of the integer values, and unsigned bytes become signed ones: TFLite's
 kernels are signed, and ``u8 - 128`` with the zero point moved along is the same real number.
 """
 
@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.edit import array_of
-from convertkit.targets.tflite.marks import OWN, quantization_of, set_quantization
+from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.edits import insert_before, new_constant
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams

@@ -7,7 +7,7 @@ after:   x:i8
 from __future__ import annotations
 
 from convertkit.onnx.edit import bypass
-from convertkit.targets.tflite.marks import OWN, quantization_of
+from convertkit.targets.tflite.annotations import OWN, quantization_of
 from convertkit.targets.tflite.passes.edits import can_drop, drop_if_unused
 from convertkit.targets.tflite.passes.part import Part
 

@@ -14,8 +14,8 @@ import onnx
 import pytest
 from onnx import defs
 
+from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.handlers import TFLITE
-from convertkit.targets.tflite.marks import OWN
 from tests.targets.tflite.test_handlers import RECURRENT, REFUSALS, ROWS
 
 ELIGIBLE = Path(__file__).parents[2] / "conformance" / "eligible.json"

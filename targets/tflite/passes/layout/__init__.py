@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from convertkit.recipe import Layout
-from convertkit.targets.tflite.marks import OWN
+from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.passes.layout.cut import Choice
 from convertkit.targets.tflite.passes.layout.layout_rules import LAYOUT_RULES
 from convertkit.targets.tflite.passes.layout.perms import Perm, channels_last, identity, is_identity

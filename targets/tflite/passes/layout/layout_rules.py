@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.targets.tflite.marks import set_source
+from convertkit.targets.tflite.annotations import set_source
 from convertkit.targets.tflite.passes.edits import typed
 from convertkit.targets.tflite.passes.layout.perms import Perm, identity, inverse
 from convertkit.targets.tflite.passes.layout.plan import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from convertkit.targets.tflite.marks import (
+from convertkit.targets.tflite.annotations import (
     NHWC,
     OWN,
     quantization_of,

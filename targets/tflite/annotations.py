@@ -1,7 +1,7 @@
 """What passes leave on ONNX values and nodes for the lowering, beside what ONNX itself can say.
 
 After QDQ folding a value holds integers whose scale ONNX no longer states; after activation fusion a
-node has a clamp behind it.  Both are marks in ``meta``, which is never serialised.
+node has a clamp behind it.  Both are annotations in ``meta``, which is never serialised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NHWC = "convertkit.nhwc"
 """Domain of spatial operators whose images are channels-last."""
 
 OWN = "convertkit.tflite"
-"""Domain of Quantize and Dequantize, whose parameters are marks on their integer side, and of Dense."""
+"""Domain of Quantize and Dequantize, whose parameters are annotations of their integer side, and of Dense."""
 
 _QUANTIZATION = "tflite.quantization"
 _ACTIVATION = "tflite.activation"
