@@ -1,8 +1,8 @@
 """What a quantized graph costs as it is written, and whether float would do better.
 
-A cut between integer and float (see ``precision_assignment``) looks at one border at a time.  It cannot see that operators in float
-among others in float, which compute the graph's integers (see ``exact_float``), are converted twice at each of
-their borders, nor that without any integers nobody converts at all.
+A cut between integer and float (see ``precision_assignment``) looks at one border at a time.  It cannot see that
+operators in float among others in float, which compute the graph's integers (see ``exact_float``), are converted
+twice at each of their borders, nor that without any integers nobody converts at all.
 """
 
 from __future__ import annotations
