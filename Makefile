@@ -26,6 +26,7 @@ AREA_docs := tests/docs
 AREA_jax := tests/converters/jax
 AREA_keras := tests/converters/keras
 AREA_micro := tests/targets/micro
+AREA_mobile := tests/targets/mobile
 AREA_onnx := tests/onnx
 AREA_onnxruntime := tests/targets/onnxruntime
 AREA_pytorch := tests/converters/pytorch

@@ -173,10 +173,7 @@ def targets_of(options: ExportOptions) -> list[Target]:
     if unknown := [name for name in options.passes if name not in known]:
         raise UsageError(f"--pass {unknown[0]}: no such pass; there are: {', '.join(known)}")
     for target in targets:
-        if options.precision not in target.precisions:
-            raise UsageError(
-                f"target {target.name} does not deliver {options.precision}; it has: {', '.join(target.precisions)}"
-            )
+        relevance.check_precision(options, target)
     return targets
 
 

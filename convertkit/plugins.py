@@ -12,8 +12,9 @@ from convertkit import CONVERTKIT_PLUGIN_API, __version__
 from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError, SourceError, UsageError, missing_framework
 from convertkit.lookalikes import archive_of, not_a_model
+from convertkit.recipe import ExportOptions
 from convertkit.references import closest, found_at, not_found, python_file
-from convertkit.stage import Converter, PackagingTarget, PassPlugin, Runner, RunnerFactory, Target
+from convertkit.stage import ChoosingTarget, Converter, PackagingTarget, PassPlugin, Runner, RunnerFactory, Target
 
 CONVERTERS, PASSES, TARGETS, RUNNERS = (
     "convertkit.converters",
@@ -145,6 +146,14 @@ def package(name: str, packaged: str) -> str:
         raise UsageError(f"--package {name}: no such package{closest(name, names)}; there are: {', '.join(names)}")
     wanted = " or ".join(f"--target {base}" for base in bases.values())
     raise UsageError(f"--package {name} does not take what --target {packaged} delivers; it takes {wanted}")
+
+
+def parts_of(whole: Target, options: ExportOptions) -> tuple[Target, ...]:
+    """The targets whose steps follow each other: the one that ``whole`` packages, where it does, and itself."""
+    if not isinstance(whole, PackagingTarget):
+        return (whole,)
+    inner = whole.packaged(options) if isinstance(whole, ChoosingTarget) else whole.packages
+    return (*parts_of(target(inner), options), whole)
 
 
 def runner(artifact: Artifact) -> Runner:

@@ -259,7 +259,8 @@ class FlagReader(Protocol):
 
     A converter tells which of ``--model``, ``--signature``, ``--trust pickle``, ``--trust lambda`` and
     ``--trust pyfunc``, a target which of ``--opset``, ``--io-dtype``, ``--device``, ``--input-layout``,
-    ``--description``, ``--label-file`` and ``--normalization``.  One that does not say it may get any of them.
+    ``--description``, ``--label-file`` and ``--normalization``.  One that does not say it may get any of them.  A
+    target that names ``--images`` uses it for more than folders of images.
     """
 
     @property
@@ -363,6 +364,24 @@ class PackagingTarget(Protocol):
 
     @property
     def packages(self) -> str: ...
+
+
+@runtime_checkable
+class ChoosingTarget(PackagingTarget, Protocol):
+    """A packaging target whose options choose what it packages; ``packages`` is what it is without any."""
+
+    def packaged(self, options: ExportOptions) -> str:
+        """The target whose artifact goes into the package."""
+        ...
+
+
+@runtime_checkable
+class CheckingTarget(Protocol):
+    """A target whose options have to fit the other flags."""
+
+    def check(self, options: ExportOptions) -> None:
+        """Raise a ``ConvertKitError`` for options that contradict each other, before the source is opened."""
+        ...
 
 
 @runtime_checkable

@@ -40,12 +40,12 @@ IDLE = {
         ("--target tflite --w8 --device pone", "no device is called so, did you mean 'phone'"),
         (
             "--target onnxruntime --w8 --device phone",
-            "--device does nothing for onnxruntime; it is for --target tflite",
+            "--device does nothing for onnxruntime; it is for --target android or tflite",
         ),
     ],
     "--io-dtype": [
         ("--io-dtype int8 --w8", "--io-dtype int8 goes with --int8"),
-        ("--io-dtype int8 --int8 --calib DATA", "--io-dtype does nothing for onnxruntime; it is for --target tflite"),
+        ("--io-dtype int8 --int8 --calib DATA", "it is for --target android or tflite"),
         ("--target tflite --int8 --calib DATA --io-dtype int16", "--io-dtype int16 is not what --int8 computes with"),
         ("--target tflite --int16x8 --calib DATA --io-dtype uint8", "--io-dtype uint8 is not what --int16x8"),
     ],
@@ -83,7 +83,7 @@ IDLE = {
     ],
     "--model": [("--model pkg.mod:make", "--model does nothing for")],
     "--input-layout": [
-        ("--input-layout nhwc", "--input-layout does nothing for onnxruntime; it is for --target tflite"),
+        ("--input-layout nhwc", "--input-layout does nothing for onnxruntime; it is for --target android or tflite"),
         ("--target tflite --input-layout nhwc", "--input-layout nhwc: no input or output"),
     ],
     "--static": [
@@ -92,14 +92,16 @@ IDLE = {
         ("--input x:1,5 --static N=4", "--static N: the model has no dynamic dimension"),
     ],
     "--signature": [("--signature main", "--signature does nothing for")],
-    "--description": [("--description words", "--description does nothing for onnxruntime; it is for --target tflite")],
+    "--description": [
+        ("--description words", "--description does nothing for onnxruntime; it is for --target android or tflite"),
+    ],
     "--label-file": [
-        ("--label-file LABELS", "--label-file does nothing for onnxruntime; it is for --target tflite"),
+        ("--label-file LABELS", "--label-file does nothing for onnxruntime; it is for --target android or tflite"),
         ("--target tflite --label-file LABELS", "2 labels, and no output has 2 classes"),
         ("--target tflite --label-file DATA", "is no UTF-8 text"),
     ],
     "--normalization": [
-        ("--normalization x:1/2", "it is for --target tflite or tflite-micro, or for a folder of images"),
+        ("--normalization x:1/2", "it is for --target android or tflite or tflite-micro, or for a folder of images"),
         ("--target tflite --normalization z:1/2", "--normalization z: no such input; there are: x"),
         ("--target tflite --normalization x:1,2/1,2", "--normalization x: 2 channels"),
         ("--target tflite --normalization x:1/2 --normalization x:1/3", "--normalization x is given twice"),
@@ -182,6 +184,7 @@ def test_what_plugins_read_are_flags(group):
             "--label-file",
             "--normalization",
             "--device",
+            "--images",
         },
     }
     found = plugins.converters() if group == "converters" else map(plugins.target, plugins.target_names())

@@ -32,7 +32,10 @@ def _of_bytes(image: Image.Image, file: Path) -> Image.Image:
 
 
 class ImageReader:
-    """Reads one image as one sample of an input, channels where the input has them."""
+    """Reads one image as one sample of an input, channels where the input has them.
+
+    ``shape`` is that of the sample in the source's layout, ``channels_first`` whether it begins with the channels.
+    """
 
     def __init__(self, spec: TensorSpec, options: ImageOptions) -> None:
         shape = spec.source_shape[1:]
@@ -43,16 +46,16 @@ class ImageReader:
         self.shape = tuple(int(dim) for dim in shape)
         self._dtype, self._name = spec.dtype, spec.name
         self._options = options
-        self._first = self.shape[0] in (1, 3) and self.shape[2] not in (1, 3)
-        self._first |= self.shape[0] in (1, 3) and self.shape[1] > 3 and self.shape[2] > 3
+        self.channels_first = self.shape[0] in (1, 3) and self.shape[2] not in (1, 3)
+        self.channels_first |= self.shape[0] in (1, 3) and self.shape[1] > 3 and self.shape[2] > 3
         if options.layout != "auto":
-            self._first = options.layout == "nchw"
-        self._channels = self.shape[0] if self._first else self.shape[2]
-        if self._channels not in (1, 3):
-            raise FeedError(f"images for input {spec.name} with {self._channels} channels; expected 1 or 3")
+            self.channels_first = options.layout == "nchw"
+        self.channels = self.shape[0] if self.channels_first else self.shape[2]
+        if self.channels not in (1, 3):
+            raise FeedError(f"images for input {spec.name} with {self.channels} channels; expected 1 or 3")
         for numbers in (options.mean, options.std):
-            if len(numbers) not in (1, self._channels):
-                raise FeedError(f"{len(numbers)} means for {self._channels} channels of input {spec.name}")
+            if len(numbers) not in (1, self.channels):
+                raise FeedError(f"{len(numbers)} means for {self.channels} channels of input {spec.name}")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -76,14 +79,17 @@ class ImageReader:
                 upright = ImageOps.exif_transpose(opened)
         except Exception as error:  # Pillow's decoders raise errors of many kinds on broken files
             raise FeedError(f"{file} is no readable image") from error
-        upright = _of_bytes(upright, file).convert("L" if self._channels == 1 else "RGB")
-        return self._normalised(np.asarray(self._fitted(upright)))
+        return self.sample(_of_bytes(upright, file))
+
+    def sample(self, image: Image.Image) -> Array:
+        """The sample that an upright image of bytes becomes."""
+        return self._normalised(np.asarray(self._fitted(image.convert("L" if self.channels == 1 else "RGB"))))
 
     def _fitted(self, image: Image.Image) -> Image.Image:
         """The image in the input's size."""
         from PIL import Image, ImageOps
 
-        height, width = self.shape[1:] if self._first else self.shape[:2]
+        height, width = self.shape[1:] if self.channels_first else self.shape[:2]
         size, options = (width, height), self._options
         way = Image.Resampling[options.filter.upper()]
         if options.fit == "crop":
@@ -93,10 +99,10 @@ class ImageReader:
         return image.resize(size, way)
 
     def _normalised(self, pixels: Array) -> Array:
-        pixels = pixels.reshape(*pixels.shape[:2], self._channels)
+        pixels = pixels.reshape(*pixels.shape[:2], self.channels)
         if self._options.order == "bgr":
             pixels = pixels[:, :, ::-1]
         if np.issubdtype(np.dtype(self._dtype), np.floating):
             mean, std = (np.array(each, np.float32) for each in (self._options.mean, self._options.std))
             pixels = ((pixels.astype(np.float32) - mean) / std).astype(self._dtype)
-        return pixels.transpose(2, 0, 1) if self._first else pixels
+        return pixels.transpose(2, 0, 1) if self.channels_first else pixels

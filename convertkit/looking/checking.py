@@ -213,11 +213,8 @@ class _Way:
     def to(self, target: Target) -> Verdict:
         """The verdict for one target; where it needs sizes that nobody asked to be open, those are fixed."""
         self._progress.status(f"checking {target.name}")
-        if self._options.precision not in target.precisions:
-            has = ", ".join(target.precisions)
-            said = f"target {target.name} does not deliver {self._options.precision}; it has: {has}"
-            return _refused(target.name, UsageError(said))
         try:
+            relevance.check_precision(self._options, target)
             if isinstance(target, StaticTarget) and (needed := self._needed(target)):
                 return self._at_sizes(target, needed, target.static_because)
             return self._made(target, self._hub, self._options)
@@ -246,10 +243,11 @@ class _Way:
 
     def _made(self, target: Target, hub: Artifact, options: ExportOptions) -> Verdict:
         """Make the artifact, and see that its runtime takes it."""
-        from convertkit.steps.make import made, parts_of, steps_of
+        from convertkit.steps.make import made, steps_of
 
         context = BuildContext(options, target, self._artifact.sha256, self._data, self._progress)
-        stages = [each for part in parts_of(target) for each in steps_of(replace(context, target=part), part).items()]
+        parts = plugins.parts_of(target, options)
+        stages = [each for part in parts for each in steps_of(replace(context, target=part), part).items()]
         relevance.check_passes(options, [name for name, _ in stages if isinstance(name, str)])
         artifact = hub
         for _, stage in stages:

@@ -18,7 +18,7 @@ from convertkit.model_flags import check_dims, check_normalization, data_lacks, 
 from convertkit.options import of_targets
 from convertkit.recipe import METRICS, ExportOptions, ImageOptions, WavOptions
 from convertkit.references import closest, found_at
-from convertkit.stage import Converter, DeviceReader, FlagReader, Target
+from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader, Target
 
 _IMAGE_RANK = 3
 """Least rank of an input or output that has a layout: channels, and one axis in space beside the batch."""
@@ -44,14 +44,14 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
         if isinstance(data, str) and found_at(data, FeedError) is None:
             data_function(data)
     for flag, is_given in _OF_TARGETS.items():
-        if is_given(options) and not any(_reads(each, flag) for each in targets):
-            others = [name for name in plugins.target_names() if _reads(plugins.target(name), flag)]
+        if is_given(options) and not any(_used(each, flag, options) for each in targets):
+            others = [name for name in plugins.target_names() if _used(plugins.target(name), flag, options)]
             raise UsageError(
                 f"{flag} does nothing for {_listed(each.name for each in targets)}; "
                 f"it is for --target {_listed(others)}{_AND_IMAGES.get(flag, '')}"
             )
     _check_devices(options, targets)
-    if options.images != ImageOptions() and not _folders_of_images(options):
+    if options.images != ImageOptions() and not (_folders_of_images(options) or _named(targets, "--images")):
         raise UsageError("--images is about folders of images, and neither --calib nor --eval is one")
     if options.wav != WavOptions() and not any(holds_sounds(data) for data in (options.calib, options.eval)):
         raise UsageError("--wav is about folders of WAV files, and neither --calib nor --eval is one")
@@ -61,6 +61,17 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
         labels(Path(options.label_file))
     if options.metric is not None and options.metric not in METRICS:
         metric_function(options.metric)
+    for target in targets:
+        if isinstance(target, CheckingTarget):
+            target.check(options)
+
+
+def check_precision(options: ExportOptions, target: Target) -> None:
+    """Raise ``UsageError`` where the target, or one whose artifact it packages, does not deliver the precision."""
+    for part in (target, *plugins.parts_of(target, options)):
+        if options.precision not in part.precisions:
+            has = ", ".join(part.precisions)
+            raise UsageError(f"target {part.name} does not deliver {options.precision}; it has: {has}")
 
 
 def _check_devices(options: ExportOptions, targets: Sequence[Target]) -> None:
@@ -110,6 +121,15 @@ def check_passes(options: ExportOptions, running: Iterable[str]) -> None:
 
 def _reads(plugin: Target | Converter, flag: str) -> bool:
     return not isinstance(plugin, FlagReader) or flag in plugin.reads
+
+
+def _used(target: Target, flag: str, options: ExportOptions) -> bool:
+    """Whether a target reads a flag itself, or packages what was made by it."""
+    return any(_reads(part, flag) for part in plugins.parts_of(target, options))
+
+
+def _named(targets: Iterable[Target], flag: str) -> bool:
+    return any(isinstance(each, FlagReader) and flag in each.reads for each in targets)
 
 
 def _folders_of_images(options: ExportOptions) -> bool:

@@ -18,7 +18,14 @@ from convertkit.memory import collect_after
 from convertkit.parity.bar import below_the_bar
 from convertkit.recipe import ExportOptions
 from convertkit.records import Made, Verified
-from convertkit.stage import BuildContext, DiagnosedStage, PackagingTarget, SettlingStage, Stage, Target
+from convertkit.stage import (
+    BuildContext,
+    DiagnosedStage,
+    PackagingTarget,
+    SettlingStage,
+    Stage,
+    Target,
+)
 from convertkit.steps import live
 from convertkit.steps.describe import Described, with_sizes
 from convertkit.target_options import for_passes, values
@@ -118,11 +125,6 @@ def _choices(options: ExportOptions, target: str, *, whole: bool) -> dict[str, o
     labels = None if options.label_file is None else sha256_of(Path(options.label_file))
     own = _content(options, plugins.target(target), whole=whole)
     return {"target": target, "labels": labels, **chosen, "target_options": own}
-
-
-def parts_of(target: Target) -> tuple[Target, ...]:
-    """The targets whose steps follow each other: the one that ``target`` packages, where it does, and itself."""
-    return (*parts_of(plugins.target(target.packages)), target) if isinstance(target, PackagingTarget) else (target,)
 
 
 def steps_of(context: BuildContext, target: Target) -> dict[int | str, Stage]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec, is_small
 from convertkit.errors import ParityError, Unsupported
 from convertkit.findings.precision import refused
@@ -23,7 +24,7 @@ from convertkit.steps import live, plan
 from convertkit.steps.describe import Describe, Described, with_sizes
 from convertkit.steps.finish import Ending, Finished, finished, reported
 from convertkit.steps.judge import Evaluate, JudgeSource, gate_error
-from convertkit.steps.make import Convert, OfPlugin, OfStage, Planned, PlanStages, parts_of
+from convertkit.steps.make import Convert, OfPlugin, OfStage, Planned, PlanStages
 from convertkit.steps.measure import Measure
 from convertkit.steps.page import DrawPage
 from convertkit.steps.recorded import Notes, RecordSource, described
@@ -202,7 +203,9 @@ class Session:
 
     def _planned(self, target: Target) -> tuple[tuple[str, Planned], ...]:
         """The stages behind ONNX with whose they are: the target's, after those of the one that it packages."""
-        return tuple((part.name, each) for part in parts_of(target) for each in self._plan(part.name))
+        return tuple(
+            (part.name, each) for part in plugins.parts_of(target, self._options) for each in self._plan(part.name)
+        )
 
     def _plan(self, target: str) -> tuple[Planned, ...]:
         if target not in self._plans:

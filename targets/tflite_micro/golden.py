@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 
 import numpy as np
 
-from convertkit.artifact import Array, Artifact, TensorSpec
-from convertkit.parity.feeds import generated_feed
-from convertkit.stage import Feed, FeedSource
-from convertkit.state import initial_state
+from convertkit.artifact import Array, Artifact
+from convertkit.parity.golden import golden_feeds
+from convertkit.stage import FeedSource
 from convertkit.targets.tflite_micro.c_array import ALIGNMENT_BYTES, rows
 from convertkit.targets.tflite_micro.runtime import MicroInterpreter
 
-MOST_VECTORS = 3
 MOST_BYTES = 1 << 16
 """Of flash for all vectors; the first is there whatever it takes."""
 STEPS = 1
@@ -41,21 +38,8 @@ def encoded_inputs(
 ) -> tuple[tuple[Array, ...], ...]:
     """Inputs for the vectors, in the order of ``names``: samples of the user's, else generated ones."""
     specs = {spec.name: spec for spec in artifact.inputs}
-    feeds = _generated(artifact.inputs, seed) if calibration is None else islice(calibration, MOST_VECTORS)
-    states = initial_state(artifact)
-    return tuple(
-        tuple(specs[name].encode(np.asarray({**states, **feed}[name])) for name in names)
-        for feed in islice(feeds, MOST_VECTORS)
-    )
-
-
-def _generated(inputs: Sequence[TensorSpec], seed: int) -> Iterator[Feed]:
-    """Real numbers for an integer interface, too; whole numbers that nobody has bounded are 0 and 1."""
-    drawn = [replace(spec, dtype="float32") if spec.quantization else spec for spec in inputs if not spec.is_state]
-    bounded = all(spec.value_range or "float" in spec.dtype for spec in drawn)
-    rng = np.random.default_rng(seed)
-    for kind in range(MOST_VECTORS):
-        yield generated_feed(drawn, {}, rng, kind if bounded else 0)
+    feeds = golden_feeds(artifact, calibration, seed)
+    return tuple(tuple(specs[name].encode(feed[name]) for name in names) for feed in feeds)
 
 
 def vectors(interpreter: MicroInterpreter, inputs: Sequence[tuple[Array, ...]], outputs: int) -> tuple[Vector, ...]:

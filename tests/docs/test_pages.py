@@ -27,7 +27,8 @@ def follow(example: Example, names: dict[str, object], place: Path) -> None:
         exec(compile(example.text, "page", "exec"), names)
         return
     words = shlex.split(example.text)[1:]
-    said = apart(*words, cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    said = apart(*words, cwd=place, env={**os.environ, "PYTHONPATH": path})
     assert said.code == example.code, f"{example.text}\n{said.err}"
 
 

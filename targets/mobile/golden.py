@@ -1,0 +1,69 @@
+"""Golden vectors of a packaged model: what an app gives and what it gets, as its typed API has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convertkit.artifact import Array, Artifact
+from convertkit.parity.golden import golden_feeds
+from convertkit.stage import FeedSource, Runner
+from convertkit.targets.mobile.ports import Port, Ports
+
+MOST_BYTES = 4 << 20
+"""Of a test's files for all vectors; the first is there whatever it takes."""
+RELATIVE = 1e-5
+"""Of the greatest output: what is allowed to every float32 artifact, the same arithmetic in another order."""
+STEPS = 1
+"""By which a quantized output may differ: kernels for another processor may round in another way."""
+ON_THE_FLY = 1e-2
+"""Of the greatest output, where the runtime quantizes activations as it goes: one of 127 steps may fall otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Arrays by the ports' variables, state left out: each vector begins at the start of a sequence."""
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.nbytes for each in (*self.inputs.values(), *self.outputs.values()))
+
+    def files(self) -> dict[str, bytes]:
+        """Each array's elements, little-endian, by a name of its own."""
+        named = {**{f"in_{k}": v for k, v in self.inputs.items()}, **{f"out_{k}": v for k, v in self.outputs.items()}}
+        return {f"{name}.bin": little(value) for name, value in named.items()}
+
+
+def little(value: Array) -> bytes:
+    """The elements in order, little-endian, bools as bytes."""
+    return np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<")).tobytes()
+
+
+def vectors(
+    artifact: Artifact, ports: Ports, runner: Runner, calibration: FeedSource | None, seed: int
+) -> tuple[Vector, ...]:
+    """What the packaged model computes for samples or drawn inputs; fewer where all would take too much room."""
+    found = list[Vector]()
+    for feed in golden_feeds(artifact, calibration, seed):
+        outputs = runner.run(feed)
+        vector = Vector(
+            {port.variable: port.given(feed[port.name]) for port in ports.given},
+            {port.variable: port.given(np.asarray(outputs[port.name])) for port in ports.returned},
+        )
+        if found and sum(kept.size_bytes for kept in (*found, vector)) > MOST_BYTES:
+            break
+        found.append(vector)
+    return tuple(found)
+
+
+def allowed(port: Port, found: Sequence[Vector], precision: str) -> float:
+    """By how much a real output may differ from the golden one: its steps, or a share of the greatest value."""
+    greatest = max(float(np.abs(np.nan_to_num(each.outputs[port.variable])).max(initial=0.0)) for each in found)
+    share = ON_THE_FLY if precision in ("w8", "w4") else RELATIVE
+    step = port.spec.lsb if port.spec.lsb is not None else port.scale
+    return share * greatest + (0.0 if step is None else STEPS * step)

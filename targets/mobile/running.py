@@ -1,0 +1,83 @@
+"""Runners of packages: the model is taken out of the finished package and executed as its own target's artifact is."""
+
+from __future__ import annotations
+
+import tempfile
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from convertkit.artifact import Artifact
+from convertkit.onnx.runner import OnnxRunner, optimised_runner
+from convertkit.operators import Operator
+from convertkit.stage import Feed, Outputs, Runner
+from convertkit.targets.tflite.runner import TfliteRunner
+
+_FLATBUFFER = b"TFL3"
+"""Bytes 4 to 8 of a TFLite file."""
+
+
+def is_tflite(model: bytes) -> bool:
+    """Whether these are the bytes of a TFLite file, else they are taken for ONNX."""
+    return model[4:8] == _FLATBUFFER
+
+
+class PackagedRunner(ABC):
+    """A context manager around the runner of the model that :meth:`model` finds in a package."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+        self._open = ExitStack()
+        self._runner: Runner | None = None
+
+    @abstractmethod
+    def model(self, artifact: Artifact) -> bytes:
+        """The model out of the package of ``artifact``."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            model = self.model(self._artifact)
+            path = Path(opening.enter_context(tempfile.TemporaryDirectory()), f"packaged{_suffix(model)}")
+            path.write_bytes(model)
+            runner: Runner = _runner(replace(self._artifact, path=path), model)
+            self._runner = opening.enter_context(runner)
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runner = None
+        self._open.close()
+
+    @property
+    def runtime(self) -> str:
+        """What executes the model, with its version."""
+        return f"{_runner(self._artifact, self.model(self._artifact)).runtime}, out of the package"
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for one feed."""
+        assert self._runner is not None, "the runner is used as a context manager"
+        return self._runner.run(feed)
+
+
+def _suffix(model: bytes) -> str:
+    return ".tflite" if is_tflite(model) else ".onnx"
+
+
+def _runner(packaged: Artifact, model: bytes) -> TfliteRunner | OnnxRunner:
+    return TfliteRunner(packaged) if is_tflite(model) else optimised_runner(packaged)
+
+
+def operators_of(model: bytes) -> tuple[Operator, ...]:
+    """The operators of a packaged model."""
+    from convertkit.onnx.inspection import operators as of_onnx
+    from convertkit.targets.tflite.inspection import operators as of_tflite
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model")
+        path.write_bytes(model)
+        return of_tflite(path) if is_tflite(model) else of_onnx(path)

@@ -1,0 +1,7 @@
+package ai.onnxruntime;
+
+public class OrtException extends Exception {
+    public OrtException(String message) {
+        super(message);
+    }
+}

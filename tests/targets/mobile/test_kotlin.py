@@ -1,0 +1,105 @@
+"""The generated Kotlin compiles without a warning, and its golden test passes on a desktop's Java.
+
+Android, the runtimes and JUnit are stubs; the runtime's stub answers what the real one gave for exactly these bytes.
+"""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import convertkit
+from tests.installed import needs
+from tests.targets.mobile import android_packages as made
+
+needs("ai_edge_litert")
+needs("PIL")
+if lacking := [tool for tool in ("kotlinc", "javac", "java") if shutil.which(tool) is None]:
+    pytest.skip(f"{', '.join(lacking)}: not installed", allow_module_level=True)
+
+pytestmark = pytest.mark.nightly  # kotlinc takes half a minute of a core for all packages
+
+LABELS = 'cat\ndog\n$bird\nfish "x"\nzebra\n'
+NORMALIZED = {"normalization": "image:123.675,116.28,103.53/58.395,57.12,57.375"}
+CASES = {
+    "floats": ("pixels3", {"images": "crop:0.875,bilinear", **NORMALIZED}, {"image": "image"}),
+    "integers": ("pixels1", {"int8": True, "full_integer": True, "io_dtype": "int8"}, {"image": "image"}),
+    "planar": (
+        "pixels3",
+        {"images": "pad:114,bicubic,bgr", **NORMALIZED},
+        {"image": "image", "runtime": "onnxruntime"},
+    ),
+    "lanczos": ("pixels1", {"images": "lanczos"}, {"image": "image", "ai_pack": True}),
+    "nearest": ("pixels3", {"images": "nearest,crop:0.9"}, {"image": "image"}),
+    "types": ("types", {}, {"runtime": "onnxruntime"}),
+    "types_litert": ("types", {}, {}),
+    "sounds": ("sound", {}, {"audio": "sound"}),
+    "keywords": ("keywords", {"static": "N=1"}, {}),
+}
+
+
+def source(kind: str, folder: Path) -> Path:
+    if kind == "keywords":
+        return Path("fixtures/keywords/model.pt2")
+    models = {"types": made.several_types, "sound": made.waveform}
+    build = models.get(kind, lambda: made.pixels(int(kind[-1]), 24, 17))
+    return made.saved(build(), folder / f"{kind}.onnx")
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """Each case's result, and the class path of all of them."""
+    folder = tmp_path_factory.mktemp("packages")
+    (folder / "labels.txt").write_text(LABELS)
+    results = {}
+    for name, (kind, flags, options) in CASES.items():
+        given = dict(flags)
+        if kind.startswith("pixels"):
+            given["label_file"] = str(folder / "labels.txt")
+            given["calib"] = np.random.default_rng(0).random((8, int(kind[-1]), 24, 17), np.float32)
+        results[name] = convertkit.export(
+            source(kind, folder), "android", output=folder / name, **given,
+            target_options={"android": {"package": f"com.example.{name}", **options}},
+        )  # fmt: skip
+    return results, made.compiled([each.path for each in results.values()], folder / "java")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", CASES)
+def test_golden_vectors_pass(packages, name, tmp_path):
+    results, class_path = packages
+    result = results[name]
+    test = f"com.example.{name}.{''.join(map(str.title, name.split('_')))}GoldenTest"
+    calibration = None
+    if CASES[name][0].startswith("pixels"):
+        data = np.random.default_rng(0).random((8, int(CASES[name][0][-1]), 24, 17), np.float32)
+        calibration = [{"image": each[None]} for each in data]
+    properties = made.laid_out(result.path, result.artifact, tmp_path, calibration)
+    done = made.ran(class_path, properties, test)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "pass goldenVectors" in done.stdout
+    assert ("pass picturesAreWhatTrainingSaw" in done.stdout) == ("image" in CASES[name][2])
+    compressed = made.ran(class_path, [*properties, f"-Dcompressed={'.'.join(map(str, result.path.rglob('*')))}"], test)
+    assert compressed.returncode == 0, compressed.stdout
+
+
+@pytest.mark.timeout(300)
+def test_a_wrong_number_fails(packages, tmp_path):
+    """An answer that differs by more than is allowed, and a picture that differs at all."""
+    results, class_path = packages
+    result = results["floats"]
+    data = np.random.default_rng(0).random((8, 3, 24, 17), np.float32)
+    properties = made.laid_out(result.path, result.artifact, tmp_path, [{"image": each[None]} for each in data])
+    for file in (tmp_path / "recorded").iterdir():
+        answer = np.frombuffer(file.read_bytes(), np.float32).copy()
+        answer[-1] += 1e-4
+        file.write_bytes(answer.tobytes())
+    picture = tmp_path / "assets" / "golden" / "picture.bin"
+    colours = np.frombuffer(picture.read_bytes(), np.uint32).copy()
+    colours[1000:1040] ^= 0x808080
+    picture.write_bytes(colours.tobytes())
+    done = made.ran(class_path, properties, "com.example.floats.FloatsGoldenTest")
+    assert done.returncode == 1
+    assert "FAIL goldenVectors" in done.stdout
+    assert "FAIL picturesAreWhatTrainingSaw" in done.stdout
