@@ -40,6 +40,13 @@ from types import ModuleType
 assert sys.meta_path == before
 assert type(sys.modules["sympy"]) is ModuleType and "sympy.core" in sys.modules
 """
+GARBAGE = """
+import gc, sys
+before = gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()
+from convertkit.cli import main
+main(["export", "fixtures/brackets/model.onnx", "--target", "onnxruntime", "--output", sys.argv[1]])
+assert (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()) == before
+"""
 
 
 def test_sympy_waits_until_sizes_are_computed():
@@ -48,6 +55,10 @@ def test_sympy_waits_until_sizes_are_computed():
 
 def test_a_program_that_imports_convertkit_keeps_its_import_system(tmp_path):
     subprocess.run([sys.executable, "-c", HOST, str(tmp_path / "out")], check=True)
+
+
+def test_a_program_that_imports_convertkit_keeps_its_garbage_collector(tmp_path):
+    subprocess.run([sys.executable, "-c", GARBAGE, str(tmp_path / "out")], check=True)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -14,6 +15,7 @@ import jinja2
 from convertkit.findings.snippets import snippets
 from convertkit.formatting import verified_text
 from convertkit.report import charts, layers
+from convertkit.report.compiled import BesideModules
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -46,6 +48,7 @@ def page() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=BesideModules(Path(__file__).parent),
         optimized=False,  # folding what is constant in the template takes longer than it saves in one page
     )
     environment.filters.update(size=size, seconds=seconds, figure=figure, percent=percent, headline=charts.headline)

@@ -28,6 +28,7 @@ def main(framework: str = "") -> None:
 
     with on_demand():
         serve(replies, framework_s)
+    gc.freeze()  # the process ends here: nothing is gained by looking among all of it once more
 
 
 if __name__ == "__main__":

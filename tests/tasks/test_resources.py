@@ -121,6 +121,23 @@ def test_nothing_is_opened_after_the_end(log):
     assert not log.said
 
 
+def test_what_is_forgotten_is_closed_and_opened_anew(log):
+    with Resources() as resources:
+        resources.forget("a")
+        for _ in range(2):
+            with resources.held("a", log.make("a")):
+                pass
+            resources.forget("a")
+            resources.forget("a")
+        assert log.said == ["open a", "close a", "open a", "close a"]
+        with resources.held("b", log.make("b")):
+            pass
+        resources.forget("a")
+        assert log.said[4:] == ["open b"], "others stay open"
+    resources.close()
+    assert log.said[4:] == ["open b", "close b"]
+
+
 def test_the_end_waits_for_who_holds_something(log):
     resources, begun, go = Resources(), threading.Event(), threading.Event()
 
