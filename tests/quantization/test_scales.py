@@ -53,6 +53,15 @@ def test_choices_that_float32_cannot_tell_are_made_again(monkeypatch: pytest.Mon
     np.testing.assert_array_equal(best_shrinks(rows, tried, (-7, 7)), _plain(rows, tried, (-7, 7)))
 
 
+def test_errors_of_nothing_but_float32_rounding_decide_nothing() -> None:
+    """Rows lie on the grids of both shares, 2 and 3 steps apart: what float32 makes of them differs, float64 ties."""
+    noise = np.random.default_rng(0)
+    steps, places = noise.uniform(0.001, 1, 200), noise.integers(-42, 43, (200, 64))
+    rows = (places * 1.8 * steps[:, None]).astype(np.float32)
+    tried = np.multiply.outer([0.9, 0.6], steps)
+    np.testing.assert_array_equal(best_shrinks(rows, tried, (-127, 127)), _plain(rows, tried, (-127, 127)))
+
+
 def test_a_row_of_zeros_keeps_the_full_range() -> None:
     assert best_shrinks(np.zeros((1, 8), np.float32), np.full((26, 1), 1e-30), (-127, 127)) == [0]
 
