@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from convertkit.artifact import Artifact, sha256_of
-from convertkit.described import labelled, labels
 from convertkit.errors import Unsupported
+from convertkit.model_flags import labelled, labels
 from convertkit.recipe import ExportOptions
 from convertkit.stage import EXACT, FeedSource, Stage
 from convertkit.state import initial_state

@@ -9,8 +9,8 @@ import numpy as np
 
 from convertkit.artifact import Array, TensorSpec
 from convertkit.data.images import ImageReader
-from convertkit.described import refuse_unit_scale
 from convertkit.errors import FeedError, MissingFramework, UsageError
+from convertkit.model_flags import refuse_unit_scale
 from convertkit.recipe import ExportOptions, ImageOptions
 from convertkit.targets.mobile.ports import Port
 
