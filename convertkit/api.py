@@ -78,8 +78,8 @@ def export(
     Args:
         source: a path, ``pkg.mod:callable``, or a live model: a PyTorch module, a Keras model, a JAX function, an
             ``onnx.ModelProto``.
-        target: ``onnxruntime``, ``tflite``, ``tflite-micro``, ``android`` or ``tensorrt``; ``convertkit.export_all``
-            takes several.
+        target: ``onnxruntime``, ``tflite``, ``tflite-micro``, ``android``, ``ios`` or ``tensorrt``;
+            ``convertkit.export_all`` takes several.
         example: inputs that a live model is called with, where it does not know them itself: an array, a tuple of
             positional or a dict of keyword arguments.
         output: the folder to deliver; ``<stem>-<target>`` without one.

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from convertkit.targets.android.names import PackageName
 from convertkit.targets.android.runtimes import PhoneRuntime
+from convertkit.targets.mobile.api import TypedApi
 from convertkit.targets.mobile.golden import Vector, allowed
 from convertkit.targets.mobile.pictures import Picture
-from convertkit.targets.mobile.ports import Port, Ports, plain
+from convertkit.targets.mobile.ports import Port
 from convertkit.targets.mobile.rendering import rendered
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -28,26 +29,15 @@ ARRAYS = {
 _RAW = dict.fromkeys(ARRAYS, "ByteBuffer")
 _GET = {"float32": "floats", "int32": "ints", "int64": "longs", "int16": "shorts", "bool": "booleans"}
 _READERS = {kind: _GET.get(kind, "bytes") for kind in ARRAYS}
-SUPPORT = {"nearest": 0.0, "bilinear": 1.0, "bicubic": 2.0, "lanczos": 3.0}
-"""How far a filter reaches, in pixels of the smaller picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """Everything that the generated code speaks of.
-
-    ``labels`` is the output that they name, ``label_count`` how many there are; ``in_pack`` says that apps get the
-    model from an AI pack instead of the AAR.
-    """
+    """Everything that the generated code speaks of; ``in_pack`` says that apps get the model from an AI pack."""
 
     package: PackageName
     runtime: PhoneRuntime
-    ports: Ports
-    picture: Picture | None
-    sound: Port | None
-    labels: Port | None
-    label_count: int
-    description: str
+    typed: TypedApi
     in_pack: bool
 
     @property
@@ -63,33 +53,20 @@ class Api:
     def state_asset(self) -> str:
         return f"{self.package.short}.state"
 
-    @property
-    def classifies(self) -> bool:
-        """Whether each score has a label."""
-        return self.labels is not None and self.labels.count == self.label_count and self.labels.api == "float32"
-
     def values(self) -> dict[str, object]:
         """What templates read."""
-        name = self.package.kotlin_class
-        constructed = ["engine", *["start"] * bool(self.ports.states), *["labels.split('\\n')"] * bool(self.labels)]
+        stored = ["start"] * bool(self.typed.ports.states), ["labels.split('\\n')"] * (self.typed.labels is not None)
         return {
+            **self.typed.values(self.package.kotlin_class),
             "api": self,
             "package": self.package.text,
-            "name": name,
-            "ports": self.ports,
-            "picture": self.picture,
-            "sound": self.sound,
-            "labels": self.labels,
-            "classifies": self.classifies,
-            "description": plain(self.description) or f"The model {name}.",
             "asset": f"model/{self.asset}" if self.in_pack else self.asset,
             "own_asset": self.asset,
             "label_asset": self.label_asset,
             "state_asset": self.state_asset,
-            "constructed": ", ".join(constructed),
+            "constructed": ", ".join(["engine", *stored[0], *stored[1]]),
             "arrays": ARRAYS,
             "raw": _RAW,
-            "media": ARRAYS,
             "parameters": self._taken,
             "arguments": self._handed,
             "put": _put,
@@ -98,16 +75,16 @@ class Api:
         }
 
     def _taken(self, types: Mapping[str, str], medium: str = "") -> str:
-        return ", ".join(f"{port.variable}: {self._type(port, types, medium)}" for port in self.ports.given)
+        return ", ".join(f"{port.variable}: {self._type(port, types, medium)}" for port in self.typed.ports.given)
 
     def _type(self, port: Port, types: Mapping[str, str], medium: str) -> str:
-        if medium == "picture" and self.picture is not None and port is self.picture.port:
-            return "Bitmap"
-        return "ShortArray" if medium == "sound" and port is self.sound else types[port.api]
+        if port is not self.typed.special(medium):
+            return types[port.api]
+        return "Bitmap" if medium == "picture" else "ShortArray"
 
     def _handed(self, medium: str, replaced: str) -> str:
-        special = {"picture": None if self.picture is None else self.picture.port, "sound": self.sound}.get(medium)
-        return ", ".join(replaced if port is special else port.variable for port in self.ports.given)
+        special = self.typed.special(medium)
+        return ", ".join(replaced if port is special else port.variable for port in self.typed.ports.given)
 
 
 def sources(api: Api) -> dict[str, str]:
@@ -116,16 +93,16 @@ def sources(api: Api) -> dict[str, str]:
     name = api.package.kotlin_class
     templates = {"Buffers.kt": "Buffers.kt", "Engine.kt": api.runtime.engine}
     templates |= {f"{name}.kt": "Model.kt", f"{name}Coroutines.kt": "Coroutines.kt"}
-    if api.picture is not None:
+    if api.typed.picture is not None:
         templates["Pixels.kt"] = "Pixels.kt"
-        values |= _of_picture(api.picture)
+        values |= _of_picture(api.typed.picture)
     return {file: rendered(_TEMPLATES, template, values) for file, template in sorted(templates.items())}
 
 
 def _of_picture(picture: Picture) -> dict[str, object]:
     return {
-        "support": SUPPORT[picture.options.filter],
-        "bleed": repr((1 - picture.options.share) / 2),
+        "support": picture.reach,
+        "bleed": repr(picture.bleed),
         "mean": ", ".join(f"{number!r}f" for number in picture.mean),
         "std": ", ".join(f"{number!r}f" for number in picture.std),
     }
@@ -133,7 +110,7 @@ def _of_picture(picture: Picture) -> dict[str, object]:
 
 def golden_test(api: Api, vectors: Sequence[Vector], precision: str) -> str:
     """The instrumented test, which reads its vectors from its own assets."""
-    bounds = {port.variable: repr(allowed(port, vectors, precision)) for port in api.ports.returned}
+    bounds = {port.variable: repr(allowed(port, vectors, precision)) for port in api.typed.ports.returned}
     values = {**api.values(), "vectors": len(vectors), "bounds": bounds, "readers": _READERS}
     return rendered(_TEMPLATES, "GoldenTest.kt", values)
 

@@ -168,9 +168,10 @@ aiPack {{
 
 def _activity(api: Api) -> str:
     name = api.package.kotlin_class
-    given = ", ".join(f"{ARRAYS[port.api]}({port.count})" for port in api.ports.given)
+    given = ", ".join(f"{ARRAYS[port.api]}({port.count})" for port in api.typed.ports.given)
     shown = " + ".join(
-        f'"{port.variable}: " + outputs.{port.variable}.joinToString(limit = 10) + "\\n"' for port in api.ports.returned
+        f'"{port.variable}: " + outputs.{port.variable}.joinToString(limit = 10) + "\\n"'
+        for port in api.typed.ports.returned
     )
     return f"""package {api.package.text}.sample
 

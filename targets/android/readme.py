@@ -10,9 +10,9 @@ from convertkit.targets.android.maven import Coordinates
 def readme(api: Api, made: Coordinates, min_sdk: int, vectors: int) -> str:
     """Markdown."""
     short, name = api.package.short, api.package.kotlin_class
-    given = ", ".join(f"{port.variable}: {ARRAYS[port.api]}" for port in api.ports.given)
-    ins = "\n".join(f"- {port.sentence}" for port in api.ports.given)
-    outs = "\n".join(f"- {port.sentence}" for port in api.ports.returned)
+    given = ", ".join(f"{port.variable}: {ARRAYS[port.api]}" for port in api.typed.ports.given)
+    ins = "\n".join(f"- {port.sentence}" for port in api.typed.ports.given)
+    outs = "\n".join(f"- {port.sentence}" for port in api.typed.ports.returned)
     pack = f"| `project/{short}_pack` | the AI pack, which Google Play delivers with the app |\n" if api.in_pack else ""
     return f"""# {name} for Android
 

@@ -9,24 +9,21 @@ from pathlib import Path
 import numpy as np
 
 from convertkit.artifact import Artifact, sha256_of
-from convertkit.errors import Unsupported
-from convertkit.model_flags import labelled, labels
 from convertkit.recipe import ExportOptions
 from convertkit.stage import EXACT, FeedSource, Stage
-from convertkit.state import initial_state
-from convertkit.targets.android import project
+from convertkit.targets.android import maven, project
 from convertkit.targets.android.aar import aar
 from convertkit.targets.android.checks import check_package
 from convertkit.targets.android.kotlin import Api, golden_test, sources
-from convertkit.targets.android.maven import repository
 from convertkit.targets.android.names import RESERVED, PackageName
 from convertkit.targets.android.readme import readme
 from convertkit.targets.android.runner import AndroidRunner
 from convertkit.targets.android.runtimes import PhoneRuntime
+from convertkit.targets.mobile.api import Wanted, beginning, check_one_file, typed_api
+from convertkit.targets.mobile.files import write_files
 from convertkit.targets.mobile.golden import Vector, little, vectors
-from convertkit.targets.mobile.order import names_of
-from convertkit.targets.mobile.pictures import Picture, example_pixels, picture_of, sound_of
-from convertkit.targets.mobile.ports import Ports, ports_of
+from convertkit.targets.mobile.opsets import check_opset
+from convertkit.targets.mobile.pictures import Picture, example_pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,43 +67,29 @@ class PackageAndroid:
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """Package ``source``; ``Unsupported`` for what a typed API has no form for, ``UsageError`` for wrong names."""
-        _one_file(source)
+        """Package ``source``; ``Unsupported`` for what a typed API or the library has no form for."""
+        check_one_file(source)
         chosen, model = self._choices, source.path.read_bytes()
-        api, content = self._api(source, model)
-        made = chosen.package.coordinates(chosen.version)
-        assets = {api.asset: model}
-        beside = {api.state_asset: _states(source, api.ports)} if api.ports.states else {}
-        if api.labels is not None:
-            beside[api.label_asset] = content
         runtime = chosen.runtime
+        wanted = Wanted("--android", chosen.picture, chosen.sound)
+        typed = typed_api(source, model, self._options, wanted, RESERVED)
+        check_opset(model, runtime.most_opset, str(runtime.library))
+        api = Api(chosen.package, runtime, typed, chosen.ai_pack)
+        made = chosen.package.coordinates(chosen.version)
+        beside = _beside(api, source)
+        assets = {api.asset: model}
         archive = aar(f"{chosen.package}.assets", chosen.min_sdk, runtime.rules, assets | beside, assets.keys())
         path = workdir / f"{made.file}.aar"
         path.write_bytes(archive)
-        files = {f"maven/{k}": v for k, v in repository(made, archive, runtime.library, api.description).items()}
-        _write(workdir, files)
+        repository = maven.repository(made, archive, runtime.library, typed.description)
+        write_files(workdir / "maven", repository)
         check_package(workdir, path, made, runtime.library)
         made_by = f"{self.name} {self.version}"
         artifact = replace(source, path=path, format=self.produces, sha256=sha256_of(path), made_by=made_by)
         with AndroidRunner(artifact) as runner:
-            found = vectors(artifact, api.ports, runner, self._calibration, self._options.seed)
-        _write(workdir, self._project(api, found, model, beside))
+            found = vectors(artifact, typed.ports, runner, self._calibration, self._options.seed)
+        write_files(workdir, self._project(api, found, model, beside))
         return artifact
-
-    def _api(self, source: Artifact, model: bytes) -> tuple[Api, bytes]:
-        """What the API speaks of, and the labels' file."""
-        chosen, options = self._choices, self._options
-        ports = ports_of(source, *names_of(model), RESERVED)
-        picture = picture_of(chosen.picture, "--android-image", ports.given, options)
-        sound = sound_of(chosen.sound, "--android-audio", ports.given)
-        content, named = b"", None
-        if options.label_file is not None:
-            content = labels(Path(options.label_file))
-            name = labelled(options.label_file, content, source.outputs)
-            named = next(port for port in ports.returned if port.name == name)
-        count = content.count(b"\n")
-        text = options.description
-        return Api(chosen.package, chosen.runtime, ports, picture, sound, named, count, text, chosen.ai_pack), content
 
     def _project(
         self, api: Api, found: Sequence[Vector], model: bytes, beside: Mapping[str, bytes]
@@ -120,7 +103,7 @@ class PackageAndroid:
         texts |= {f"{code}/{name}": text for name, text in sources(api).items()}
         texts[test] = golden_test(api, found, self._options.precision)
         files = {name: text.encode() for name, text in texts.items()}
-        golden = _golden(found, api.picture, self._options.seed)
+        golden = _golden(found, api.typed.picture, self._options.seed)
         files |= {f"{short}/src/androidTest/assets/golden/{name}": data for name, data in golden.items()}
         if api.in_pack:
             files[project.packed_model(short, api.runtime.suffix)] = model
@@ -140,27 +123,11 @@ def _golden(found: Sequence[Vector], picture: Picture | None, seed: int) -> dict
     return files
 
 
-def _states(source: Artifact, ports: Ports) -> bytes:
-    """What state begins with, as the model's own elements, one after another."""
-    start = initial_state(source)
-    specs = {spec.name: spec for spec in source.inputs}
-    return b"".join(little(specs[port.name].encode(start[port.name])) for port in ports.states)
-
-
-def _one_file(source: Artifact) -> None:
-    beside = [path for path in source.path.parent.iterdir() if path.name.startswith(f"{source.path.name}.")]
-    if beside:
-        raise Unsupported(
-            f"its weights are in a file of their own, {beside[0].name}, and an app's asset is one file",
-            subject=source.path.name,
-            ways_out=("--int8 or --w8, whose weights take a quarter",),
-        )
-
-
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    for name, data in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+def _beside(api: Api, source: Artifact) -> dict[str, bytes]:
+    """The assets beside the model."""
+    typed = api.typed
+    found = {api.state_asset: beginning(source, typed.ports)} if typed.ports.states else {}
+    return found | ({} if typed.labels is None else {api.label_asset: typed.label_text})
 
 
 _: type[Stage] = PackageAndroid

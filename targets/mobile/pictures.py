@@ -14,6 +14,8 @@ from convertkit.model_flags import refuse_unit_scale
 from convertkit.recipe import ExportOptions, ImageOptions
 from convertkit.targets.mobile.ports import Port
 
+_REACH = {"nearest": 0.0, "bilinear": 1.0, "bicubic": 2.0, "lanczos": 3.0}
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -30,6 +32,16 @@ class Picture:
     options: ImageOptions
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    @property
+    def reach(self) -> float:
+        """How far the filter reaches, in pixels of the smaller picture."""
+        return _REACH[self.options.filter]
+
+    @property
+    def bleed(self) -> float:
+        """The share of a picture that ``--images crop`` takes off at each side."""
+        return (1 - self.options.share) / 2
 
     def numbers(self, pixels: Array) -> Array:
         """``pixels`` (height, width, 3) of bytes as an app has to give them: what data for the export becomes."""

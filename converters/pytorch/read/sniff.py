@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from convertkit.converters.pytorch.read import unreadable
+from convertkit.converters.pytorch.read.lite import instead_of, packed_operators
 from convertkit.converters.pytorch.read.pickles import PickleContent, content_of
 from convertkit.converters.pytorch.read.shards import shards
 
@@ -129,6 +130,8 @@ def _is_model(head: bytes) -> bool:
 
 def _scripted(archive: zipfile.ZipFile, inside: dict[str, str]) -> Found:
     """TorchScript's own pickles name its own classes; torch's C++ reader builds nothing else."""
+    if packed := packed_operators(archive, inside):
+        return Found("unreadable", instead=instead_of(packed))
     foreign: set[str] = set()
     for name in ("data.pkl", "constants.pkl", "bytecode.pkl", "traced_inputs.pkl", "attributes.pkl"):
         if name in inside:

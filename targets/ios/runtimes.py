@@ -1,0 +1,64 @@
+"""What runs a package on an iPhone: the file that it gets, the library it depends on, the code that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A Swift package with its ``product``, or a pod of that name where ``url`` is empty."""
+
+    product: str
+    version: str
+    url: str = ""
+
+    @property
+    def package(self) -> str:
+        """What SwiftPM calls the package: the last part of its address."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def is_pod(self) -> bool:
+        return not self.url
+
+
+@dataclass(frozen=True, slots=True)
+class AppleRuntime:
+    """``target`` makes the file, whose name ends in ``suffix``; ``types`` are the elements that ``library`` takes.
+
+    ``most_opset`` is the newest that the library surely knows; ``min_runtime`` the TensorFlow Lite release that it is.
+    """
+
+    title: str
+    target: str
+    suffix: str
+    library: Library
+    engine: str
+    types: frozenset[str]
+    most_opset: int | None = None
+    min_runtime: str = ""
+
+
+RUNTIMES: Mapping[str, AppleRuntime] = {
+    "onnxruntime": AppleRuntime(
+        "ONNX Runtime",
+        "onnxruntime",
+        ".onnx",
+        Library("onnxruntime", "1.24.2", "https://github.com/microsoft/onnxruntime-swift-package-manager"),
+        "EngineOnnxRuntime.swift",
+        frozenset({"float32", "int8", "uint8", "int32", "int64"}),
+        most_opset=24,
+    ),
+    "litert": AppleRuntime(
+        "TensorFlow Lite",
+        "tflite",
+        ".tflite",
+        Library("TensorFlowLiteSwift", "2.17.0"),
+        "EngineLiteRt.swift",
+        frozenset({"float32", "int8", "uint8", "int16", "int32", "int64", "bool"}),
+        min_runtime="2.17.0",
+    ),
+}
+"""By the values of ``--ios-runtime``.  Of TensorFlow Lite there is a pod, and no Swift package by who makes it."""

@@ -1,0 +1,112 @@
+"""A model's file becomes a Swift package, or a pod, with a typed API."""
+
+from __future__ import annotations
+
+import plistlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from convertkit.artifact import Artifact, sha256_of
+from convertkit.recipe import ExportOptions
+from convertkit.stage import EXACT, FeedSource, Stage
+from convertkit.targets.ios.checks import PRIVACY, PRIVACY_CONTENT, check_package
+from convertkit.targets.ios.limits import check_limits
+from convertkit.targets.ios.names import RESERVED, ModuleName
+from convertkit.targets.ios.readme import readme
+from convertkit.targets.ios.runner import IosRunner
+from convertkit.targets.ios.runtimes import AppleRuntime
+from convertkit.targets.ios.swift import SwiftApi, golden_test, sources
+from convertkit.targets.mobile.api import Wanted, beginning, check_one_file, typed_api
+from convertkit.targets.mobile.files import write_files
+from convertkit.targets.mobile.golden import Vector, little, vectors
+from convertkit.targets.mobile.opsets import check_opset
+from convertkit.targets.mobile.pictures import Picture, example_pixels
+
+
+@dataclass(frozen=True, slots=True)
+class IosChoices:
+    """The values of the target's own options."""
+
+    module: ModuleName
+    runtime: AppleRuntime
+    picture: str | None
+    sound: str | None
+
+
+class PackageIos:
+    """Packages the file as it is; the same numbers come out of the package."""
+
+    name = "ios"
+    version = "1"
+    produces = "ios"
+    tolerance = EXACT
+
+    def __init__(self, options: ExportOptions, calibration: FeedSource | None, choices: IosChoices) -> None:
+        self._options, self._calibration, self._choices = options, calibration, choices
+        self.accepts = frozenset({choices.runtime.target})
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """What decides about the package, beside the file that goes into it."""
+        chosen = self._choices
+        return {
+            "seed": self._options.seed,
+            "module": chosen.module.text,
+            "runtime": f"{chosen.runtime.library.product} {chosen.runtime.library.version}",
+            "picture": chosen.picture,
+            "sound": chosen.sound,
+        }
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Package ``source``; ``Unsupported`` for what a typed API or the library has no form for."""
+        check_one_file(source)
+        chosen, model = self._choices, source.path.read_bytes()
+        wanted = Wanted("--ios", chosen.picture, chosen.sound)
+        typed = typed_api(source, model, self._options, wanted, RESERVED)
+        check_limits(model, typed.ports, chosen.runtime)
+        check_opset(model, chosen.runtime.most_opset, chosen.runtime.library.product)
+        api = SwiftApi(chosen.module, chosen.runtime, typed)
+        package = workdir / chosen.module.text
+        write_files(package, {f"Sources/{chosen.module}/Resources/{k}": v for k, v in _resources(api, source).items()})
+        check_package(package, api.resources)
+        artifact = replace(source, path=package, format=self.produces, sha256="", made_by=f"{self.name} {self.version}")
+        with IosRunner(artifact) as runner:
+            found = vectors(artifact, typed.ports, runner, self._calibration, self._options.seed)
+        write_files(package, self._code(api, found))
+        return replace(artifact, sha256=sha256_of(package))
+
+    def _code(self, api: SwiftApi, found: Sequence[Vector]) -> dict[str, bytes]:
+        tests = f"Tests/{api.module}Tests"
+        texts = sources(api)
+        texts[f"{tests}/{api.module}Tests.swift"] = golden_test(api, found, self._options.precision)
+        texts["README.md"] = readme(api, len(found))
+        golden = _golden(found, api.typed.picture, self._options.seed)
+        files = {name: text.encode() for name, text in texts.items()}
+        return files | {f"{tests}/Golden/{name}": data for name, data in golden.items()}
+
+
+def _resources(api: SwiftApi, source: Artifact) -> dict[str, bytes]:
+    """What lies beside the code, by its name: the model first."""
+    contents = {f"{api.module.short}{api.runtime.suffix}": source.path.read_bytes()}
+    if api.typed.labels is not None:
+        contents[f"{api.module.short}.labels.txt"] = api.typed.label_text
+    if api.typed.ports.states:
+        contents[f"{api.module.short}.state"] = beginning(source, api.typed.ports)
+    return contents | {PRIVACY: plistlib.dumps(dict(PRIVACY_CONTENT))}
+
+
+def _golden(found: Sequence[Vector], picture: Picture | None, seed: int) -> dict[str, bytes]:
+    """Vectors by their numbers, and a picture with what it becomes."""
+    files = {f"{at}/{name}": data for at, vector in enumerate(found) for name, data in vector.files().items()}
+    if picture is not None:
+        pixels = example_pixels(seed)
+        padding = np.full((*pixels.shape[:2], 1), 255, np.uint8)
+        files["picture.bin"] = np.concatenate([pixels, padding], axis=2).tobytes()
+        files[f"picture_{picture.port.variable}.bin"] = little(picture.numbers(pixels))
+    return files
+
+
+_: type[Stage] = PackageIos

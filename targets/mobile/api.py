@@ -1,0 +1,92 @@
+"""What a typed API speaks of, whatever its language: ports, pictures, sounds, labels, and what state begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from convertkit.artifact import Artifact
+from convertkit.errors import Unsupported
+from convertkit.model_flags import labelled, labels
+from convertkit.recipe import ExportOptions
+from convertkit.state import initial_state
+from convertkit.targets.mobile.golden import little
+from convertkit.targets.mobile.order import names_of
+from convertkit.targets.mobile.pictures import Picture, picture_of, sound_of
+from convertkit.targets.mobile.ports import Port, Ports, plain, ports_of
+
+
+@dataclass(frozen=True, slots=True)
+class TypedApi:
+    """``labels`` is the output that ``label_text`` (one for each line) names; ``picture`` and ``sound`` are inputs."""
+
+    ports: Ports
+    picture: Picture | None
+    sound: Port | None
+    labels: Port | None
+    label_text: bytes
+    description: str
+
+    @property
+    def classifies(self) -> bool:
+        """Whether each score has a label."""
+        count = self.label_text.count(b"\n")
+        return self.labels is not None and self.labels.count == count and self.labels.api == "float32"
+
+    def special(self, medium: str) -> Port | None:
+        """The input that a ``picture`` or a ``sound`` takes the place of."""
+        return {"picture": None if self.picture is None else self.picture.port, "sound": self.sound}.get(medium)
+
+    def values(self, name: str) -> dict[str, object]:
+        """What templates of every language read; ``name`` is the class."""
+        return {
+            "name": name,
+            "ports": self.ports,
+            "picture": self.picture,
+            "sound": self.sound,
+            "labels": self.labels,
+            "classifies": self.classifies,
+            "description": plain(self.description) or f"The model {name}.",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a target's own options ask of the API: inputs by name, after the beginning of the flags that name them."""
+
+    flags: str
+    picture: str | None
+    sound: str | None
+
+
+def typed_api(
+    source: Artifact, model: bytes, options: ExportOptions, wanted: Wanted, reserved: frozenset[str]
+) -> TypedApi:
+    """The API of ``model``, the file of ``source``; ``Unsupported`` or ``UsageError`` for what it cannot have."""
+    ports = ports_of(source, *names_of(model), reserved)
+    picture = picture_of(wanted.picture, f"{wanted.flags}-image", ports.given, options)
+    sound = sound_of(wanted.sound, f"{wanted.flags}-audio", ports.given)
+    text, named = b"", None
+    if options.label_file is not None:
+        text = labels(Path(options.label_file))
+        name = labelled(options.label_file, text, source.outputs)
+        named = next(port for port in ports.returned if port.name == name)
+    return TypedApi(ports, picture, sound, named, text, options.description)
+
+
+def beginning(source: Artifact, ports: Ports) -> bytes:
+    """What state begins with, as the model's own elements, one after another."""
+    start = initial_state(source)
+    specs = {spec.name: spec for spec in source.inputs}
+    return b"".join(little(specs[port.name].encode(start[port.name])) for port in ports.states)
+
+
+def check_one_file(source: Artifact) -> None:
+    """``Unsupported`` where weights lie beside the model: what an app carries is one file."""
+    beside = [path for path in source.path.parent.iterdir() if path.name.startswith(f"{source.path.name}.")]
+    if beside:
+        raise Unsupported(
+            f"its weights are in a file of their own, {beside[0].name}, and an app carries one file",
+            subject=source.path.name,
+            ways_out=("--int8 or --w8, whose weights take a quarter",),
+        )

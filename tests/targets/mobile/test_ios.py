@@ -1,0 +1,201 @@
+"""Packages for iOS: what ships is what was verified, sources parse, manifests say what they have to."""
+
+import os
+import plistlib
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import convertkit
+from convertkit.artifact import files_of
+from convertkit.errors import SourceError, ToolError, Unsupported
+from convertkit.targets.ios.checks import PRIVACY, check_package, packaged_model
+from convertkit.targets.ios.limits import check_limits
+from convertkit.targets.ios.names import RESERVED
+from convertkit.targets.ios.runner import IosRunner
+from convertkit.targets.ios.runtimes import RUNTIMES
+from convertkit.targets.ios.swift import quoted
+from convertkit.targets.mobile.golden import little
+from convertkit.targets.mobile.opsets import check_opset
+from convertkit.targets.mobile.order import names_of
+from convertkit.targets.mobile.ports import ports_of
+from tests.command_line import here
+from tests.installed import needs
+from tests.targets.mobile.android_packages import pixels, saved, several_types
+
+needs("ai_edge_litert")
+needs("PIL")
+
+SAMPLES = np.random.default_rng(0).random((24, 3, 24, 17), np.float32)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("ios")
+    (made / "labels.txt").write_text("cat\ndog\n$bird\nfish\nzebra\n")
+    saved(pixels(3, 24, 17), made / "net.onnx")
+    return made
+
+
+def exported(folder, name, **options):
+    return convertkit.export(
+        folder / "net.onnx", "ios", output=folder / name, label_file=str(folder / "labels.txt"),
+        calib=SAMPLES, normalization="image:127.5/127.5",
+        target_options={"ios": {"module": "Zoo", "image": "image", **options}},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def onnxruntime(folder):
+    return exported(folder, "onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def litert(folder):
+    return exported(folder, "litert", runtime="litert")
+
+
+def test_what_was_verified_is_the_resource(folder, onnxruntime, litert):
+    plainly = convertkit.export(folder / "net.onnx", "onnxruntime", static={"N": 1}, output=folder / "plain")
+    assert packaged_model(onnxruntime.artifact.path) == plainly.artifact.path.read_bytes()
+    for result, runtime in ((onnxruntime, "ONNX Runtime"), (litert, "LiteRT")):
+        with IosRunner(result.artifact) as runner:
+            before = runner.run({"image": SAMPLES[:1]})["scores"]
+            assert re.match(rf"{runtime} [\d.]+.*, out of the package", runner.runtime)
+        copy = folder / f"{runtime} copy"
+        shutil.copytree(result.artifact.path, copy)
+        (resource,) = [path for path in copy.rglob("Resources/*") if path.suffix in (".onnx", ".tflite")]
+        model = bytearray(resource.read_bytes())
+        weight = np.frombuffer(pixels(3, 24, 17).graph.initializer[0].raw_data, np.float32).reshape(5, 3, 3, 3)
+        laid = weight if resource.suffix == ".onnx" else weight.transpose(0, 2, 3, 1)
+        place = bytes(model).index(laid.tobytes())
+        model[place : place + 400] = np.full(100, 2, np.float32).tobytes()
+        resource.write_bytes(model)
+        with IosRunner(replace(result.artifact, path=copy)) as runner:
+            assert np.abs(runner.run({"image": SAMPLES[:1]})["scores"] - before).max() > 1e-3
+        resource.unlink()
+        with pytest.raises(SourceError, match="has 0 models among its resources"):
+            packaged_model(copy)
+
+
+def test_golden_vectors_are_what_the_packaged_model_gives(onnxruntime, litert):
+    for result in (onnxruntime, litert):
+        golden = result.artifact.path / "Tests" / "ZooTests" / "Golden"
+        ports = ports_of(result.artifact, *names_of(packaged_model(result.artifact.path)), RESERVED)
+        with IosRunner(result.artifact) as runner:
+            for at in range(3):
+                (image,) = ports.inputs
+                assert (golden / f"{at}/in_image.bin").read_bytes() == little(image.given(SAMPLES[at : at + 1]))
+                found = runner.run({"image": SAMPLES[at : at + 1]})["scores"]
+                assert (golden / f"{at}/out_scores.bin").read_bytes() == little(found)
+        assert (golden / "picture.bin").stat().st_size == 41 * 53 * 4
+        picture = np.frombuffer((golden / "picture_image.bin").read_bytes(), np.float32)
+        assert picture.size == 24 * 17 * 3
+        assert -1 <= picture.min() < picture.max() <= 1
+
+
+def test_manifests(onnxruntime, litert):
+    package = onnxruntime.artifact.path
+    text = (package / "Package.swift").read_text()
+    assert text.startswith("// swift-tools-version: 5.9\n")
+    library = RUNTIMES["onnxruntime"].library
+    assert f'.package(url: "{library.url}", exact: "{library.version}")' in text
+    listed = set(re.findall(r'\.copy\("Resources/([^"]+)"\)', text))
+    assert listed == {path.name for path in (package / "Sources/Zoo/Resources").iterdir()}
+    assert listed == {"zoo.onnx", "zoo.labels.txt", PRIVACY}
+    assert not (package / "Zoo.podspec").exists()
+    pod = (litert.artifact.path / "Zoo.podspec").read_text()
+    assert "s.dependency 'TensorFlowLiteSwift', '~> 2.17.0'" in pod
+    assert not (litert.artifact.path / "Package.swift").exists()
+    for each in (package, litert.artifact.path):
+        manifest = plistlib.loads((each / "Sources/Zoo/Resources" / PRIVACY).read_bytes())
+        assert manifest["NSPrivacyTracking"] is False
+        assert manifest["NSPrivacyCollectedDataTypes"] == manifest["NSPrivacyAccessedAPITypes"] == []
+
+
+def test_sources_parse(folder, onnxruntime, litert):
+    needs("tree_sitter_swift")
+    import tree_sitter
+    import tree_sitter_swift
+
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_swift.language()))
+    (folder / "types").mkdir()
+    types = convertkit.export(
+        saved(several_types(), folder / "types" / "net.onnx"), "ios", output=folder / "types" / "out",
+        target_options={"ios": {"runtime": "litert"}},
+    )  # fmt: skip
+    keywords = convertkit.export(
+        Path(__file__).parents[3] / "fixtures/keywords/model.pt2", "ios", static={"N": 1}, output=folder / "keywords"
+    )
+    files = [path for each in (onnxruntime, litert, types, keywords) for path in each.path.rglob("*.swift")]
+    assert len(files) >= 18
+    for file in files:
+        assert not parser.parse(file.read_bytes()).root_node.has_error, file
+    assert parser.parse(b"func a( {").root_node.has_error
+    code = next(path for path in files if path.name == "Model.swift" and "types" in str(path)).read_text()
+    assert "public func run(input0: [Int32], input1: [Int64], isOn: [Bool], xY: [Float]) throws -> Outputs {" in code
+    code = next(path for path in files if path.name == "Model.swift" and "keywords" in str(path)).read_text()
+    assert "public func reset() {" in code
+    assert len((keywords.artifact.path / "Sources/Model/Resources/model.state").read_bytes()) == 32 * 4
+
+
+def test_two_exports_give_the_same_bytes(folder, onnxruntime):
+    again = exported(folder, "again")
+    assert again.artifact.sha256 == onnxruntime.artifact.sha256
+    assert len(files_of(again.artifact.path)) > 10
+
+
+def test_a_fault_is_named(folder, onnxruntime, tmp_path):
+    resources = ("zoo.onnx", "zoo.labels.txt", PRIVACY)
+    check_package(onnxruntime.artifact.path, resources)
+    for change, words in (
+        (lambda place: (place / "zoo.labels.txt").unlink(), "has the resources"),
+        (lambda place: (place / PRIVACY).write_bytes(b"<plist>"), "is not a property list"),
+        (lambda place: (place / PRIVACY).write_bytes(plistlib.dumps({"NSPrivacyTracking": True})), "says"),
+    ):
+        copy = tmp_path / words
+        shutil.copytree(onnxruntime.artifact.path, copy)
+        change(copy / "Sources" / "Zoo" / "Resources")
+        with pytest.raises(ToolError, match=words):
+            check_package(copy, resources)
+
+
+def test_what_a_library_lacks_is_refused(folder, litert, tmp_path):
+    source = saved(several_types(), tmp_path / "net.onnx")
+    with pytest.raises(Unsupported, match="onnxruntime has no tensors of bool"):
+        convertkit.export(source, "ios", output=tmp_path / "out")
+    assert os.listdir(tmp_path) == ["net.onnx"]
+    model = packaged_model(litert.artifact.path)
+    ports = ports_of(litert.artifact, *names_of(model), RESERVED)
+    with pytest.raises(Unsupported, match=r"the model needs TensorFlow Lite [\d.]+, and the newest pod is 1\.0\.0"):
+        check_limits(model, ports, replace(RUNTIMES["litert"], min_runtime="1.0.0"))
+    with pytest.raises(Unsupported, match="the model is of opset 21, and lib surely knows 20"):
+        check_opset(several_types().SerializeToString(), 20, "lib")
+
+
+BAD = {
+    "small letter": (["--ios-module", "zoo"], 2, "expected a capital letter"),
+    "taken": (["--ios-module", "Data"], 2, "Data is a name that the generated code uses"),
+    "a runtime": (["--ios-runtime", "coreml"], 2, "not one of onnxruntime, litert"),
+    "no such input": (["--ios-image", "img"], 2, "--ios-image img: no such input; there are: image"),
+    "both": (["--ios-image", "image", "--ios-audio", "image"], 2, "are both of image"),
+    "precision": (["--int16x8", "--calib", "net.onnx"], 2, "target onnxruntime does not deliver int16x8"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_requests_are_one_sentence(name, folder, tmp_path, monkeypatch):
+    words, code, sentence = BAD[name]
+    monkeypatch.chdir(folder)
+    said = here("export", "net.onnx", "-t", "ios", *words, "-o", tmp_path / "out")
+    assert (said.code, sentence in said.complaint) == (code, True), said.err
+    assert os.listdir(tmp_path) == []
+
+
+def test_names_are_quoted():
+    assert quoted('a"\\b') == '"a\\"\\\\b"'
+    assert quoted("x\x01\u2028") == '"x\\u{1}\\u{2028}"'
