@@ -93,21 +93,30 @@ IDLE = {
     ],
     "--signature": [("--signature main", "--signature does nothing for")],
     "--description": [
-        ("--description words", "--description does nothing for onnxruntime; it is for --target android or tflite"),
+        (
+            "--description words",
+            "--description does nothing for onnxruntime; it is for --target android or ios",
+        ),
     ],
     "--label-file": [
-        ("--label-file LABELS", "--label-file does nothing for onnxruntime; it is for --target android or tflite"),
+        (
+            "--label-file LABELS",
+            "--label-file does nothing for onnxruntime; it is for --target android or ios",
+        ),
         ("--target tflite --label-file LABELS", "2 labels, and no output has 2 classes"),
         ("--target tflite --label-file DATA", "is no UTF-8 text"),
     ],
     "--normalization": [
-        ("--normalization x:1/2", "it is for --target android or tflite or tflite-micro, or for a folder of images"),
+        (
+            "--normalization x:1/2",
+            "or ios or tflite or tflite-micro, or for a folder of images",
+        ),
         ("--target tflite --normalization z:1/2", "--normalization z: no such input; there are: x"),
         ("--target tflite --normalization x:1,2/1,2", "--normalization x: 2 channels"),
         ("--target tflite --normalization x:1/2 --normalization x:1/3", "--normalization x is given twice"),
     ],
     "--opset": [
-        ("--target tflite --opset 17", "--opset does nothing for tflite; it is for --target onnxruntime"),
+        ("--target tflite --opset 17", "--opset does nothing for tflite; it is for --target ios or "),
         ("--opset 12 --w8", "--opset 12 has no integers of the kind that --w8 writes"),
         ("--opset 20 --w4", "--opset 20 has no integers of the kind that --w4 writes"),
     ],
