@@ -21,6 +21,7 @@ test: $(VENV)/.ready-all  ## run all tests but the nightly ones
 	$(BIN)/python -m pytest -m "not nightly" --numprocesses $(WORKERS) --dist worksteal --timeout 900
 
 AREA_contracts := tests/contracts
+AREA_coreml := tests/targets/coreml
 AREA_core := $(wildcard tests/test_*.py) tests/findings tests/looking tests/parity tests/plugins tests/report tests/tasks
 AREA_docs := tests/docs
 AREA_jax := tests/converters/jax

@@ -78,7 +78,7 @@ def export(
     Args:
         source: a path, ``pkg.mod:callable``, or a live model: a PyTorch module, a Keras model, a JAX function, an
             ``onnx.ModelProto``.
-        target: ``onnxruntime``, ``tflite``, ``tflite-micro``, ``android``, ``ios`` or ``tensorrt``;
+        target: ``onnxruntime``, ``tflite``, ``tflite-micro``, ``android``, ``ios``, ``coreml`` or ``tensorrt``;
             ``convertkit.export_all`` takes several.
         example: inputs that a live model is called with, where it does not know them itself: an array, a tuple of
             positional or a dict of keyword arguments.

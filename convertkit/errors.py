@@ -197,6 +197,7 @@ _EXTRAS = {
     "ai_edge_litert": "tflite",
     "flatbuffers": "tflite",
     "tflite_micro": "tflite-micro",
+    "coremltools": "coreml",
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
     "scipy": "audio",

@@ -22,6 +22,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "jax": (("jax",), ("jaxlib",)),
     "tflite": (("ai-edge-litert",), ("flatbuffers",)),
     "tflite-micro": (("tflite-micro",), ("ai-edge-litert",), ("flatbuffers",)),
+    "coreml": (("coremltools",),),
     "core": (("onnxruntime",),),
 }
 """What an extra brings, by the names that pip knows; of alternatives one is enough.  The core is there without one."""

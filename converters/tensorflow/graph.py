@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from convertkit.converters.tensorflow import wire
+from convertkit import wire
 from convertkit.converters.tensorflow.sniff import SAVED_MODEL
 from convertkit.errors import SourceError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from convertkit.converters.tensorflow import wire
+from convertkit import wire
 from convertkit.errors import SourceError
 
 SAVED_MODEL = "saved_model.pb"

@@ -38,12 +38,16 @@ class Result:
     worst: float = 0.0
 
 
-def run(cases: Sequence[suite.Eligible]) -> Iterator[Result]:
+SERVICES = {"tflite": "service:Conformance", "coreml": "coreml_service:CoreMLConformance"}
+"""Who runs a case, by target."""
+
+
+def run(cases: Sequence[suite.Eligible], target: str = "tflite") -> Iterator[Result]:
     """Run ``cases`` one after the other, each in a fork of one warm worker process."""
     environment = {"PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}
     with (
         tempfile.TemporaryDirectory() as folder,
-        Worker("service:Conformance", timeout_s=_TIMEOUT_S, env=environment) as worker,
+        Worker(SERVICES[target], timeout_s=_TIMEOUT_S, env=environment) as worker,
     ):
         tolerances = suite.write(tuple(cases), Path(folder))
         for case in cases:
@@ -101,6 +105,7 @@ def _cell(text: str) -> str:
 def main() -> None:
     """Run the board and print the totals."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", choices=tuple(SERVICES), default="tflite")
     parser.add_argument("--op", action="append", help="only cases of this operator")
     parser.add_argument("--case", action="append", help="only this case")
     parser.add_argument("--out", type=Path, help="write the page here")
@@ -112,7 +117,7 @@ def main() -> None:
     if options.case:
         cases = tuple(case for case in cases if case.name in options.case)
     results = []
-    for result in run(cases):
+    for result in run(cases, options.target):
         results.append(result)
         if options.op or options.case:
             print(f"{result.status:8} {result.name}  {result.reason[:600]}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import service
+import oracles
 from compare import SCALED, Verdict, compare
 
 import convertkit.api
@@ -62,11 +62,11 @@ class Command:
 
 def _judged(path: Path, result: Result, data: Mapping[str, np.ndarray], rtol: float, atol: float) -> Verdict:
     """The suite's own data, then more feeds against whatever gives the suite's own results for its data."""
-    feed, expected = service.part(data, "in"), service.part(data, "out")
+    feed, expected = oracles.part(data, "in"), oracles.part(data, "out")
     verdict = compare(result.run(feed), expected, rtol, atol)
-    oracle = service.oracle(path, feed, expected, rtol, atol)
+    oracle = oracles.oracle(path, feed, expected, rtol, atol)
     number = 0
-    while not verdict.reason and oracle is not None and (more := service.part(data, f"feed{number}")):
+    while not verdict.reason and oracle is not None and (more := oracles.part(data, f"feed{number}")):
         wanted = oracle(more)
         found = compare(result.run(more), wanted, rtol, atol)
         verdict = Verdict(f"feed {number}: {found.reason}" if found.reason else "", max(verdict.worst, found.worst))
@@ -76,8 +76,8 @@ def _judged(path: Path, result: Result, data: Mapping[str, np.ndarray], rtol: fl
 
 def _is_disputed(path: Path, result: Result, data: Mapping[str, np.ndarray]) -> bool:
     """Whether ONNX Runtime itself departs from the suite on this case, and what was delivered agrees with it."""
-    feed, expected = service.part(data, "in"), service.part(data, "out")
-    found = service.onnxruntime(path, list(expected))(feed)
+    feed, expected = oracles.part(data, "in"), oracles.part(data, "out")
+    found = oracles.onnxruntime(path, list(expected))(feed)
     return not compare(result.run(feed), found, SCALED, 0.0).reason
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import ai_edge_litert.interpreter as litert
 import numpy as np
-import onnx
 import onnxruntime as ort
 from compare import Verdict, compare
-from onnx.reference import ReferenceEvaluator
+from oracles import oracle, part
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
@@ -64,11 +62,6 @@ def _judged(path: Path, artifact: Path, data: _Feed, rtol: float, atol: float) -
     return verdict
 
 
-def part(data: _Feed, prefix: str) -> _Feed:
-    """The arrays that are stored below ``prefix:``, by name."""
-    return {key.partition(":")[2]: value for key, value in data.items() if key.startswith(f"{prefix}:")}
-
-
 def run(interpreter: litert.Interpreter, feed: _Feed, outputs: list[str]) -> _Feed:
     """Outputs by name through the file's signature; names and their order must be the source's."""
     (signature,) = interpreter.get_signature_list().values()
@@ -82,31 +75,3 @@ def run(interpreter: litert.Interpreter, feed: _Feed, outputs: list[str]) -> _Fe
     return {
         name: results[name] for name in sorted(results, key=lambda name: outputs.index(name) if name in outputs else -1)
     }
-
-
-def oracle(path: Path, feed: _Feed, expected: _Feed, rtol: float, atol: float):
-    """ONNX Runtime, or ONNX's reference evaluator: the first that gives the suite's own outputs."""
-    for make in (onnxruntime, _reference):
-        try:
-            run_model = make(path, list(expected))
-            results = run_model(feed)
-        except Exception as error:  # noqa: BLE001 - an oracle that does not take the model is no oracle
-            print(f"{path.stem}: {make.__name__}: {error}", file=sys.stderr)
-            continue
-        if not compare(results, expected, rtol, atol).reason:
-            return run_model
-    return None
-
-
-def onnxruntime(path: Path, outputs: list[str]):
-    """A function from inputs to outputs that runs the file in ONNX Runtime."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return lambda feed: dict(zip(outputs, session.run(outputs, feed), strict=True))
-
-
-def _reference(path: Path, outputs: list[str]):
-    evaluator = ReferenceEvaluator(onnx.load(path))
-    return lambda feed: dict(zip(outputs, map(np.asarray, evaluator.run(outputs, feed)), strict=True))

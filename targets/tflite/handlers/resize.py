@@ -10,12 +10,12 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.onnx.interpolation import Axis, Method, matrix, nearest, outside
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_of, float_only, like
 from convertkit.targets.tflite.handlers.indexing import gathered
-from convertkit.targets.tflite.handlers.interpolation import Axis, Method, matrix, nearest, outside
 from convertkit.targets.tflite.handlers.resize_free import free_axes, resized_at_run_time
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.interpolation import Axis, Method, matrix
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import float_only, like
 from convertkit.targets.tflite.handlers.indexing import gathered
-from convertkit.targets.tflite.handlers.interpolation import Axis, Method, matrix
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 

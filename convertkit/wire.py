@@ -1,4 +1,4 @@
-"""Protobuf's wire format, read from untrusted bytes without generated code or TensorFlow.
+"""Protobuf's wire format, read from untrusted bytes without generated code.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """
@@ -65,7 +65,20 @@ def message(data: memoryview, number: int) -> memoryview:
 
 def text(data: memoryview, number: int) -> str:
     """A string field, empty where absent."""
-    return bytes(message(data, number)).decode(errors="replace")
+    return text_of(message(data, number))
+
+
+def text_of(data: memoryview) -> str:
+    """Bytes as text."""
+    return bytes(data).decode(errors="replace")
+
+
+def varints(data: memoryview) -> Iterator[int]:
+    """The numbers of a packed field, without their sign."""
+    position = 0
+    while position < len(data):
+        value, position = varint(data, position)
+        yield value
 
 
 def integer(data: memoryview, number: int) -> int:

@@ -1,0 +1,158 @@
+"""ONNX model in, ``.mlpackage`` out: passes, lowering, coremltools' serializer.  Only for a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir as ir
+from coremltools import target as deployment
+from coremltools.converters import mil
+from coremltools.converters.mil.backend.mil.load import load as serialized
+from coremltools.converters.mil.mil import Function, Placeholder, Program, get_new_symbol, types
+from coremltools.converters.mil.mil.types.symbolic import any_symbolic
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import simplify
+from convertkit.onnx.ml import decompose_trees
+from convertkit.targets.coreml.builder import Builder, identifier, tensor_of
+from convertkit.targets.coreml.handlers import COREML
+from convertkit.targets.coreml.lowering import WAYS_OUT, Lowering, declared
+from convertkit.targets.coreml.options import TARGETS, Choices
+from convertkit.targets.coreml.package.write import write_package
+from convertkit.targets.coreml.tensor import Tensor
+from convertkit.targets.tflite.passes.constants import fold_constants
+from convertkit.targets.tflite.passes.functions import expand_functions
+
+_TYPES = {"float32": types.fp32, "float16": types.fp16, "int32": types.int32}
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output as the package has it: its name, element type and sizes, a scalar as one element."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What became of the interface, in the source's order."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    quantized: bool
+    halves: bool
+
+
+def compile_model(model: ir.Model, choices: Choices, folder: Path) -> Compiled:
+    """Write ``folder`` as a package; ``Unsupported`` names the first node that cannot be expressed."""
+    quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes())
+    prepare(model)
+    halves = any(value.dtype == ir.DataType.FLOAT16 for node in model.graph for value in node.outputs)
+    ports = tuple(_port(value) for value in model.graph.inputs)
+    if not ports:
+        raise Unsupported("the model has no inputs, which Core ML wants at least one of", ways_out=WAYS_OUT)
+    program, outputs = _program(model, ports, choices)
+    write_package(folder, lambda weights: serialized(program, str(weights), specification_version=choices.version))
+    return Compiled(ports, outputs, quantized, halves)
+
+
+def prepare(model: ir.Model) -> None:
+    """Bring ``model`` into the form that is lowered, in place."""
+    if decompose_trees(model):
+        simplify(model)
+    fold_constants(model)
+    opset = model.graph.opset_imports.get("", 1)
+    if expand_functions(model, _is_handled(opset)):
+        fold_constants(model)
+
+
+def _is_handled(opset: int) -> Callable[[ir.Node], bool]:
+    return lambda node: COREML.find(node.op_type, opset, node.domain) is not None
+
+
+def _port(value: ir.Value) -> Port:
+    try:
+        dtype, shape = declared(value)
+    except Unsupported as refusal:
+        raise refusal.located(f"input {value.name}", "", WAYS_OUT) from None
+    name = identifier(str(value.name))
+    return Port(name, "int32" if dtype == "bool" else dtype, shape or (1,))
+
+
+def _program(model: ir.Model, ports: Sequence[Port], choices: Choices) -> tuple[Program, tuple[Port, ...]]:
+    symbols: dict[str, object] = {}
+    program = Program()
+    target = _target(choices.version)
+    inputs = {port.name: Placeholder(_sizes(port, symbols), _TYPES[port.dtype]) for port in ports}
+    if len(inputs) < len(ports):
+        raise Unsupported("two inputs have names that are the same in Core ML, which knows letters and digits alone")
+    with Function(inputs, opset_version=target) as function:
+        builder = Builder(version=choices.version)
+        lowering = Lowering(builder, COREML, dict(model.graph.opset_imports))
+        for value, port in zip(model.graph.inputs, ports, strict=True):
+            builder.prefix = port.name
+            lowering.bind(value, _entered(builder, value, tensor_of(function.inputs[port.name])))
+        lowering.run(model.graph)
+        taken = set(inputs)
+        outputs = [_left(builder, lowering, value, taken) for value in model.graph.outputs]
+        function.set_outputs([tensor.var for tensor in outputs])
+    program.add_function("main", function)
+    drop_unused(function)
+    names = {str(symbol): name for name, symbol in symbols.items()}
+    return program, tuple(_told(tensor, names) for tensor in outputs)
+
+
+def _target(version: int) -> object:
+    (name,) = [name for name, each in TARGETS.items() if each == version]
+    return getattr(deployment, name)
+
+
+def _sizes(port: Port, symbols: dict[str, object]) -> list[object]:
+    return [size if isinstance(size, int) else symbols.setdefault(size, get_new_symbol(size)) for size in port.shape]
+
+
+def _entered(b: Builder, value: ir.Value, tensor: Tensor) -> Tensor:
+    """An input as the model means it: booleans, and scalars."""
+    if value.dtype == ir.DataType.BOOL:
+        tensor = b.op("not_equal", x=tensor, y=b.full(0, tensor))
+    return b.op("squeeze", x=tensor, axes=(0,)) if value.shape is not None and not len(value.shape) else tensor
+
+
+def _left(b: Builder, lowering: Lowering, value: ir.Value, taken: set[str]) -> Tensor:
+    """An output: a variable of its own with exactly its name, in a type that Core ML hands out."""
+    tensor = lowering.value(value)
+    b.prefix = str(value.name)
+    if tensor.array is None and tensor.dtype in ("bool", "int8", "uint8"):
+        tensor = b.cast(tensor, "int32")
+    if tensor.rank == 0:
+        tensor = b.op("expand_dims", x=tensor, axes=(0,))
+    name = identifier(str(value.name))
+    if name in taken:
+        raise Unsupported(f"output {value.name} has the name of an input or of another output, in letters and digits")
+    taken.add(name)
+    if tensor.dtype == "bool":
+        tensor = b.cast(tensor, "int32")
+    return tensor_of(mil.Builder.identity(x=b.var(tensor), name=name))
+
+
+def drop_unused(function: Function) -> None:
+    """Remove operations whose results nobody reads."""
+    kept = {id(var) for var in function.outputs}
+    for operation in reversed(list(function.operations)):
+        if any(id(var) in kept for var in operation.outputs):
+            for value in operation.inputs.values():
+                kept.update(id(each) for each in (value if isinstance(value, list | tuple) else [value]))
+        else:
+            operation.remove_from_block()
+
+
+def _told(tensor: Tensor, names: Mapping[str, str]) -> Port:
+    shape = tuple(
+        names.get(str(size), f"{tensor.var.name}_{axis}") if any_symbolic([size]) else int(size)
+        for axis, size in enumerate(tensor.var.shape)
+    )
+    return Port(tensor.var.name, tensor.dtype, shape)

@@ -1,0 +1,143 @@
+"""ONNX convolutions as MIL; images are (batch, channels, *space) in both."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.registry import Registry
+from convertkit.targets.coreml.builder import Builder
+from convertkit.targets.coreml.handlers.operands import only_float
+from convertkit.targets.coreml.handlers.window import flat, ones, pads_of
+from convertkit.targets.coreml.tensor import Tensor
+
+convolutions = Registry()
+
+
+@convolutions.lowers("Conv", since=(11, 22))
+def conv(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Tensor:
+    """A bias that is computed when the model runs is added behind."""
+    only_float(x, "Conv")
+    kernel = weight.sizes[2:]
+    if not 1 <= len(kernel) <= 3:
+        raise Unsupported(f"{len(kernel)} spatial dimensions: MIL's conv has 1 to 3")
+    steps, gaps = ones(strides, len(kernel)), ones(dilations, len(kernel))
+    border = pads_of(x, kernel, steps, gaps, pads, auto_pad)
+    cut = tuple(tuple(max(0, -each) for each in pad) for pad in border)
+    if any(map(any, cut)):
+        raise Unsupported("negative padding")
+    result = b.op(
+        "conv",
+        x=x,
+        weight=weight,
+        bias=bias if bias is not None and bias.array is not None else None,
+        strides=steps,
+        pad_type="custom",
+        pad=flat(border),
+        dilations=gaps,
+        groups=np.int32(group),
+    )
+    if bias is None or bias.array is not None:
+        return result
+    return b.op("add", x=result, y=b.reshape(bias, (1, -1, *[1] * len(kernel))))
+
+
+@convolutions.lowers("ConvTranspose", since=(11, 22))
+def conv_transpose(
+    b: Builder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    output_padding: tuple[int, ...] | None = None,
+    output_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Tensor:
+    """The whole result, of which the borders are cut off: MIL itself may cut no more than there is."""
+    only_float(x, "ConvTranspose")
+    kernel = weight.sizes[2:]
+    rank = len(kernel)
+    if not 1 <= rank <= 3:
+        raise Unsupported(f"{rank} spatial dimensions: MIL's conv_transpose has 1 to 3")
+    steps, gaps, extra = ones(strides, rank), ones(dilations, rank), output_padding or (0,) * rank
+    whole = b.op(
+        "conv_transpose",
+        x=x,
+        weight=weight,
+        bias=bias if bias is not None and bias.array is not None else None,
+        strides=steps,
+        pad_type="valid",
+        dilations=gaps,
+        groups=np.int32(group),
+    )
+    if bias is not None and bias.array is None:
+        raise Unsupported("a bias that is computed at run time")
+    cuts = _cuts(x, kernel, steps, gaps, extra, pads, output_shape, auto_pad)
+    return _cropped(b, whole, cuts, bias)
+
+
+def _cuts(
+    x: Tensor,
+    kernel: tuple[int, ...],
+    steps: tuple[int, ...],
+    gaps: tuple[int, ...],
+    extra: tuple[int, ...],
+    pads: tuple[int, ...] | None,
+    output_shape: tuple[int, ...] | None,
+    auto_pad: str,
+) -> list[tuple[int, int]]:
+    """What is cut off before and after each axis; negative where something is added.
+
+    Source: ONNX operators, ConvTranspose-11.
+    """
+    cuts = []
+    for axis in range(len(kernel)):
+        more = extra[axis]
+        if output_shape is None and auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+            before, after = (0, 0) if pads is None else (pads[axis], pads[axis + len(kernel)])
+            cuts.append((before, after - more))
+            continue
+        size = x.size(2 + axis)
+        wanted = size * steps[axis] if output_shape is None else output_shape[-len(kernel) :][axis]
+        total = steps[axis] * (size - 1) + more + (kernel[axis] - 1) * gaps[axis] + 1 - wanted
+        half = total // 2
+        before, after = (half, total - half) if auto_pad == "SAME_UPPER" else (total - half, half)
+        if total < 0:
+            before, after = 0, total
+        cuts.append((before, after - more))
+    return cuts
+
+
+def _cropped(b: Builder, x: Tensor, cuts: list[tuple[int, int]], bias: Tensor | None) -> Tensor:
+    if any(each < 0 for cut in cuts for each in cut):
+        if bias is not None:
+            raise Unsupported("output_padding that reaches beyond the result, and a bias")
+        added = tuple(max(0, -each) for cut in cuts for each in cut)
+        x = b.op("pad", x=x, pad=added, mode="constant", constant_val=b.real(0, x))
+    ends = [(max(0, before), max(0, after)) for before, after in cuts]
+    if not any(map(any, ends)):
+        return x
+    return b.op(
+        "slice_by_index",
+        x=x,
+        begin=(0, 0, *[before for before, _ in ends]),
+        end=(0, 0, *[-after for _, after in ends]),
+        end_mask=(True, True, *[after == 0 for _, after in ends]),
+    )

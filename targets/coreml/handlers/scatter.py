@@ -1,0 +1,58 @@
+"""ONNX operators that put elements in places, as MIL."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.registry import Registry
+from convertkit.targets.coreml.builder import Builder
+from convertkit.targets.coreml.handlers.indexing import from_front
+from convertkit.targets.coreml.tensor import Tensor, constant
+
+scatter = Registry()
+
+_MODES = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+
+
+@scatter.lowers("ScatterElements", since=18)
+def scatter_elements(
+    b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
+) -> Tensor:
+    """By ``scatter_nd`` where MIL's own would want updates for every row."""
+    if x.dtype == "bool":
+        wide = scatter_elements(b, b.cast(x, "int32"), indices, b.cast(updates, "int32"), axis=axis)
+        return b.cast(wide, "bool")
+    at = axis % x.rank
+    places = from_front(b, indices, x.shape[at], x, at)
+    if x.shape[:at] + x.shape[at + 1 :] == indices.shape[:at] + indices.shape[at + 1 :]:
+        return b.op(
+            "scatter_along_axis",
+            data=x,
+            indices=places,
+            updates=updates,
+            axis=np.int32(at),
+            mode=_MODES[reduction],
+        )
+    grid = np.indices(indices.sizes)
+    parts = [
+        b.reshape(places, (*places.sizes, 1)) if each == at else constant(grid[each][..., None].astype(np.int32))
+        for each in range(x.rank)
+    ]
+    if x.rank + 1 > 5:
+        raise Unsupported("updates of a part of 5 dimensions: Core ML's indices for it have 6")
+    where = b.concat(parts, x.rank)
+    return b.op("scatter_nd", data=x, indices=where, updates=updates, mode=_MODES[reduction])
+
+
+@scatter.lowers("ScatterND", since=18)
+def scatter_nd(b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
+    if x.dtype == "bool":
+        return b.cast(scatter_nd(b, b.cast(x, "int32"), indices, b.cast(updates, "int32")), "bool")
+    sizes = constant(np.array([x.size(axis) for axis in range(indices.size(-1))], np.int32))
+    if indices.array is not None and sizes.array is not None:
+        places = constant(np.where(indices.array < 0, indices.array + sizes.array, indices.array))
+    else:
+        moved = b.op("add", x=indices, y=sizes)
+        places = b.select(b.op("less", x=indices, y=b.full(0, indices)), moved, indices)
+    return b.op("scatter_nd", data=x, indices=places, updates=updates, mode=_MODES[reduction])

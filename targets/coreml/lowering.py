@@ -1,0 +1,173 @@
+"""Lower an ONNX graph, node by node, to MIL.
+
+Handlers return values and refuse with a reason; names, element types and the words that make a refusal useful are here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.origin import location
+from convertkit.onnx.registry import Registry
+from convertkit.targets.coreml.builder import MOST_DIMENSIONS, Builder
+from convertkit.targets.coreml.tensor import HELD, Tensor, constant, held
+from convertkit.targets.coreml.wrapping import wrapped
+
+WAYS_OUT = ("--target onnxruntime", "--target tflite")
+
+_WRAPPED = frozenset(
+    {"Add", "Sub", "Mul", "Neg", "Abs", "Pow", "Sum", "CumSum", "ReduceSum", "ReduceProd", "ReduceSumSquare"}
+)
+"""Operators whose small integers begin again at the other end where they leave their range."""
+_PLAIN = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+"""Operators that make or take real int8 and uint8 tensors."""
+
+
+class Lowering:
+    """Lowers one graph into the MIL function that is open."""
+
+    def __init__(self, builder: Builder, registry: Registry, opsets: Mapping[str, int]) -> None:
+        self._builder = builder
+        self._registry = registry
+        self._opsets = opsets
+        self._values: dict[ir.Value, Tensor] = {}
+
+    def bind(self, value: ir.Value, tensor: Tensor) -> None:
+        """Say what an input of the graph is."""
+        self._values[value] = tensor
+
+    def value(self, value: ir.Value) -> Tensor:
+        """The tensor of an ONNX value; initializers become constants when they are first used."""
+        known = self._values.get(value)
+        if known is None:
+            assert value.const_value is not None, f"{value.name} has no value yet"
+            known = self._values[value] = constant(value.const_value.numpy())
+        return known
+
+    def run(self, graph: ir.Graph) -> None:
+        """Lower every node; ``Unsupported`` names the first that cannot be expressed."""
+        for node in graph:
+            try:
+                self._node(node)
+            except Unsupported as refusal:
+                raise refusal.located(subject(node, self._version(node)), location(node), WAYS_OUT) from None
+
+    def _node(self, node: ir.Node) -> None:
+        handler = self._registry.find(node.op_type, self._opsets.get(node.domain, 1), node.domain)
+        if handler is None:
+            raise Unsupported(self._unknown(node))
+        self._builder.prefix = node.name or node.op_type
+        inputs = [None if value is None else self._input(node, value) for value in node.inputs]
+        results = _call(handler, self._builder, inputs, attributes_of(node))
+        for place, value in enumerate(node.outputs):
+            if not value.name or not (value.uses() or value.is_graph_output()):
+                continue
+            if place >= len(results):
+                raise Unsupported(f"its output {place} ({value.name}) is used and has no counterpart in MIL")
+            self._values[value] = self._checked(node, value, results[place])
+
+    def _input(self, node: ir.Node, value: ir.Value) -> Tensor:
+        tensor = self.value(value)
+        if value.dtype is not None and tensor.array is not None and node.op_type not in _PLAIN:
+            held(value.dtype.numpy().name if value.dtype != ir.DataType.STRING else "string")
+        if tensor.array is None and tensor.dtype in ("int8", "uint8") and node.op_type not in _PLAIN:
+            return self._builder.cast(tensor, "int32")
+        return tensor
+
+    def _checked(self, node: ir.Node, value: ir.Value, tensor: Tensor) -> Tensor:
+        """Hold a handler's result against what ONNX says about it: a departure is our mistake, never shipped."""
+        if value.dtype is None:
+            return tensor
+        name = "string" if value.dtype == ir.DataType.STRING else value.dtype.numpy().name
+        if tensor.dtype not in (held(name), name):
+            raise Unsupported(f"lowered to {tensor.dtype} where ONNX says {name}: a handler's mistake")
+        if value.shape is not None and not _agrees(value.shape, tensor):
+            sizes = ["?" if size is None else size for size in tensor.shape]
+            raise Unsupported(f"lowered to shape {sizes} where ONNX says {list(value.shape)}: a handler's mistake")
+        if 0 in tensor.shape and tensor.array is None:
+            raise Unsupported("a result without elements: Core ML has no empty tensors")
+        if name in HELD and np.dtype(name).kind in "iu" and np.dtype(name).itemsize < 4 and node.op_type in _WRAPPED:
+            return wrapped(self._builder, tensor, name)
+        return tensor
+
+    def _version(self, node: ir.Node) -> int:
+        from onnx import defs
+
+        try:
+            return int(defs.get_schema(node.op_type, self._opsets.get(node.domain, 1), node.domain).since_version)
+        except defs.SchemaError:
+            return 1
+
+    def _unknown(self, node: ir.Node) -> str:
+        versions = self._registry.versions(node.op_type, node.domain)
+        if versions:
+            return f"Core ML has it as opset {', '.join(map(str, versions))} defines it, not as this version does"
+        return "Core ML has no such operator, and no exact decomposition is known"
+
+
+def declared(value: ir.Value) -> tuple[str, tuple[int | str, ...]]:
+    """The element type and sizes of an input of the model; ``Unsupported`` for one that Core ML cannot have."""
+    if value.shape is None or value.dtype is None:
+        raise Unsupported(f"input {value.name} has no known rank or element type")
+    name = "string" if value.dtype == ir.DataType.STRING else value.dtype.numpy().name
+    kind = held(name)
+    if len(value.shape) > MOST_DIMENSIONS:
+        raise Unsupported(f"{len(value.shape)} dimensions: Core ML's tensors have at most {MOST_DIMENSIONS}")
+    return kind, tuple(size if isinstance(size, int) else str(size) for size in value.shape)
+
+
+def _agrees(shape: ir.Shape, tensor: Tensor) -> bool:
+    pairs = zip(shape, tensor.shape, strict=False)
+    return len(shape) == tensor.rank and all(
+        not isinstance(known, int) or have is None or known == have for known, have in pairs
+    )
+
+
+def _call(
+    handler: Callable[..., object],
+    builder: Builder,
+    inputs: Sequence[Tensor | None],
+    attributes: Mapping[str, object],
+) -> tuple[Tensor, ...]:
+    arity, names = _signature(handler)
+    if unknown := set(attributes) - names:
+        raise Unsupported(f"attribute {sorted(unknown)[0]} is not one that its schema knows")
+    if arity is not None and len(inputs) < arity:
+        inputs = [*inputs, *[None] * (arity - len(inputs))]
+    result = handler(builder, *inputs, **attributes)
+    assert isinstance(result, Tensor | tuple), "a handler returns tensors"
+    return (result,) if isinstance(result, Tensor) else result
+
+
+@cache
+def _signature(handler: Callable[..., object]) -> tuple[int | None, frozenset[str]]:
+    """Number of positional inputs without default (None for a variadic one), names of attributes."""
+    parameters = list(inspect.signature(handler).parameters.values())[1:]
+    keywords = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None, keywords
+    return len([p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty]), keywords
+
+
+def attributes_of(node: ir.Node) -> dict[str, object]:
+    """A node's attributes as plain Python values; tensors as arrays."""
+    return {name: _plain(attribute) for name, attribute in node.attributes.items()}
+
+
+def _plain(attribute: ir.Attr) -> object:
+    value: object = attribute.value
+    if attribute.type == ir.AttributeType.TENSOR:
+        return value.numpy()  # type: ignore[attr-defined]
+    return tuple(value) if isinstance(value, list | tuple) else value
+
+
+def subject(node: ir.Node, version: int) -> str:
+    """``up2 (Resize-18)``."""
+    operator = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
+    return f"{node.name or 'node'} ({operator}-{version})"

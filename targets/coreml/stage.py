@@ -1,0 +1,83 @@
+"""The step from canonical ONNX to ``model.mlpackage``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from convertkit.artifact import Artifact, TensorSpec, sha256_of
+from convertkit.onnx.load import load_own
+from convertkit.onnx.resampling import float32_tolerance
+from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.coreml.options import Choices
+from convertkit.workers.process import Worker
+
+SERVICE = "convertkit.targets.coreml.service:CoreMLService"
+
+_INTEGER = Tolerance(
+    "the same integers, computed in float32 between quantize and dequantize: sums round on their own",
+    lsb=3.0,
+    lsb_share=0.99,
+    snr_db=20.0,
+    same_integers=True,
+)
+_HALF = Tolerance(
+    "float16 keeps eleven bits, and the runtimes round to it at other places", snr_db=40.0, warn_snr_db=50.0
+)
+
+
+class CompileCoreML:
+    """Compiles ONNX (float or QDQ) into an ML program, in a worker process that holds coremltools."""
+
+    name = "coreml"
+    version = "1"
+    accepts = frozenset({"onnx"})
+    produces = "coreml"
+
+    def __init__(self, choices: Choices, timeout_s: float | None = None, worker: Worker | None = None) -> None:
+        """``worker`` is one that is there already; else each run starts its own."""
+        self._choices = choices
+        self._timeout_s = timeout_s
+        self._worker = worker
+        self._tolerance: Tolerance = FLOAT32
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """By what the last model computes in."""
+        return self._tolerance
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return asdict(self._choices)
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Compile ``source`` and write ``model.mlpackage``."""
+        path = workdir / "model.mlpackage"
+        params = {"model": str(source.path), "folder": str(path), "choices": asdict(self._choices)}
+        with nullcontext(self._worker) if self._worker else Worker(SERVICE, timeout_s=self._timeout_s) as worker:
+            told = worker.call("compile", params, isolated=self._worker is not None).value
+        float32 = float32_tolerance(load_own(source.path))
+        self._tolerance = _INTEGER if told["quantized"] else _HALF if told["halves"] else float32
+        return Artifact(
+            path,
+            self.produces,
+            _specs(source.inputs, told["inputs"]),
+            _specs(source.outputs, told["outputs"]),
+            sha256_of(path),
+            f"{self.name} {self.version}",
+            source.initial_state,
+        )
+
+
+def _specs(before: Sequence[TensorSpec], ports: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
+    """As the package has them; a scalar keeps its shape, which the runner knows how to feed."""
+    return tuple(
+        replace(spec, dtype=port["dtype"], shape=tuple(port["shape"]) if spec.shape else ())
+        for spec, port in zip(before, ports, strict=True)
+    )
+
+
+_: type[Stage] = CompileCoreML

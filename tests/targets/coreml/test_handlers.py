@@ -1,0 +1,345 @@
+"""Operators lowered to MIL and read back from the package, beside ONNX Runtime: what ONNX's own cases do not have.
+
+The breadth is in tests/conformance; here are weights, quantization, dynamic forms and refusals.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from convertkit.errors import Unsupported
+from convertkit.workers.process import Worker
+from tests.targets.coreml.apple_packages import Arrays, compile_text, numbers
+
+ELIGIBLE = Path(__file__).parents[2] / "conformance" / "eligible.json"
+X34 = "float[3,4] x"
+IMAGE = "float[2,3,5,7] x"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A graph's body, its inputs and output, constants, and the operations that it becomes, as far as these matter."""
+
+    name: str
+    inputs: str
+    outputs: str
+    body: str
+    weights: Arrays = field(default_factory=dict)
+    feed: Arrays = field(default_factory=dict)
+    expect: tuple[str, ...] = ()
+    target: str = "iOS17"
+    tolerance: float = 1e-5
+
+
+SCALES = {"s": np.float32(0.05), "z": np.int8(3)}
+W8 = np.random.default_rng(1).integers(-127, 128, (6, 4), np.int8)
+ROWS = [
+    Row("relu", X34, "float[3,4] y", "y = Relu(x)", expect=("relu", "identity")),
+    Row(
+        "integer-relu",
+        "int32[3,4] x",
+        "int32[3,4] y",
+        "y = Relu(x)",
+        feed={"x": np.arange(-6, 6, dtype=np.int32).reshape(3, 4)},
+    ),
+    Row(
+        "conv-groups",
+        "float[2,4,6,7] x",
+        "float[2,6,3,4] y",
+        "y = Conv<group=2, strides=[2,2], pads=[1,0,0,1]>(x, w, c)",
+        {"w": numbers(6, 2, 3, 2), "c": numbers(6)},
+        expect=("conv", "identity"),
+    ),
+    Row(
+        "depthwise",
+        IMAGE,
+        "float[2,6,5,7] y",
+        "y = Conv<group=3, pads=[1,1,1,1]>(x, w)",
+        {"w": numbers(6, 1, 3, 3)},
+    ),
+    Row(
+        "conv-transpose",
+        IMAGE,
+        "float[2,4,10,14] y",
+        "y = ConvTranspose<strides=[2,2], pads=[1,1,0,0], output_padding=[0,0]>(x, w, c)",
+        {"w": numbers(3, 4, 3, 3), "c": numbers(4)},
+    ),
+    Row(
+        "linear",
+        X34,
+        "float[3,6] y",
+        "y = Gemm<transB=1>(x, w, c)",
+        {"w": numbers(6, 4), "c": numbers(6)},
+        expect=("linear", "identity"),
+    ),
+    Row(
+        "gemm-scaled",
+        X34,
+        "float[3,6] y",
+        "y = Gemm<alpha=0.5, beta=2.0>(x, w, c)",
+        {"w": numbers(4, 6), "c": numbers(3, 1)},
+    ),
+    Row(
+        "weight-matmul",
+        "float[2,3,4] x",
+        "float[2,3,5] y",
+        "y = MatMul(x, w)",
+        {"w": numbers(4, 5)},
+        expect=("linear", "identity"),
+    ),
+    Row("vector-matmul", "float[4] x", "float[5] y", "y = MatMul(x, w)", {"w": numbers(4, 5)}),
+    Row("scalar", "float x", "float y", "y = Add(x, x)", feed={"x": np.array(1.5, np.float32)}),
+    Row("booleans", "bool[3,4] x", "bool[3,4] y", "y = Not(x)", feed={"x": numbers(3, 4) > 0}),
+    Row("int64", "int64[3] x", "int64[3] y", "y = Mul(x, x)", feed={"x": np.array([-3, 2, 40000], np.int64)}),
+    Row(
+        "wrapped-bytes",
+        "uint8[3] x",
+        "uint8[3] y",
+        "y = Sub(x, o)",
+        {"o": np.uint8([200, 3, 0])},
+        {"x": np.uint8([7, 9, 255])},
+    ),
+    Row(
+        "truncated-division",
+        "int32[4] x",
+        "int32[4] y",
+        "y = Div(x, o)",
+        {"o": np.int32([2, -2, 3, -3])},
+        {"x": np.int32([-7, 7, 8, -8])},
+    ),
+    Row(
+        "fmod",
+        "float[4] x",
+        "float[4] y",
+        "y = Mod<fmod=1>(x, o)",
+        {"o": np.float32([2, -2, 3, -3])},
+        {"x": np.float32([-7, 7, 8, -8.5])},
+    ),
+    Row("negative-index", X34, "float[2,4] y", "y = Gather(x, i)", {"i": np.int64([-1, 0])}),
+    Row(
+        "computed-index",
+        X34 + ", int64[2] i",
+        "float[2,4] y",
+        "y = Gather(x, i)",
+        feed={"x": numbers(3, 4), "i": np.int64([-1, 1])},
+    ),
+    Row(
+        "backward-slice",
+        X34,
+        "float[3,2] y",
+        "y = Slice(x, a, e, d, p)",
+        {"a": np.int64([3]), "e": np.int64([-5]), "d": np.int64([1]), "p": np.int64([-2])},
+    ),
+    Row("log-softmax-of-large", X34, "float[3,4] y", "y = LogSoftmax(x)", feed={"x": numbers(3, 4) * 200}),
+    Row("acosh-near-1", "float[4] x", "float[4] y", "y = Acosh(x)", feed={"x": np.float32([1, 1.0001, 2, 900])}),
+    Row("asinh-near-0", "float[4] x", "float[4] y", "y = Asinh(x)", feed={"x": np.float32([1e-6, -1e-3, 2, -900])}),
+    Row(
+        "reflect",
+        IMAGE,
+        "float[2,3,7,10] y",
+        'y = Pad<mode="reflect">(x, p)',
+        {"p": np.int64([0, 0, 1, 2, 0, 0, 1, 1])},
+    ),
+    Row(
+        "integer-pad",
+        "int32[2,2] x",
+        "int32[4,2] y",
+        "y = Pad(x, p, v)",
+        {"p": np.int64([1, 0, 1, 0]), "v": np.int32(7)},
+        {"x": np.int32([[1, 2], [3, 4]])},
+    ),
+    Row(
+        "upsampled",
+        IMAGE,
+        "float[2,3,10,14] y",
+        'y = Resize<mode="linear">(x, , f)',
+        {"f": np.float32([1, 1, 2, 2])},
+        expect=("upsample_bilinear", "identity"),
+    ),
+    Row(
+        "downsampled",
+        IMAGE,
+        "float[2,3,3,4] y",
+        'y = Resize<mode="linear">(x, , , f)',
+        {"f": np.int64([2, 3, 3, 4])},
+        expect=("matmul", "matmul", "identity"),
+    ),
+    Row(
+        "ceil-pool",
+        IMAGE,
+        "float[2,3,3,4] y",
+        "y = MaxPool<kernel_shape=[2,2], strides=[2,2], ceil_mode=1>(x)",
+        expect=("max_pool", "identity"),
+    ),
+    Row(
+        "average-with-border",
+        IMAGE,
+        "float[2,3,3,4] y",
+        "y = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1], count_include_pad=1>(x)",
+        expect=("avg_pool", "identity"),
+    ),
+    Row(
+        "batch-norm",
+        IMAGE,
+        "float[2,3,5,7] y",
+        "y = BatchNormalization(x, a, b, m, v)",
+        {"a": numbers(3), "b": numbers(3, seed=1), "m": numbers(3, seed=2), "v": np.abs(numbers(3, seed=3)) + 0.1},
+        expect=("mul", "add", "identity"),
+    ),
+    Row(
+        "group-norm",
+        "float[2,4,5,7] x",
+        "float[2,4,5,7] y",
+        "y = GroupNormalization<num_groups=2>(x, a, b)",
+        {"a": numbers(4), "b": numbers(4, seed=1)},
+    ),
+    Row(
+        "lstm",
+        "float[5,2,3] x",
+        "float[5,1,2,4] y",
+        "y, h, c = LSTM<hidden_size=4>(x, w, r, b)",
+        {"w": numbers(1, 16, 3), "r": numbers(1, 16, 4, seed=1), "b": numbers(1, 32, seed=2)},
+        expect=("lstm",),
+    ),
+    Row(
+        "lstm-both-ways",
+        "float[5,2,3] x",
+        "float[5,2,2,4] y",
+        'y, h, c = LSTM<hidden_size=4, direction="bidirectional">(x, w, r, b)',
+        {"w": numbers(2, 16, 3), "r": numbers(2, 16, 4, seed=1), "b": numbers(2, 32, seed=2)},
+    ),
+    Row(
+        "gru",
+        "float[5,2,3] x",
+        "float[5,1,2,4] y",
+        "y, h = GRU<hidden_size=4, linear_before_reset=1>(x, w, r, b)",
+        {"w": numbers(1, 12, 3), "r": numbers(1, 12, 4, seed=1), "b": numbers(1, 24, seed=2)},
+    ),
+    Row(
+        "gru-reverse",
+        "float[5,2,3] x",
+        "float[5,1,2,4] y",
+        'y, h = GRU<hidden_size=4, direction="reverse">(x, w, r, b)',
+        {"w": numbers(1, 12, 3), "r": numbers(1, 12, 4, seed=1), "b": numbers(1, 24, seed=2)},
+    ),
+    Row(
+        "rnn-reverse",
+        "float[5,2,3] x",
+        "float[5,1,2,4] y",
+        'y, h = RNN<hidden_size=4, direction="reverse">(x, w, r, b)',
+        {"w": numbers(1, 4, 3), "r": numbers(1, 4, 4, seed=1), "b": numbers(1, 8, seed=2)},
+        expect=("rnn",),
+    ),
+    Row(
+        "quantized",
+        X34,
+        "float[3,4] y",
+        "q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z)",
+        SCALES,
+        expect=("quantize", "dequantize", "identity"),
+    ),
+    Row(
+        "weights-of-bytes",
+        X34,
+        "float[3,6] y",
+        "w = DequantizeLinear<axis=0>(q, s) y = Gemm<transB=1>(x, w)",
+        {"q": W8, "s": np.abs(numbers(6)) / 50},
+        expect=("constexpr_affine_dequantize", "linear", "identity"),
+    ),
+    Row(
+        "weights-of-bytes-18",
+        X34,
+        "float[3,6] y",
+        "w = DequantizeLinear<axis=0>(q, s) y = Gemm<transB=1>(x, w)",
+        {"q": W8, "s": np.abs(numbers(6)) / 50},
+        expect=("constexpr_blockwise_shift_scale", "linear", "identity"),
+        target="iOS18",
+    ),
+    Row(
+        "halves",
+        "float16[3,4] x",
+        "float16[3,4] y",
+        "y = Exp(x)",
+        feed={"x": numbers(3, 4).astype(np.float16)},
+        tolerance=1e-3,
+    ),
+    Row(
+        "shuffled",
+        "float[1,8,3,2] x",
+        "float[1,2,6,4] y",
+        'y = DepthToSpace<blocksize=2, mode="CRD">(x)',
+        expect=("pixel_shuffle", "identity"),
+    ),
+    Row(
+        "dcr",
+        "float[1,8,3,2] x",
+        "float[1,2,6,4] y",
+        "y = DepthToSpace<blocksize=2>(x)",
+        expect=("depth_to_space", "identity"),
+    ),
+    Row("p-relu", IMAGE, "float[2,3,5,7] y", "y = PRelu(x, a)", {"a": np.abs(numbers(3, 1, 1))}),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_row(row: Row, worker: Worker, tmp_path: Path):
+    text = f"test ({row.inputs}) => ({row.outputs}) {{ {row.body} }}"
+    made = compile_text(worker, text, tmp_path / "c", row.target, **row.weights)
+    if row.expect:
+        assert tuple(made.operations)[: len(row.expect)] == row.expect
+    feed = row.feed or {spec.name: numbers(*spec.shape) for spec in made.source.inputs}
+    made.agree(feed, row.tolerance)
+
+
+REFUSED = [
+    ("double[3] x", "double[3] y", "y = Add(x, x)", "float64 numbers"),
+    ("string[3] x", "string[3] y", "y = Identity(x)", "string numbers"),
+    ("int32[3] x", "int32[3] y", "y = BitwiseNot(x)", "no such operator"),
+    ("float[1,1,1,1,1,2] x", "float[1,1,1,1,1,2] y", "y = Relu(x)", "6 dimensions"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "body", "reason"), REFUSED)
+def test_what_core_ml_cannot_hold_is_refused(inputs, outputs, body, reason, worker: Worker, tmp_path: Path):
+    with pytest.raises(Unsupported, match=reason) as refused:
+        compile_text(worker, f"test ({inputs}) => ({outputs}) {{ {body} }}", tmp_path / "c")
+    assert refused.value.ways_out
+
+
+def test_four_bits_need_ios_18(worker: Worker, tmp_path: Path):
+    import ml_dtypes
+
+    weights = {"q": np.arange(-7, 9, dtype=np.int8).clip(-7, 7).reshape(4, 4).astype(ml_dtypes.int4)}
+    weights["s"] = np.float32([0.1, 0.2, 0.3, 0.4])
+    text = f"test ({X34}) => (float[3,4] y) {{ w = DequantizeLinear<axis=0>(q, s) y = Gemm<transB=1>(x, w) }}"
+    made = compile_text(worker, text, tmp_path / "new", "iOS18", **weights)
+    made.agree({"x": numbers(3, 4)})
+    with pytest.raises(Unsupported, match="4 bits") as refused:
+        compile_text(worker, text, tmp_path / "old", "iOS17", **weights)
+    assert any("iOS18" in way for way in refused.value.ways_out)
+
+
+def test_bytes_are_the_same_in_every_process(worker: Worker, tmp_path: Path):
+    text = f"test ({IMAGE}) => (float[2,6,5,7] y) {{ c = Conv<pads=[1,1,1,1]>(x, w) y = Relu(c) }}"
+    weights = {"w": numbers(6, 3, 3, 3)}
+    first = compile_text(worker, text, tmp_path / "a", **weights).artifact
+    again = compile_text(worker, text, tmp_path / "b", **weights).artifact
+    with Worker("convertkit.targets.coreml.service:CoreMLService", env={"PYTHONHASHSEED": "7"}) as other:
+        apart = compile_text(other, text, tmp_path / "c", **weights).artifact
+    assert first.sha256 == again.sha256 == apart.sha256
+
+
+def test_every_handler_has_a_row_or_a_case():
+    """And its signature is that of the schema."""
+    cases = {row["op"] for row in json.loads(ELIGIBLE.read_text())["cases"]}
+    with Worker("tests.targets.coreml.coreml_registry_service:Handlers", timeout_s=120) as worker:
+        handled = set(worker.call("operators").value)
+    rows = " ".join(row.body for row in ROWS)
+    untold = {op for op in handled - cases if f"{op}(" not in rows and f"{op}<" not in rows}
+    assert not untold
+    assert len(handled) > 120
