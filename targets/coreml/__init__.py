@@ -50,7 +50,9 @@ class CoreMLTarget:
         from convertkit.targets.coreml.options import choices
         from convertkit.targets.coreml.stage import CompileCoreML
 
-        return (CompileCoreML(choices(context), context.options.timeout_s),)
+        given = context.options
+        stage = CompileCoreML(choices(context), given.timeout_s, calibration=context.calibration, seed=given.seed)
+        return (stage,)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The operations of the package."""

@@ -16,6 +16,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import MOST_DIMENSIONS, Builder
+from convertkit.targets.coreml.scans import scan
 from convertkit.targets.coreml.tensor import HELD, Tensor, constant, held
 from convertkit.targets.coreml.wrapping import wrapped
 
@@ -59,12 +60,17 @@ class Lowering:
                 raise refusal.located(subject(node, self._version(node)), location(node), WAYS_OUT) from None
 
     def _node(self, node: ir.Node) -> None:
+        if node.op_type == "Scan" and not node.domain:
+            self._bind(node, scan(self, self._builder, node))
+            return
         handler = self._registry.find(node.op_type, self._opsets.get(node.domain, 1), node.domain)
         if handler is None:
             raise Unsupported(self._unknown(node))
         self._builder.prefix = node.name or node.op_type
         inputs = [None if value is None else self._input(node, value) for value in node.inputs]
-        results = _call(handler, self._builder, inputs, attributes_of(node))
+        self._bind(node, _call(handler, self._builder, inputs, attributes_of(node)))
+
+    def _bind(self, node: ir.Node, results: Sequence[Tensor]) -> None:
         for place, value in enumerate(node.outputs):
             if not value.name or not (value.uses() or value.is_graph_output()):
                 continue

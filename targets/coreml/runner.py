@@ -45,20 +45,21 @@ class CoreMLRunner:
         program, evaluator = self._program, self._evaluator
         assert program is not None, "the runner is used as a context manager"
         assert evaluator is not None
-        inputs = _encoded(self._artifact.inputs, program.block.inputs, feed)
+        inputs = encoded(self._artifact.inputs, program.block.inputs, feed)
         found = evaluator.run(inputs)
         pairs = zip(self._artifact.outputs, program.block.outputs, strict=True)
         return {spec.name: spec.decode(_as_source(found[name], spec)) for spec, name in pairs}
 
 
-def _encoded(specs: Sequence[TensorSpec], ports: Sequence[tuple[str, TensorType]], feed: Feed) -> dict[str, Array]:
-    encoded: dict[str, Array] = {}
+def encoded(specs: Sequence[TensorSpec], ports: Sequence[tuple[str, TensorType]], feed: Feed) -> dict[str, Array]:
+    """A feed as the package takes it, by the package's names; ``FeedError`` for what it does not take."""
+    found: dict[str, Array] = {}
     for spec, (name, kind) in zip(specs, ports, strict=True):
         if spec.name not in feed:
             raise FeedError(f"the feed has no array for input {spec.name}")
         value = spec.encode(np.asarray(feed[spec.name]))
-        encoded[name] = as_package(spec.name, value, kind)
-    return encoded
+        found[name] = as_package(spec.name, value, kind)
+    return found
 
 
 def as_package(name: str, value: Array, kind: TensorType) -> Array:

@@ -11,7 +11,8 @@ from typing import Any
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.onnx.load import load_own
 from convertkit.onnx.resampling import float32_tolerance
-from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
+from convertkit.targets.coreml.golden import write_golden
 from convertkit.targets.coreml.options import Choices
 from convertkit.workers.process import Worker
 
@@ -37,8 +38,16 @@ class CompileCoreML:
     accepts = frozenset({"onnx"})
     produces = "coreml"
 
-    def __init__(self, choices: Choices, timeout_s: float | None = None, worker: Worker | None = None) -> None:
+    def __init__(
+        self,
+        choices: Choices,
+        timeout_s: float | None = None,
+        worker: Worker | None = None,
+        calibration: FeedSource | None = None,
+        seed: int = 0,
+    ) -> None:
         """``worker`` is one that is there already; else each run starts its own."""
+        self._calibration, self._seed = calibration, seed
         self._choices = choices
         self._timeout_s = timeout_s
         self._worker = worker
@@ -51,7 +60,7 @@ class CompileCoreML:
 
     @property
     def options(self) -> Mapping[str, object]:
-        return asdict(self._choices)
+        return {**asdict(self._choices), "seed": self._seed}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Compile ``source`` and write ``model.mlpackage``."""
@@ -61,7 +70,7 @@ class CompileCoreML:
             told = worker.call("compile", params, isolated=self._worker is not None).value
         float32 = float32_tolerance(load_own(source.path))
         self._tolerance = _INTEGER if told["quantized"] else _HALF if told["halves"] else float32
-        return Artifact(
+        made = Artifact(
             path,
             self.produces,
             _specs(source.inputs, told["inputs"]),
@@ -70,6 +79,9 @@ class CompileCoreML:
             f"{self.name} {self.version}",
             source.initial_state,
         )
+        computes_in = "int8" if told["quantized"] else "float16" if told["halves"] else "float32"
+        write_golden(made, self._calibration, self._seed, computes_in)
+        return made
 
 
 def _specs(before: Sequence[TensorSpec], ports: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
