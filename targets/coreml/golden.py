@@ -63,7 +63,7 @@ def _told(arrays: Mapping[str, Array]) -> Mapping[str, object]:
         name: {
             "shape": list(value.shape),
             "type": value.dtype.name,
-            "data": base64.b64encode(np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"))).decode(),
+            "data": base64.b64encode(value.astype(value.dtype.newbyteorder("<")).tobytes()).decode(),
         }
         for name, value in arrays.items()
     }
