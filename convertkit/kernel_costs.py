@@ -158,6 +158,10 @@ class KernelCosts:
         written = shape.together(outputs) if isinstance(shape, ConvShape) and outputs else shape
         return self._mean(self._integer_times(written)), self._mean(self._float_times(shape))
 
+    def written(self, shape: Shape) -> tuple[float, float]:
+        """The same of a kernel for the shape as it is, which takes no outputs together."""
+        return self._mean(self._integer_times(shape)), self._mean(self._float_times(shape))
+
     def gain_between_floats(self, shape: Shape, read: int) -> float:
         """Nanoseconds that the int8 kernel saves although it quantizes the ``read`` elements that it is given.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -38,6 +39,33 @@ class NodeTime:
     name: str
     kind: str
     ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Milliseconds of one call on a device that is not here: in all, and of each operator of the file in its order."""
+
+    device: str
+    ms: float
+    nodes: tuple[NodeTime, ...]
+
+
+@runtime_checkable
+class EstimatingTarget(Protocol):
+    """A target that knows what its artifacts take on some devices.
+
+    ``likely_devices`` are those that a model is most likely to run on, for users who name none.
+    """
+
+    @property
+    def devices(self) -> tuple[str, ...]: ...
+
+    @property
+    def likely_devices(self) -> tuple[str, ...]: ...
+
+    def estimates(self, artifact: Artifact, devices: Sequence[str]) -> tuple[Estimate, ...]:
+        """Of each device; ``Unsupported`` for an operator that no table knows."""
+        ...
 
 
 @runtime_checkable

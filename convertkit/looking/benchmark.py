@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -13,10 +13,11 @@ from typing import Any
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import GateError, SourceError, UsageError
 from convertkit.formatting import size_text
+from convertkit.looking.estimating import Estimated, estimated, operator_table
 from convertkit.looking.opened import opened, size_of
 from convertkit.looking.tables import Shown, Table
 from convertkit.looking.timing import as_run, node_table, one_feed, prepared, profile, runner_of
-from convertkit.looking.turns import Interval, in_turns, interval, quantiles_ms, ratio, yardstick
+from convertkit.looking.turns import Interval, exactly, in_turns, interval, quantiles_ms, ratio, yardstick
 from convertkit.operators import NodeTime
 from convertkit.stage import Feed
 from convertkit.workers.process import Worker
@@ -78,12 +79,16 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bench(Shown):
-    """What was measured; ``compared`` are the artifacts beside the first, and each beside its baseline."""
+    """What was measured; ``compared`` are the artifacts beside the first, and each beside its baseline.
+
+    With ``device`` nothing is measured: ``estimated`` holds each artifact on each device, and those are compared.
+    """
 
     schema: int
     threads: int | None
     measured: tuple[Measured, ...]
     compared: tuple[Compared, ...]
+    estimated: tuple[Estimated, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -102,10 +107,19 @@ class Bench(Shown):
     @property
     def headline(self) -> str:
         """The medians in a line."""
+        if self.estimated:
+            return "\n".join(f"{each.name}: estimated, {each.device}, {each.ms:.3g} ms" for each in self.estimated)
         return ", ".join(f"{each.name}: {each.p50_ms:.3f} ms" for each in self.measured)
 
     def tables(self) -> tuple[Table, ...]:
         """Times and sizes, comparisons, and the slowest nodes where there is one artifact."""
+        beside = [
+            (each.name, each.beside, each.ratio.text, "" if each.allowed is None else f"{each.allowed:g}", each.verdict)
+            for each in self.compared
+        ]
+        if self.estimated:
+            times = Table("times as long, estimated", ("", "as", "", "allowed", ""), tuple(beside))
+            return times, operator_table(self.estimated)
         rows = [
             (
                 each.name,
@@ -118,10 +132,6 @@ class Bench(Shown):
             for each in self.measured
         ]
         head = ("artifact", "median ms", "90 %", "99 %", "first call", "loading", "size", "memory")
-        beside = [
-            (each.name, each.beside, each.ratio.text, "" if each.allowed is None else f"{each.allowed:g}", each.verdict)
-            for each in self.compared
-        ]
         found = [Table("", head, tuple(rows), tuple(range(1, 8)))]
         found.append(Table("times as long (with 99 % confidence)", ("", "as", "", "allowed", ""), tuple(beside)))
         return (*found, *([node_table(self.measured[0].nodes)] if len(self.measured) == 1 else ()))
@@ -134,6 +144,7 @@ def bench(
     compare: str | PathLike[str] | Mapping[str, Any] | None = None,
     save: str | PathLike[str] | None = None,
     max_ratio: float | None = None,
+    device: str | Sequence[str] = (),
 ) -> Bench:
     """How long a call of each artifact takes, in turns with the others, and what it needs of disk and memory.
 
@@ -148,6 +159,8 @@ def bench(
         save: a file for ``compare`` to read later.
         max_ratio: how much longer than the first one, or than its baseline, an artifact may take: 1.25 for a
             baseline, which is of another hour; beside the first nothing is required without it.
+        device: devices that are not here, such as ``arm64-a76``: a TFLite file is estimated by their cost tables
+            and not run, so that every machine gives the same numbers.
 
     """
     if not artifacts:
@@ -161,6 +174,10 @@ def bench(
     names = [fspath(each) for each in artifacts]
     if len(set(names)) < len(names):
         raise UsageError("the same artifact is named twice; a copy of it can be compared with it")
+    if device:
+        return _estimated(
+            names, (device,) if isinstance(device, str) else tuple(device), max_ratio, threads, compare, save
+        )
     before = _baseline(compare) if compare is not None else {}
     measured, times = _measured(names, threads, seconds)
     beside_first = [
@@ -173,6 +190,20 @@ def bench(
 
         Path(save).write_text(dumps(found.as_json()), encoding="utf-8")
     return found
+
+
+def _estimated(names: list[str], devices: tuple[str, ...], max_ratio: float | None, *measuring: object) -> Bench:
+    """Each artifact on each device, beside the first on the same."""
+    if any(each is not None for each in measuring):
+        raise UsageError("--threads, --save and --compare are about measuring here; --device estimates")
+    found = estimated(names, devices)
+    first = {each.device: each.ms for each in found if each.name == names[0]}
+    beside = [
+        Compared(each.name, f"{names[0]} on {each.device}", exactly(each.ms / first[each.device]), max_ratio)
+        for each in found
+        if each.name != names[0]
+    ]
+    return Bench(SCHEMA, None, (), tuple(beside), found)
 
 
 def _measured(names: list[str], threads: int | None, seconds: float) -> tuple[tuple[Measured, ...], dict[str, Any]]:

@@ -31,7 +31,14 @@ class Interval:
     @property
     def text(self) -> str:
         """For people."""
+        if self.low == self.high:
+            return f"{self.median:.3g}"
         return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
+
+
+def exactly(number: float) -> Interval:
+    """Of what is known without measuring."""
+    return Interval(number, number, number)
 
 
 def in_turns(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, Array]:

@@ -50,7 +50,7 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
                 f"{flag} does nothing for {_listed(each.name for each in targets)}; "
                 f"it is for --target {_listed(others)}{_AND_IMAGES.get(flag, '')}"
             )
-    _check_devices(options, targets)
+    check_devices(options.device, [name for each in targets if isinstance(each, DeviceReader) for name in each.devices])
     if options.images != ImageOptions() and not (_folders_of_images(options) or _named(targets, "--images")):
         raise UsageError("--images is about folders of images, and neither --calib nor --eval is one")
     if options.wav != WavOptions() and not any(holds_sounds(data) for data in (options.calib, options.eval)):
@@ -74,10 +74,9 @@ def check_precision(options: ExportOptions, target: Target) -> None:
             raise UsageError(f"target {part.name} does not deliver {options.precision}; it has: {has}")
 
 
-def _check_devices(options: ExportOptions, targets: Sequence[Target]) -> None:
-    """Raise ``UsageError`` for a device that none of the targets knows."""
-    known = [name for each in targets if isinstance(each, DeviceReader) for name in each.devices]
-    for name in options.device:
+def check_devices(names: Sequence[str], known: Sequence[str]) -> None:
+    """Raise ``UsageError`` for a device that is not among those which the targets know."""
+    for name in names:
         if name not in known:
             raise UsageError(
                 f"--device {name}: no device is called so{closest(name, known)}; there are {', '.join(known)}"

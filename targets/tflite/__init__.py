@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from convertkit.errors import MissingFramework
 from convertkit.recipe import ExportOptions
-from convertkit.targets.tflite.devices import DEVICES
+from convertkit.targets.tflite.devices import DEVICES, LIKELY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from convertkit.artifact import Artifact
-    from convertkit.operators import Operator
+    from convertkit.operators import Estimate, Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
 
@@ -24,6 +26,7 @@ class TfliteTarget:
     precisions = ("float32", "fp16", "int8", "int16x8", "w8", "w4")
     runs_here = True
     devices = DEVICES
+    likely_devices = LIKELY
     reads = frozenset({"--io-dtype", "--device", "--input-layout", "--description", "--label-file", "--normalization"})
 
     def profile(self, options: ExportOptions) -> QuantProfile:
@@ -47,6 +50,12 @@ class TfliteTarget:
         from convertkit.targets.tflite.inspection import operators
 
         return operators(artifact.path)
+
+    def estimates(self, artifact: Artifact, devices: Sequence[str]) -> tuple[Estimate, ...]:
+        """What one call takes on each device, by its cost table."""
+        from convertkit.targets.tflite.costs.estimate import estimates
+
+        return estimates(artifact.path, devices)
 
 
 target = TfliteTarget()

@@ -10,6 +10,8 @@ MACHINES = ("x86", "arm64-a76", "arm64-i8mm")
 """Those with tables of their own."""
 DEVICES = (*MACHINES, *MIXES)
 DEFAULT = ("x86",)
+LIKELY = ("arm64-a76", "arm64-i8mm")
+"""What estimates are told of where the user names no device: the cores of phones."""
 PARTS: Mapping[str, tuple[str, ...]] = {"x86": ("x86 with AMX", "x86 with VNNI")}
 """Machines of one table, in the order of its integer kernels."""
 

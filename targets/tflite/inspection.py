@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from convertkit.artifact import Array
@@ -22,6 +25,32 @@ _WEIGHTS = ("int8", "int4", "uint8")
 _CONVERSIONS = frozenset({"QUANTIZE", "DEQUANTIZE"})
 
 Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An operator with the sizes of what it reads, writes and multiplies by.
+
+    ``reads`` are the shapes of its data, constants left out, ``weight`` is that of its second input, ``perm`` what a
+    TRANSPOSE is told, and ``options`` the table of its options in the FlatBuffer, None without one.
+    """
+
+    told: Operator
+    reads: tuple[Shape, ...]
+    written: tuple[Shape, ...]
+    weight: Shape
+    perm: Shape
+    options: Any
+
+    @property
+    def read_elements(self) -> int:
+        """Of all data."""
+        return sum(map(math.prod, self.reads))
+
+    @property
+    def written_elements(self) -> int:
+        """Of all results."""
+        return sum(map(math.prod, self.written))
 
 
 class _Tensors:
@@ -46,6 +75,11 @@ class _Tensors:
         quantization = self._graph.Tensors(index).Quantization()  # type: ignore[attr-defined]
         return quantization is not None and quantization.ScaleLength() > 0
 
+    def numbers(self, index: int) -> Shape:
+        """The elements of a constant int32 tensor."""
+        data = self._model.Buffers(self._graph.Tensors(index).Buffer()).DataAsNumpy()  # type: ignore[attr-defined]
+        return tuple(np.frombuffer(data.tobytes(), "<i4").tolist()) if hasattr(data, "tobytes") else ()
+
     def stored_bytes(self, index: int) -> int:
         """Size of a constant, 0 for what is computed."""
         buffer = self._model.Buffers(self._graph.Tensors(index).Buffer())  # type: ignore[attr-defined]
@@ -57,6 +91,11 @@ class _Tensors:
 
 def operators(path: Path) -> tuple[Operator, ...]:
     """Every operator of every subgraph, in the file's order."""
+    return tuple(placed.told for placed in placed_operators(path))
+
+
+def placed_operators(path: Path) -> tuple[Placed, ...]:
+    """The same with sizes; dynamic dimensions count as 1."""
     model = schema.Model.GetRootAs(path.read_bytes(), 0)
     found = []
     for place in range(model.SubgraphsLength()):
@@ -66,7 +105,7 @@ def operators(path: Path) -> tuple[Operator, ...]:
     return tuple(found)
 
 
-def _operator(model: object, operator: object, tensors: _Tensors) -> Operator:
+def _operator(model: object, operator: object, tensors: _Tensors) -> Placed:
     entry = model.OperatorCodes(operator.OpcodeIndex())  # type: ignore[attr-defined]
     kind = CODES[max(entry.BuiltinCode(), entry.DeprecatedBuiltinCode())]
     inputs = [int(index) for index in _indices(operator.InputsAsNumpy()) if index >= 0]  # type: ignore[attr-defined]
@@ -75,12 +114,20 @@ def _operator(model: object, operator: object, tensors: _Tensors) -> Operator:
     data = [index for index in inputs if index not in weights]
     if kind == "DEQUANTIZE" and not data:
         tensors.made_real |= dict.fromkeys(outputs, tensors.dtype(weights[0]))
-    return Operator(
+    told = Operator(
         name=tensors.name(outputs[0]) if outputs else kind,
         kind=kind,
         precision=_precision(kind, data, weights, outputs, tensors),
         weight_bytes=sum(tensors.stored_bytes(index) for index in weights),
         macs=_macs(kind, inputs, outputs, tensors),
+    )
+    return Placed(
+        told,
+        tuple(tensors.shape(index) for index in data if index not in tensors.made_real),
+        tuple(tensors.shape(index) for index in outputs),
+        tensors.shape(inputs[1]) if len(inputs) > 1 else (),
+        tensors.numbers(inputs[1]) if kind == "TRANSPOSE" and len(inputs) > 1 else (),
+        operator.BuiltinOptions(),  # type: ignore[attr-defined]
     )
 
 

@@ -1,0 +1,189 @@
+"""What a TFLite file takes on devices that are not here, operator by operator, by their cost tables.
+
+Nothing is run: the same file gives the same numbers on every machine.  How far they can be trusted says
+docs/measurements/device-costs.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ai_edge_litert import schema_py_generated as schema
+
+from convertkit.errors import Unsupported
+from convertkit.kernel_costs import SMALL_MATRIX, ConvShape, DenseShape, Shape, TransposedShape
+from convertkit.operators import ON_THE_FLY, Estimate, NodeTime
+from convertkit.profile import OpCost
+from convertkit.targets.tflite.costs.tables import Tables, tables
+from convertkit.targets.tflite.devices import machines_of
+from convertkit.targets.tflite.inspection import Placed, placed_operators
+
+_FAST_TAPS = 25
+"""Depthwise windows up to 5 × 5 have fast kernels."""
+_SHUFFLES = frozenset({(0, 1, 2, 4, 3), (0, 1, 3, 2, 4)})
+_ROWS: Mapping[str, str] = {
+    "ADD": "Add", "SUB": "Sub", "MUL": "Mul", "MAXIMUM": "Max", "MINIMUM": "Min", "SOFTMAX": "Softmax",
+    "LOG_SOFTMAX": "LogSoftmax", "LOGISTIC": "Sigmoid", "TANH": "Tanh", "HARD_SWISH": "HardSwish", "RELU": "Relu",
+    "RELU6": "Clip", "RELU_N1_TO_1": "Clip", "RELU_0_TO_1": "Clip", "LEAKY_RELU": "LeakyRelu", "PRELU": "PRelu",
+    "ABS": "Abs", "MEAN": "ReduceMean", "SUM": "ReduceSum", "REDUCE_MAX": "ReduceMax", "REDUCE_MIN": "ReduceMin",
+    "MAX_POOL_2D": "MaxPool", "AVERAGE_POOL_2D": "AveragePool", "RESIZE_BILINEAR": "Resize",
+    "RESIZE_NEAREST_NEIGHBOR": "Resize", "CONCATENATION": "Concat", "RESHAPE": "Reshape", "SQUEEZE": "Squeeze",
+    "EXPAND_DIMS": "Unsqueeze", "PAD": "Pad", "PADV2": "Pad", "MIRROR_PAD": "Pad", "SLICE": "Slice",
+    "STRIDED_SLICE": "Slice", "SPLIT": "Split", "SPLIT_V": "Split", "UNPACK": "Split", "PACK": "Concat",
+    "GATHER": "Gather", "EMBEDDING_LOOKUP": "Gather", "BROADCAST_TO": "Expand", "TILE": "Tile",
+    "DEPTH_TO_SPACE": "DepthToSpace", "SPACE_TO_DEPTH": "SpaceToDepth", "QUANTIZE": "QuantizeLinear",
+    "DEQUANTIZE": "DequantizeLinear", "GELU": "Gelu",
+    # No table has a row for these: that of an operator whose kernel does about as much.
+    "SQUARED_DIFFERENCE": "Sub", "SQUARE": "Mul", "NEG": "Relu", "CAST": "QuantizeLinear", "ELU": "Tanh",
+    "DIV": "Sigmoid", "SQRT": "Sigmoid", "RSQRT": "Sigmoid", "EXP": "Sigmoid", "LOG": "Sigmoid",
+}  # fmt: skip
+"""Rows of the cost tables by builtin operator."""
+_WHOLE_NUMBERS = "Add"
+"""The row of what computes with indices and flags, of which no model has many."""
+_UNKNOWABLE = frozenset({"WHILE", "IF", "CALL", "CALL_ONCE", "CUSTOM", "DELEGATE"})
+_INTEGERS = ("int8", "int16x8")
+
+
+def estimates(path: Path, devices: Sequence[str]) -> tuple[Estimate, ...]:
+    """Of one call on each of ``devices``; one that stands for several is the weighted mean of them.
+
+    Raises ``Unsupported`` for an operator that the tables do not know.
+    """
+    operators = placed_operators(path)
+    return tuple(_estimate(name, operators) for name in devices)
+
+
+def _estimate(device: str, operators: Sequence[Placed]) -> Estimate:
+    shares = machines_of((device,))
+    each = [_Machine(tables((name,))) for name in shares]
+    nodes = tuple(
+        NodeTime(placed.told.name, placed.told.kind, sum(
+            share * machine.nanoseconds(placed) for machine, share in zip(each, shares.values(), strict=True)
+        ) / 1e6)
+        for placed in operators
+    )  # fmt: skip
+    start = sum(share * machine.start_ns(operators) for machine, share in zip(each, shares.values(), strict=True))
+    return Estimate(device, sum(node.ms for node in nodes) + start / 1e6, nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """The tables of one device."""
+
+    known: Tables
+
+    def start_ns(self, operators: Sequence[Placed]) -> float:
+        """What the first integer product of a file costs beside itself."""
+        multiplies = any(_is_integer(each) and each.told.macs for each in operators)
+        return self.known.kernel_costs.start_ns if multiplies else 0.0
+
+    def nanoseconds(self, placed: Placed) -> float:
+        """Of one call of the operator."""
+        kind = placed.told.kind
+        if not placed.reads:
+            return 0.0  # made of constants, once, when the file is loaded
+        if kind in _SHAPES:
+            shape = _SHAPES[kind](placed)
+            if shape is not None:
+                return self._tiled(placed, shape)
+            return self._row(placed, _row_of_product(placed), float(placed.told.macs))
+        if kind == "BATCH_MATMUL":
+            row = "MatMul.dynamic" if len(placed.reads) > 1 else "MatMul"
+            return self._row(placed, row, float(placed.told.macs))
+        if kind == "TRANSPOSE":
+            return self._row(placed, "Transpose.shuffle" if _is_shuffle(placed) else "Transpose")
+        if kind not in _ROWS and not placed.told.precision and kind not in _UNKNOWABLE:
+            return self._row(placed, _WHOLE_NUMBERS)
+        if kind not in _ROWS:
+            raise Unsupported(
+                f"no cost table knows {kind}, so the time of the file cannot be estimated",
+                subject=placed.told.name,
+                ways_out=("convertkit bench without --device, which measures here",),
+            )
+        return self._row(placed, _ROWS[kind])
+
+    def _tiled(self, placed: Placed, shape: Shape) -> float:
+        integer, real = self.known.kernel_costs.written(shape)
+        if placed.told.precision == ON_THE_FLY:
+            return integer + self.known.kernel_costs.rounding_ns(shape, placed.read_elements)
+        return integer if _is_integer(placed) else real
+
+    def _row(self, placed: Placed, row: str, work: float = 0.0) -> float:
+        cost: OpCost = self.known.costs[row]
+        touched = placed.read_elements + placed.written_elements
+        larger = work or float(max(placed.written_elements, max(map(math.prod, placed.reads), default=0)))
+        integer, real = cost.times(larger, touched)
+        if placed.told.precision == ON_THE_FLY:
+            return integer + self._rounding(placed)
+        return integer if _is_integer(placed) else real
+
+    def _rounding(self, placed: Placed) -> float:
+        """What it takes to quantize the rows that a product reads, and to write float."""
+        deep = placed.reads[0][-1] if placed.reads[0] else 1
+        rows = placed.read_elements / deep
+        return rows * self.known.costs["DynamicQuantizeLinear"].times(deep, placed.written_elements / rows)[1]
+
+
+def _is_integer(placed: Placed) -> bool:
+    """Whether the kernel reads and writes integers that stand for real numbers; between types, it is one of floats."""
+    return placed.told.precision in _INTEGERS
+
+
+def _row_of_product(placed: Placed) -> str:
+    if placed.told.kind == "DEPTHWISE_CONV_2D":
+        return "Conv.depthwise_large" if math.prod(placed.weight[1:3]) > _FAST_TAPS else "Conv.depthwise"
+    return {"CONV_2D": "Conv", "TRANSPOSE_CONV": "ConvTranspose"}.get(placed.told.kind, "Gemm")
+
+
+def _is_shuffle(placed: Placed) -> bool:
+    return placed.perm in _SHUFFLES
+
+
+def _convolution(placed: Placed) -> Shape | None:
+    """Of one without groups; the row of a dilated one counts as one pixel."""
+    filters, height, width, channels = placed.weight
+    batch, rows, columns, _ = placed.written[0]
+    if placed.reads[0][-1] != channels:
+        return None
+    options = _options(placed, schema.Conv2DOptions)
+    dilated = max(options.DilationHFactor(), options.DilationWFactor()) > 1
+    pixels = batch * rows * columns
+    return ConvShape(pixels, 1 if dilated else columns, (height, width), options.StrideW(), channels, filters)
+
+
+def _transposed(placed: Placed) -> Shape | None:
+    filters, height, width, channels = placed.weight
+    batch, rows, columns, _ = placed.written[0]
+    options = _options(placed, schema.TransposeConvOptions)
+    taps = height * width / (options.StrideH() * options.StrideW())
+    return TransposedShape(batch * rows * columns, taps, channels, filters)
+
+
+def _dense(placed: Placed) -> Shape | None:
+    """Of one with few weights: of many, memory decides as much as tiles do."""
+    if len(placed.weight) != 2 or math.prod(placed.weight) > SMALL_MATRIX:
+        return None
+    wide, deep = placed.weight
+    return DenseShape(max(placed.written_elements // wide, 1), deep, wide)
+
+
+def _depthwise(placed: Placed) -> Shape | None:
+    return None
+
+
+_SHAPES: Mapping[str, Callable[[Placed], Shape | None]] = {
+    "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "TRANSPOSE_CONV": _transposed,
+    "FULLY_CONNECTED": _dense,
+}
+
+
+def _options(placed: Placed, kind: Any) -> Any:
+    found = kind()
+    found.Init(placed.options.Bytes, placed.options.Pos)
+    return found
