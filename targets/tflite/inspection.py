@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ class Placed:
     """An operator with the sizes of what it reads, writes and multiplies by.
 
     ``reads`` are the shapes of its data, constants left out, ``weight`` is that of its second input, ``perm`` what a
-    TRANSPOSE is told, and ``options`` the table of its options in the FlatBuffer, None without one.
+    TRANSPOSE is told, and ``options`` the table of its options in the FlatBuffer, None without one.  ``reader`` is the
+    kind of the one operator that reads its first result, empty where several do or none.
     """
 
     told: Operator
@@ -41,6 +42,7 @@ class Placed:
     weight: Shape
     perm: Shape
     options: Any
+    reader: str = ""
 
     @property
     def read_elements(self) -> int:
@@ -101,8 +103,19 @@ def placed_operators(path: Path) -> tuple[Placed, ...]:
     for place in range(model.SubgraphsLength()):
         graph = model.Subgraphs(place)
         tensors = _Tensors(model, graph)
-        found += [_operator(model, graph.Operators(index), tensors) for index in range(graph.OperatorsLength())]
+        placed = [_operator(model, graph.Operators(index), tensors) for index in range(graph.OperatorsLength())]
+        found += _with_readers(placed, graph)
     return tuple(found)
+
+
+def _with_readers(placed: list[Placed], graph: Any) -> list[Placed]:
+    readers: dict[int, list[str]] = {int(index): [""] for index in _indices(graph.OutputsAsNumpy())}
+    for place, each in enumerate(placed):
+        for index in _indices(graph.Operators(place).InputsAsNumpy()):
+            readers.setdefault(index, []).append(each.told.kind)
+    first = [_indices(graph.Operators(place).OutputsAsNumpy())[:1] for place in range(len(placed))]
+    kinds = [readers.get(index[0], []) if index else [] for index in first]
+    return [replace(each, reader=own[0] if len(own) == 1 else "") for each, own in zip(placed, kinds, strict=True)]
 
 
 def _operator(model: object, operator: object, tensors: _Tensors) -> Placed:

@@ -70,6 +70,18 @@ def test_a_phone_is_half_of_each_of_its_cores(files) -> None:
     assert phone == pytest.approx(sum(cores) / 2)
 
 
+def test_a_border_of_zeros_is_part_of_the_convolution_that_reads_it(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    weight = numpy_helper.from_array(rng.normal(0, 0.06, (32, 24, 3, 3)).astype(np.float32), "w")
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], "conv", pads=[1] * 4, strides=[2, 2])]
+    path = onnx_models.write(
+        tmp_path, onnx_models.model(nodes, {"x": [1, 24, 28, 28]}, {"y": [1, 32, 14, 14]}, [weight])
+    )
+    made = convertkit.export(path, "tflite", output=tmp_path / "out").artifact.path
+    (each,) = convertkit.bench(made, device="arm64-a76").estimated
+    assert [(node.kind, node.ms > 0) for node in each.nodes] == [("PAD", False), ("CONV_2D", True)]
+
+
 def test_a_gate_stands_on_it(files) -> None:
     line = ["bench", files["int8"], files["float"], "--device", "arm64-a76"]
     assert here(*line, "--max-ratio", "9").code == 0

@@ -45,6 +45,8 @@ _ROWS: Mapping[str, str] = {
 _WHOLE_NUMBERS = "Add"
 """The row of what computes with indices and flags, of which no model has many."""
 _UNKNOWABLE = frozenset({"WHILE", "IF", "CALL", "CALL_ONCE", "CUSTOM", "DELEGATE"})
+_PADS_ITSELF = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
+"""XNNPACK makes the border of zeros a part of the convolution that reads it; of PADV2 it takes none."""
 _INTEGERS = ("int8", "int16x8")
 
 
@@ -86,6 +88,8 @@ class _Machine:
         kind = placed.told.kind
         if not placed.reads:
             return 0.0  # made of constants, once, when the file is loaded
+        if kind == "PAD" and placed.reader in _PADS_ITSELF:
+            return 0.0
         if kind in _SHAPES:
             shape = _SHAPES[kind](placed)
             if shape is not None:
