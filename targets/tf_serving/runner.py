@@ -1,0 +1,68 @@
+"""Run a SavedModel out of the package, in TensorFlow's session, as TensorFlow Serving does."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from convertkit.artifact import Artifact
+from convertkit.errors import FeedError, SourceError
+from convertkit.stage import Feed, Outputs
+from convertkit.targets.tf_serving.stage import ENVIRONMENT, SERVICE
+from convertkit.workers.process import Worker
+
+
+class SavedModelRunner:
+    """The only model of the folder ``models``, in a worker."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+        self._worker: Worker | None = None
+
+    def __enter__(self) -> Self:
+        folder = only_model(self._artifact.path)
+        self._worker = Worker(SERVICE, env=ENVIRONMENT, framework="tensorflow").__enter__()
+        self._worker.call("load", {"folder": str(folder)})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is not None:
+            self._worker.__exit__(kind, error, trace)
+        self._worker = None
+
+    @property
+    def runtime(self) -> str:
+        """What executes the model here."""
+        return f"TensorFlow {_version()}"
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for one feed; ``FeedError`` for one that lacks an input."""
+        assert self._worker is not None, "the runner is used as a context manager"
+        for spec in self._artifact.inputs:
+            if spec.name not in feed:
+                raise FeedError(f"the feed has no array for input {spec.name}")
+        given = {spec.name: spec.encode(np.asarray(feed[spec.name])) for spec in self._artifact.inputs}
+        found = self._worker.call("run", {}, given).arrays
+        return {spec.name: spec.decode(np.asarray(found[spec.name])) for spec in self._artifact.outputs}
+
+
+def only_model(models: Path) -> Path:
+    """The newest version of the only model in a folder; ``SourceError`` where there is none, or another one."""
+    found = sorted(each.parent for each in models.glob("*/*/saved_model.pb"))
+    if len(found) != 1:
+        raise SourceError(f"{models} holds {len(found)} SavedModels; expected one")
+    return found[0]
+
+
+def _version() -> str:
+    """Of the package that is installed, whatever it is called."""
+    try:
+        return version("tensorflow-cpu")
+    except PackageNotFoundError:
+        return version("tensorflow")
