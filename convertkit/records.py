@@ -126,10 +126,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A step with both comparisons, and what the steps so far allow in sum."""
+    """A step with both comparisons, and what the steps so far allow in sum.
+
+    ``onnx`` is the ONNX artifact whose float64 twin tells the true values of the step, and of steps that package it.
+    """
 
     step: StepRecord
     bound: Bound
+    onnx: Artifact
 
     @property
     def passed(self) -> bool:

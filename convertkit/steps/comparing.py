@@ -19,16 +19,26 @@ AskTwin = Callable[[Artifact], AskTruth]
 
 
 def verified(
-    made: Made, bound: Bound, recordings: tuple[Recording, Recording, Recording], judgement: Judgement, twin: AskTwin
+    made: Made,
+    bound: Bound,
+    recordings: tuple[Recording, Recording, Recording],
+    judgement: Judgement,
+    twin: AskTwin,
+    onnx: Artifact | None = None,
 ) -> Verified:
-    """A step with its comparisons; ``recordings`` are those of the source, of the step before, and of the step."""
+    """A step with its comparisons; ``recordings`` are those of the source, of the step before, and of the step.
+
+    ``onnx`` is what told the true values of the step before.
+    """
     bound = bound.after(made.tolerance)
-    reports = _compared(made.tolerance, bound, recordings, judgement, twin)
+    onnx = _onnx_of(recordings[1], recordings[2], onnx)
+    truth = twin(onnx)
+    reports = _compared(made.tolerance, bound, recordings, judgement, truth)
     failing = any(report.failures for report in reports)
     if failing and made.tolerance.lossy and judgement.generated:
-        reports = _where_well_conditioned(made.tolerance, bound, recordings, judgement, twin) or reports
+        reports = _where_well_conditioned(made.tolerance, bound, recordings, judgement, truth) or reports
     step = _step(made, *reports)
-    return Verified(step, bound.measured(made.tolerance, step.versus_source))
+    return Verified(step, bound.measured(made.tolerance, step.versus_source), onnx)
 
 
 def _where_well_conditioned(
@@ -36,15 +46,15 @@ def _where_well_conditioned(
     bound: Bound,
     recordings: tuple[Recording, Recording, Recording],
     judgement: Judgement,
-    twin: AskTwin,
+    truth: AskTruth,
 ) -> tuple[ParityReport, ParityReport] | None:
     """A lossy step's comparisons on the inputs on which noise tells anything; None where those are all of them."""
-    _, previous, current = recordings
-    places = well_conditioned(previous, twin(_onnx_of(previous, current)))
+    previous = recordings[1]
+    places = well_conditioned(previous, truth)
     if not places or len(places) == previous.usual == len(previous.feeds):
         return None
     source, before, after = (each.only(places) for each in recordings)
-    return _compared(tolerance, bound, (source, before, after), judgement, twin)
+    return _compared(tolerance, bound, (source, before, after), judgement, truth)
 
 
 def _compared(
@@ -52,10 +62,9 @@ def _compared(
     bound: Bound,
     recordings: tuple[Recording, Recording, Recording],
     judgement: Judgement,
-    twin: AskTwin,
+    truth: AskTruth,
 ) -> tuple[ParityReport, ParityReport]:
     source, previous, current = recordings
-    truth = twin(_onnx_of(previous, current))
     versus_previous = compare_recordings(previous, current, _gate(bound.eased(tolerance), judgement), truth)
     versus_source = compare_recordings(source, current, _gate(bound.tolerance(tolerance), judgement), truth)
     if versus_previous.failures and not versus_source.failures and not tolerance.lossy:
@@ -83,9 +92,11 @@ def _where_the_source_agrees(
     return replace(report, failures=(), warnings=(*report.warnings, note))
 
 
-def _onnx_of(previous: Recording, current: Recording) -> Artifact:
-    """The artifact of a step that tells the truth: ONNX, and the earlier one where both are."""
-    return previous.artifact if previous.artifact.format == "onnx" else current.artifact
+def _onnx_of(previous: Recording, current: Recording, before: Artifact | None) -> Artifact:
+    """The artifact that tells the truth: ONNX, the earlier one where both are, else what told it of the step before."""
+    if previous.artifact.format == "onnx":
+        return previous.artifact
+    return current.artifact if current.artifact.format == "onnx" or before is None else before
 
 
 def _step(made: Made, versus_previous: ParityReport, versus_source: ParityReport) -> StepRecord:

@@ -65,7 +65,7 @@ class Verify(Task[Verified]):
         twin = partial(live.truth, resources=context.resources)
         recordings = source.recording, previous.recording, current.recording
         begun = time.perf_counter()
-        found = verified(made, bound, recordings, self.judgement, twin)
+        found = verified(made, bound, recordings, self.judgement, twin, last[0].onnx if last else None)
         seconds = current.seconds + time.perf_counter() - begun
         return replace(found, step=replace(found.step, parity_seconds=seconds, runtime=current.runtime))
 
