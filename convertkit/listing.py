@@ -23,6 +23,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "tflite": (("ai-edge-litert",), ("flatbuffers",)),
     "tflite-micro": (("tflite-micro",), ("ai-edge-litert",), ("flatbuffers",)),
     "coreml": (("coremltools",),),
+    "tf-serving": (("tensorflow-cpu", "tensorflow"), ("ai-edge-litert",), ("flatbuffers",)),
     "core": (("onnxruntime",),),
 }
 """What an extra brings, by the names that pip knows; of alternatives one is enough.  The core is there without one."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class TfServingTarget:
     """Delivers a folder of models that TensorFlow Serving loads.
 
-    The TFLite target's compiler has laid the graph out for kernels that want channels last, which are TensorFlow's, too.
+    The TFLite target's compiler has laid the graph out for kernels that want channels last, as TensorFlow's do.
     """
 
     name = "tf-serving"

@@ -20,8 +20,8 @@ _PADDINGS = ("SAME", "VALID")
 class Call:
     """One operator: TensorFlow tensors, the same as constants where they are, options, what it has to give.
 
-    A constant becomes a node of the program when it is asked for as a tensor.  ``graphs`` turns the index of a graph that
-    the operator calls into a function of TensorFlow tensors.
+    A constant becomes a node of the program when it is asked for as a tensor.  ``graphs`` turns the index of a graph
+    that the operator calls into a function of TensorFlow tensors.
     """
 
     tf: Any
@@ -69,7 +69,13 @@ class Call:
         Source: ActivationFunctionType in TFLite's schema.
         """
         nn, chosen = self.tf.nn, self.options.get("fusedActivationFunction", 0)
-        made = {0: lambda v: v, 1: nn.relu, 2: lambda v: self.tf.clip_by_value(v, -1.0, 1.0), 3: nn.relu6, 4: self.tf.tanh}
+        made = {
+            0: lambda v: v,
+            1: nn.relu,
+            2: lambda v: self.tf.clip_by_value(v, -1.0, 1.0),
+            3: nn.relu6,
+            4: self.tf.tanh,
+        }
         if chosen not in made:
             raise Unsupported("its fused activation is not one that this program knows")
         return made[chosen](x)

@@ -14,7 +14,20 @@ from convertkit.errors import Unsupported
 
 _TYPES = {code: name.lower() for name, code in vars(schema.TensorType).items() if not name.startswith("_")}
 _CODES = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
-_PLAIN = ("float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+_PLAIN = (
+    "float32",
+    "float64",
+    "float16",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "bool",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 from convertkit.errors import Unsupported
 from convertkit.targets.tf_serving.call import Call
 from convertkit.targets.tf_serving.file import Graph, Operator, Tensor
-from convertkit.targets.tf_serving.operators import HANDLERS
+from convertkit.targets.tf_serving.handlers import HANDLERS
 
 SIGNATURE = "serving_default"
 _WAYS_OUT = ("--target tflite", "--target onnxruntime --package triton")
@@ -58,7 +58,9 @@ class Building:
             raise Unsupported(f"{operator.code}: {refusal}", subject=name, ways_out=_WAYS_OUT) from refusal
         except (ValueError, TypeError) as error:
             reason = str(error).splitlines()[0][:300]
-            raise Unsupported(f"TensorFlow refuses {operator.code}: {reason}", subject=name, ways_out=_WAYS_OUT) from error
+            raise Unsupported(
+                f"TensorFlow refuses {operator.code}: {reason}", subject=name, ways_out=_WAYS_OUT
+            ) from error
         results = made if isinstance(made, tuple | list) else (made,)
         for tensor, value in zip(outputs, results, strict=True):
             _check(operator.code, tensor, value)

@@ -51,11 +51,20 @@ def suppression(call: Call) -> Any:
 
 
 REDUCTIONS: Mapping[str, Handler] = {
-    "SUM": _reduced("reduce_sum"), "MEAN": _reduced("reduce_mean"), "REDUCE_MAX": _reduced("reduce_max"),
-    "REDUCE_MIN": _reduced("reduce_min"), "REDUCE_PROD": _reduced("reduce_prod"), "REDUCE_ALL": _reduced("reduce_all"),
-    "REDUCE_ANY": _reduced("reduce_any"), "ARG_MAX": _place("argmax"), "ARG_MIN": _place("argmin"), "TOPK_V2": top_k,
-    "CUMSUM": cumsum, "NON_MAX_SUPPRESSION_V4": suppression,
-    "UNSORTED_SEGMENT_MAX": _segments("unsorted_segment_max"), "UNSORTED_SEGMENT_MIN": _segments("unsorted_segment_min"),
+    "SUM": _reduced("reduce_sum"),
+    "MEAN": _reduced("reduce_mean"),
+    "REDUCE_MAX": _reduced("reduce_max"),
+    "REDUCE_MIN": _reduced("reduce_min"),
+    "REDUCE_PROD": _reduced("reduce_prod"),
+    "REDUCE_ALL": _reduced("reduce_all"),
+    "REDUCE_ANY": _reduced("reduce_any"),
+    "ARG_MAX": _place("argmax"),
+    "ARG_MIN": _place("argmin"),
+    "TOPK_V2": top_k,
+    "CUMSUM": cumsum,
+    "NON_MAX_SUPPRESSION_V4": suppression,
+    "UNSORTED_SEGMENT_MAX": _segments("unsorted_segment_max"),
+    "UNSORTED_SEGMENT_MIN": _segments("unsorted_segment_min"),
     "UNSORTED_SEGMENT_PROD": _segments("unsorted_segment_prod"),
     "UNSORTED_SEGMENT_SUM": _segments("unsorted_segment_sum"),
-}  # fmt: skip
+}

@@ -73,7 +73,10 @@ def softmax(call: Call) -> Any:
 
 
 def l2_normalization(call: Call) -> Any:
-    """Over the last axis; sums below 1e-12 count as that.  Source: tflite/kernels/internal/reference/l2normalization.h."""
+    """Over the last axis; a length below 1e-6 counts as that.
+
+    Source: tflite/kernels/internal/reference/l2normalization.h.
+    """
     tf, x = call.tf, call[0]
     length = tf.sqrt(tf.reduce_sum(tf.square(x), axis=-1, keepdims=True))
     return call.activated(x / tf.maximum(length, 1e-6))
@@ -89,8 +92,8 @@ ELEMENTWISE: Mapping[str, Handler] = {
         for code, name in {
             "ABS": "abs", "NEG": "negative", "SQUARE": "square", "SQRT": "sqrt", "RSQRT": "math.rsqrt", "EXP": "exp",
             "LOG": "math.log", "SIN": "sin", "COS": "cos", "CEIL": "math.ceil", "FLOOR": "floor", "ROUND": "round",
-            "SIGN": "sign", "TANH": "tanh", "LOGISTIC": "sigmoid", "RELU": "nn.relu", "RELU6": "nn.relu6", "ELU": "nn.elu",
-            "LOG_SOFTMAX": "nn.log_softmax", "LOGICAL_NOT": "logical_not", "ZEROS_LIKE": "zeros_like",
+            "SIGN": "sign", "TANH": "tanh", "LOGISTIC": "sigmoid", "RELU": "nn.relu", "RELU6": "nn.relu6",
+            "ELU": "nn.elu", "LOG_SOFTMAX": "nn.log_softmax", "LOGICAL_NOT": "logical_not", "ZEROS_LIKE": "zeros_like",
         }.items()
     },
     **{

@@ -1,0 +1,131 @@
+"""SavedModels for TensorFlow Serving: operators, the package, what is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import convertkit
+from convertkit.errors import SourceError
+from convertkit.targets.tf_serving.package import rest_response
+from convertkit.targets.tf_serving.runner import SavedModelRunner, only_model
+from tests.command_line import here
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import board
+import suite
+
+WEIGHTS = np.random.default_rng(0).normal(0, 0.4, (6, 3, 3, 3)).astype(np.float32)
+FEED = {"x": np.random.default_rng(1).normal(0, 1, (2, 3, 8, 8)).astype(np.float32)}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "stem", pads=[1, 1, 1, 1], strides=[2, 2]),
+        helper.make_node("Relu", ["c"], ["r"], "relu"),
+        helper.make_node("GlobalAveragePool", ["r"], ["g"], "mean"),
+        helper.make_node("Flatten", ["g"], ["y/probabilities:0"], "flatten"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 8, 8])],
+        [helper.make_tensor_value_info("y/probabilities:0", TensorProto.FLOAT, ["N", 6])],
+        [numpy_helper.from_array(WEIGHTS, "w")],
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("served") / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def served(source):
+    return convertkit.export(str(source), "tf-serving", output=source.parent / "served", progress=False)
+
+
+def test_a_package_holds_a_model_and_its_requests(served):
+    folder = only_model(served.path / "models")
+    assert folder.relative_to(served.path).as_posix() == "models/net/1"
+    assert (folder / "assets.extra" / "tf_serving_warmup_requests").stat().st_size > 3 * 8 * 8 * 4
+    asked, answered = (
+        json.loads((served.path / "golden" / f"{name}.json").read_text()) for name in ("request", "response")
+    )
+    given = np.asarray(asked["inputs"]["x"], np.float32)
+    assert given.shape == (1, 8, 8, 3)
+    with SavedModelRunner(served.artifact) as runner:
+        (wanted,) = runner.run({"x": given.transpose(0, 3, 1, 2)}).values()
+    assert np.allclose(answered["outputs"], wanted, atol=1e-6)
+
+
+def test_names_are_the_sources_and_the_batch_is_dynamic(served):
+    with SavedModelRunner(served.artifact) as runner:
+        for batch in (1, 2):
+            found = runner.run({"x": FEED["x"][:batch]})
+            assert list(found) == ["y/probabilities:0"]
+            assert found["y/probabilities:0"].shape == (batch, 6)
+
+
+def test_what_was_verified_ran_out_of_the_package(served):
+    """Another weight in the file alone: the runner computes something else."""
+    file = only_model(served.path / "models") / "saved_model.pb"
+    kept, bias = file.read_bytes(), WEIGHTS.transpose(2, 3, 1, 0)
+    assert bias.tobytes() in kept
+    with SavedModelRunner(served.artifact) as runner:
+        (before,) = runner.run(FEED).values()
+    try:
+        file.write_bytes(kept.replace(bias.tobytes(), (2 * bias).tobytes()))
+        with SavedModelRunner(served.artifact) as runner:
+            (after,) = runner.run(FEED).values()
+        assert np.allclose(after, 2 * before, atol=1e-5)
+    finally:
+        file.write_bytes(kept)
+    with pytest.raises(SourceError, match="holds 0 SavedModels"):
+        only_model(served.path / "golden")
+
+
+def test_two_runs_give_the_same_bytes(source, served):
+    again = convertkit.export(str(source), "tf-serving", output=source.parent / "again", progress=False)
+    names = [file.relative_to(served.path) for file in served.path.rglob("*") if file.is_file()]
+    names = [name for name in names if name.name not in ("report.json", "report.html", "manifest.json")]
+    assert len(names) > 5
+    for name in names:
+        assert (again.path / name).read_bytes() == (served.path / name).read_bytes(), name
+
+
+def test_integers_are_refused_before_any_work(source):
+    said = here("export", str(source), "-t", "tf-serving", "--int8", "-o", source.parent / "int8")
+    assert said.code == 2
+    assert "target tf-serving does not deliver int8" in said.complaint
+    assert not (source.parent / "int8").exists()
+
+
+def test_a_single_answer_stands_without_its_name():
+    one, two = {"y": np.ones((1, 2))}, {"y": np.ones(1), "z": np.zeros(1)}
+    assert json.loads(rest_response(one)) == {"outputs": [[1.0, 1.0]]}
+    assert json.loads(rest_response(two)) == {"outputs": {"y": [1.0], "z": [0.0]}}
+
+
+_EVERY = 40
+
+
+def test_operators_compute_what_the_suite_says():
+    """Each fortieth case of ONNX's node suite; all of them are run by night."""
+    cases = suite.eligible()[::_EVERY]
+    found = {case.name: result for case, result in board.run(cases)}
+    assert {name: result for name, result in found.items() if result["status"] not in ("right", "refused")} == {}
+    assert sum(result["status"] == "right" for result in found.values()) > 0.9 * len(cases)
+    assert len({code for result in found.values() for code in result["codes"]}) > 30
+
+
+@pytest.mark.nightly
+def test_all_operators_compute_what_the_suite_says():
+    found = {case.name: result for case, result in board.run(suite.eligible())}
+    assert {name: result for name, result in found.items() if result["status"] not in ("right", "refused")} == {}
+    assert sum(result["status"] == "right" for result in found.values()) > 0.9 * len(found)
