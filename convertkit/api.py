@@ -46,6 +46,7 @@ def export(
     allow_unproven: bool = False,
     prune: float | str | None = None,
     prune_channels: float | None = None,
+    recover: float | None = None,
     input: str | InputSpec | Sequence[str | InputSpec] = (),
     model: str | None = None,
     input_layout: str = "auto",
@@ -106,6 +107,7 @@ def export(
         allow_unproven: deliver, not verified, where all inputs give the same outputs.
         prune: share of the weights to set to zero, ``2:4``, or ``auto`` for as many as the gate allows.
         prune_channels: share of the channels to prune.
+        recover: minutes of training on ``calib`` behind what changes numerics, without labels.
         input: shapes that the file does not hold: ``NAME:N,3,224,224[:float32]``, one or several.
         model: ``pkg.mod:factory`` of the module that a state_dict belongs to.
         input_layout: ``auto``, ``nchw`` or ``nhwc``.

@@ -115,6 +115,8 @@ class ExportOptions:
     allow_unproven: bool = False
     prune: str | None = None
     prune_channels: float | None = None
+    recover: float | None = None
+    """Minutes of training behind what changes numerics."""
     inputs: tuple[InputSpec, ...] = ()
     model: str | None = None
     input_layout: Layout = "auto"

@@ -20,7 +20,8 @@ class QuantizePass:
             return None
         from convertkit.quantization.stage import build
 
-        return build(context)
+        stage = build(context)
+        return stage if context.options.precision == "fp16" else recovered(stage, context)
 
 
 class PrunePass:
@@ -35,7 +36,21 @@ class PrunePass:
             return None
         from convertkit.quantization.pruning.zeros import build
 
-        return build(context)
+        stage = build(context)
+        return None if stage is None else recovered(stage, context)
+
+
+def recovered(stage: Stage, context: BuildContext) -> Stage:
+    """The stage, with training behind it where ``--recover`` asks for that; two stages share its minutes."""
+    options = context.options
+    if options.recover is None or context.calibration is None:
+        return stage
+    from convertkit.quantization.recovery.stage import Recovered
+
+    pruned = options.prune is not None or options.prune_channels is not None
+    minutes = options.recover / (2 if pruned and options.precision not in ("float32", "fp16") else 1)
+    zeros = options.prune is not None
+    return Recovered(stage, minutes, context.calibration, options.seed, zeros, progress=context.progress)
 
 
 prune = PrunePass()

@@ -74,6 +74,11 @@ IDLE = {
     "--strict": [("--strict", "--strict goes with a precision")],
     "--prune": [("--prune 0.5 --prune-channels 0.5", "--prune and --prune-channels exclude each other")],
     "--prune-channels": [("--prune-channels 1", "--prune-channels 1.0: expected")],
+    "--recover": [
+        ("--recover 0 --prune 0.5 --calib DATA", "--recover 0.0: expected minutes"),
+        ("--recover 1 --prune 0.5", "--recover trains on --calib"),
+        ("--recover 1 --calib DATA", "--recover makes up for"),
+    ],
     "--input": [
         ("--input z:1,5", "--input z: the model has no such input"),
         ("--input x:1,5 --input x:2,5", "--input x is given twice"),

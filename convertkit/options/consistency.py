@@ -30,6 +30,8 @@ class Rule:
     sentence: str
 
 
+_TRAINABLE = ("int8", "int16x8", "w8", "w4")
+
 RULES: tuple[Rule, ...] = (
     Rule(lambda o: not o.targets, "--target is an empty list; name at least one"),
     Rule(
@@ -107,6 +109,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda o: o.prune == "auto" and o.calib is None,
         "--prune auto measures what the model keeps: give it --calib PATH",
+    ),
+    Rule(
+        lambda o: o.recover is not None and not 0 < o.recover < math.inf,
+        "--recover {o.recover}: expected minutes",
+    ),
+    Rule(lambda o: o.recover is not None and o.calib is None, "--recover trains on --calib PATH, without labels"),
+    Rule(
+        lambda o: o.recover is not None and not (o.prune or o.prune_channels or o.precision in _TRAINABLE),
+        "--recover makes up for --prune, --prune-channels, --int8, --int16x8, --w8 or --w4, and none is given",
     ),
     Rule(
         lambda o: o.prune_channels is not None and not 0 < o.prune_channels < 1,

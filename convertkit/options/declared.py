@@ -236,6 +236,13 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     _flag("Precision", "--prune-channels", type=float, metavar="SHARE", help="Prune whole channels: 0.3."),
     _flag(
         "Precision",
+        "--recover",
+        type=float,
+        metavar="MINUTES",
+        help="Then train on --calib, without labels, to answer as before.",
+    ),
+    _flag(
+        "Precision",
         "--pass",
         "passes",
         multiple=True,

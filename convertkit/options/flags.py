@@ -50,6 +50,7 @@ _KEYS = (
     "allow_unproven",
     "prune",
     "prune_channels",
+    "recover",
     "input",
     "model",
     "input_layout",
@@ -110,7 +111,7 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
         (_TEXT, (str,)),
     ),
     **dict.fromkeys(("calib_samples", "opset", "seed", "jobs"), (_WHOLE, (int,))),
-    **dict.fromkeys(("max_drop", "prune_channels", "timeout"), (_NUMBER, (int, float))),
+    **dict.fromkeys(("max_drop", "prune_channels", "recover", "timeout"), (_NUMBER, (int, float))),
     "prune": ("a share, auto or N:M", (int, float, str)),
 }
 IMAGE_WORDS: Mapping[str, tuple[str, ...]] = {

@@ -18,6 +18,7 @@ from convertkit.onnx.edit import drop_unused
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.quantization.calibrate.split import split
+from convertkit.quantization.effect import held_out
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.budgets import by_magnitude
@@ -73,7 +74,7 @@ class PruneWeights(LossyStep):
         self.diagnosis = {
             "layers": [asdict(each) for each in found],
             "zeros": share,
-            "held_out": None if quality is None else asdict(quality),
+            "held_out": held_out(quality),
             "notes": [told if quality is None else f"{told}; kept are {quality.told()}"],
         }
         return save_model(model, workdir / "pruned.onnx", f"{self.name} {self.version}", source.initial_state)
@@ -91,8 +92,8 @@ class PruneWeights(LossyStep):
         self, model: ir.Model, source: Artifact, calibration: FeedSource
     ) -> tuple[ir.Model, Sequence[Found], Quality]:
         state = initial_state(source)
-        measuring, held_out = split(calibration)
-        reference = Reference(model.clone(), held_out, state)
+        measuring, judging = split(calibration)
+        reference = Reference(model.clone(), judging, state)
         self.progress.status("measuring layers")
         worker = Sparsifier(model, list(measuring), state, self.choices.seed, self.progress)
         curves = {} if self.wanted is not None and self.wanted.of else worker.curves()

@@ -1,0 +1,1 @@
+"""Training on unlabelled data: a changed model learns the original's answers again."""

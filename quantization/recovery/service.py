@@ -1,0 +1,38 @@
+"""The worker's side of ``--recover``: PyTorch lives here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from convertkit.artifact import Array
+from convertkit.onnx.load import load_model
+from convertkit.quantization.recovery.network import Network
+from convertkit.quantization.recovery.training import train
+from convertkit.workers.process import Reply
+
+_THREADS = 1
+"""More of them wait for each other on layers as small as these, and sums depend on how many there are."""
+
+
+class Recovery:
+    """Trains one model."""
+
+    def train(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """New arrays for initializers, by their names; the value tells how it went."""
+        torch.set_num_threads(_THREADS)
+        torch.manual_seed(params["seed"])
+        teacher = Network(load_model(Path(params["teacher"])), keep_zeros=False)
+        for weight in teacher.weights:
+            weight.real.requires_grad_(False)
+        student = Network(load_model(Path(params["student"])), keep_zeros=params["keep_zeros"])
+        samples, held_out = ({
+            name.partition(":")[2]: torch.from_numpy(np.array(array))
+            for name, array in arrays.items() if name.startswith(part)
+        } for part in ("train:", "held:"))  # fmt: skip
+        done = train(teacher, student, samples, held_out, params["steps"], params["seed"] % 2**63)
+        trained = {str(weight.stored.name): weight.array() for weight in student.weights}
+        return Reply({"steps": done.steps, "losses": list(done.losses)}, trained)

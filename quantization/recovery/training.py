@@ -1,0 +1,171 @@
+"""The training itself: a changed network learns what the original answers, on samples without labels.
+
+Half of every batch are the samples as they are; the other half are mixed in pairs, which gives the original more to
+answer than the few samples that there are.  What is learnt are the outputs, in front of a softmax as well as behind it,
+and values on the way that both graphs have.  Held-out samples decide which state is kept.
+Sources: distillation, arXiv:1503.02531; mixed samples, arXiv:1710.09412; straight-through gradients, arXiv:1308.3432.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from convertkit.quantization.recovery.network import Network, Weight
+
+_BATCH = 32
+_INNER = 8
+"""Values on the way that are compared."""
+_INNER_WEIGHT = 0.5
+_EVALUATIONS = 40
+_PATIENCE = 16
+"""Evaluations without an improvement before training ends."""
+_RATES = (0.02, 0.004)
+"""Steps of real weights and of those on a grid, relative to the weights' own size."""
+_LEAST_SIZE = 0.01
+_MARGIN = 1e-3
+"""An improvement counts from this share of the loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A value that is learnt; ``classes`` where a softmax follows and the sample has one vector."""
+
+    name: str
+    weight: float
+    classes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """How it went: the steps taken, and the loss on held-out samples at every evaluation, the first before any step."""
+
+    steps: int
+    losses: tuple[float, ...]
+
+
+def targets(teacher: Network, student: Network) -> tuple[Target, ...]:
+    """What is compared of both: what softmax or sigmoid get, other outputs as they are, and values on the way."""
+    found = []
+    for output in teacher.graph.outputs:
+        node = output.producer()
+        squashed = node is not None and node.op_type in ("Softmax", "Sigmoid") and node.inputs[0] is not None
+        value = node.inputs[0] if squashed and node is not None else output
+        name = str(value.name) if value is not None else ""
+        if name not in student.values or name not in teacher.values:
+            name = str(output.name)
+        classes = squashed and node is not None and node.op_type == "Softmax" and name != output.name
+        found.append(Target(name, 1.0, classes))
+    named = {target.name for target in found}
+    common = [
+        str(value.name)
+        for node in teacher.graph
+        for value in node.outputs
+        if node.op_type in ("Conv", "Gemm", "MatMul", "Add", "Relu", "ConvTranspose", "Clip")
+        and str(value.name) in student.values and str(value.name) not in named
+        and value.shape is not None and value.shape == student.values[str(value.name)].shape
+    ]  # fmt: skip
+    count = min(_INNER, len(common))
+    inner = [common[(index + 1) * len(common) // (count + 1)] for index in range(count)]
+    return (*found, *(Target(name, _INNER_WEIGHT / count) for name in dict.fromkeys(inner)))
+
+
+def train(
+    teacher: Network, student: Network, samples: Mapping[str, Tensor], held_out: Mapping[str, Tensor], steps: int,
+    seed: int,
+) -> Trained:  # fmt: skip
+    """Train the student's weights in place; they end as they were where held-out samples were answered best."""
+    learnt = targets(teacher, student)
+    names = [target.name for target in learnt]
+    with torch.no_grad():
+        wanted = teacher(held_out, names)
+    scales = [_power(value) for value in wanted]
+    optimizer = torch.optim.Adam([_group(weight) for weight in student.weights])
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    random = torch.Generator().manual_seed(seed)
+
+    def judged() -> float:
+        with torch.no_grad():
+            return float(_loss(learnt, scales, wanted, student(held_out, names)))
+
+    losses = [judged()]
+    best, kept, waited, done = losses[0], _state(student), 0, 0
+    every = max(1, steps // _EVALUATIONS)
+    for step in range(steps):
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * _schedule(step / steps)
+        batch = _batch(samples, random)
+        with torch.no_grad():
+            answers = teacher(batch, names)
+        optimizer.zero_grad()
+        _loss(learnt, scales, answers, student(batch, names)).backward()
+        torch.nn.utils.clip_grad_norm_([weight.real for weight in student.weights], 1.0)
+        optimizer.step()
+        done = step + 1
+        if done % every and done != steps:
+            continue
+        losses.append(judged())
+        waited = 0 if losses[-1] < best * (1 - _MARGIN) else waited + 1
+        if losses[-1] < best:
+            best, kept = losses[-1], _state(student)
+        if waited >= _PATIENCE or not math.isfinite(losses[-1]):
+            break
+    with torch.no_grad():
+        for weight, value in zip(student.weights, kept, strict=True):
+            weight.real.copy_(value)
+    return Trained(done, tuple(losses))
+
+
+def _state(student: Network) -> list[Tensor]:
+    return [weight.real.detach().clone() for weight in student.weights]
+
+
+def _schedule(done: float) -> float:
+    """Warm up over a twentieth, then half a cosine."""
+    return min(1.0, done * 20 + 0.05) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _group(weight: Weight) -> dict[str, object]:
+    """A weight with a rate by its own size: layers differ by orders of magnitude."""
+    real = weight.real.detach()
+    stays = real[real != 0]
+    size = float(stays.square().mean().sqrt()) if stays.numel() else 0.0
+    rate = _RATES[0] if weight.grid is None else _RATES[1]
+    return {"params": [weight.real], "lr": rate * max(size, _LEAST_SIZE)}
+
+
+def _power(value: Tensor) -> float:
+    value = value.double()
+    return max(float((value - value.mean(0)).square().mean()), 1e-12)
+
+
+def _loss(learnt: Sequence[Target], scales: Sequence[float], wanted: Sequence[Tensor], got: Sequence[Tensor]) -> Tensor:
+    total = torch.zeros(())
+    for target, scale, one, other in zip(learnt, scales, wanted, got, strict=True):
+        total = total + target.weight * (one - other).square().mean() / scale
+        if target.classes:
+            total = total + torch.nn.functional.kl_div(
+                other.log_softmax(-1).flatten(0, -2), one.log_softmax(-1).flatten(0, -2), reduction="batchmean",
+                log_target=True,
+            )  # fmt: skip
+    return total
+
+
+def _batch(samples: Mapping[str, Tensor], random: torch.Generator) -> dict[str, Tensor]:
+    count = len(next(iter(samples.values())))
+    chosen = torch.randint(count, (_BATCH,), generator=random)
+    batch = {name: value[chosen] for name, value in samples.items()}
+    if not all(value.is_floating_point() for value in batch.values()):
+        return batch
+    partner = torch.randint(count, (_BATCH // 2,), generator=random)
+    share = torch.rand(_BATCH // 2, generator=random)
+    for name, value in samples.items():
+        mixed = batch[name].clone()
+        factor = share.reshape(-1, *(1,) * (value.ndim - 1))
+        mixed[: _BATCH // 2] = factor * mixed[: _BATCH // 2] + (1 - factor) * value[partner]
+        batch[name] = mixed
+    return batch
