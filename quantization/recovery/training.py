@@ -22,10 +22,10 @@ _INNER = 8
 """Values on the way that are compared."""
 _INNER_WEIGHT = 0.5
 _EVALUATIONS = 40
-_PATIENCE = 16
+_PATIENCE = 24
 """Evaluations without an improvement before training ends."""
-_RATES = (0.02, 0.004)
-"""Steps of real weights and of those on a grid, relative to the weights' own size."""
+_RATES = (0.02, 0.005)
+"""Steps of real weights and of those on a grid, relative to their own size, where nothing is left of the answers."""
 _LEAST_SIZE = 0.01
 _MARGIN = 1e-3
 """An improvement counts from this share of the loss."""
@@ -85,7 +85,6 @@ def train(
         wanted = teacher(held_out, names)
     scales = [_power(value) for value in wanted]
     optimizer = torch.optim.Adam([_group(weight) for weight in student.weights])
-    rates = [float(group["lr"]) for group in optimizer.param_groups]
     random = torch.Generator().manual_seed(seed)
 
     def judged() -> float:
@@ -93,6 +92,8 @@ def train(
             return float(_loss(learnt, scales, wanted, student(held_out, names)))
 
     losses = [judged()]
+    share = min(1.0, math.sqrt(losses[0]))  # answers that are nearly right need weights that are nearly what they are
+    rates = [share * float(group["lr"]) for group in optimizer.param_groups]
     best, kept, waited, done = losses[0], _state(student), 0, 0
     every = max(1, steps // _EVALUATIONS)
     for step in range(steps):

@@ -199,7 +199,7 @@ def test_a_damaged_model_learns_its_answers_again(tmp_path: Path) -> None:
     for name in ("one", "two"):
         folder = tmp_path / name
         folder.mkdir()
-        stage = Recovered(Damaged(), 0.1, feeds, 0, keep_zeros=True)
+        stage = Recovered(Damaged(), 0.03, feeds, 0, keep_zeros=True)
         made.append(stage.run(source, folder))
     told = stage.diagnosis["recovered"]
     assert told["kept"]
