@@ -19,6 +19,7 @@ from convertkit import plugins
 from convertkit.errors import SourceError, Unsupported, UsageError
 from convertkit.stage import EXACT
 from convertkit.state import initial_state
+from tests.command_line import here
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 HERE = Path(__file__).resolve().parent
@@ -130,14 +131,30 @@ class _FixedOnly:
         return dataclasses.replace(source, path=workdir / "model.onnx")
 
 
-def test_a_target_without_free_batch_gets_the_example_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def only_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime as a target that takes no free dimensions."""
     plain = plugins.target("onnxruntime")
     strict = type("Strict", (type(plain),), {"stages": lambda self, context: [_FixedOnly(), *plain.stages(context)]})
     monkeypatch.setattr(plugins, "target", lambda name: strict())
+
+
+@pytest.mark.usefixtures("only_fixed")
+def test_a_target_without_free_batch_gets_the_example_size(tmp_path: Path) -> None:
     result = _exported("Tied", tmp_path)
     assert _shapes(result.artifact.inputs) == {"ids": (1, 6)}
     assert result.artifact.path.is_file()
     assert "N = 1 is fixed, onnxruntime cannot leave it free: a free batch" in _notes(result)
+
+
+@pytest.mark.usefixtures("only_fixed")
+def test_golden_vectors_of_a_release_have_the_sizes_that_were_fixed(tmp_path: Path) -> None:
+    models = '[models.tied]\nsource = "odd_models:Tied"\ntargets = ["onnxruntime"]\n'
+    (tmp_path / "recipe.toml").write_text(f"{models}[release]\ngolden = 40\n")
+    said = here("run", tmp_path / "recipe.toml", "--no-cache")
+    assert said.code == 0, said.err
+    with np.load(tmp_path / "release" / "tied" / "golden.npz") as golden:
+        assert {golden[name].shape for name in golden.files if name.endswith("ids")} == {(1, 6)}
 
 
 @pytest.mark.nightly
