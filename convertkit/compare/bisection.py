@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 
-import numpy as np
-
 from convertkit import plugins
-from convertkit.artifact import Array, Artifact
-from convertkit.compare.agreement import Ran, run_both
+from convertkit.artifact import Array
+from convertkit.compare.agreement import run_both
 from convertkit.compare.aligning import align
-from convertkit.compare.matching import Pair, Values, by_name, by_structure, by_values
-from convertkit.compare.scan import Departure, Level, Sides, chunks, inner_tolerance, scan
-from convertkit.errors import ConvertKitError, ParityError, UsageError
+from convertkit.compare.looked_at import conversion, ends, looked_into, probe, runs, telling
+from convertkit.compare.matching import Pair, by_name, by_structure, by_values
+from convertkit.compare.scan import Departure, Level, Sides, inner_tolerance, scan
+from convertkit.errors import ParityError, UsageError
 from convertkit.formatting import diff_text
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table
-from convertkit.parity.replay import compare_recordings
-from convertkit.parity.values import Departure as Beyond
-from convertkit.parity.values import Recording
-from convertkit.probing import Inner, Probe, ProbedRunner
+from convertkit.probing import Inner
 from convertkit.recipe import ImageOptions, InputSpec, WavOptions
-from convertkit.stage import FLOAT32, Feed
-from convertkit.twins import Twins
 
 BUDGET_DB = 20.0
 """What one operator of a quantized model keeps at least: where an export begins to warn."""
@@ -192,20 +186,20 @@ class _Search:
         self._first, self._second, self._folder = first, second, folder
         self._every, self._budget = every, budget
         self._onnx = first.onnx()
-        self._inner = _looked_into(second)
+        self._inner = looked_into(second)
 
     def result(self, output: Path | None) -> Bisection:
         """Run both, find the input that tells most, and look through the values on that one."""
         ran = run_both(self._first, self._second)
         report = ran.judged(with_twin=False)
-        place = _telling(ran, report.departures)
-        notes = [*ran.notes, *_conversion(self._first, self._onnx, ran.before, place)]
+        place = telling(ran, report.departures)
+        notes = [*ran.notes, *conversion(self._first, self._onnx, ran.before, place)]
         if ran.tolerance.lossy and self._first.options.calib is None:
             notes.append(_OUT_OF_RANGE)
-        probes = _probe(replace(self._onnx, format="onnx")), _probe(self._inner)
+        probes = probe(replace(self._onnx, format="onnx")), probe(self._inner)
         how = align(self._onnx, self._inner, (self._first.title, self._second.title))
         sides = Sides(self._onnx, probes, how, ran.before.fed(place))
-        mine, theirs = (probe.inner() for probe in probes)
+        mine, theirs = (each.inner() for each in probes)
         allowed = [each for each in (self._first.conversion, ran.tolerance) if each is not None]
         whole = next((each for each in allowed if each.lossy), ran.tolerance)
         pairs, by = self._matched(sides, mine, theirs, lossy=whole.lossy)
@@ -235,10 +229,10 @@ class _Search:
             inputs = {sides.how.names[spec.name]: spec.name for spec in sides.reference.inputs}
             pairs, by = by_structure(mine, theirs, inputs), "structure"
         if not pairs:
-            own = _runs(sides.probes[0], mine, sides.feed)
-            others = _runs(sides.probes[1], theirs, sides.how.given(sides.feed))
+            own = runs(sides.probes[0], mine, sides.feed)
+            others = runs(sides.probes[1], theirs, sides.how.given(sides.feed))
             pairs, by = by_values(mine, theirs, own, others, rounded=lossy), "value"
-        return (*pairs, *_ends(sides, mine, theirs, pairs)), by
+        return (*pairs, *ends(sides, mine, theirs, pairs)), by
 
     def _finding(self, found: Departure, number: int, sides: Sides, output: Path | None) -> Finding:
         worst = found.diff.worst_index
@@ -270,83 +264,3 @@ class _Search:
 
 def _element(values: Array, index: tuple[int, ...]) -> float | None:
     return float(values[index]) if values.dtype.kind in "fiub" else None
-
-
-def _looked_into(model: Opened) -> Artifact:
-    """The file whose values are looked at: its own where its runtime tells them, else its ONNX."""
-    if model.delivered is not None or model.artifact.format in plugins.runner_names():
-        return model.artifact
-    return model.onnx()
-
-
-def _probe(artifact: Artifact) -> Probe:
-    runner = plugins.runner(artifact)
-    if not isinstance(runner, ProbedRunner):
-        raise UsageError(
-            f"the runtime of {artifact.path.name} ({artifact.format}) does not tell the values inside of it"
-        )
-    return runner.probe()
-
-
-def _telling(ran: Ran, departures: Sequence[Beyond]) -> int:
-    """The smallest feed on which an output is beyond the tolerance, else the usual one on which it is furthest off."""
-    if departures:
-        sizes = [sum(np.size(value) for value in feed.values()) for feed in ran.before.feeds]
-        return min(departures, key=lambda each: (sizes[each.place], -each.diff.relative)).place
-    gaps = [
-        max((_gap(before[name], after[name]) for name in before), default=0.0)
-        for before, after in zip(ran.before.outputs[: ran.before.usual], ran.after.outputs, strict=False)
-    ]
-    return int(np.argmax(gaps)) if gaps else 0
-
-
-def _gap(a: Array, b: Array) -> float:
-    if a.shape != b.shape or a.dtype.kind in "OUS":
-        return float("inf") if a.shape != b.shape else 0.0
-    x, y = a.astype(np.float64), b.astype(np.float64)
-    largest = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
-    gap = float(np.nan_to_num(np.abs(x - y), posinf=np.inf).max(initial=0.0))
-    return gap / largest if largest else gap
-
-
-def _conversion(model: Opened, onnx: Artifact, recording: Recording, place: int) -> Iterator[str]:
-    """A warning where a source's own results are not those of its ONNX: then the fault is in its conversion."""
-    if model.is_onnx or model.delivered is not None:
-        return
-    feed: Feed = recording.fed(place)
-    try:
-        with plugins.runner(replace(onnx, format="onnx")) as runner:
-            made = Recording("its ONNX", onnx, (feed,), (runner.run(feed),))
-    except ConvertKitError as error:
-        yield f"the ONNX of {model.title} does not run: {str(error).splitlines()[0]}"
-        return
-    own = Recording(model.title, model.artifact, (feed,), (recording.outputs[place],))
-    with Twins() as twins:
-        report = compare_recordings(own, made, FLOAT32, twins.ask(onnx))
-    if report.failures:
-        yield f"{model.title} departs from its own ONNX, in the conversion: {report.failures[0]}"
-
-
-def _ends(sides: Sides, mine: Sequence[Inner], theirs: Sequence[Inner], pairs: Sequence[Pair]) -> Iterator[Pair]:
-    """Outputs that are not among the pairs, matched as the interfaces are."""
-    known = {pair.reference.name for pair in pairs}
-    own, others = {value.name: value for value in mine}, {value.name: value for value in theirs}
-    for spec in sides.reference.outputs:
-        name, other = spec.name, sides.probes[1].port(sides.how.names[spec.name])
-        if name not in known and name in own and other in others:
-            yield Pair(_before_rounding(own[name], own), others[other])
-
-
-def _before_rounding(value: Inner, made: Mapping[str, Inner]) -> Inner:
-    """What an output of integers stands for: the integers of the other side are looked at as reals, too."""
-    return made.get(value.inputs[0], value) if value.kind == "QuantizeLinear" and value.inputs else value
-
-
-def _runs(probe: Probe, values: Sequence[Inner], feed: Feed) -> Values:
-    known = {value.name: value for value in values}
-
-    def run(names: Sequence[str]) -> Iterator[tuple[str, Array]]:
-        for chunk in chunks([known[name] for name in names], feed):
-            yield from probe.values(feed, [value.name for value in chunk]).items()
-
-    return run

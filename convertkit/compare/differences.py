@@ -16,9 +16,9 @@ from convertkit.looking.inspection import Inspection, inspected
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table, count_text, shape_text
 from convertkit.looking.timing import as_run, one_feed, prepared, runner_of
-from convertkit.looking.turns import Interval, in_turns, ratio
 from convertkit.operators import Operator
 from convertkit.recipe import ImageOptions, InputSpec, WavOptions
+from convertkit.turns import Interval, in_turns, ratio
 
 _MOST_ROWS = 30
 _SECONDS = 1.0

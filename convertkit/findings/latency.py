@@ -6,8 +6,7 @@ and then the other first, and the factor is the median over such pairs: what els
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from statistics import median, quantiles
 from typing import Protocol, runtime_checkable
@@ -17,10 +16,9 @@ from convertkit.artifact import Artifact, is_small
 from convertkit.findings.values import Latency
 from convertkit.stage import Feed, Runner
 from convertkit.state import with_state
+from convertkit.turns import in_turns
 
 _PAIR_SECONDS, _ALONE_SECONDS = 0.8, 0.2
-_LEAST_SECONDS = 2e-4
-"""A turn repeats its call for at least so long: a single one of a few microseconds is the clock's own noise."""
 _MIN_ROUNDS, _MAX_ROUNDS = 5, 200
 
 
@@ -48,7 +46,8 @@ def measure_latency(artifact: Artifact, feed: Feed, float32: Artifact | None = N
             times = _alone(ours)
             return Latency(1e3 * median(times), len(times))
         reference = _call(stack.enter_context(plugins.runner(float32)), float32, feed)
-        return compared(*_in_turns(ours, reference))
+        times_of = _timed({"ours": ours, "float32": reference}, _PAIR_SECONDS)
+        return compared(times_of["ours"], times_of["float32"])
 
 
 def compared(ours: list[float], float32: list[float]) -> Latency:
@@ -70,40 +69,10 @@ def _call(runner: Runner, artifact: Artifact, feed: Feed) -> Callable[[], object
     return lambda: runner.run(full)
 
 
+def _timed(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
+    times = in_turns(calls, seconds, least=_MIN_ROUNDS, most=_MAX_ROUNDS)
+    return {name: taken.tolist() for name, taken in times.items()}
+
+
 def _alone(call: Callable[[], object]) -> list[float]:
-    repeats = _repeats(call)
-    times: list[float] = []
-    begun = time.perf_counter()
-    while len(times) < _MAX_ROUNDS:
-        times.append(_timed(call, repeats))
-        if len(times) >= _MIN_ROUNDS and time.perf_counter() - begun > _ALONE_SECONDS:
-            break
-    return times
-
-
-def _in_turns(ours: Callable[[], object], float32: Callable[[], object]) -> tuple[list[float], list[float]]:
-    pair = (ours, float32)
-    repeats = max(map(_repeats, pair))
-    times: tuple[list[float], list[float]] = ([], [])
-    begun = time.perf_counter()
-    while len(times[0]) < _MAX_ROUNDS:
-        order = (0, 1) if len(times[0]) % 2 == 0 else (1, 0)
-        for place in order:
-            times[place].append(_timed(pair[place], repeats))
-        if len(times[0]) >= _MIN_ROUNDS and time.perf_counter() - begun > _PAIR_SECONDS:
-            break
-    return times
-
-
-def _repeats(call: Callable[[], object]) -> int:
-    """How often a turn makes the call; the first call, which sets things up, is made here and not counted."""
-    call()
-    return max(1, round(_LEAST_SECONDS / max(_timed(call, 1), 1e-9)))
-
-
-def _timed(call: Callable[[], object], repeats: int) -> float:
-    """Seconds for one call."""
-    begun = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - begun) / repeats
+    return _timed({"": call}, _ALONE_SECONDS)[""]

@@ -17,9 +17,9 @@ from convertkit.looking.estimating import Estimated, estimated, operator_table
 from convertkit.looking.opened import opened, size_of
 from convertkit.looking.tables import Shown, Table
 from convertkit.looking.timing import as_run, node_table, one_feed, prepared, profile, runner_of
-from convertkit.looking.turns import Interval, exactly, in_turns, interval, quantiles_ms, ratio, yardstick
 from convertkit.operators import NodeTime
 from convertkit.stage import Feed
+from convertkit.turns import Interval, exactly, in_turns, interval, quantiles_ms, ratio, yardstick
 from convertkit.workers.process import Worker
 
 SCHEMA = 1

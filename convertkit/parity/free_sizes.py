@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from convertkit.artifact import TensorSpec
 
@@ -23,20 +24,42 @@ _FACTOR = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)")
 
 def attempts(inputs: Sequence[TensorSpec]) -> int:
     """How many choices of sizes there are: one where at most the batch is free."""
-    inner = _atoms(inputs)
-    return len(_INNER_SIZES) + (len(inner) == 1) if inner else 1
+    leading = _leading(inputs)
+    return len(_pairs(inputs, leading)) + (len(_pairs(inputs, both)) if (both := _batches(inputs)) != leading else 0)
 
 
 def named_sizes(inputs: Sequence[TensorSpec], attempt: int, turn: int) -> Mapping[str, int]:
     """A size for every named dimension of ``inputs``; ``turn`` 1 gives other ones than 0."""
     names = list(dict.fromkeys(_names(inputs)))
-    leading = _leading(inputs)
-    atoms = _atoms(inputs)
-    pair = (*_INNER_SIZES, _LONG)[attempt]
-    sizes = {name: (1, SECOND_BATCH)[turn] for name in names if name in leading}
-    inner = {atom: pair[(place + turn) % 2] for place, atom in enumerate(each for each in atoms if each not in sizes)}
+    batches: AbstractSet[str] = _leading(inputs)
+    pairs = _pairs(inputs, batches)
+    if attempt >= len(pairs):
+        attempt, batches = attempt - len(pairs), _batches(inputs)
+        pairs = _pairs(inputs, batches)
+    pair = pairs[attempt]
+    sizes = {name: (1, SECOND_BATCH)[turn] for name in names if name in batches}
+    inner = {atom: pair[(place + turn) % 2] for place, atom in enumerate(_atoms(inputs, batches))}
     known = {**inner, **sizes}
     return {name: sum(factor * known[atom] for factor, atom in _terms(name)) for name in names}
+
+
+def _pairs(inputs: Sequence[TensorSpec], batches: AbstractSet[str]) -> Sequence[tuple[int, int]]:
+    """The choices of sizes for axes that are no batch, in turns."""
+    inner = _atoms(inputs, batches)
+    if not inner:
+        return _INNER_SIZES[:1]
+    return (*_INNER_SIZES, _LONG) if len(inner) == 1 else _INNER_SIZES
+
+
+def _batches(inputs: Sequence[TensorSpec]) -> AbstractSet[str]:
+    """Names that lead, and those that a recurrent state may have for the batch, the only name of its input.
+
+    Where exporters name axes apart, a state of (layers, batch, width) does not say that it goes with the others.
+    """
+    leading = _leading(inputs)
+    named = [[dim for dim in spec.source_shape if isinstance(dim, str)] for spec in inputs]
+    alone = {dims[0] for dims in named if len(dims) == 1}
+    return leading | alone if leading else leading
 
 
 def _names(inputs: Sequence[TensorSpec]) -> list[str]:
@@ -49,10 +72,10 @@ def _leading(inputs: Sequence[TensorSpec]) -> set[str]:
     return {dim for spec in inputs for dim in spec.source_shape[:1] if isinstance(dim, str)} - later
 
 
-def _atoms(inputs: Sequence[TensorSpec]) -> list[str]:
-    """What the names that do not lead are made of."""
-    leading = _leading(inputs)
-    return list(dict.fromkeys(atom for name in _names(inputs) if name not in leading for _, atom in _terms(name)))
+def _atoms(inputs: Sequence[TensorSpec], batches: AbstractSet[str]) -> list[str]:
+    """What the names that are no batches are made of."""
+    found = dict.fromkeys(atom for name in _names(inputs) if name not in batches for _, atom in _terms(name))
+    return [atom for atom in found if atom not in batches]
 
 
 def _terms(name: str) -> list[tuple[int, str]]:

@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from convertkit import plugins
 from convertkit.errors import ConvertKitError
 from convertkit.progress import Progress
+from convertkit.quiet import visible_stderr
 from convertkit.recipe import ExportOptions
 from convertkit.release import golden, memory
 from convertkit.release.cells import Cell
@@ -77,6 +79,8 @@ class Graph:
     work: Path
     progress: Progress
     jobs: int
+    verbose: bool = False
+    """Whether tracebacks of internal errors are shown."""
 
 
 OnCell = Callable[[MadeCell], None]
@@ -122,11 +126,19 @@ class _Maker:
         except Exception as error:  # one cell's; the others go on
             if self._graph.scheduler.is_stopping:
                 raise
-            told = ConvertKitError(f"internal error, {type(error).__name__}: {error}")
+            told = ConvertKitError(f"internal error, {type(error).__name__}: {error}{self._shown(cell, error)}")
             made = MadeCell(cell, error=told, seconds=time.perf_counter() - began)
         self._on_cell(made)
         self._close_behind(cell)
         return made
+
+    def _shown(self, cell: Cell, error: Exception) -> str:
+        """Where the error comes from, told at once with ``--verbose``; else how to see that."""
+        if not self._graph.verbose:
+            return " (--verbose shows where)"
+        with visible_stderr():
+            self._graph.progress.warn(f"{cell.name}: {''.join(traceback.format_exception(error)).rstrip()}")
+        return ""
 
     def _made(self, cell: Cell) -> MadeCell:
         store, began = self._graph.store, time.perf_counter()

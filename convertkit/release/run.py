@@ -63,7 +63,7 @@ def run(recipe: Recipe, running: Running, progress: Progress | None = None, on_c
         delivery.workspace(output) as work,
         job.scheduled(running.options, work.path, told) as (scheduler, resources, store),
     ):
-        graph = making.Graph(scheduler, resources, store, work.path, told, running.jobs)
+        graph = making.Graph(scheduler, resources, store, work.path, told, running.jobs, running.verbose)
         made = making.make(cells, graph, recipe.golden, tell.made)
         results = [tell.judged(each) for each in made]
         finished = work.path / "release"

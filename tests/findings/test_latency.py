@@ -10,11 +10,12 @@ import pytest
 import convertkit
 from convertkit.converters.onnx.source import OnnxSource
 from convertkit.findings import latency
-from convertkit.findings.latency import _in_turns, compared
+from convertkit.findings.latency import compared
 from convertkit.findings.values import Latency
 from convertkit.formatting import latency_text
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed, Outputs
+from convertkit.turns import in_turns
 from tests.onnx_models import mlp, write
 
 
@@ -49,7 +50,8 @@ def test_turns_alternate() -> None:
         order.append(name)
         time.sleep(seconds)
 
-    ours, float32 = _in_turns(lambda: call("a", 0.02), lambda: call("b", 0.04))
+    times = in_turns({"a": lambda: call("a", 0.02), "b": lambda: call("b", 0.04)}, 0.8, least=5, most=200)
+    ours, float32 = times["a"].tolist(), times["b"].tolist()
     assert len(ours) == len(float32) >= 5
     turns = "".join(order[4:])  # each is called twice beforehand
     assert turns.startswith("abbaabba")

@@ -10,8 +10,8 @@ from onnx import helper, numpy_helper
 
 import convertkit
 from convertkit.errors import SourceError, UsageError
-from convertkit.looking.turns import in_turns, interval, ratio
 from convertkit.summary import schema
+from convertkit.turns import in_turns, interval, ratio
 from tests import onnx_models
 from tests.command_line import check_refusal, here
 

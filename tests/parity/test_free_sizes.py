@@ -61,3 +61,17 @@ def test_what_no_size_fits_is_told(tmp_path):
     body = "two = Constant<value_ints=[0,0,7,5]>() y = Reshape(x, two)"
     with pytest.raises(ToolError, match="the source fails on generated inputs"):
         exported(tmp_path, body)
+
+
+def test_a_state_s_only_name_may_be_the_batch():
+    """Where names are apart, a last choice of sizes has the batch in a recurrent state, too."""
+    inputs = (TensorSpec("x", ("a", "b"), "float32"), TensorSpec("state", (2, "c", 128), "float32"))
+    sizes = [named_sizes(inputs, attempt, 0) for attempt in range(attempts(inputs))]
+    assert [each["c"] for each in sizes] == [64, 64, 3, 224, 1, 1, 1, 1, 1]
+    assert {"a": 1, "b": 224, "c": 1} in sizes
+    assert {"a": 3, "b": 224, "c": 3} in [named_sizes(inputs, attempt, 1) for attempt in range(attempts(inputs))]
+
+
+def test_one_input_has_no_state():
+    assert attempts((TensorSpec("x", ("a", "b"), "float32"),)) == 5
+    assert attempts((TensorSpec("x", (1, "b"), "float32"), TensorSpec("y", (1, 4, "c"), "float32"))) == 4

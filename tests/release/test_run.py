@@ -123,6 +123,20 @@ def test_a_source_that_breaks_fails_its_own_cells(recipe, tmp_path):
     assert "SourceError" in {each.kind for each in release.cells}
 
 
+def test_an_internal_error_is_one_cell_s_and_verbose_shows_where(recipe, monkeypatch):
+    def broken(result, samples):
+        raise ZeroDivisionError("of the test")
+
+    monkeypatch.setattr("convertkit.release.golden.bounds", broken)
+    said = here("run", recipe, "--only", "two:*:float32")
+    assert said.code == 1
+    assert "two:onnxruntime:float32: internal error, ZeroDivisionError: of the test (--verbose shows where)" in said.err
+    assert "Traceback" not in said.err
+    loud = here("run", recipe, "--only", "two:*:float32", "--verbose")
+    assert "two:onnxruntime:float32: Traceback" in loud.err
+    assert "in broken" in loud.err
+
+
 def test_what_is_wrong_is_said_before_any_work(recipe, tmp_path):
     recipe.write_text(RECIPE + 'precisions = ["int8"]\n')
     said = here("run", recipe)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from convertkit.artifact import Array
 
@@ -41,17 +40,23 @@ def exactly(number: float) -> Interval:
     return Interval(number, number, number)
 
 
-def in_turns(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, Array]:
+def in_turns(
+    calls: Mapping[str, Callable[[], object]],
+    seconds: float,
+    *,
+    least: int = _LEAST_ROUNDS,
+    most: int = _MOST_ROUNDS,
+) -> dict[str, Array]:
     """Seconds per call of each, as many rounds as fit; every round begins with another, and its calls are neighbours.
 
-    So whatever else the machine does slows all of them alike.
+    So whatever else the machine does slows all of them alike.  There are ``least`` rounds and no more than ``most``.
     """
     names = tuple(calls)
     repeats = {name: _repeats(call) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in names}
     begun = time.perf_counter()
-    for round_ in range(_MOST_ROUNDS):
-        if round_ >= _LEAST_ROUNDS and time.perf_counter() - begun > seconds:
+    for round_ in range(most):
+        if round_ >= least and time.perf_counter() - begun > seconds:
             break
         first = round_ % len(names)
         for name in (*names[first:], *names[:first]):
@@ -82,6 +87,8 @@ def yardstick() -> Callable[[], object]:
     """A fixed piece of work, by which times of different hours and machines are compared: products and exponentials."""
     draw = np.random.default_rng(0).standard_normal
     left, right = draw((_SIDE, _SIDE)).astype(np.float32), draw((_SIDE, _SIDE)).astype(np.float32)
+
+    from threadpoolctl import threadpool_limits
 
     def work() -> object:
         with threadpool_limits(limits=1, user_api="blas"):
