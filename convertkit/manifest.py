@@ -91,7 +91,7 @@ def _initial_state(artifact: Artifact) -> dict[str, Any]:
     with np.load(artifact.initial_state, allow_pickle=False) as stored:
         return {
             name: {
-                # of the input; the file has size 1 along what is free, to be repeated
+                # of the input; the file has size 1 along what is dynamic, to be repeated
                 "shape": list(shapes[name]),
                 "dtype": stored[name].dtype.name,
                 "all_zero": not stored[name].any(),

@@ -186,9 +186,9 @@ class Source(Protocol):
 
 @runtime_checkable
 class FreedSource(Protocol):
-    """A source that freed dimensions which the model itself leaves open.
+    """A source that made dimensions dynamic which the model itself leaves open.
 
-    A target that cannot leave them free gets the model at ``implied_sizes``, by the dimensions' names.
+    A target that cannot leave them dynamic gets the model at ``implied_sizes``, by the dimensions' names.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Start values of ``state.*`` inputs: kept in one file, for a batch of one where the batch is free."""
+"""Start values of ``state.*`` inputs: kept in one file, for a batch of one where the batch is dynamic."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def carried(source: Artifact, sizes: Mapping[str, int], folder: Path) -> Path | 
 def initial_state(artifact: Artifact) -> Mapping[str, Array]:
     """Start values of the artifact's ``state.*`` inputs by name; empty where it has none.
 
-    They are for a batch of one where the batch is free: :func:`started` gives those for any other.
+    They are for a batch of one where the batch is dynamic: :func:`started` gives those for any other.
     """
     return saved_arrays(artifact.initial_state)
 

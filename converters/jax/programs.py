@@ -48,7 +48,7 @@ def exported_module(module: bytes | str, interface: Interface) -> Any:
 
 
 def specialised(module: bytes | str, feeds: Sequence[Array]) -> Any:
-    """A module with free dimensions, for inputs of these very shapes."""
+    """A module with dynamic dimensions, for inputs of these very shapes."""
     fixed = refined(module, [feed.shape for feed in feeds])
     return exported_module(fixed, interface_of(fixed))
 
@@ -62,5 +62,5 @@ def _aval(shape: tuple[int | str, ...], dtype: str, is_complex: bool, scope: Any
     try:
         symbolic = export.symbolic_shape(",".join(map(str, shape)), scope=scope)
     except ValueError as error:
-        raise Unsupported(f"free dimensions {shape} that JAX cannot name: {error}") from error
+        raise Unsupported(f"dynamic dimensions {shape} that JAX cannot name: {error}") from error
     return jax.core.ShapedArray(symbolic, kind)

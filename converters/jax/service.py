@@ -108,13 +108,13 @@ class JaxService:
         self._interface = _with_symbols(found, self._program)
 
     def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
-        """Write the canonical ONNX model to ``path``, with the free dimensions named in ``sizes`` fixed."""
+        """Write the canonical ONNX model to ``path``, with the dynamic dimensions named in ``sizes`` fixed."""
         assert self._interface is not None
         inputs, outputs = self._interface.inputs, self._interface.outputs
         model = self._imported(params["sizes"])
         widen_ends(model)
         freeze_dims_left(model, params["sizes"])
-        # Once more, now that inference has named the free dimensions which the importer leaves open.
+        # Once more, now that inference has named the dynamic dimensions which the importer leaves open.
         artifact = save_model(recognise(canonicalize(model)), Path(params["path"]), params["made_by"])
         ends = {
             side: [_described(spec, port) for spec, port in zip(specs, ports, strict=True)]
@@ -123,7 +123,7 @@ class JaxService:
         return Reply({**ends, "sha256": artifact.sha256})
 
     def _imported(self, sizes: dict[str, int]) -> ir.Model:
-        """The program as ONNX; read for these very sizes where they leave none free, as fewer operators need then."""
+        """The program as ONNX; read for these very sizes where none is dynamic: fewer operators need then."""
         assert self._interface is not None
         assert self._parsed is not None
         inputs, outputs = self._interface.inputs, self._interface.outputs

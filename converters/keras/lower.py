@@ -1,4 +1,4 @@
-"""A Keras model as StableHLO with named free dimensions, through ``jax.export``.
+"""A Keras model as StableHLO with named dynamic dimensions, through ``jax.export``.
 
 Imports JAX, therefore only ever imported in a worker process.
 """
@@ -23,7 +23,7 @@ _TRACE_ERRORS = (ValueError, TypeError, NotImplementedError, RuntimeError, KeyEr
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A portable StableHLO module; free dimensions by (index of the input or output, axis)."""
+    """A portable StableHLO module; dynamic dimensions by (index of the input or output, axis)."""
 
     module: bytes
     dims: Mapping[tuple[int, int], str]

@@ -85,7 +85,7 @@ class KerasStage:
 
 
 def _spec(name: str, shape: Sequence[int | None], dtype: str) -> TensorSpec:
-    """A tensor of the model; a free first dimension is the batch."""
+    """A tensor of the model; a dynamic first dimension is the batch."""
     if dtype == "string":
         raise Unsupported(f"{name!r} holds strings; only numbers can cross an artifact's interface")
     dims = tuple(size if size is not None else f"{name}_{axis}" if axis else "batch" for axis, size in enumerate(shape))

@@ -173,10 +173,10 @@ _Captured = tuple[Any, Callable[[str], object]]
 
 
 def _exported(call: _Call) -> _Captured:
-    """An exported program whose batch is free where torch lets it be: an example of one sample is taken twice."""
+    """An exported program whose batch is dynamic where torch lets it be: an example of one sample is taken twice."""
     try:
         program = _of_free_batch(call)
-    except _FAILURES:  # of whatever stops a free batch: the program with fixed sizes may work
+    except _FAILURES:  # of whatever stops a dynamic batch: the program with fixed sizes may work
         program = torch.export.export(call.module, call.args, call.kwargs, strict=False)
     return program.module(), lambda path: torch.export.save(program, path)
 

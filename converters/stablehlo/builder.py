@@ -15,7 +15,7 @@ from convertkit.converters.stablehlo.tensor import Complex, Operand, Tensor
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn of a loop over all rows of a free axis: its number from 0 on, and how many there are, as int64 scalars."""
+    """A turn of a loop over all rows of a dynamic axis: its number from 0, and how many there are, as int64 scalars."""
 
     rows: Number
     number: Tensor
@@ -25,13 +25,13 @@ class Turn:
 class Regions(Protocol):
     """Interprets MLIR blocks for handlers of operators with regions.
 
-    ``turns`` has the counters of the loops at hand that run as often as a free axis is long.
+    ``turns`` has the counters of the loops at hand that run as often as a dynamic axis is long.
     """
 
     turns: dict[Any, Turn]
 
     def collects(self, loop: Any) -> bool:
-        """Whether a loop may collect rows of a free size, which recognition of recurrent cells needs."""
+        """Whether a loop may collect rows of a dynamic size, which recognition of recurrent cells needs."""
         ...
 
     def inline(self, b: Builder, block: Any, operands: Sequence[Operand]) -> tuple[Operand, ...]:

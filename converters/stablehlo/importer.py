@@ -45,17 +45,17 @@ _STORING = frozenset(
 _EXPANSION = (
     "func.func(stablehlo-legalize-quant-to-math)",
     "func.func(chlo-legalize-to-stablehlo)",
-    "canonicalize",  # a number goes with any shape: what CHLO asserts of free dimensions
+    "canonicalize",  # a number goes with any shape: what CHLO asserts of dynamic dimensions
     "func.func(shape-legalize-to-stablehlo)",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How inputs, outputs and their free dimensions are called.
+    """How inputs, outputs and their dynamic dimensions are called.
 
     A complex input or output gets a last axis of size 2, real and imaginary part.  ``dims`` gives
-    a name to a free dimension by (input index, axis); the others are called ``<input>_<axis>``.
+    a name to a dynamic dimension by (input index, axis); the others are called ``<input>_<axis>``.
     """
 
     inputs: Sequence[str] = ()
@@ -241,7 +241,7 @@ def entry_point(module: Any) -> Any:
 
 
 def _collectors_of_free_rows(model: ir.Model) -> set[Any]:
-    """The loops of the module that were left as a ``Loop`` of a number of turns or with rows of a free size."""
+    """The loops of the module that were left as a ``Loop`` of a number of turns or with rows of a dynamic size."""
     left = set()
     for node in model.graph.all_nodes():
         if node.op_type == "Loop" and LOOP in node.meta:

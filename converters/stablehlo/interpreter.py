@@ -34,7 +34,7 @@ class Interpreter:
         self._calling: list[str] = []
 
     def collects(self, loop: Any) -> bool:
-        """Whether a loop may collect rows of a free size; not without ``buffered``, nor where it is one of these."""
+        """Whether a loop may collect rows of a dynamic size; not without ``buffered``, nor where it is one of these."""
         return self._buffered is not None and loop not in self._buffered
 
     def function(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Moving data: reshape, transpose, slice, gather, concatenate, for static and free dimensions."""
+"""Moving data: reshape, transpose, slice, gather, concatenate, for static and dynamic dimensions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Layout(Arithmetic):
         return self.op("Transpose", [x], shape, x.dtype, {"perm": list(perm)})
 
     def reshape(self, x: Tensor, shape: Shape, sizes: Tensor | None = None) -> Tensor:
-        """The same elements in another shape; ``sizes`` is its int64 vector where dimensions are free."""
+        """The same elements in another shape; ``sizes`` is its int64 vector where dimensions are dynamic."""
         if x.shape == shape and _countable(shape):
             return x
         if not x.core_shape and None not in shape and (x.const is not None or not x.is_full):
@@ -63,7 +63,7 @@ class Layout(Arithmetic):
         return self.op("Reshape", [x, sizes], shape, x.dtype, attributes)
 
     def _reshaped(self, x: Tensor) -> Tensor | None:
-        """What ``x`` is another shape of, neither with more than one free size."""
+        """What ``x`` is another shape of, neither with more than one dynamic size."""
         node = x.core.producer() if isinstance(x.core, ir.Value) and x.is_full else None
         source = node.inputs[0] if node is not None and node.op_type == "Reshape" else None
         if source is None or source.shape is None:

@@ -57,7 +57,7 @@ _DYNAMIC = mlir.ShapedType.get_dynamic_size()
 
 
 def shape_of(kind: Any) -> Shape:
-    """The shape of a ranked tensor type; None where a dimension is free."""
+    """The shape of a ranked tensor type; None where a dimension is dynamic."""
     if not isinstance(kind, mlir.RankedTensorType):
         raise Unsupported(f"a value of type {kind}; only ranked tensors have an ONNX counterpart")
     return tuple(None if size == _DYNAMIC else size for size in mlir.RankedTensorType(kind).shape)

@@ -22,7 +22,7 @@ Frozen = tuple[Any, list[str], list[str]]
 """A GraphDef, the names of its input tensors and those of its output tensors."""
 
 Shapes = Mapping[str, list[int | None]]
-"""What ``--input`` says of inputs, by name; None where a dimension is free."""
+"""What ``--input`` says of inputs, by name; None where a dimension is dynamic."""
 
 _LOAD_ERRORS = (
     tf.errors.OpError, ValueError, TypeError, AttributeError, KeyError, IndexError, RuntimeError, OSError,
@@ -237,7 +237,7 @@ def _outputs(inputs: Sequence[End], found: Sequence[tuple[str, Any, str]], sessi
 
 
 def _shape_by_running(session: Any, inputs: Sequence[End], key: str) -> list[int | None]:
-    """The shape of a tensor behind a loop: what differs between two calls of different sizes is free."""
+    """The shape of a tensor behind a loop: what differs between two calls of different sizes is dynamic."""
     shapes = []
     for free in (2, 3):
         feed = {each.key: np.zeros([free if n is None else n for n in each.shape], each.dtype) for each in inputs}

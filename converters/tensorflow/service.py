@@ -44,7 +44,7 @@ class TensorFlowService:
     def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Write canonical ONNX to ``to`` by the first route whose result computes the same; gives its name.
 
-        ``shapes`` has a name where a dimension stays free; ``feeds`` arrays are ``<index>/<input>``.
+        ``shapes`` has a name where a dimension stays dynamic; ``feeds`` arrays are ``<index>/<input>``.
         """
         loaded = self._opened()
         count = params["feeds"]

@@ -166,7 +166,7 @@ class TensorFlowStage:
 
 
 def _random(spec: TensorSpec, rng: np.random.Generator) -> Array:
-    """A small value for choosing a route; free dimensions get the size 2."""
+    """A small value for choosing a route; dynamic dimensions get the size 2."""
     shape = [size if isinstance(size, int) else 2 for size in spec.shape]
     kind = np.dtype(spec.dtype)
     low, high = spec.value_range or (0.0, 1.0 if kind.kind == "f" else 2.0)
@@ -176,11 +176,11 @@ def _random(spec: TensorSpec, rng: np.random.Generator) -> Array:
 
 
 def _sizes(shape: Sequence[int | str]) -> list[int | None]:
-    """A shape of ``--input`` as TensorFlow has it: a named dimension is free."""
+    """A shape of ``--input`` as TensorFlow has it: a named dimension is dynamic."""
     return [size if isinstance(size, int) else None for size in shape]
 
 
 def _spec(name: str, shape: Sequence[int | None], dtype: str) -> TensorSpec:
-    """A tensor of the signature; a free first dimension is the batch."""
+    """A tensor of the signature; a dynamic first dimension is the batch."""
     dims = tuple(size if size is not None else f"{name}_{axis}" if axis else "batch" for axis, size in enumerate(shape))
     return TensorSpec(name, dims, dtype)

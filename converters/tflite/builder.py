@@ -35,7 +35,7 @@ _SMALL_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """An ONNX value; ``shape`` has -1 where free and is None where even the rank is unknown.
+    """An ONNX value; ``shape`` has -1 where dynamic and is None where even the rank is unknown.
 
     ``const`` is the value where it is known, real for dequantized constants.  ``stored`` is the
     integer tensor that a dequantized one comes from, ``quantization`` its parameters.  ``moved`` is
@@ -265,7 +265,7 @@ def onnx_dtype(name: str) -> ir.DataType:
 
 
 def named_dims(name: str, shape: Sequence[int]) -> tuple[int | str, ...]:
-    """``shape`` with names for the free dimensions of the tensor ``name``; a free first one is the batch."""
+    """``shape`` with names for the dynamic dimensions of the tensor ``name``; a dynamic first one is the batch."""
     return tuple(size if size != FREE else f"{name}_{axis}" if axis else "batch" for axis, size in enumerate(shape))
 
 

@@ -113,7 +113,7 @@ def _output(builder: Builder, result: Tensor, name: str, taken: list[ir.Value]) 
 
 
 def _shaped(value: ir.Value, name: str, info: TensorInfo) -> None:
-    """Tell the shape of an output whose free batch the file declares; else inference finds it."""
+    """Tell the shape of an output whose dynamic batch the file declares; else inference finds it."""
     if info.shape and info.shape[0] == FREE:
         value.shape = ir.Shape(named_dims(name, info.shape))
 

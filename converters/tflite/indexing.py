@@ -50,7 +50,7 @@ def scatter_nd(b: Builder, places: Tensor, updates: Tensor, shape: Tensor) -> Te
 def dynamic_update_slice(b: Builder, x: Tensor, update: Tensor, start: Tensor) -> Tensor:
     """The start is moved so that the update fits, as XLA does; then each axis is scattered into."""
     if FREE in x.dims or FREE in update.dims:
-        raise Unsupported("an update of free size")
+        raise Unsupported("an update of dynamic size")
     changed = [axis for axis in range(x.rank) if x.dims[axis] != update.dims[axis]]
     if len(changed) > 1:
         return _block_update(b, x, update, start)

@@ -46,7 +46,7 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One tensor of a subgraph: ``shape`` has -1 where the size is free and is None where the rank is.
+    """One tensor of a subgraph: ``shape`` has -1 where the size is dynamic and is None where the rank is.
 
     ``data`` holds a constant.
     """

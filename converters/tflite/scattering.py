@@ -51,7 +51,7 @@ def matrix_diag(b: Builder, x: Tensor) -> Tensor:
     """Each row becomes the diagonal of a square of integer zeros."""
     size = x.dims[-1]
     if size == FREE:
-        raise Unsupported("a diagonal of free size")
+        raise Unsupported("a diagonal of dynamic size")
     grown = b.op("Unsqueeze", [x, b.constant([-1])])
     zero = b.constant(np.asarray(0, numpy_dtype(x.dtype)))
     return b.op("Where", [b.constant(np.eye(size, dtype=bool)), grown, zero], dtype=x.dtype)
@@ -61,7 +61,7 @@ def matrix_diag(b: Builder, x: Tensor) -> Tensor:
 def matrix_set_diag(b: Builder, x: Tensor, diagonal: Tensor) -> Tensor:
     rows, columns = x.dims[-2:]
     if FREE in (rows, columns):
-        raise Unsupported("a diagonal of free size")
+        raise Unsupported("a diagonal of dynamic size")
     grown = b.op("Unsqueeze", [diagonal, b.constant([-1 if rows <= columns else -2])])
     return b.op("Where", [b.constant(np.eye(rows, columns, dtype=bool)), grown, x], dtype=x.dtype)
 

@@ -93,7 +93,7 @@ def split_v(b: Builder, x: Tensor, sizes: Tensor, axis: Tensor, *, num_splits: i
         raise SourceError(f"{len(parts)} sizes and {len(b.results)} outputs")
     if FREE in parts:
         if x.dims[place] == FREE:
-            raise Unsupported("one part takes the rest of an axis whose size is free")
+            raise Unsupported("one part takes the rest of an axis whose size is dynamic")
         parts[parts.index(FREE)] = x.dims[place] - sum(parts) - 1
     return b.ops("Split", [x, b.constant(parts)], {"axis": place}, len(parts))
 
@@ -200,7 +200,7 @@ def space_to_batch_nd(b: Builder, x: Tensor, block_shape: Tensor, paddings: Tens
     count, inner = len(blocks), x.rank - 1 - len(blocks)
     sizes = [size + front + behind for size, front, behind in zip(x.dims[1:], before, after)]
     if FREE in x.dims[1:]:
-        raise Unsupported("blocks of an axis whose size is free")
+        raise Unsupported("blocks of an axis whose size is dynamic")
     padded = b.op("Pad", [x, b.constant((0, *before, *(0,) * inner, 0, *after, *(0,) * inner)), b.scalar(0, x)])
     split = [each for size, block in zip(sizes, blocks, strict=True) for each in (size // block, block)]
     tail = x.dims[1 + count :]
@@ -218,7 +218,7 @@ def batch_to_space_nd(b: Builder, x: Tensor, block_shape: Tensor, crops: Tensor)
     blocks, (before, after) = block_shape.integers, _pairs(crops)
     count, tail = len(blocks), x.dims[1 + len(blocks) :]
     if FREE in x.dims[1:]:
-        raise Unsupported("blocks of an axis whose size is free")
+        raise Unsupported("blocks of an axis whose size is dynamic")
     apart = b.op("Reshape", [x, b.constant((*blocks, FREE, *x.dims[1:]))])
     pairs = [each for axis in range(count) for each in (count + 1 + axis, axis)]
     swapped = b.op("Transpose", [apart], {"perm": (count, *pairs, *range(2 * count + 1, 2 * count + 1 + len(tail)))})

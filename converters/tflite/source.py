@@ -140,7 +140,7 @@ def is_dynamic_range(model: TFLiteModel) -> bool:
 
 
 def spec_of(info: TensorInfo, name: str) -> TensorSpec:
-    """An input or output as the file declares it; free dimensions get names."""
+    """An input or output as the file declares it; dynamic dimensions get names."""
     if info.shape is None:
         raise Unsupported(f"the rank of {name!r} is unknown")
     if info.dtype in ("string", "resource", "variant"):

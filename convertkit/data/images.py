@@ -42,7 +42,7 @@ class ImageReader:
         if len(shape) != 3:
             raise FeedError(f"images for input {spec.name} of shape {spec.source_shape}; expected N×C×H×W or N×H×W×C")
         if free := [dim for dim in shape if isinstance(dim, str)]:
-            raise FeedError(f"images for input {spec.name} of a free size; fix it with --static {free[0]}=SIZE")
+            raise FeedError(f"images for input {spec.name} of a dynamic size; fix it with --static {free[0]}=SIZE")
         self.shape = tuple(int(dim) for dim in shape)
         self._dtype, self._name = spec.dtype, spec.name
         self._options = options

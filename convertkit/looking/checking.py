@@ -238,7 +238,7 @@ class _Way:
         except ConvertKitError as again:
             return _refused(target.name, again)
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        note = f"{told} is fixed, {target.name} cannot leave it free: {why}"
+        note = f"{told} is fixed, {target.name} cannot leave it dynamic: {why}"
         return replace(found, notes=(note,))
 
     def _made(self, target: Target, hub: Artifact, options: ExportOptions) -> Verdict:

@@ -91,7 +91,7 @@ def simplify(model: ir.Model) -> None:
 def _are_all_known(graph: ir.Graph) -> bool:
     """Whether the optimizer, which infers shapes node by node, has found all types and sizes.
 
-    A free size counts that an input has, too; any other may be one of which a look at the whole graph tells more.
+    A dynamic size counts that an input has, too; any other may be one of which a look at the whole graph tells more.
     """
     free = {str(dim.value) for value in graph.inputs for dim in value.shape or () if isinstance(dim, ir.SymbolicDim)}
     return all(_is_known(value, free) for node in graph.all_nodes() for value in node.outputs if value.name)
@@ -129,7 +129,7 @@ def _at_equal_ranks(model: ir.Model) -> None:
 
 
 def name_free_dims(model: ir.Model) -> None:
-    """Give every unnamed free dimension of an input the name that ``specs.interface`` reports, in place."""
+    """Give every unnamed dynamic dimension of an input the name that ``specs.interface`` reports, in place."""
     for value in model.graph.inputs:
         if value.shape is not None:
             dims = enumerate(tuple(value.shape))
@@ -146,7 +146,7 @@ def _named(dim: object) -> int | str | None:
 
 
 def freeze_dims(model: ir.Model, sizes: dict[str, int]) -> None:
-    """Give named free dimensions a fixed size, in place; ``UsageError`` for a name that the model lacks.
+    """Give named dynamic dimensions a fixed size, in place; ``UsageError`` for a name that the model lacks.
 
     A name may be one of a formula: ``H`` of ``16*H``.
     """
@@ -167,7 +167,7 @@ def freeze_dims_left(model: ir.Model, sizes: Mapping[str, int]) -> None:
 
 
 def free_dims(model: ir.Model) -> frozenset[str]:
-    """The names of the inputs' free dimensions, which all get one here."""
+    """The names of the inputs' dynamic dimensions, which all get one here."""
     name_free_dims(model)
     return _names_of(model.graph.inputs)
 

@@ -10,7 +10,7 @@ from convertkit.stage import FLOAT32, Tolerance
 
 
 class FreezeStage:
-    """Canonical ONNX with free dimensions → the same with those sizes."""
+    """Canonical ONNX with dynamic dimensions → the same with those sizes."""
 
     name = "static-dims"
     version = "1"

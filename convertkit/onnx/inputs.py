@@ -13,8 +13,8 @@ from convertkit.recipe import InputSpec
 def with_input_options(specs: Sequence[TensorSpec], options: Sequence[InputSpec]) -> tuple[TensorSpec, ...]:
     """``specs`` with the shapes and value ranges of ``--input``.
 
-    A free dimension that the model's author left without a name, and converters have named ``batch`` or after the
-    input, may be called anything there: it stays free under that name.  Raises ``UsageError`` for an unknown name,
+    A dynamic dimension that the model's author left without a name, and converters have named ``batch`` or after the
+    input, may be called anything there: it stays dynamic under that name.  Raises ``UsageError`` for an unknown name,
     another rank or dtype, or a size that the model fixes or names otherwise.
     """
     wanted = {option.name: option for option in options}

@@ -14,7 +14,7 @@ from convertkit.errors import SourceError, Unsupported
 def interface(model: ir.Model) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
     """Inputs and outputs in the model's order; initializers that are listed as inputs do not count.
 
-    Unnamed free dimensions of inputs get a name of their own, ``<input>_<axis>``.
+    Unnamed dynamic dimensions of inputs get a name of their own, ``<input>_<axis>``.
     """
     graph = model.graph
     inputs = tuple(_spec(value, "input") for value in graph.inputs if value.name not in graph.initializers)

@@ -223,7 +223,7 @@ def merged(recipe: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
 
 
 def parse_input(text: str | InputSpec) -> InputSpec:
-    """``name:1,3,224,224[:float32]``; names stand for free dimensions, ``ids:1,64:int64[0,1000)`` bounds values."""
+    """``name:1,3,224,224[:float32]``; names stand for dynamic dimensions, ``ids:1,64:int64[0,1000)`` bounds values."""
     if isinstance(text, InputSpec):
         return text
     match = _INPUT.match(text)

@@ -77,7 +77,7 @@ def proof_feeds(
 ) -> tuple[Feed, ...]:
     """Feeds of usual values: the user's samples, or generated ones.
 
-    With calibration data its first samples, plus one batch of three where the batch is free (two for a model with
+    With calibration data its first samples, plus one batch of three where the batch is dynamic (two for a model with
     state); otherwise generated feeds, the last ones at a second size; ``attempt`` turns through sizes
     of images and sequences, as only the model knows which ones it takes.  ``brief`` generates three instead of six
     for models without state.  State inputs are left to the replay.

@@ -1,4 +1,4 @@
-"""Sizes for free dimensions where no sample tells them: a batch of one, an image that is no single pixel.
+"""Sizes for dynamic dimensions where no sample tells them: a batch of one, an image that is no single pixel.
 
 Exporters name what depends on another size by its formula (``4*H``, ``past + new``), which is kept.
 """
@@ -18,7 +18,7 @@ _INNER_SIZES = ((32, 64), (64, 64), (1, 3), (224, 224))
 Different ones first: what mixes height and width shows.  Multiples of 32, as nets halve images up to five times.
 """
 _LONG = (4096, 6144)
-"""Of the one free axis that a recording has: front ends of audio take no shorter ones."""
+"""Of the one dynamic axis that a recording has: front ends of audio take no shorter ones."""
 _FACTOR = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)")
 
 

@@ -149,7 +149,7 @@ class Session:
     def _at_sizes(self, target: Target, sizes: Mapping[str, int], why: str) -> Session:
         options = dataclasses.replace(self._options, static=(*self._options.static, *sizes.items()))
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        note = f"{told} is fixed, {target.name} cannot leave it free: {why}"
+        note = f"{told} is fixed, {target.name} cannot leave it dynamic: {why}"
         return Session(options, self._describe, self._place, [note]).begin()
 
     def _open(self) -> tuple[TensorSpec, ...]:

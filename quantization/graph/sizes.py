@@ -1,6 +1,6 @@
 """How large tensors are: what an operator costs depends on it.
 
-ONNX's inference loses sight of sizes that a model computes from a free batch, as traced code does for every window,
+ONNX's inference loses sight of sizes that a model computes from a dynamic batch, as traced code does for every window,
 group or head (``x.view(n, 2, c // 2, h, w)``).  One sample of the calibration data tells them.
 """
 

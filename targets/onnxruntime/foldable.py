@@ -51,7 +51,7 @@ def _computes_in_float(node: ir.Node, weight: Stored) -> bool:
 def _is_read_whole(node: ir.Node, weight: Stored) -> bool:
     """Whether a product waits for its weight more than it computes: one row, as decoders have.
 
-    How many rows a free size stands for nobody knows; at 4 bits the model may be one that is too large in float.
+    How many rows a dynamic size stands for nobody knows; at 4 bits the model may be one that is too large in float.
     """
     data = node.inputs[0]
     count = None if data is None else rows(data)

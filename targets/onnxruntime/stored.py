@@ -50,7 +50,7 @@ def readers(node: ir.Node) -> list[ir.Node]:
 
 
 def rows(value: ir.Value) -> int | None:
-    """How many rows a matrix product multiplies; a free batch counts as one, None where another size is free."""
+    """How many rows a matrix product multiplies; a dynamic batch counts as one, None where another size is dynamic."""
     if value.shape is None:
         return None
     sizes = list(value.shape)[:-1]

@@ -52,7 +52,7 @@ class TfliteRunner:
         return self
 
     def _allocate(self, interpreter: Interpreter) -> None:
-        """Allocate for the sizes that the file states: one for each free size, which may be less than a window."""
+        """Allocate for the sizes that the file states: one for each dynamic size, which may be less than a window."""
         try:
             interpreter.allocate_tensors()
         except RuntimeError:

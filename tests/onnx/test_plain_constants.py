@@ -55,7 +55,7 @@ def test_bounds_and_a_missing_bias_become_constants():
          "e = Expand(a, s) y = Neg(e) }}", "Expand"),
         ("g (float[2, 3] x) => (int64[2] y) {{ y = Shape(x) }}", "Shape"),
     ],
-    ids=["inexact", "free size", "large", "free target", "output"],
+    ids=["inexact", "dynamic size", "large", "free target", "output"],
 )  # fmt: skip
 def test_what_is_not_known_small_and_exact_stays(body, stays):
     before, after = folded(body.replace("{{", "{").replace("}}", "}"))

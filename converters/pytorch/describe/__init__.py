@@ -1,1 +1,1 @@
-"""What a model takes and gives: its inputs, free sizes and state, found by its file and by running it."""
+"""What a model takes and gives: its inputs, dynamic sizes and state, found by its file and by running it."""

@@ -22,7 +22,7 @@ from convertkit.errors import SourceError, Unsupported
 from convertkit.stage import Feed
 
 SECOND, THIRD = 2, 5
-"""Batch sizes at which a free batch must work; the parity proof uses 1 and 3."""
+"""Batch sizes at which a dynamic batch must work; the parity proof uses 1 and 3."""
 _CALLS = 3
 _MOST_CHOICES = 64
 _ALIKE = 1e-4
@@ -48,7 +48,7 @@ class Followed:
 
 
 def followed(prober: Prober, found: tuple[Leaf, ...], base: Mapping[str, int], slots: Sequence[Slot]) -> Followed:
-    """The inputs with what can be free of them; ``base`` gives sizes at which ``slots`` were found."""
+    """The inputs with what can be dynamic of them; ``base`` gives sizes at which ``slots`` were found."""
     reasons = []
     for variant in _variants(prober, found, base):
         sizes = _sizes_of(variant.leaves, found, base)
@@ -66,7 +66,7 @@ def followed(prober: Prober, found: tuple[Leaf, ...], base: Mapping[str, int], s
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """Inputs that may be free as they are here; ``proven`` where samples of a batch have to compute as on their own."""
+    """Inputs that may be dynamic as they are here; ``proven`` where samples must compute as on their own."""
 
     leaves: tuple[Leaf, ...]
     proven: bool
@@ -93,7 +93,7 @@ def _variants(prober: Prober, found: tuple[Leaf, ...], base: Mapping[str, int]) 
 
 
 def _sizes_of(leaves: Sequence[Leaf], found: Sequence[Leaf], base: Mapping[str, int]) -> dict[str, int]:
-    """The sizes of what is free in ``leaves`` at which the state was found."""
+    """The sizes of what is dynamic in ``leaves`` at which the state was found."""
     sizes = dict(base)
     for leaf, before in zip(leaves, found, strict=True):
         for dim, size in zip(leaf.shape, before.shape, strict=True):
@@ -125,7 +125,9 @@ def _free(prober: Prober, variant: _Variant, base: Mapping[str, int], slots: Seq
         raise Stays("the second axis is no batch either")
     if in_time and not second:
         return _as_time(leaves, chosen, sizes)
-    return Followed(leaves, chosen, sizes, (f"the batch is free, as dimension {BATCH}; --static {BATCH}=1 fixes it",))
+    return Followed(
+        leaves, chosen, sizes, (f"the batch is dynamic, as dimension {BATCH}; --static {BATCH}=1 fixes it",)
+    )
 
 
 def _is_sequence(
@@ -158,7 +160,9 @@ def _as_time(leaves: tuple[Leaf, ...], slots: Choice, sizes: Sequence[Mapping[st
         for slot in slots
     )
     named = tuple({TIME if name == BATCH else name: size for name, size in each.items()} for each in sizes)
-    return Followed(renamed, states, named, (f"the length is free, as dimension {TIME}; --static {TIME}=1 fixes it",))
+    return Followed(
+        renamed, states, named, (f"the length is dynamic, as dimension {TIME}; --static {TIME}=1 fixes it",)
+    )
 
 
 def _renamed(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:

@@ -90,7 +90,7 @@ def _parts(parameter: Parameter) -> tuple[str, ...]:
 def _combinations(parts: Sequence[str], kinds: Mapping[str, Sequence[Flag]]) -> Iterator[dict[str, Flag]]:
     """The likeliest first: the sum of the places at which candidates stand says how likely they are together.
 
-    Free sizes go before fixed ones, which are only tried for an input alone.
+    Dynamic sizes go before fixed ones, which are only tried for an input alone.
     """
     places = itertools.product(*(range(len(kinds[name])) for name in parts))
     for chosen in sorted(places, key=sum):

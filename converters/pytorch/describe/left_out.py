@@ -65,7 +65,7 @@ def _inputs_left_out(prober: Prober, leaves: Sequence[Leaf], fixed: Sequence[Lea
 
 
 def _fixed_sizes(prober: Prober, leaves: Sequence[Leaf], fixed: Sequence[Leaf]) -> list[str]:
-    """Sizes behind the batch that the example fixes though the model takes others, with the flags that free them."""
+    """Sizes behind the batch that the example fixes needlessly, and the flags that make them dynamic."""
     ids = [leaf.name for leaf in leaves if len(leaf.shape) == 2 and leaf.dtype in ("int32", "int64", "bool")]
     groups = [ids, *([leaf.name] for leaf in leaves if leaf.name not in ids)]
     flags = []

@@ -55,7 +55,7 @@ _NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A model's interface: with a free batch where it computes at several sizes, and with the sizes it came with."""
+    """A model's interface: with a dynamic batch where it computes at several sizes, and with the sizes it came with."""
 
     leaves: tuple[Leaf, ...]
     fixed: tuple[Leaf, ...]
@@ -144,7 +144,7 @@ def _check_exported(own: Sequence[Leaf], asked: Sequence[Leaf], batch: int) -> N
         if wrong := [f"{size} at axis {axis}" for axis, size in changed if size != batch]:
             raise UsageError(
                 f"--input {leaf.name}: the program was exported with {wrong[0]}; only its batch can be another one\n"
-                "  try   torch.export.export(model, inputs, dynamic_shapes=…) for other free sizes"
+                "  try   torch.export.export(model, inputs, dynamic_shapes=…) for other dynamic sizes"
             )
 
 
@@ -257,7 +257,7 @@ def _examples(subject: Subject, path: Path) -> Sequence[Example] | Mapping[str, 
 
 
 def further_sizes(leaves: Sequence[Leaf], base: Mapping[str, int] = _NO_SIZES) -> tuple[dict[str, int], ...]:
-    """Sizes of the free dimensions, other ones than the example's, at which every route is judged too.
+    """Sizes of the dynamic dimensions, other ones than the example's, at which every route is judged too.
 
     Of those that are known to be longer (``base``), multiples: a window may need that length.
     """
@@ -281,7 +281,7 @@ def _check_given(prober: Prober, given: tuple[Leaf, ...], own: tuple[Leaf, ...])
 def _with_free_batch(
     prober: Prober, fixed: tuple[Leaf, ...], own: tuple[Leaf, ...]
 ) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...], list[str]]:
-    """The leaves with a free batch where the model computes with it, as they came, and what to tell.
+    """The leaves with a dynamic batch where the model computes with it, as they came, and what to tell.
 
     ``own`` are the inputs of an exported program whose batch is a number; another one has to be proven.
     """
@@ -299,7 +299,7 @@ def _with_free_batch(
         except (SourceError, Stays) as error:
             reason = reason or str(error)
             continue
-        return freed, fixed, [f"the batch is free, as dimension {BATCH}; --static {BATCH}=1 fixes it"]
+        return freed, fixed, [f"the batch is dynamic, as dimension {BATCH}; --static {BATCH}=1 fixes it"]
     batch = next(leaf.shape[0] for leaf in fixed if leaf.shape)
     return fixed, fixed, [f"the batch is fixed at {batch}, as in the example that the model came with: {reason}"]
 

@@ -14,7 +14,7 @@ _MOST_VALUES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ExampleArray:
-    """Shape (free dimensions by name) and dtype of one array, and the half-open range of its integers where known."""
+    """Shape (dynamic dimensions by name) and dtype of one array, and the half-open range of integers where known."""
 
     shape: tuple[Dim, ...]
     dtype: str

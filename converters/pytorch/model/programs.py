@@ -20,7 +20,7 @@ _CONVENTIONS = ("example_inputs", "example_input_array", "dummy_inputs")
 
 
 def program_examples(subject: Subject) -> Mapping[str, Example] | Sequence[Example] | None:
-    """Shapes and dtypes of the inputs, free dimensions by name; None where nothing is said."""
+    """Shapes and dtypes of the inputs, dynamic dimensions by name; None where nothing is said."""
     if subject.program is not None:
         return _of_program(subject)
     for name in _CONVENTIONS:
@@ -61,7 +61,7 @@ def _array(tensor: torch.Tensor) -> ExampleArray:
 
 
 def _of_program(subject: Subject) -> Mapping[str, Example]:
-    """From the placeholders, whose symbolic sizes say what is free; equal symbols get equal names."""
+    """From the placeholders, whose symbolic sizes say what is dynamic; equal symbols get equal names."""
     args, kwargs = arguments_of(subject.program, lambda node: node.meta["val"])
     names: dict[str, str] = {}
     values = [*zip((p.name for p in subject.parameters), args, strict=False), *kwargs.items()]

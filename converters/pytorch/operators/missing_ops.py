@@ -82,7 +82,7 @@ def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
     for axis, cells in zip(range(-len(size), 0), size, strict=True):
         length = x.shape[axis]
         if not isinstance(length, int):
-            raise Unsupported("an adaptive maximum pool over a free size; expected a fixed one")
+            raise Unsupported("an adaptive maximum pool over a dynamic size; expected a fixed one")
         bounds = [(k * length // cells, -(-(k + 1) * length // cells)) for k in range(cells)]
         x = torch.cat([x.narrow(axis, low, high - low).amax(axis, keepdim=True) for low, high in bounds], axis)
     return x, torch.zeros_like(x, dtype=torch.int64)  # which nothing reads

@@ -23,7 +23,7 @@ def _running(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, dim: int) -
         return x
     length = x.shape[dim]
     if not isinstance(length, int):
-        raise Unsupported("a running product or extreme over a free size; expected a fixed one")
+        raise Unsupported("a running product or extreme over a dynamic size; expected a fixed one")
     reach = 1
     while reach < length:
         combined = combine(x.narrow(dim, reach, length - reach), x.narrow(dim, 0, length - reach))
@@ -78,7 +78,7 @@ def median_of_all(x: Tensor) -> Tensor:
 
 def _middle(length: Any) -> int:
     if not isinstance(length, int):
-        raise Unsupported("a median over a free size; expected a fixed one")
+        raise Unsupported("a median over a dynamic size; expected a fixed one")
     return (length - 1) // 2 + 1
 
 

@@ -60,7 +60,7 @@ class Accepted:
         if self.interface == wanted:
             return ()
         why = next((each.failure for each in reversed(self.attempts) if each.dynamic), "")
-        return (f"the batch is fixed: no route to ONNX keeps it free ({why})",)
+        return (f"the batch is fixed: no route to ONNX keeps it dynamic ({why})",)
 
 
 def convert(

@@ -17,7 +17,7 @@ _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 
 def forget_steps(model: ir.Model, leaves: Sequence[Leaf]) -> None:
-    """Leave those sizes to be inferred again, in place, where more than the batch is free."""
+    """Leave those sizes to be inferred again, in place, where more than the batch is dynamic."""
     names = {dim for leaf in leaves for dim in leaf.shape if isinstance(dim, str)}
     if names == {dim for leaf in leaves for dim in leaf.shape[:1] if isinstance(dim, str)} and len(names) < 2:
         return

@@ -64,7 +64,7 @@ def _check_free(value: ir.Value, leaf: Leaf) -> None:
 
 
 def _renamed_dims(values: Sequence[ir.Value], leaves: Sequence[Leaf]) -> dict[str, Dim]:
-    """The exporter's names of free dimensions (``s77``) and what the leaves call them."""
+    """The exporter's names of dynamic dimensions (``s77``) and what the leaves call them."""
     pairs = [
         (_text(ours), theirs)
         for value, leaf in zip(values, leaves, strict=True)
@@ -75,7 +75,7 @@ def _renamed_dims(values: Sequence[ir.Value], leaves: Sequence[Leaf]) -> dict[st
 
 
 def _renamed(dim: int | ir.SymbolicDim, names: Mapping[str, Dim]) -> int | str | ir.SymbolicDim:
-    """``dim`` in the leaves' words, also where it is computed from free dimensions (``2*s77``)."""
+    """``dim`` in the leaves' words, also where it is computed from dynamic dimensions (``2*s77``)."""
     text = _text(dim)
     if text in names:
         return names[text]
@@ -90,7 +90,7 @@ def _free_dims(leaves: Sequence[Leaf]) -> set[str]:
 
 
 def _readable_dims(values: Sequence[ir.Value], names: Sequence[str], known: set[str]) -> dict[str, Dim]:
-    """Free dimensions of outputs that say nothing of the inputs' (``Resizeoutput_dim_0``), as ``output_2``."""
+    """Dynamic dimensions of outputs that say nothing of the inputs' (``Resizeoutput_dim_0``), as ``output_2``."""
     found: dict[str, Dim] = {}
     for value, name in zip(values, names, strict=True):
         for axis, dim in enumerate(tuple(value.shape or ())):

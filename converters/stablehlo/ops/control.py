@@ -77,7 +77,8 @@ class Carried:
 def _collects(body: Any, state: Sequence[Tensor], *, free_rows: bool) -> bool:
     """Whether rows may become a scan output.
 
-    Targets may need to know the size of rows, so those of a free size are collected where a recurrent operator may be.
+    Targets may need to know the size of rows, so those of a dynamic size are collected where a recurrent operator may
+    be.
     """
     known = None not in [size for each in state for size in each.shape]
     return known or (has_products(body) and free_rows)

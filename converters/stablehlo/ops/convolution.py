@@ -55,7 +55,7 @@ def convolution(b: Builder, op: hlo.ConvolutionOp, x: Tensor, kernel: Tensor) ->
 
 @convolutions.translates
 def dynamic_conv(b: Builder, op: hlo.DynamicConvOp, x: Tensor, kernel: Tensor, amounts: Tensor) -> Tensor:
-    """Padding (axis, side) that depends on free sizes is carried out in front."""
+    """Padding (axis, side) that depends on dynamic sizes is carried out in front."""
     numbers = hlo.ConvDimensionNumbers(op.dimension_numbers)
     spatial = list(numbers.input_spatial_dimensions)
     between = [0] * x.rank

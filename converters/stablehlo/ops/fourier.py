@@ -99,5 +99,5 @@ def _multiplied(b: Builder, stacked: Tensor, axis: int, inverse: bool) -> Tensor
 def _length(shape: Shape, axis: int) -> int:
     length = shape[axis]
     if length is None:
-        raise Unsupported(f"a Fourier transform along the free axis {axis}")
+        raise Unsupported(f"a Fourier transform along the dynamic axis {axis}")
     return length

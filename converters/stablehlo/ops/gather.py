@@ -38,7 +38,7 @@ def dynamic_gather(b: Builder, op: hlo.DynamicGatherOp, x: Tensor, indices: Tens
     numbers = hlo.GatherDimensionNumbers(op.dimension_numbers)
     dropped = (*ints(numbers.collapsed_slice_dims), *ints(numbers.operand_batching_dims))
     kept = [axis for axis in range(x.rank) if axis not in dropped]
-    # The result tells more than the operand does, which holds known and free sizes together.
+    # The result tells more than the operand does, which holds known and dynamic sizes together.
     made = shape_of(op.results[0].type)
     known = {axis: made[place] for axis, place in zip(kept, sorted(ints(numbers.offset_dims)), strict=True)}
     window = [known.get(axis, 1) for axis in range(x.rank)]
@@ -56,7 +56,7 @@ def dynamic_gather(b: Builder, op: hlo.DynamicGatherOp, x: Tensor, indices: Tens
 def _takes_last_row(
     op: Any, numbers: hlo.GatherDimensionNumbers, x: Tensor, indices: Tensor, window: Sequence[int | None]
 ) -> bool:
-    """Whether the only window is the last one along a free axis."""
+    """Whether the only window is the last one along a dynamic axis."""
     axes, batching = ints(numbers.start_index_map), ints(numbers.operand_batching_dims)
     if len(axes) != 1 or batching or indices.shape != (1,) or window[axes[0]] != 1 or x.shape[axes[0]] is not None:
         return False
@@ -116,7 +116,7 @@ def _select(
             if x.shape[axis] is not None:
                 x = b.take(x, axis, 0, size)
             elif size != 1:
-                raise Unsupported(f"a window of {size} of the free axis {axis} that no index addresses")
+                raise Unsupported(f"a window of {size} of the dynamic axis {axis} that no index addresses")
     inner = [axis for axis in addressing.window_axes if axis in addressed]
     fixed = _fixed(starts, addressing, batch)
     if fixed is not None:
@@ -151,7 +151,7 @@ def _fixed(starts: dict[int, Tensor], addressing: Addressing, batch: Shape) -> d
 def _cut(
     b: Builder, x: Tensor, starts: dict[int, int], addressing: Addressing, batch: Shape, offset_dims: Sequence[int]
 ) -> Tensor:
-    """One window at a place that is known: a slice, which leaves the free axes as they are."""
+    """One window at a place that is known: a slice, which leaves the dynamic axes as they are."""
     for axis, start in starts.items():
         size = addressing.window[axis]
         assert isinstance(size, int), "a fixed window has a known size along the axes that are addressed"

@@ -111,7 +111,7 @@ def _window(op: Any) -> dict[int, tuple[Any, int]] | None:
     """The start (a scalar of the module) and the size along each axis that is cut, where a slice is a window.
 
     A window's start is moved so that it lies inside, as in ``dynamic_slice``, which JAX writes as
-    ``clamp(0, start, sizes of x − sizes)`` where sizes are free.  None for any other slice.
+    ``clamp(0, start, sizes of x − sizes)`` where sizes are dynamic.  None for any other slice.
     """
     x, starts, stops, steps = op.operands
     if operator(starts) != "clamp" or operator(stops) != "add" or starts not in list(stops.owner.operands):
@@ -193,7 +193,7 @@ def padded(
 
 
 def _cropped(b: Builder, x: Tensor, axis: int, before: int, after: int) -> Tensor:
-    """A free axis without its first and last elements; nothing is left of a shorter one."""
+    """A dynamic axis without its first and last elements; nothing is left of a shorter one."""
     end = int64s([-after if after else np.iinfo(np.int64).max])
     return b.op("Slice", [x, int64s([before]), end, int64s([axis])], x.shape, x.dtype)
 
@@ -284,7 +284,7 @@ def dynamic_update_slice(
 ) -> Tensor:
     axes = [axis for axis in range(x.rank) if not _covers(op.operation, axis)]
     firsts = {axis: _first(b, op.operation, x, update, axis, starts[axis]) for axis in axes}
-    # Free axes last: there the update is as long as a rule, and only its window has to be cut to find out.
+    # Dynamic axes last: there the update is as long as a rule, and only its window has to be cut to find out.
     return _updated(b, x, update, [(axis, firsts[axis]) for axis in sorted(axes, key=lambda a: x.shape[a] is None)])
 
 

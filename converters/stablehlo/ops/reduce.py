@@ -214,7 +214,7 @@ def _in_turn(
 def _halved(b: Builder, block: Any, values: tuple[Operand, ...], axis: int) -> tuple[Operand, ...]:
     size = values[0].shape[axis]
     if size is None:
-        raise Unsupported("a reducer without ONNX counterpart along a free axis")
+        raise Unsupported("a reducer without ONNX counterpart along a dynamic axis")
     while size > 1:
         half = size // 2
         first = [part(b, value, axis, 0, half) for value in values]

@@ -107,7 +107,7 @@ def complex_reduce_window(b: Builder, op: hlo.ReduceWindowOp, *operands: Operand
 
 
 def dynamic_reduce_window(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Operand, ...]:
-    """A window whose size only the running model knows: the cumulative sum along a free axis."""
+    """A window whose size only the running model knows: the cumulative sum along a dynamic axis."""
     count = (len(operands) - _WINDOW_NUMBERS) // 2
     place = _cumulated(op.operation, count)
     (called,) = op.called_computations
@@ -252,7 +252,7 @@ def _as_images(b: Builder, x: Tensor, outer: int) -> Tensor:
     count = None if None in x.shape[1:outer] else known
     shape = (x.shape[0], count, *spatial)
     if sum(size is None for size in shape) > 1:
-        raise Unsupported("pooling with several free axes")
+        raise Unsupported("pooling with several dynamic axes")
     return b.reshape(x, shape)
 
 
@@ -276,7 +276,7 @@ def _places(x: Tensor, window: Window, axis: int) -> Tensor:
     """Positions [windows, elements of a window] along one axis of the padded operand."""
     size = x.shape[axis]
     if size is None:
-        raise Unsupported(f"a window along the free axis {axis}")
+        raise Unsupported(f"a window along the dynamic axis {axis}")
     reach = (window.size[axis] - 1) * window.dilation[axis] + 1
     count = max(0, (size - reach) // window.stride[axis] + 1)
     first = np.arange(count)[:, None] * window.stride[axis]

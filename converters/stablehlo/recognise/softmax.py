@@ -112,7 +112,7 @@ def _place(value: ir.Value, source: ir.Value, axis: int) -> int | None:
 
 
 def _alike(sizes: Sequence[Size], others: Sequence[Size]) -> bool:
-    """Whether shapes of equally many elements are the same; one free size follows from the others."""
+    """Whether shapes of equally many elements are the same; one dynamic size follows from the others."""
     if list(sizes) == list(others) and all(isinstance(size, int) or size.value is not None for size in sizes):
         return True
     pairs = list(zip(sizes, others, strict=False))

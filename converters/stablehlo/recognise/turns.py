@@ -67,7 +67,7 @@ def row_of(row: ir.Value, scan: Scan) -> tuple[ir.Value, bool] | None:
     backward = _marked(node, scan) if scan.trips is None else direction(index, scan.turn, scan.trips)
     if sequence is None or shape is None or backward is None or len(shape) != 3 or shape[2] is None:
         return None
-    # A free batch is as long in the row: its elements are the gathered ones, in rows of the same known size.
+    # A dynamic batch is as long in the row: its elements are the gathered ones, in rows of the same known size.
     inside = (scan.trips is None or shape[0] == scan.trips) and sizes(row) == shape[1:]
     from_outside = sequence.producer() not in _nodes(scan) and all(sequence is not state for state in scan.before)
     return (sequence, backward) if inside and from_outside else None

@@ -189,7 +189,7 @@ def _seen(value: ir.Value | None) -> ir.Value | None:
 
 def _squeezed(value: ir.Value) -> tuple[int | None, ...] | None:
     shape = sizes(value)
-    if shape is None or shape.count(None) > 1:  # two free axes could have changed places
+    if shape is None or shape.count(None) > 1:  # two dynamic axes could have changed places
         return None
     return tuple(size for size in shape if size != 1)
 

@@ -110,7 +110,7 @@ def _recounted(b: Builder, y: Tensor, x: Tensor, win: Window, counted: tuple[int
 
 def _share_of_reals(b: Builder, x: Tensor, win: Window) -> Tensor:
     """What part of each window lies in the image, whose size is only known at run time: a mean of ones."""
-    float_only(x, "AveragePool over padding of a free axis")
+    float_only(x, "AveragePool over padding of a dynamic axis")
     sizes = [b.size_of(x, axis) if x.shape[axis] == DYNAMIC else x.shape[axis] for axis in (1, 2)]
     ones = b.fill(b.sizes([1, *sizes, 1]), b.constant(np.array(1, np.float32)), (1, *x.shape[1:-1], 1))
     padded = b.pad(ones, ((0, 0), *win.pads, (0, 0)))

@@ -115,7 +115,7 @@ def _named(x: Tensor, target: Target) -> tuple[int, ...]:
 
 
 def _is_free(x: Tensor, places: Sequence[int], target: Target) -> bool:
-    """Whether a wanted size is only known at run time, as a tensor or as so many times a free size."""
+    """Whether a wanted size is only known at run time, as a tensor or as so many times a dynamic size."""
     named = _named(x, target)
     if target.sizes is not None:
         return target.sizes.constant is None and target.axes is not None and target.policy == "stretch"

@@ -13,7 +13,7 @@ from convertkit.targets.tflite.costs.tables import int4_costs
 CONVOLUTIONS = {(NHWC, "Conv"), (NHWC, "ConvTranspose")}
 _IMAGE_RANK = 4
 _TYPICAL = 32
-"""Stands for a free height or width."""
+"""Stands for a dynamic height or width."""
 
 
 def gain_ns(node: ir.Node, stored: ir.Value, out_axis: int, kernel_costs: KernelCosts) -> float:
@@ -59,7 +59,7 @@ def _is_free(value: ir.Value) -> bool:
 
 
 def _sizes(value: ir.Value | None) -> tuple[int, ...]:
-    """Of a tensor; a free batch counts as 1."""
+    """Of a tensor; a dynamic batch counts as 1."""
     if value is None or value.shape is None:
         return ()
     usual = (1, *[_TYPICAL] * len(value.shape))[: len(value.shape)]

@@ -1,4 +1,4 @@
-"""Shape arithmetic over free dimensions: what a model computes from sizes becomes a constant where it can.
+"""Shape arithmetic over dynamic dimensions: what a model computes from sizes becomes a constant where it can.
 
 before:  Reshape(x: [N,64,4,32], Concat(Shape(x)[0:1], [64], [128]))
 after:   Reshape(x, [-1, 64, 128])
@@ -29,7 +29,7 @@ Rewrite = Callable[[ir.Graph, Knowledge, ir.Node], bool]
 
 
 def fold_sizes(model: ir.Model) -> bool:
-    """Replace computed shapes by constants as far as free dimensions allow, in place; whether any was."""
+    """Replace computed shapes by constants as far as dynamic dimensions allow, in place; whether any was."""
     if all(isinstance(size, int) for value in model.graph.inputs for size in value.shape or ()):
         return False
     _forget(model.graph)
@@ -77,7 +77,7 @@ def _became_constant(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
 
 
 def _reshape(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
-    """One free size is what is left (-1); others are copied from the same axis (0)."""
+    """One dynamic size is what is left (-1); others are copied from the same axis (0)."""
     before, wanted, after = know.shape(node.inputs[0]), know.vector(node.inputs[1]), reshaped(know, node)
     if before is None or wanted is None or after is None:
         return False

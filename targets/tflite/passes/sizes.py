@@ -1,4 +1,4 @@
-"""Sizes that are known only at run time, as polynomials of the model's free dimensions: ``2·N·T + 1``."""
+"""Sizes that are known only at run time, as polynomials of the model's dynamic dimensions: ``2·N·T + 1``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Term = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A sum of products of free dimensions, each of which is zero or more; equal sizes compare equal."""
+    """A sum of products of dynamic dimensions, each of which is zero or more; equal sizes compare equal."""
 
     terms: tuple[tuple[Term, int], ...]
 
     @staticmethod
     def of(value: int | str) -> Size:
-        """A number, or a free dimension by its name."""
+        """A number, or a dynamic dimension by its name."""
         return _sum([((), value)] if isinstance(value, int) else [((value,), 1)])
 
     @property
@@ -33,7 +33,7 @@ class Size:
         return all(factor >= 0 for _, factor in self.terms)
 
     def __str__(self) -> str:
-        """Its name: a free dimension's own, else the sum written out."""
+        """Its name: a dynamic dimension's own, else the sum written out."""
         parts = ["*".join([*([str(factor)] if factor != 1 or not term else []), *term]) for term, factor in self.terms]
         return " + ".join(parts) or "0"
 
@@ -100,7 +100,7 @@ def larger(left: Size, right: Size) -> Size | None:
 
 
 def compared(left: Size, right: Size) -> bool | None:
-    """Whether ``left`` is less than ``right`` whatever the free sizes are, None where that depends."""
+    """Whether ``left`` is less than ``right`` whatever the dynamic sizes are, None where that depends."""
     difference = right - left
     if (-difference).is_never_negative:
         return False

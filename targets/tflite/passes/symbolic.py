@@ -1,7 +1,7 @@
 """What is known of sizes before the model runs: shapes, and the integer vectors that are computed from them.
 
-Free dimensions of the inputs are followed as polynomials (:mod:`sizes`).  Nothing is assumed: a value whose
-sizes ONNX's inference cannot tell has a free dimension of its own on every axis.
+Dynamic dimensions of the inputs are followed as polynomials (:mod:`sizes`).  Nothing is assumed: a value whose
+sizes ONNX's inference cannot tell has a dynamic dimension of its own on every axis.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ SHAPES: Mapping[str, Rule] = {
     "Concat": _joined,
     "Resize": _resized,
 }
-"""Shapes of the first output that ONNX's inference does not follow through free sizes."""
+"""Shapes of the first output that ONNX's inference does not follow through dynamic sizes."""
 
 
 def numbers(sizes: Sequence[Size]) -> list[int] | None:

@@ -44,7 +44,7 @@ MODELS = {
     "function": (lambda: double, X, "double.jax", lambda m, x: m(x)),
     "jitted": (lambda: jax.jit(double), (X,), "double.jax", lambda m, x: m(x)),
     "keyword": (lambda: double, {"x": X, "offset": np.float32(3)}, "double.jax", lambda m, x: m(x, 3)),
-    "free batch": (lambda: double, symbolic("N", "4"), "double.jax", lambda m, x: m(x)),
+    "dynamic batch": (lambda: double, symbolic("N", "4"), "double.jax", lambda m, x: m(x)),
     "parameters": (lambda: (linear, {"w": W}), X, "linear.jax", lambda m, x: m[0](m[1], x)),
     "linen": (linen, X, "Dense.jax", lambda m, x: m[0].apply(m[1], x)),
     "nnx": (nnx, X, "Linear.jax", lambda m, x: m(x)),
@@ -69,7 +69,7 @@ def test_what_is_saved_computes_the_same(name, tmp_path):
     (got,) = service.run({}, feed).arrays.values()
     jax.config.update("jax_enable_x64", before)
     np.testing.assert_array_equal(got, np.asarray(call(model, X)))
-    if name == "free batch":
+    if name == "dynamic batch":
         assert told["inputs"][0][1] == ["N", 4]
 
 

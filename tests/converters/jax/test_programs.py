@@ -1,4 +1,4 @@
-"""Programs that JAX users write, most of them with free sizes: what ONNX Runtime computes is what JAX computes."""
+"""Programs that JAX users write, most of them with dynamic sizes: what ONNX Runtime computes is what JAX computes."""
 
 from __future__ import annotations
 

@@ -130,8 +130,8 @@ def test_a_batch_that_no_route_keeps_is_settled_by_the_conversion(tmp_path: Path
         later = source.settled(stage.settled)
         assert [spec.shape for spec in later.artifact.inputs] == [spec.shape for spec in made.inputs] == [(2, 4)]
         assert later.artifact.outputs == made.outputs
-        assert any("the batch is fixed: no route to ONNX keeps it free (" in note for note in later.notes)
-        assert not any("the batch is free" in note for note in later.notes)
+        assert any("the batch is fixed: no route to ONNX keeps it dynamic (" in note for note in later.notes)
+        assert not any("the batch is dynamic" in note for note in later.notes)
         assert (source.implied_sizes, later.implied_sizes) == ({"N": 2}, {})
         feed = {"x": np.arange(8, dtype=np.float32).reshape(2, 4) / 8}
         with later.runner() as runner, OnnxRunner(made) as artifact:

@@ -1,4 +1,4 @@
-"""State that the batch is in stays free where it can, and says why where it cannot."""
+"""State that the batch is in stays dynamic where it can, and says why where it cannot."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_state_follows_the_batch(tmp_path: Path, name: str, target: str) -> None
     result = convertkit.export(f"state_models:{name}", target, output=tmp_path / "out")
     found = {spec.name: spec.source_shape for spec in result.artifact.inputs}
     assert found == {"x": ("N", *getattr(state_models, name).example_inputs[0].shape[1:]), **FOLLOWING[name]}
-    assert "the batch is free, as dimension N" in " ".join(result.report["notes"])
+    assert "the batch is dynamic, as dimension N" in " ".join(result.report["notes"])
     assert ("computed from the inputs' sizes: batch = N" in " ".join(result.report["notes"])) == (name == "Renewed")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert {key: tuple(each["shape"]) for key, each in manifest["initial_state"].items()} == FOLLOWING[name]
@@ -92,13 +92,13 @@ def _inputs(name: str, folder: Path) -> tuple[dict[str, tuple], str]:
 def test_of_a_time_first_input_the_second_axis_is_the_batch(tmp_path: Path) -> None:
     shapes, notes = _inputs("TimeFirst", tmp_path)
     assert shapes == {"x": (5, "N", 4), "state.h": (1, "N", 3), "state.c": (1, "N", 3)}
-    assert "the batch is free, as dimension N" in notes
+    assert "the batch is dynamic, as dimension N" in notes
 
 
 def test_a_free_length_is_not_called_a_batch(tmp_path: Path) -> None:
     shapes, notes = _inputs("Stream", tmp_path)
     assert shapes == {"x": ("T", 4), "state.h": (3,)}
-    assert "the length is free, as dimension T; --static T=1 fixes it" in notes
+    assert "the length is dynamic, as dimension T; --static T=1 fixes it" in notes
     assert "batch" not in notes
 
 

@@ -95,7 +95,7 @@ def test_state_that_grows_is_refused_by_name(tmp_path: Path) -> None:
 def test_what_is_only_written_is_no_state(tmp_path: Path) -> None:
     result = _exported("Rewriting", tmp_path)
     assert _shapes(result.artifact.inputs) == {"x": ("N", 4)}
-    assert "the batch is free" in _notes(result)
+    assert "the batch is dynamic" in _notes(result)
 
 
 def test_a_batch_that_must_be_one_is_fixed_and_said_so(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_batch_that_must_be_one_is_fixed_and_said_so(tmp_path: Path) -> None:
 def test_a_batch_that_no_route_keeps_free_is_fixed_and_said_so(tmp_path: Path) -> None:
     result = _exported("Looped", tmp_path)
     assert _shapes(result.artifact.inputs) == {"x": (2, 4)}
-    assert "the batch is fixed: no route to ONNX keeps it free (" in _notes(result)
+    assert "the batch is fixed: no route to ONNX keeps it dynamic (" in _notes(result)
     attempts = result.report["steps"][0]["options"]["attempts"]
     assert [each["dynamic"] for each in attempts if each["outcome"] == "accepted"] == [False]
 
@@ -119,14 +119,14 @@ def test_an_example_of_batch_one_frees_the_batch(tmp_path: Path) -> None:
 
 
 class _FixedOnly:
-    """A stage that takes no free dimensions, before the stages of a real target."""
+    """A stage that takes no dynamic dimensions, before the stages of a real target."""
 
     name, version, produces, tolerance, options = "fixed-only", "1", "onnx", EXACT, {}
     accepts = frozenset({"onnx"})
 
     def run(self, source, workdir: Path):
         if any(isinstance(dim, str) for spec in source.inputs for dim in spec.shape):
-            raise Unsupported("a free batch")
+            raise Unsupported("a dynamic batch")
         shutil.copyfile(source.path, workdir / "model.onnx")
         return dataclasses.replace(source, path=workdir / "model.onnx")
 
@@ -144,7 +144,7 @@ def test_a_target_without_free_batch_gets_the_example_size(tmp_path: Path) -> No
     result = _exported("Tied", tmp_path)
     assert _shapes(result.artifact.inputs) == {"ids": (1, 6)}
     assert result.artifact.path.is_file()
-    assert "N = 1 is fixed, onnxruntime cannot leave it free: a free batch" in _notes(result)
+    assert "N = 1 is fixed, onnxruntime cannot leave it dynamic: a dynamic batch" in _notes(result)
 
 
 @pytest.mark.usefixtures("only_fixed")

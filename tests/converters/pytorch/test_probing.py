@@ -1,4 +1,4 @@
-"""What running a model tells of it, in this process and without an export: what is free, what state, what neither."""
+"""What running a model tells, in this process and without an export: what is dynamic, what state, what neither."""
 
 from __future__ import annotations
 
@@ -45,14 +45,18 @@ def _flag(name: str, *shape: int | str, dtype: str | None = None) -> Mapping[str
     ("name", "shapes", "note"),
     [
         ("odd_models:OnlyOne", {"x": (1, 3, 4)}, "the batch is fixed at 1, as in the example"),
-        ("odd_models:Rewriting", {"x": ("N", 4)}, "the batch is free, as dimension N"),
-        ("state_models:Broadcast", {"x": ("N", 4), "state.h": ("N", 3)}, "the batch is free"),
-        ("state_models:Ring", {"x": ("N", 2, 5), "state.past": ("N", 2, 3)}, "the batch is free"),
+        ("odd_models:Rewriting", {"x": ("N", 4)}, "the batch is dynamic, as dimension N"),
+        ("state_models:Broadcast", {"x": ("N", 4), "state.h": ("N", 3)}, "the batch is dynamic"),
+        ("state_models:Ring", {"x": ("N", 2, 5), "state.past": ("N", 2, 3)}, "the batch is dynamic"),
         ("state_models:Renewed", {"x": ("N", 4), "state.h": ("N", 3)}, "from the inputs' sizes: batch = N"),
-        ("state_models:Averaged", {"x": ("N", 4), "state.mean": (4,)}, "the batch is free"),
+        ("state_models:Averaged", {"x": ("N", 4), "state.mean": (4,)}, "the batch is dynamic"),
         ("state_models:Individual", {"x": (2, 3), "state.h": (2, 3)}, "'h' starts with other values for each sample"),
-        ("state_models:TimeFirst", {"x": (5, "N", 4), "state.h": (1, "N", 3), "state.c": (1, "N", 3)}, "batch is free"),
-        ("state_models:Stream", {"x": ("T", 4), "state.h": (3,)}, "the length is free, as dimension T"),
+        (
+            "state_models:TimeFirst",
+            {"x": (5, "N", 4), "state.h": (1, "N", 3), "state.c": (1, "N", 3)},
+            "batch is dynamic",
+        ),
+        ("state_models:Stream", {"x": ("T", 4), "state.h": (3,)}, "the length is dynamic, as dimension T"),
         ("test_probing:Mixed", {"x": (2, 3, 4), "state.h": (2, 3, 4)}, "the batch is fixed at 2"),
         ("test_probing:Columns", {"x": (2, 3, 4), "state.h": (2, 3, 4)}, "the batch is fixed at 2"),
         ("test_probing:Ranked", {"x": (2, 3), "state.h": (2, 1)}, "'h' starts with other values for each sample"),

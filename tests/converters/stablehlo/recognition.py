@@ -39,7 +39,7 @@ def check(function, expected, monkeypatch, within=1e-6):
 
 
 def free(function, shape, dtype):
-    """Converted with free sizes, which the canonical form has named."""
+    """Converted with dynamic sizes, which the canonical form has named."""
     spec = jax.ShapeDtypeStruct(export.symbolic_shape(shape), dtype)
     exported = export.export(jax.jit(function), platforms=["cpu"])(spec)
     return recognise(canonicalize(importer.to_onnx(exported.mlir_module_serialized)))

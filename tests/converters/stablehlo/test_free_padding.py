@@ -1,4 +1,4 @@
-"""Convolutions whose padding follows from free sizes."""
+"""Convolutions whose padding follows from dynamic sizes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_spread_input_whose_padding_follows_from_its_size():
 
 
 def test_sizes_that_are_fixed_are_read_as_such(tmp_path):
-    """``--static`` names a part of a formula; what needs no free sizes is then read without any."""
+    """``--static`` names a part of a formula; what needs no dynamic sizes is then read without any."""
     h = export.symbolic_shape("h")[0]
     program = export.export(jax.jit(lambda x: x.reshape(2, -1) * 2), platforms=["cpu"])(
         jax.ShapeDtypeStruct((16 * h, 3), np.float32)

@@ -49,7 +49,7 @@ KERAS = {
 }
 
 
-@pytest.mark.parametrize("sizes", ["2, 5, 8", "N, 5, 8"], ids=["fixed batch", "free batch"])
+@pytest.mark.parametrize("sizes", ["2, 5, 8", "N, 5, 8"], ids=["fixed batch", "dynamic batch"])
 @pytest.mark.parametrize("name", [*KERAS, "both ways"])
 def test_layers_of_keras(name, sizes, monkeypatch):
     """Keras on JAX multiplies a GRU's inputs in front of the loop, and reads from the end what goes backwards."""

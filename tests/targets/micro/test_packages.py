@@ -85,7 +85,9 @@ def test_two_runs_give_the_same_bytes(source, int8):
 
 def test_an_open_batch_becomes_one_and_is_told(float32):
     assert [each["shape"] for each in float32.report["interface"]["inputs"]] == [[1, 8, 8, 3]]
-    assert any(note.startswith("N = 1 is fixed, tflite-micro cannot leave it free") for note in float32.report["notes"])
+    assert any(
+        note.startswith("N = 1 is fixed, tflite-micro cannot leave it dynamic") for note in float32.report["notes"]
+    )
 
 
 def test_another_open_size_is_refused_with_the_flag(tmp_path):

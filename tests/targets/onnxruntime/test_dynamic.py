@@ -58,7 +58,7 @@ def rewritten(model: onnx.ModelProto) -> tuple[int, onnx.ModelProto]:
         product("Gemm", [64, DEEP]),
         product("Gemm", [64, DEEP], transB=1),
     ],
-    ids=["matrices", "free length", "Gemm", "Gemm, transposed"],
+    ids=["matrices", "dynamic length", "Gemm", "Gemm, transposed"],
 )
 def test_integer_kernels_and_eight_bits_of_activations(model: onnx.ModelProto, tmp_path: Path) -> None:
     count, made = rewritten(model)

@@ -104,7 +104,16 @@ def matrix(shape: list[int | str], *, bits: int = 8, deep: int = 64, wide: int =
         (matrix([1, "length"]), 1),
         (matrix([1], deep=256, wide=256), 0),
     ],
-    ids=["rows", "free batch", "free length", "small", "one row", "int8", "int8, free length", "int8, one row"],
+    ids=[
+        "rows",
+        "dynamic batch",
+        "dynamic length",
+        "small",
+        "one row",
+        "int8",
+        "int8, dynamic length",
+        "int8, one row",
+    ],
 )
 def test_matrices_keep_the_form_that_has_a_kernel_where_that_is_fast(
     model: onnx.ModelProto, folded: int, tmp_path: Path

@@ -13,7 +13,7 @@ from tests.targets.tflite.compiled import numbers
 FLOAT, INT32, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL
 LARGEST = 4000
 ROUNDS = {"n": (2, 1, 3), "m": (4, 6, 3)}
-"""Sizes of the free axes, feed after feed; the first is what a graph is grown with."""
+"""Sizes of the dynamic axes, feed after feed; the first is what a graph is grown with."""
 NO_NUMBERS = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1e37, -1e37, 2.5], np.float32)
 
 EDGES = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-6, -1e-3, 1.0, -3.0, 6.0], np.float32)
@@ -32,7 +32,7 @@ class Free(int):
 
 
 def same(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    """Whether two shapes are equal whatever the free sizes are."""
+    """Whether two shapes are equal whatever the dynamic sizes are."""
     return len(first) == len(second) and all(a == b and _label(a) == _label(b) for a, b in zip(first, second))
 
 
@@ -108,7 +108,7 @@ class Graph:
 
 
 def feeds_for(model: onnx.ModelProto, *, special: bool = False) -> list[dict[str, np.ndarray]]:
-    """Feeds of other free sizes each: three of noise, one of edges, one of zeros.
+    """Feeds of other dynamic sizes each: three of noise, one of edges, one of zeros.
 
     ``special`` ones are three that hold NaN, infinities and large numbers.
     """

@@ -184,7 +184,7 @@ POINTS = {
     + [("ConvInteger", name) for name in POINTS if name != "by column"],  # ONNX Runtime has no such kernel
 )
 def test_integer_weights_stay_stored_as_integers(op: str, name: str, tmp_path):
-    """With a free length; the inner size is the constant's."""
+    """With a dynamic length; the inner size is the constant's."""
     kind, point, low, high = POINTS[name]
     dense = op == "MatMulInteger"
     shape, free = ((640, 3), "[n,t,640]") if dense else ((3, 40, 4, 4), "[n,40,h,w]")

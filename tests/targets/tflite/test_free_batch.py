@@ -1,4 +1,4 @@
-"""Recurrent operators and reads by coordinates whose batch is free: several sizes through one file."""
+"""Recurrent operators and reads by coordinates whose batch is dynamic: several sizes through one file."""
 
 from __future__ import annotations
 

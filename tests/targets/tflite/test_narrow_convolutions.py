@@ -64,7 +64,7 @@ def test_free_batch() -> None:
     [
         pytest.param((1, 64, 8, 8), {"pads": [1] * 4}, id="enough channels"),
         pytest.param((1, 1, 12, 12), {"dilations": [2, 2]}, id="dilation"),
-        pytest.param((1, 1, "H", "W"), {"pads": [1] * 4}, id="free sizes"),
+        pytest.param((1, 1, "H", "W"), {"pads": [1] * 4}, id="dynamic sizes"),
         pytest.param((1, 3, 7, 7), {"pads": [1] * 4}, id="a row that nothing divides"),
     ],
 )

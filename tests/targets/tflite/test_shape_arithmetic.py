@@ -1,4 +1,4 @@
-"""Free dimensions: what is left of computed shapes, and that one file is right at several sizes."""
+"""Dynamic dimensions: what is left of computed shapes, and that one file is right at several sizes."""
 
 from __future__ import annotations
 

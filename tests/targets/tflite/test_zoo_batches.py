@@ -1,4 +1,4 @@
-"""The zoo with a free batch: batch 8, 1, 3 and back through one interpreter, and no shapes computed at run time."""
+"""The zoo with a dynamic batch: batch 8, 1, 3 and back through one interpreter, and no shapes computed at run time."""
 
 from __future__ import annotations
 

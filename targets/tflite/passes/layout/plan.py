@@ -67,7 +67,7 @@ def rank_of(value: ir.Value | None) -> int | None:
 
 
 def sizes_of(value: ir.Value) -> tuple[int | str, ...] | None:
-    """Sizes, names for free ones; None where a free one has no name."""
+    """Sizes, names for dynamic ones; None where a dynamic one has no name."""
     if value.shape is None:
         return None
     sizes = tuple(size if isinstance(size, int) else size.value for size in value.shape)
@@ -75,7 +75,7 @@ def sizes_of(value: ir.Value) -> tuple[int | str, ...] | None:
 
 
 def elements(value: ir.Value | None) -> int:
-    """Number of elements, free sizes counted as 1."""
+    """Number of elements, dynamic sizes counted as 1."""
     if value is None or value.shape is None:
         return 0
     return int(np.prod([size if isinstance(size, int) else 1 for size in value.shape]))
