@@ -22,7 +22,7 @@ CALLS_PER_ROUND = 3
 
 
 def feeds(path: Path) -> list[Feed]:
-    """The samples of an .npz as feeds of batch 1; the array ``label`` is no input."""
+    """The samples of an .npz as feeds of batch 1; the array ``label`` is not an input."""
     arrays = {name: array for name, array in np.load(path).items() if name != "label"}
     return [{k: v[i : i + 1] for k, v in arrays.items()} for i in range(len(next(iter(arrays.values()))))]
 

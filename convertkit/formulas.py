@@ -55,7 +55,7 @@ def sizes_of_dims(given: Mapping[str, int], dims: Iterable[str]) -> dict[str, in
 
 
 def names_in(dim: str) -> tuple[str, ...]:
-    """What a dimension is made of: itself, where it is no formula."""
+    """What a dimension is made of: itself, where it is not a formula."""
     tree = _tree(dim)
     if tree is None:
         return (dim,)

@@ -63,7 +63,7 @@ def labels(path: Path) -> bytes:
     except OSError as error:
         raise UsageError(f"--label-file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"--label-file {path} is no UTF-8 text") from error
+        raise UsageError(f"--label-file {path} is not UTF-8 text") from error
     return content.replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
 
 

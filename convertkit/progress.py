@@ -25,7 +25,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Shows nothing: the default in Python, in CI and where stderr is no terminal."""
+    """Shows nothing: the default in Python, in CI and where stderr is not a terminal."""
 
     def track(self, items: Iterable[T], total: int | None, title: str) -> Iterator[T]:
         yield from items

@@ -104,7 +104,7 @@ def _within(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 def not_found(source: str) -> str:
-    """Why nothing reads ``source``, which is no file: as far as it is a reference, what is wrong with it."""
+    """Why nothing reads ``source``, which is not a file: as far as it is a reference, what is wrong with it."""
     name = source.partition(":")[0]
     if not _REFERENCE.fullmatch(source):
         near = closest(Path(source).name, _beside(source))
@@ -135,7 +135,7 @@ def closest(name: str, known: Sequence[str]) -> str:
 
 
 def python_file(file: Path) -> str:
-    """Why a file of Python is no source, and what to write instead."""
+    """Why a file of Python is not a source, and what to write instead."""
     return f"{file} is Python; name the function in it that makes the model: {_dotted(file)}:FUNCTION"
 
 
@@ -166,7 +166,7 @@ def _with_parents(names: Sequence[str]) -> Iterator[str]:
 
 
 def _imports(name: str, file: Path) -> Iterator[str]:
-    """What a module names in its imports, relative ones resolved; names that are no modules among them."""
+    """What a module names in its imports, relative ones resolved; names that are not modules among them."""
     if file.suffix != ".py":
         return
     try:

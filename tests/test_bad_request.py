@@ -70,7 +70,7 @@ def test_labels_of_another_length(place, tmp_path, mlp):
 
 
 @pytest.mark.parametrize("flag", ["--calib", "--eval"])
-@pytest.mark.parametrize("content", [b"", b"this is no archive", b"PK\x03\x04" + b"\0" * 40, b"\x93NUMPY\x01\x00"])
+@pytest.mark.parametrize("content", [b"", b"this is not an archive", b"PK\x03\x04" + b"\0" * 40, b"\x93NUMPY\x01\x00"])
 @pytest.mark.parametrize("name", ["data.npz", "data.npy"])
 def test_data_files_that_are_broken(place, tmp_path, mlp, flag, name, content):
     (tmp_path / name).write_bytes(content)

@@ -56,7 +56,7 @@ def test_folder_that_is_no_model(place, tmp_path, files):
     "name", ["model.pt", "model.pth", "model.pt2", "model.onnx", "model.safetensors", "model.keras"]
 )
 def test_text_with_a_model_name(place, tmp_path, name):
-    (tmp_path / name).write_text("import torch\nthis is no model\n" * 20)
+    (tmp_path / name).write_text("import torch\nthis is not a model\n" * 20)
     refused(place, 1, [name], tmp_path / name)
 
 

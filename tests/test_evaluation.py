@@ -60,7 +60,7 @@ def test_what_does_not_fit_is_one_sentence(name: str | None, labels: np.ndarray,
     ("name", "told"),
     [
         ("nothing", "unknown; use top1, auc, mse or pkg.mod:func"),
-        ("own_metric:none_such", "--metric own_metric:none_such is no function"),
+        ("own_metric:none_such", "--metric own_metric:none_such is not a function"),
         ("no_such_module:f", "--metric no_such_module:f cannot be imported: No module named"),
         ("own_broken:f", r"cannot be imported: ZeroDivisionError: division by zero \(own_broken.py:1\)"),
     ],

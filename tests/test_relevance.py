@@ -109,7 +109,7 @@ IDLE = {
             "--label-file does nothing for onnxruntime; it is for --target android or ios",
         ),
         ("--target tflite --label-file LABELS", "2 labels, and no output has 2 classes"),
-        ("--target tflite --label-file DATA", "is no UTF-8 text"),
+        ("--target tflite --label-file DATA", "is not UTF-8 text"),
     ],
     "--normalization": [
         (
@@ -132,7 +132,7 @@ IDLE = {
     ],
     "--pass": [("--pass quantize", "--pass quantize: the other flags leave it nothing to do")],
     "--seed": [("--seed 99999999999999999999", "--seed 99999999999999999999: must fit")],
-    "--recipe": [("--recipe=", ". is no file")],
+    "--recipe": [("--recipe=", ". is not a file")],
     "--timeout": [("--timeout 0", "--timeout 0.0: must be positive")],
     "--scheduler": [
         (f"--scheduler {text}", f"--scheduler {text}: not the address of a Dask scheduler; write tcp://HOST:PORT")

@@ -139,7 +139,7 @@ def broken(folder: Path) -> dict[str, tuple[bytes, str]]:
     adpcm = bytearray(good)
     adpcm[20] = 0x11
     return {
-        "text": (b"this is no sound", "is not a WAV file"),
+        "text": (b"this is not a sound", "is not a WAV file"),
         "empty": (b"", "is not a WAV file"),
         "header": (good[:30], "is not a WAV file"),
         "truncated": (good[:-5000], "is truncated"),

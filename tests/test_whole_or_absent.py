@@ -98,7 +98,7 @@ def test_killed_at_any_moment(tmp_path, mlp, calib):
 
 @pytest.mark.timeout(600)
 def test_killed_with_a_framework_in_a_worker(tmp_path, digits):
-    """The worker dies with its parent, and what both left behind is no output."""
+    """The worker dies with its parent, and what both left behind is not an output."""
     place = tmp_path / "place"
     arguments = ["export", digits.model, "--target", "onnxruntime"]
     longest = working_time(*arguments, "-o", place / "first")

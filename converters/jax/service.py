@@ -199,7 +199,7 @@ def _deserialized(source: str) -> Any:
             # Not closed by hand: an error's traceback may still hold a slice.
             return export.deserialize(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     except _BROKEN as error:
-        raise SourceError(f"{source} is no jax.export artifact, or a damaged one: {_first_line(error)}") from error
+        raise SourceError(f"{source} is not a jax.export artifact, or a damaged one: {_first_line(error)}") from error
 
 
 def _check(program: Any) -> None:

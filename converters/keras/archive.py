@@ -55,7 +55,7 @@ def _from_zip(path: Path) -> Described:
             names = archive.namelist()
             metadata = _parsed(path, archive.read("metadata.json")) if "metadata.json" in names else {}
     except (zipfile.BadZipFile, KeyError, OSError, EOFError, NotImplementedError, zlib.error) as error:
-        raise SourceError(f"{path} is no readable .keras archive: {error}") from error
+        raise SourceError(f"{path} is not a readable .keras archive: {error}") from error
     assets = any(name.startswith("assets/") for name in names)
     return Described("keras", config, str(metadata.get("keras_version", "3")), assets)
 
@@ -69,7 +69,7 @@ def _from_hdf5(path: Path) -> Described:
             text = file.attrs.get("model_config")
             version = _text(file.attrs.get("keras_version", "2"))
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise SourceError(f"{path} is no readable HDF5 file: {_sentence(error)}") from error
+        raise SourceError(f"{path} is not a readable HDF5 file: {_sentence(error)}") from error
     if text is None:
         raise SourceError(
             f"{path} holds weights and no model\n"
@@ -100,9 +100,9 @@ def _parsed(path: Path, data: bytes) -> Config:
     try:
         config = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"{path}: the model's configuration is no JSON: {error}") from error
+        raise SourceError(f"{path}: the model's configuration is not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise SourceError(f"{path}: the model's configuration is no object")
+        raise SourceError(f"{path}: the model's configuration is not an object")
     return config
 
 

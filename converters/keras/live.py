@@ -17,7 +17,7 @@ _SAVING = (ValueError, TypeError, AttributeError, NotImplementedError, RuntimeEr
 
 
 def saved_live(model: Any, example: object, folder: Path) -> Path | None:
-    """A file in ``folder`` made of ``model`` by the Keras that it belongs to; None where it is no Keras model.
+    """A file in ``folder`` made of ``model`` by the Keras that it belongs to; None where it is not a Keras model.
 
     Layers of Keras's own go into a ``.keras`` file (``.h5`` for Keras 2).  What has code of the caller's, which a file
     names but does not hold, is exported by its backend: a SavedModel of TensorFlow, StableHLO of JAX.  ``example``

@@ -126,7 +126,7 @@ class _Holder(torch.nn.Module):  # type: ignore[misc]
 
 
 def _arguments(module: torch.nn.Module, example: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments, arrays as tensors; a dict is one argument where its keys are no parameters."""
+    """Positional and keyword arguments, arrays as tensors; a dict is one argument where its keys are not parameters."""
     given = trees.mapped(_tensor, example)
     if isinstance(given, Mapping) and set(given) <= set(inspect.signature(module.forward).parameters):
         return (), dict(given)

@@ -143,7 +143,7 @@ def _before_loop(state: Any, axis: int, assumed: tuple[Any, ...]) -> Any:
 
 
 def numbers(value: Any, assumed: tuple[Any, ...] = ()) -> tuple[Number, ...] | None:
-    """The elements of an integer array, row after row; None where they are no sizes."""
+    """The elements of an integer array, row after row; None where they are not sizes."""
     owner, name = value.owner, operator(value)
     if name == "constant":
         return tuple(Number(each) for each in ints(owner.attributes["value"]))

@@ -76,7 +76,7 @@ class Table:
         return Table.at(self.data, _follow(self.data, position)) if position else None
 
     def text(self, slot: int) -> str:
-        """A string, empty where absent; bytes that are no UTF-8 are replaced."""
+        """A string, empty where absent; bytes that are not UTF-8 are replaced."""
         raw = self.array(slot, "u1")
         return raw.tobytes().decode(errors="replace")
 

@@ -22,7 +22,7 @@ def numbers(data: bytes) -> Mapping[str, float]:
         raise SourceError("the operator has no options")
     width, kind = data[-1], data[-2]
     if kind >> 2 != _MAP:
-        raise SourceError("the operator's options are no map")
+        raise SourceError("the operator's options are not a map")
     start = _back(data, len(data) - 2 - width, width)
     inner = 1 << (kind & 3)
     count = _integer(data, start - inner, inner)

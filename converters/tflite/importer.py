@@ -103,7 +103,7 @@ def _input(info: TensorInfo, name: str) -> Tensor:
 
 
 def _output(builder: Builder, result: Tensor, name: str, taken: list[ir.Value]) -> ir.Value:
-    """The value of ``result`` under its public name; a copy where it is no node's own output."""
+    """The value of ``result`` under its public name; a copy where it is not a node's own output."""
     value = result.value
     if value.producer() is None or any(value is other for other in taken):
         value = builder.op("Identity", [result]).value

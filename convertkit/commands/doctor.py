@@ -16,7 +16,7 @@ _EXAMPLES = examples(("what is here, and what is wrong with it", "doctor"), ("fo
 def command(session: Session, /, as_json: bool) -> None:
     """Look at this environment: versions, what does not go together, what each missing extra would add.
 
-    Exit code 1 where there is a problem; an extra that is missing is none.
+    Exit code 1 where there is a problem; a missing extra is not a problem.
     """
     from convertkit.looking.doctor import doctor
 

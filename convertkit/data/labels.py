@@ -14,7 +14,7 @@ _SIGMAS = 2.0
 
 
 def check_classes(labels: Array, scores: Array) -> None:
-    """``FeedError`` for labels that are no class of ``scores`` (samples, classes), with what to write instead."""
+    """``FeedError`` for labels that are not classes of ``scores`` (samples, classes), with what to write instead."""
     classes = scores.shape[1]
     if classes < 2:
         return

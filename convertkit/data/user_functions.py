@@ -28,7 +28,7 @@ def imported(title: str, reference: str, refusal: type[ConvertKitError]) -> Call
     except Exception as error:
         raise refusal(f"{title} cannot be imported: {told(error)}") from error
     if not callable(found):
-        raise refusal(f"{title} is no function")
+        raise refusal(f"{title} is not a function")
     function: Callable[..., Any] = found
     return function
 
@@ -41,7 +41,7 @@ def metric_function(name: str) -> Callable[..., Any]:
 
 
 def data_function(source: str) -> Callable[..., Any]:
-    """The function of ``--calib pkg.mod:func``, where ``source`` is no path that exists."""
+    """The function of ``--calib pkg.mod:func``, where ``source`` is not a path that exists."""
     module, colon, name = source.partition(":")
     if colon and name.isidentifier() and all(part.isidentifier() for part in module.split(".")):
         return imported(source, source, FeedError)

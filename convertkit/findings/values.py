@@ -162,7 +162,7 @@ class Findings:
 
 
 def _rare(agreement: float, samples: int) -> bool:
-    """Whether so many samples of another class are no chance for an artifact that agrees on 99 % of all inputs.
+    """Whether so many samples of another class are unlikely for an artifact that agrees on 99 % of all inputs.
 
     One flip among 50 is what such an artifact shows in two runs of five.
     """

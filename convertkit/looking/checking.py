@@ -31,7 +31,7 @@ class Verdict:
     """Whether a model converts for one target.
 
     Where it does not, ``kind`` is the class of the error, ``exit_code`` what ``export`` ends with, ``node`` what is in
-    the way (empty where it is no node), ``reason`` why, ``location`` the line of the user's own source, ``ways_out``
+    the way (empty where it is not a node), ``reason`` why, ``location`` the line of the user's own source, ``ways_out``
     what to do.  ``notes`` tell which dimensions had to be fixed.
     """
 

@@ -204,7 +204,7 @@ def _with_traits(artifact: Artifact) -> Artifact:
 
 
 def size_of(artifact: Artifact) -> int:
-    """Bytes of the model and of weights that lie beside it; 0 for what is no file."""
+    """Bytes of the model and of weights that lie beside it; 0 for what is not a file."""
     if not artifact.path.exists():
         return 0
     if artifact.format not in ONNX_FILES:

@@ -116,7 +116,7 @@ def relu_of_clip(node: ir.Node) -> bool:
 
 
 def joined_extremes(node: ir.Node) -> bool:
-    """Min(Min(x, a), b), and Max: their constants are no NaN, and there is one."""
+    """Min(Min(x, a), b), and Max: their constants are not NaN, and there is one."""
     known = [_constant(value) for one in (_producer(node.inputs[0]), node) for value in one.inputs[1:]]
     return bool(known) and all(each is not None and not np.isnan(each).any() for each in known)
 

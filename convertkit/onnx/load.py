@@ -72,9 +72,9 @@ def load_proto(path: Path) -> onnx.ModelProto:
     try:
         proto = read_proto(path)
     except (DecodeError, RuntimeError, ValueError) as error:
-        raise SourceError(f"{path} is no ONNX model, or a truncated one") from error
+        raise SourceError(f"{path} is not an ONNX model, or a truncated one") from error
     if not proto.HasField("graph") or not proto.graph.output or not proto.opset_import:
-        raise SourceError(f"{path} is no ONNX model: it declares no graph with outputs and opset")
+        raise SourceError(f"{path} is not an ONNX model: it declares no graph with outputs and opset")
     _Checker(path).graph(proto.graph, frozenset(), 0)
     put_right(proto)
     try:
@@ -184,7 +184,7 @@ class _Checker:
             is_there = file.is_file() and os.access(file, os.R_OK)
         except (ValueError, RuntimeError, OSError) as error:  # a zero byte, a loop of links, a name that is too long
             raise SourceError(
-                f"{self._path}: tensor {tensor.name!r} points to {location!r}, which is no file"
+                f"{self._path}: tensor {tensor.name!r} points to {location!r}, which is not a file"
             ) from error
         if not location or Path(location).is_absolute() or not file.is_relative_to(self._folder):
             raise SourceError(

@@ -1,6 +1,6 @@
 """What we use of ONNX Runtime that its documentation does not promise, each with a test of what we rely on.
 
-The classes of its errors lie in its native module alone; most of them are no ``RuntimeError``.  Where a new version
+The classes of its errors lie in its native module alone; most of them are not ``RuntimeError``.  Where a new version
 moves or changes one, ``tests/onnx/test_onnxruntime_compat.py`` names it.
 """
 

@@ -30,7 +30,7 @@ def float32_tolerance(model: ir.Model) -> Tolerance:
 
 
 def _pixels(node: ir.Node) -> int:
-    """The largest size that ``node`` interpolates along by a factor that is no power of two, 0 where there is none."""
+    """The largest size that ``node`` interpolates by a factor that is not a power of two, 0 where there is none."""
     x, y = node.inputs[0], node.outputs[0]
     if node.attributes.get_string("mode", "nearest") == "nearest" or x is None or x.shape is None or y.shape is None:
         return 0

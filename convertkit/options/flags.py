@@ -186,7 +186,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
     Raises ``RecipeError`` with line and closest key for an unknown one.
     """
     if path.exists() and not path.is_file():
-        raise RecipeError(f"{path} is no file")
+        raise RecipeError(f"{path} is not a file")
     try:
         text = path.read_text(encoding="utf-8")
         values = tomllib.loads(text)
@@ -271,7 +271,7 @@ def _within(title: str, text: str, kind: type[int] | type[float], least: float, 
     try:
         number = kind(text)
     except ValueError as error:
-        raise UsageError(f"{title}: {text!r} is no number") from error
+        raise UsageError(f"{title}: {text!r} is not a number") from error
     if not least <= number <= most:
         raise UsageError(f"{title}: {text} is not from {least} to {most}")
     return number

@@ -17,7 +17,7 @@ _ENOUGH_ELEMENTS = 8
 _FINITE_SHARE = 0.5
 _LISTED = 5
 _AT_LIMIT = 8
-"""So many equal elements at an end of the range are no accident of rounding."""
+"""So many equal elements at an end of the range are not an accident of rounding."""
 
 
 class DiffAccumulator:

@@ -34,7 +34,7 @@ class ProofInputs:
 
     @property
     def usual(self) -> tuple[Feed, ...]:
-        """The feeds that are no edge inputs."""
+        """The feeds that are not edge inputs."""
         return self.feeds[: len(self.feeds) - len(self.edges)]
 
     @property

@@ -1,4 +1,4 @@
-"""Sizes for dynamic dimensions where no sample tells them: a batch of one, an image that is no single pixel.
+"""Sizes for dynamic dimensions where no sample tells them: a batch of one, an image that is not a single pixel.
 
 Exporters name what depends on another size by its formula (``4*H``, ``past + new``), which is kept.
 """
@@ -79,7 +79,7 @@ def _atoms(inputs: Sequence[TensorSpec], batches: AbstractSet[str]) -> list[str]
 
 
 def _terms(name: str) -> list[tuple[int, str]]:
-    """``2*a + b`` as factors and names; a name that is no such sum as itself."""
+    """``2*a + b`` as factors and names; a name that is not such a sum as itself."""
     found = [_FACTOR.fullmatch(part.strip()) for part in name.split("+")]
     if any(match is None for match in found):
         return [(1, name)]

@@ -16,7 +16,7 @@ import numpy as np
 from convertkit.artifact import Array
 
 _COLUMNS = 16
-"""A row of more numbers is no row of coordinates with a score among them."""
+"""A row of more numbers is not a row of coordinates with a score among them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class Recording:
 
     @property
     def usual(self) -> int:
-        """How many feeds are no edge inputs."""
+        """How many feeds are not edge inputs."""
         return len(self.feeds) - len(self.edges)
 
     def name_of(self, place: int) -> str:

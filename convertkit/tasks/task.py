@@ -56,8 +56,8 @@ class Task(ABC, Generic[T_co]):
     def decides(self) -> Mapping[str, object] | None:
         """All that decides the result beside the results of :attr:`needs`, as JSON would hold it.
 
-        None where that cannot be said (the user's own code) or the result is no value (a time): such a result, and all
-        that is made of it, is never looked up in a store.
+        None where that cannot be said (the user's own code) or the result is not a value (a time): such a result, and
+        all that is made of it, is never looked up in a store.
         """
 
     @property

@@ -26,7 +26,7 @@ _MAP_RANK = 4
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A monotone operator, and the index of its only input that is no constant."""
+    """A monotone operator, and the index of its only input that is not a constant."""
 
     node: ir.Node
     place: int

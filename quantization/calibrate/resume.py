@@ -67,7 +67,7 @@ def checkpoint(model: ir.Model, names: Sequence[str], data_sha256: str, part: st
     """The place for the state of measuring ``names`` of ``model`` on ``part`` of the data.
 
     It lies in ``$XDG_CACHE_HOME/convertkit/calibration``, else under ``~/.cache``.  How ranges are picked from the
-    statistics does not matter for them, so the method is no part of the hash.
+    statistics does not matter for them, so the method is not part of the hash.
     """
     digest = hashlib.sha256(ir.to_proto(model).SerializeToString(deterministic=True))
     digest.update("\0".join((*names, data_sha256, part)).encode())

@@ -93,7 +93,7 @@ def apply(model: ir.Model, plan: Plan, ranges: Ranges) -> Placement:
         if unit.name in plan.in_float:
             unit.node.metadata_props[KEEP_FLOAT] = "the float kernel is the faster one"
     keep_ends_real(model.graph, [unit for unit in units if unit in placement.integer])
-    # Those of operators that have no integer kernel, too; integer units' weights are no constants any more.
+    # Those of operators that have no integer kernel, too; integer units' weights are not constants any more.
     rules = {**WEIGHTED, **ranges.profile.operators}
     real = find_units(model.graph, replace(ranges.profile, operators=rules))
     store_weights(model.graph, [u for u in real if plan.stored or u.name in plan.dynamic], ranges.profile)

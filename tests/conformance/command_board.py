@@ -21,7 +21,7 @@ from convertkit.workers.process import Worker
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-import suite  # noqa: E402 - the folder of this script, which is no package
+import suite  # noqa: E402 - the folder of this script, which is not a package
 
 STATUSES = ("right", "refused", "disputed", "wrong", "error", "crash")
 _TIMEOUT_S = 180.0

@@ -155,7 +155,7 @@ def test_the_python_code_of_integers_runs(integers) -> None:
 
 
 def odd_names() -> onnx.ModelProto:
-    """Names that are no identifiers, some of them hostile; whole numbers beside reals; two outputs."""
+    """Names that are not identifiers, some of them hostile; whole numbers beside reals; two outputs."""
     ids = helper.make_tensor_value_info('ids"; exit(1) #', TensorProto.INT64, ["N", 4])
     x = helper.make_tensor_value_info("serving_default:0/é$x\\", TensorProto.FLOAT, ["N", 4])
     outs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in ("class", "out:1")]

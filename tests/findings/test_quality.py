@@ -38,7 +38,7 @@ def test_the_samples_that_are_judged_on(calibration, evaluation, origin, count) 
     assert found is not None
     chosen = list(found[1])
     assert (found[0], len(chosen)) == (origin, count)
-    assert all(set(feed) == {"x"} for feed in chosen), "labels are no input"
+    assert all(set(feed) == {"x"} for feed in chosen), "labels are not input"
     if origin == "held-out":
         assert {int(feed["x"][0, 0]) for feed in chosen} <= set(held_out_positions(calibration))
 

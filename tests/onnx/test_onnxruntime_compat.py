@@ -44,7 +44,7 @@ def test_what_it_cannot_run_is_told_at_load(model) -> None:
 def test_no_model_at_all() -> None:
     with pytest.raises(compat.ERRORS) as caught:
         session(b"\xff\xff\xff")
-    assert not isinstance(caught.value, RuntimeError), "its errors are no RuntimeError: they have to be named"
+    assert not isinstance(caught.value, RuntimeError), "its errors are not a RuntimeError: they have to be named"
 
 
 def test_a_failing_kernel_has_its_error() -> None:

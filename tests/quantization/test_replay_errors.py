@@ -13,7 +13,7 @@ from tests import onnx_models
 
 
 def test_a_kernel_that_fails_is_told() -> None:
-    """ONNX Runtime's own ``Fail`` is no ``RuntimeError``."""
+    """ONNX Runtime's own ``Fail`` is not a ``RuntimeError``."""
     sizes = numpy_helper.from_array(np.array([3], np.int64), "sizes")
     node = helper.make_node("Reshape", ["x", "sizes"], ["y"])
     model = ir.from_proto(onnx_models.model([node], {"x": ["N"]}, {"y": [3]}, [sizes]))

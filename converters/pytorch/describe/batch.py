@@ -75,7 +75,7 @@ class _Variant:
 def _variants(prober: Prober, found: tuple[Leaf, ...], base: Mapping[str, int]) -> Iterator[_Variant]:
     """What could be free: all that the user named, then the batch alone; else the batch, where nobody fixed it.
 
-    Along the leading axis of a time-first module samples are no samples: there the second one is tried, too.
+    Along the leading axis of a time-first module samples are not samples: there the second one is tried, too.
     """
     guessed = bool(prober.subject.exported_batch)
     if base:
@@ -122,7 +122,7 @@ def _free(prober: Prober, variant: _Variant, base: Mapping[str, int], slots: Seq
     second = not any(leaf.shape[:1] == (BATCH,) for leaf in leaves)
     in_time = (second or not variant.proven) and _is_sequence(prober, leaves, chosen, trials[-1], int(second))
     if second and not in_time:
-        raise Stays("the second axis is no batch either")
+        raise Stays("the second axis is not a batch either")
     if in_time and not second:
         return _as_time(leaves, chosen, sizes)
     return Followed(

@@ -116,7 +116,7 @@ class Prober:
             restore(self.subject, self.fresh)
 
     def depends(self, leaves: Sequence[Leaf], sizes: Mapping[str, int], slot: Slot) -> bool:
-        """Whether a call's results depend on what the slot held before it: else it is no state, only written.
+        """Whether a call's results depend on what the slot held before it: else it is not state, only written.
 
         Raises ``Unsupported`` where they do and there was nothing before the first call.
         """

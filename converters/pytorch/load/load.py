@@ -88,7 +88,7 @@ def _code(path: str) -> bytes:
 
 
 def _quantized(module: Any) -> Unsupported:
-    """The refusal of torch's own integer kernels, whose packed weights and roundings are no other runtime's."""
+    """The refusal of torch's own integer kernels, whose packed weights and roundings no other runtime has."""
     graph = scripts.inlined(module.forward.graph)
     found = next((node for node in _nodes(graph) if node.kind().startswith("quantized::")), None)
     return Unsupported(

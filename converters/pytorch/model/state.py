@@ -28,7 +28,7 @@ _NOT_STATE = frozenset({"training", "_is_full_backward_hook", "call_super_init",
 class Slot:
     """One attribute that changes from call to call.
 
-    A ``constant`` is a number that settles with the first call; it is no input, the artifact holds
+    A ``constant`` is a number that settles with the first call; it is not an input, the artifact holds
     the settled value; the name of a dimension stands for that dimension's size.  A tensor that is ``resized`` has
     a fixed size in the module, which computes with other ones as soon as that attribute has them.  One that is
     ``unset`` is None before the first call: zeros stand for that.
@@ -168,7 +168,7 @@ def _growing(before: Mapping[Path, Any], history: Sequence[Mapping[Path, Any]]) 
 
 
 def _refuse_growth(subject: Subject, before: Mapping[Path, Any], call: Callable[[int], Outputs], path: Path) -> None:
-    """Raise ``Unsupported`` where what a list or dict holds beyond its start decides what is computed: it is no log."""
+    """Raise ``Unsupported`` where what a list or dict holds beyond its start decides the result: it is not a log."""
     whole: list[Outputs] = []
     cut: list[Outputs] = []
     for results, forgets in ((whole, False), (cut, True)):

@@ -18,7 +18,7 @@ from convertkit.errors import Unsupported
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """What an exported program was called with that is no array; it takes nothing else there."""
+    """What an exported program was called with that is not an array; it is baked in as a constant."""
 
     value: Any
 
@@ -27,7 +27,7 @@ class Constant:
 class Parameter:
     """One parameter of ``forward``; ``type`` is TorchScript's word for it, empty where nothing is known.
 
-    A ``keyword`` is passed by name, a ``constant`` is no input.
+    A ``keyword`` is passed by name, a ``constant`` is not an input.
     """
 
     name: str

@@ -114,7 +114,7 @@ def _right_shift(x: Any, places: int) -> Any:
     wide = x if x.dtype == kind else op.Cast(x, to=kind)
     left = min(places, x.dtype.bitwidth - 1)
     while left > 0:
-        step = min(left, kind.bitwidth - 2)  # 2 to the power of 63 is no int64
+        step = min(left, kind.bitwidth - 2)  # 2 to the power of 63 is not an int64
         power = op.Constant(value=ir.tensor(np.array(1 << step, kind.numpy())))
         wide = op.Div(op.Sub(wide, op.Mod(wide, power)), power)
         left -= step

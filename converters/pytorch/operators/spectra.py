@@ -1,4 +1,4 @@
-"""Fourier transforms that are no power of two long, written as products with exact constants.
+"""Fourier transforms whose length is not a power of two, written as products with exact constants.
 
 ONNX Runtime computes such lengths by Bluestein's method in float32: 2e-6 of the largest value at 15 samples and 4e-5 at
 400, where torch has 1e-7; the logarithm of a spectrum (log-mel features, 400 samples at 16 kHz) turns that into 2e-3.
@@ -19,7 +19,7 @@ from convertkit.onnx.fourier import transform
 _MOST_CONSTANTS = 1 << 24
 """Elements that the sines and cosines of a short-time transform may take; beyond, it stays what it is."""
 _LARGEST_MATRIX = 1 << 20
-"""The same for a transform of one axis, which is long where it is no frame: 1023 real samples, 512 complex ones."""
+"""The same for a transform of one axis, which is long where it is not a frame: 1023 real samples, 512 complex ones."""
 
 
 def exact_transforms(model: ir.Model) -> bool:

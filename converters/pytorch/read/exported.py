@@ -36,7 +36,7 @@ _GUARD_WORDS = _FUNCTIONS | frozenset(
     | {"trunc", "and", "or", "not", "if", "else", "None", "is", "in"}
 )
 _INPUT = re.compile(r"""\bL(\['[^'\\]*'\]|\["[^"\\]*"\]|\[\d+\]|\.[a-zA-Z]\w*\b(?!\s*\())+""")
-"""An input of the model in a guard, as ``L['x'][0]``; a call on it is no part of it."""
+"""An input of the model in a guard, as ``L['x'][0]``; a call on it is not part of it."""
 _INDEX = re.compile(r"\[\d+\]")
 _TARGET = re.compile(
     r"torch\.ops(\.[A-Za-z]\w*|\._[A-Za-z]\w*){2,3}|torch\.ops\.aten\.__i?(and|or|xor|lshift|rshift)__\.\w+|math\.[a-z]\w*|torch\._?sym_\w+|#\w[\w.]*|"

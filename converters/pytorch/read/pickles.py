@@ -141,7 +141,7 @@ class _ExampleReader(pickle.Unpickler):
             return collections.OrderedDict
         if module == "torch.jit._pickle" and name.startswith(("build_", "restore_type_tag")):
             return _unwrapped
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of an example input")
+        raise pickle.UnpicklingError(f"{module}.{name} is not part of an example input")
 
     def persistent_load(self, pid: tuple[str, str, str, str, int]) -> tuple[str, str]:
         return (str(pid[1]), str(pid[2]))

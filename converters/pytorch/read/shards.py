@@ -16,7 +16,7 @@ _MAX_BYTES = 64 << 20
 
 
 def shards(path: Path) -> tuple[Path, ...]:
-    """The files that hold the weights together, none where ``path`` is no index and no such folder."""
+    """The files that hold the weights together, none where ``path`` is neither an index nor such a folder."""
     if path.is_dir():
         index = next((path / name for name in _INDICES if (path / name).is_file()), None)
         if index is not None:

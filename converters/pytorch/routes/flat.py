@@ -21,7 +21,7 @@ def is_constant(leaf: Leaf) -> bool:
 
 
 class Flat(torch.nn.Module):  # type: ignore[misc]
-    """Takes every leaf that is no constant, in order, then the state; returns outputs, then the next state."""
+    """Takes every leaf that is not a constant, in order, then the state; returns outputs, then the next state."""
 
     def __init__(self, subject: Subject, leaves: Sequence[Leaf], slots: Sequence[Slot]) -> None:
         super().__init__()

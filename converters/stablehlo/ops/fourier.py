@@ -80,7 +80,7 @@ def transformed(b: Builder, x: Complex, axes: Sequence[int], *, inverse: bool) -
 def _multiplied(b: Builder, stacked: Tensor, axis: int, inverse: bool) -> Tensor:
     """The transform along one axis as a product with its matrix, real and imaginary parts interleaved.
 
-    For lengths that are no power of two the kernel of DFT loses three digits of float32.
+    For lengths that are not powers of two the kernel of DFT loses three digits of float32.
     """
     length, rank = _length(stacked.shape, axis), stacked.rank
     order = [place for place in range(rank - 1) if place != axis] + [axis, rank - 1]

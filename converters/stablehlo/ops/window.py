@@ -115,7 +115,7 @@ def dynamic_reduce_window(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -
     x, start = operands[0], operands[count]
     if place is None or count != 1 or kind != "add" or x.dtype in (BOOL, F16, BF16):
         raise Unsupported(
-            "a window whose size only the running model knows, and which is no cumulative sum of integers or float32; "
+            "a window whose size is known only at run time, and which is not a cumulative sum of integers or float32; "
             "export the program with that axis fixed"
         )
     axis, backward = place
@@ -370,7 +370,7 @@ def _selection(block: Any) -> tuple[str, bool]:
     found = expressions(block)
     head = str(found[0][0]).split()
     if len(found) != 1 or head[0] != "compare" or found[0][1:] != (("arg", 0), ("arg", 1)):
-        raise Unsupported("a selection that is no comparison of the two elements")
+        raise Unsupported("a selection that is not a comparison of the two elements")
     direction = head[1]
     if direction not in ("GE", "GT", "LE", "LT"):
         raise Unsupported(f"a selection by {direction}")

@@ -26,7 +26,7 @@ class Linear:
 
 
 def linear(value: ir.Value, h: ir.Value) -> Linear | None:
-    """A gate before its activation, None where it is no such sum."""
+    """A gate before its activation, None where it is not such a sum."""
     shape = sizes(value)
     if not shape or shape[-1] is None:
         return None

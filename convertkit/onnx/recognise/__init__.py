@@ -19,7 +19,7 @@ from convertkit.onnx.recognise.variance import recognise_variance
 Recogniser = Callable[[ir.Node], None]
 _RECOGNISERS: tuple[Recogniser, ...] = (
     recognise_layer_norm,
-    recognise_variance,  # of what is no normalisation over the last axes
+    recognise_variance,  # of what is not a normalisation over the last axes
     recognise_average_pool,
 )
 

@@ -20,7 +20,7 @@ def recognise_average_pool(node: ir.Node) -> None:
     """A sum over windows, which ONNX writes as a mean times the size of the window, and its division.
 
     before:  Div(Mul(AveragePool(x, count_include_pad=1), k), c), k the elements of a window
-    after:   AveragePool(x, count_include_pad=1) where c is k, or AveragePool(x) where c counts what is no padding
+    after:   AveragePool(x, count_include_pad=1) where c is k, or AveragePool(x) where c counts what is not padding
 
     ``c`` is a constant, or the same sum over a tensor of ones with the sizes of ``x``.  All numbers are small integers,
     so that they have to be met exactly.  The product and the division that go away were two roundings.
@@ -108,7 +108,7 @@ def _is_spread(counts: Array, wanted: Array) -> bool:
 
 
 def _counts(pool: ir.Node) -> Array | None:
-    """How many elements of each window of a known size are no padding, [1, 1, spatial…]; None where one has none."""
+    """How many elements of each window of a known size are not padding, [1, 1, spatial…]; None where one has none."""
     shape = sizes(pool.inputs[0])
     if shape is None or None in shape[2:]:
         return None

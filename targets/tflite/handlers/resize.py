@@ -51,7 +51,7 @@ def resize_any(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> Tensor:
-    """Axes in the source's order: what is no image."""
+    """Axes in the source's order: what is not an image."""
     method = Method(
         coordinate_transformation_mode, mode, nearest_mode, cubic_coeff_a, bool(antialias), bool(exclude_outside)
     )

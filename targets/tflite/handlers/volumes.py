@@ -27,7 +27,7 @@ class Spread:
 def spread_volume(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, spread: Spread) -> Tensor:
     """``x`` NDHWC with ``w`` (input channels, output channels per group, window) and a bias per output channel."""
     if x.dtype != "float32" or w.constant is None:
-        raise Unsupported("a transposed convolution of volumes whose weights are computed, or that is no float32")
+        raise Unsupported("a transposed convolution of volumes whose weights are computed, or that is not float32")
     apart = _with_zeros(b, x, spread.strides)
     margins, cuts = [], []
     for axis, kernel in enumerate(w.shape[2:]):

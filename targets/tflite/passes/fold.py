@@ -50,7 +50,7 @@ class QdqGroup:
         return self.quantizers[0].outputs[0].dtype
 
     def params(self, place: int) -> QuantParams | None:
-        """Parameters of an input, None where it is no integer."""
+        """Parameters of an input, None where it is not an integer."""
         value = self.inputs[place] if place < len(self.inputs) else None
         return None if value is None else quantization_of(value)
 

@@ -55,7 +55,7 @@ class Half(Seeded):
 
 
 class Counting(Seeded):
-    """A position as a Python number and a cache in a list: state that is no buffer."""
+    """A position as a Python number and a cache in a list: state that is not a buffer."""
 
     example_inputs = (torch.zeros(1, 1, 4),)
 
@@ -280,7 +280,7 @@ class LogMel(Seeded):
 
 
 class Spectra(Seeded):
-    """Fourier transforms of lengths that are no power of two: real, complex, back, padded, of two axes."""
+    """Fourier transforms of lengths that are not powers of two: real, complex, back, padded, of two axes."""
 
     example_inputs = (torch.zeros(1, 15, 25),)
 

@@ -111,7 +111,7 @@ class Listed(nn.Module):
 
 
 class Keyed(nn.Module):
-    """Fails with an error that is no sentence."""
+    """Fails with an error that is not a sentence."""
 
     def forward(self, x: Tensor) -> Tensor:
         return {"a": x}["b"]

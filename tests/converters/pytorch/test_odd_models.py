@@ -1,4 +1,4 @@
-"""Habits of real modules: structured inputs, half types, state that is no buffer, awkward batches, wrapped weights."""
+"""Habits of real modules: structured inputs, half types, state that is not a buffer, odd batches, wrapped weights."""
 
 from __future__ import annotations
 

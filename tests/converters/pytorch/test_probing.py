@@ -84,7 +84,7 @@ class Mixed(state_models.Seeded):
 
 
 class Columns(state_models.Seeded):
-    """Columns have nothing to do with each other, and rows are no time: each depends on all."""
+    """Columns have nothing to do with each other, and rows are not time: each depends on all."""
 
     example_inputs = (torch.zeros(2, 3, 4),)
 

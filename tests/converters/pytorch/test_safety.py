@@ -98,9 +98,9 @@ def test_no_pickle_of_an_archive_names_a_function(tmp_path: Path, entry: str) ->
 
 
 def test_examples_are_read_without_any_function() -> None:
-    with pytest.raises(pickle.UnpicklingError, match=r"os\.system is no part"):
+    with pytest.raises(pickle.UnpicklingError, match=r"os\.system is not part"):
         stored_examples(SYSTEM)
-    with pytest.raises(pickle.UnpicklingError, match=r"torch\.load is no part"):
+    with pytest.raises(pickle.UnpicklingError, match=r"torch\.load is not part"):
         stored_examples(b"\x80\x02ctorch\nload\n.")
 
 

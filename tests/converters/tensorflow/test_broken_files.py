@@ -123,7 +123,7 @@ def test_what_counts_as_a_fault():
     assert Ended(3, 'FAIL onnxruntime: output "y" max_abs 0.3').fault
     assert Ended(1, "").fault
     assert not Ended(3, 'FAIL keras-to-onnx  not verified: output "y" is not finite').fault
-    assert not Ended(1, "convertkit: model.h5 is no readable HDF5 file").fault
+    assert not Ended(1, "convertkit: model.h5 is not a readable HDF5 file").fault
     assert not Ended(0, "ok").fault
 
 
