@@ -117,7 +117,7 @@ class DeliveryError(ConvertKitError):
 
 
 class ParityError(ConvertKitError):
-    """An artifact whose outputs depart from the previous artifact or the source beyond the tolerance."""
+    """An artifact whose outputs differ from the previous artifact or the source beyond the tolerance."""
 
     exit_code = 3
 

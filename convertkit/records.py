@@ -116,12 +116,12 @@ class Bound:
         return replace(step, snr_db=max(noise, _LEAST_SNR_DB), reason=reason)
 
     def tolerance(self, step: Tolerance) -> Tolerance:
-        """What a step's artifact may depart from the source by."""
+        """What a step's artifact may differ from the source by."""
         if self.lossy is not None:
             return self.lossy
         if step.relative is None:
             return step
-        return replace(step, relative=self.relative, reason="the sum of what the steps so far may depart")
+        return replace(step, relative=self.relative, reason="the sum of what the steps so far may differ")
 
 
 @dataclass(frozen=True, slots=True)

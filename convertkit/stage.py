@@ -29,7 +29,7 @@ Outputs = dict[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What an artifact may depart from another one by, and why that much.
+    """What an artifact may differ from another one by, and why that much.
 
     A bound that is ``None`` is not checked.  ``relative`` bounds ``max |difference| / max |reference|``
     of each output.  ``lsb`` bounds the difference in units of the output tensor's scale and

@@ -31,7 +31,7 @@ from convertkit.onnx.save import save_model
 
 OPSET = 18
 _RELATIVE = 1e-4
-"""What a route may depart by on random feeds; the pipeline's own proof is stricter."""
+"""What a route may differ by on random feeds; the pipeline's own proof is stricter."""
 
 _TOOL_ERRORS = (
     tf.errors.OpError, ValueError, TypeError, AttributeError, KeyError, IndexError, RuntimeError,

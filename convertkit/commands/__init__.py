@@ -32,7 +32,7 @@ COMMANDS = (
     Listed("inspect", "Look and compare", "Show what is in a model: interface, operators, size, precision."),
     Listed("check", "Look and compare", "Tell for which targets a model converts, and what is in the way."),
     Listed("diff", "Look and compare", "Show what differs between two models."),
-    Listed("bisect", "Look and compare", "Find the first value inside of two models that departs."),
+    Listed("bisect", "Look and compare", "Find the first value inside of two models that differs."),
     Listed("bench", "Look and compare", "Measure latency, memory and size, beside a baseline."),
     Listed("run", "Release", "Make a release: many models, targets and precisions, with gates."),
     Listed("init", "Release", "Write a commented recipe for a model."),

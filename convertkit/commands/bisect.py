@@ -22,13 +22,13 @@ _EXAMPLES = examples(
 @click.option(
     "--output", "-o", type=click.Path(), metavar="DIR", help="Write a minimal case: models, inputs, a script."
 )
-@click.option("--every", is_flag=True, help="Go on behind the first departure.")
+@click.option("--every", is_flag=True, help="Go on behind the first difference.")
 @click.option("--budget", type=float, default=20.0, metavar="DB", help="What an int8 operator keeps [default: 20].")
 @source_flags(*OPENING, *FEEDING)
 @json_flag
 @click.pass_obj
 def command(session: Session, /, first: str, second: str, as_json: bool, **how: Any) -> None:
-    """Find the first value inside of B that departs from A.
+    """Find the first value inside of B that differs from A.
 
     A and B are models of any formats, two stages of one model as a rule. Exit code 3 where there is one.
     """

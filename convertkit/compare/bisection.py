@@ -1,4 +1,4 @@
-"""``convertkit bisect A B``: the first value inside of two models that departs."""
+"""``convertkit bisect A B``: the first value inside of two models that differs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_ROWS = 12
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A value of the second that departs from what the first's nodes make of the values before it.
+    """A value of the second that differs from what the first's nodes make of the values before it.
 
     ``nodes`` are these nodes, the last one makes the value; ``kind`` is the operator that makes it in the second.
     ``expected`` and ``got`` are the elements at ``worst_index``.  ``origin`` is the line of the user's own source.
@@ -53,7 +53,7 @@ class Finding:
         """All of it in a line."""
         where = f", from {self.origin}" if self.origin else ""
         among = self.nodes[-1] if len(self.nodes) == 1 else f"one of {', '.join(self.nodes)}"
-        return f'"{self.other}" ({self.kind}) departs from what {among} computes{where}: {self.difference}'
+        return f'"{self.other}" ({self.kind}) differs from what {among} computes{where}: {self.difference}'
 
 
 _OUT_OF_RANGE = (
@@ -64,7 +64,7 @@ _OUT_OF_RANGE = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bisection(Shown):
-    """Where ``second`` departs from ``first``.
+    """Where ``second`` differs from ``first``.
 
     ``feed`` is the input it was looked for on, ``matched`` how many values of the two were held against each other, of
     ``values`` that the second computes, ``by`` how they were found.  ``findings`` are in the order of the graph, the
@@ -84,20 +84,20 @@ class Bisection(Shown):
 
     @property
     def failure(self) -> ParityError | None:
-        """The first departure with its exit code; None where there is none."""
+        """The first difference with its exit code; None where there is none."""
         if self.findings:
             return ParityError(f"{self.second}: {self.findings[0].sentence}")
         return (
-            None if self.agrees else ParityError(f"{self.second} departs from {self.first}, and no value inside does")
+            None if self.agrees else ParityError(f"{self.second} differs from {self.first}, and no value inside does")
         )
 
     @property
     def headline(self) -> str:
-        """The first departure in a line."""
+        """The first difference in a line."""
         if self.findings:
             return f"{self.second}: {self.findings[0].sentence}"
         outputs = "the outputs agree" if self.agrees else "although the outputs differ"
-        return f"{self.second}: none of {self.matched} values departs from what {self.first} computes, {outputs}"
+        return f"{self.second}: none of {self.matched} values differs from what {self.first} computes, {outputs}"
 
     def tables(self) -> tuple[Table, ...]:
         """Departures, and the values that lose most."""
@@ -135,7 +135,7 @@ def bisect(
     timeout: float | None = None,
     seed: int = 0,
 ) -> Bisection:
-    """The first value inside of two models that departs, and the node that makes it.
+    """The first value inside of two models that differs, and the node that makes it.
 
     Each value of the second is held against what the first's own nodes make of the second's values before it, so that a
     fault shows where it is.  Floats are held against float32 arithmetic, with the float64 twin as the judge; where
@@ -144,8 +144,8 @@ def bisect(
     Args:
         first: the reference: a path, ``pkg.mod:callable`` or a delivered folder.
         second: what is held against it.
-        output: a folder for the part of both models that departs, its inputs, and a script that shows it.
-        every: go on behind the first departure.
+        output: a folder for the part of both models that differs, its inputs, and a script that shows it.
+        every: go on behind the first difference.
         budget: signal over noise in dB that an operator keeps at least where numbers change on purpose.
         calib: samples of real data, as in ``export``; generated inputs without it.
         calib_samples: use only so many samples, evenly spread.

@@ -1,4 +1,4 @@
-"""What departs, as files of its own: the part of both models, its inputs, and a script that shows the difference."""
+"""What differs, as files of its own: the part of both models, its inputs, and a script that shows the difference."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ if expected.shape == got.shape:
 
 
 def write(folder: Path, found: Departure, sides: Sides, second: Artifact) -> Path:
-    """Write the files of one departure and return the script; ``DeliveryError`` where they cannot be written."""
+    """Write the files of one difference and return the script; ``DeliveryError`` where they cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return _written(folder, found, sides, second)

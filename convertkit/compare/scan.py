@@ -71,7 +71,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What was looked at, and what departs, both in the order of the reference."""
+    """What was looked at, and what differs, both in the order of the reference."""
 
     levels: tuple[Level, ...]
     departures: tuple[Departure, ...]
@@ -97,7 +97,7 @@ def chunks(values: Sequence[Inner], feed: Feed) -> Iterator[tuple[Inner, ...]]:
 def scan(
     sides: Sides, values: Sequence[Inner], pairs: Sequence[Pair], tolerance: Tolerance, folder: Path, *, every: bool
 ) -> Scanned:
-    """Look at all pairs in the order of the reference; up to the first departure unless ``every`` is wanted."""
+    """Look at all pairs in the order of the reference; up to the first difference unless ``every`` is wanted."""
     paired = {pair.reference.name: pair for pair in pairs}
     made = {value.name: value for value in values}
     levels, departures = list[Level](), list[Departure]()
@@ -132,7 +132,7 @@ class _Chunk:
         self._uncut = uncut
 
     def looked(self, tolerance: Tolerance, folder: Path) -> tuple[list[Level], list[Departure]]:
-        """Each pair's levels, and those that depart."""
+        """Each pair's levels, and those that differ."""
         wanted = {pair.reference.name: pair for pair in self._chosen}
         around = wanted | {name: self._paired[name] for pair in self._chosen for name in self._before(pair)[0]}
         own = self._sides.probes[0].values(self._sides.feed, tuple(around))

@@ -15,7 +15,7 @@ from convertkit.stage import FLOAT32, LOSSY, Tolerance
 def between(first: Opened, second: Opened) -> Tolerance:
     """The tolerance of a comparison.
 
-    A delivered model has declared what it may depart from its source by; two departures add up.  Of other files the
+    A delivered model has declared what it may differ from its source by; two differences add up.  Of other files the
     operators tell: what computes in fewer bits than the other changes numbers on purpose.
     """
     declared = [found for each in (first, second) if (found := _declared(each)) is not None]
@@ -30,7 +30,7 @@ def between(first: Opened, second: Opened) -> Tolerance:
     floor = FLOAT32.relative or 0.0
     if relative <= floor:
         return FLOAT32
-    return replace(FLOAT32, relative=relative, reason="the sum of what the two may depart from their sources")
+    return replace(FLOAT32, relative=relative, reason="the sum of what the two may differ from their sources")
 
 
 def _declared(model: Opened) -> Tolerance | None:

@@ -47,7 +47,7 @@ class Opened:
     _folder: Path
     _onnx: Artifact | None = None
     conversion: Tolerance | None = None
-    """What its ONNX may depart from it by; None while there is none, and where the file itself is that."""
+    """What its ONNX may differ from it by; None while there is none, and where the file itself is that."""
 
     @property
     def title(self) -> str:

@@ -1,4 +1,4 @@
-"""Numbers that say how far one output departs from its reference, streamed over any number of feeds."""
+"""Numbers that say how far one output differs from its reference, streamed over any number of feeds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rows in the order of their scores, where scores that differ by less than a runtime rounds may change places.
 
 A detector delivers boxes, classes and scores of its best candidates, best first.  Two right runtimes order scores that
-are all but equal in different ways, and every output then departs by a whole row.  Such rows are compared with the row
+are all but equal in different ways, and every output then differs by a whole row.  Such rows are compared with the row
 that they are, and only such: the scores are ranked in both results, tie within the tolerance, and all outputs change
 places together.  Everything else stays where it is, for the comparison to judge.
 """
@@ -33,7 +33,7 @@ def in_place(
 ) -> tuple[Mapping[str, Array], int]:
     """``found`` with rows of tied scores in the order of ``wanted``, and how many rows that moved.
 
-    ``ranked`` names the outputs that follow a TopK or a suppression; ``relative`` is what an output may depart by,
+    ``ranked`` names the outputs that follow a TopK or a suppression; ``relative`` is what an output may differ by,
     as a part of its largest value.
     """
     names = [name for name in wanted if name in ranked and wanted[name].shape == found[name].shape]

@@ -136,7 +136,7 @@ def _compared(
     tolerance: Tolerance,
     traits: Traits,
 ) -> tuple[TensorDiff, list[Departure]]:
-    """The numbers of one output over the usual feeds, and where it departs."""
+    """The numbers of one output over the usual feeds, and where it differs."""
     usual = DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=traits.clamped)
     edges = DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=traits.clamped)
     powers = Power(discrete=traits.discrete), Power(discrete=traits.discrete)

@@ -1,4 +1,4 @@
-"""Judging a departure by the truth: what the model computes in float64, and how far float32 roundings move that.
+"""Judging a difference by the truth: what the model computes in float64, and how far float32 roundings move that.
 
 Two right runtimes may differ by more than any fixed bound where a model amplifies roundings: a variance as E[x²]−E[x]²,
 the logarithm of a small power, a deep network of random weights.  The float64 twin of the model tells the true value
@@ -99,7 +99,7 @@ def explanation(reference: Array, got: Array, value: Array, spread: Array, floor
 
 
 def leaves_a_limit(reference: Array, got: Array, value: Array, spread: Array) -> bool:
-    """Whether ``got`` departs from a limit at which the source stands by more than roundings move it, however little.
+    """Whether ``got`` differs from a limit at which the source stands by more than roundings move it, however little.
 
     A limit is the largest or least value, as behind a clamp: what computes it computes one number, so that a tolerance
     of the largest value has no say.  Integers are judged without it.  Of many elements a few lie so close to the limit

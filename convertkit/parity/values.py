@@ -59,7 +59,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class TensorDiff:
-    """How one output of an artifact departs from the reference, over all feeds.
+    """How one output of an artifact differs from the reference, over all feeds.
 
     ``relative`` is max |difference| / max |reference|; ``max_rel`` the largest element-wise ratio
     among references that are not all but zero.  ``lsb`` is max |difference| in units of the output's
@@ -87,7 +87,7 @@ class TensorDiff:
 
 @dataclass(frozen=True, slots=True)
 class FeedDiff:
-    """How one output departs for one feed: the largest difference and the largest reference, of finite elements.
+    """How one output differs for one feed: the largest difference and the largest reference, of finite elements.
 
     ``noise`` and ``signal`` are the means of their squares, ``step`` the output's scale and ``changed`` the share of
     elements that are more than half a step apart.  ``off_limit`` says that the reference stands still at its
@@ -111,7 +111,7 @@ class FeedDiff:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """One output that departs by more than the tolerance for one feed.
+    """One output that differs by more than the tolerance for one feed.
 
     ``place`` is the feed's, from 0, and ``feed`` what reports call it (``"zeros"``, ``3``).  ``rough`` says that it is
     beyond a bound in dB.  ``explained`` says how the
@@ -162,7 +162,7 @@ class ParityReport:
 
     @property
     def explained(self) -> tuple[str, ...]:
-        """How the float64 twin explains departures, one sentence each."""
+        """How the float64 twin explains differences, one sentence each."""
         told = (each for each in self.departures if each.explained)
         return tuple(f'output "{each.output}" on input {each.feed}: {each.explained}' for each in told)
 

@@ -15,7 +15,7 @@ _CHANGED = 0.01
 
 
 def departs(diff: FeedDiff, dtype: str, tolerance: Tolerance) -> bool:
-    """Whether one output for one feed departs by more than ``tolerance`` allows there, or from a limit at all.
+    """Whether one output for one feed differs by more than ``tolerance`` allows there, or from a limit at all.
 
     Bounds in LSB and dB hold for all feeds together; they allow no mismatch of a single one.
     """

@@ -20,7 +20,7 @@ FILE = "golden.npz"
 _MOST_BYTES = 4 << 20
 """Of all samples after the first, which may be as large as it is."""
 _MARGIN = 2.0
-"""Times what an artifact departs by where it was made: kernels of another processor round in another order."""
+"""Times what an artifact differs by where it was made: kernels of another processor round in another order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ def read(file: Path) -> tuple[Sample, ...]:
 
 
 def bounds(result: Result, samples: tuple[Sample, ...]) -> dict[str, float]:
-    """By output, what its elements may depart from the source by when the vectors are replayed.
+    """By output, what its elements may differ from the source by when the vectors are replayed.
 
-    Twice what they depart by here, and the tolerance of float32 of the output's largest value.  Of integers and
+    Twice what they differ by here, and the tolerance of float32 of the output's largest value.  Of integers and
     booleans it is the share of elements that may differ.
     """
     found: dict[str, float] = {}
@@ -112,7 +112,7 @@ def departure(wanted: Array, got: Any) -> float | None:
 
 
 def replayed(result: Result, samples: tuple[Sample, ...], allowed: Mapping[str, float]) -> list[str]:
-    """What departs by more than is allowed, as sentences; nothing where all outputs are as they should be."""
+    """What differs by more than is allowed, as sentences; nothing where all outputs are as they should be."""
     failures = []
     for place, sample in enumerate(samples):
         got = result.run(sample.inputs)
@@ -121,5 +121,5 @@ def replayed(result: Result, samples: tuple[Sample, ...], allowed: Mapping[str, 
             if away is None:
                 failures.append(f"sample {place + 1}: output {name} has another shape or is not finite")
             elif away > allowed.get(name, 0.0):
-                failures.append(f"sample {place + 1}: output {name} departs by {away:.3g}, allowed {allowed[name]:.3g}")
+                failures.append(f"sample {place + 1}: output {name} differs by {away:.3g}, allowed {allowed[name]:.3g}")
     return failures

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Kept:
     """A finished cell as a cache holds it: ``folder`` has what is delivered in ``cell``, and golden vectors.
 
-    ``within`` is what its outputs may depart by when those are replayed, ``memory_bytes`` its peak where that is asked.
+    ``within`` is what its outputs may differ by when those are replayed, ``memory_bytes`` its peak where that is asked.
     """
 
     folder: Path
@@ -50,7 +50,7 @@ class Kept:
 class MadeCell:
     """What became of a cell before its gates: ``folder`` is complete, or holds the report of a failure.
 
-    ``golden`` is the file with its golden vectors, and ``within`` what each output may depart by when they are
+    ``golden`` is the file with its golden vectors, and ``within`` what each output may differ by when they are
     replayed.  ``memory_bytes`` is its peak where a gate asks for it.  ``cached`` says that an earlier run has made it.
     """
 

@@ -158,7 +158,7 @@ def _elu(node: ir.Node) -> tuple[Function, bool, bool]:
 
 
 def _gelu(node: ir.Node) -> tuple[Function, bool, bool]:
-    # The approximation by tanh departs from the exact function by 5e-4 at most: nothing beside a step.
+    # The approximation by tanh differs from the exact function by 5e-4 at most: nothing beside a step.
     return (
         lambda values: 0.5 * values * (1.0 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))),
         True,

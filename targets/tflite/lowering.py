@@ -273,7 +273,7 @@ def dtype_name(dtype: ir.DataType) -> DType:
 
 
 def _check(value: ir.Value, tensor: Tensor) -> None:
-    """Hold a handler's result against what ONNX says about it: a departure is our mistake, never shipped."""
+    """Hold a handler's result against what ONNX says about it: a difference is our mistake, never shipped."""
     if value.shape is not None:
         known = shape_of(value)
         agrees = len(known) == tensor.rank and all(

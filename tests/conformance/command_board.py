@@ -71,7 +71,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
         "where that is refused to ONNX Runtime. What is delivered runs outside of the pipeline, on the suite's own",
         "data and on three more seeded inputs. It is compared with the suite's outputs and ONNX Runtime's, or with",
         "those of ONNX's reference evaluator where ONNX Runtime does not load the case. *Disputed* are cases on which",
-        "ONNX Runtime itself departs from the suite, and what is delivered gives its result.",
+        "ONNX Runtime itself differs from the suite, and what is delivered gives its result.",
         "",
         f"**{totals['right']} of {len(outcomes)} delivered and right ({share:.1f} %)**: {told}; "
         + ", ".join(f"{totals[status]} {status}" for status in STATUSES[1:])

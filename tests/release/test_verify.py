@@ -154,7 +154,7 @@ def test_golden_vectors_of_other_answers_are_found(release):
     write_sums(release)
     found = failed(release)
     assert set(found) == {"one:onnxruntime:float32", "one:tensorrt:float32"}
-    assert found["one:tensorrt:float32"].startswith("sample 2: output y departs by 0.01")
+    assert found["one:tensorrt:float32"].startswith("sample 2: output y differs by 0.01")
 
 
 def test_another_key_did_not_sign(place, release, tmp_path):

@@ -17,7 +17,7 @@ _RELATIVE = {ir.DataType.BFLOAT16: 2.0**-6, ir.DataType.FLOAT16: 2.0**-9}
 
 
 def tolerance_of(model: ir.Model) -> Tolerance:
-    """How far a float32 computation may depart from the model's own: more where that rounds to a half type."""
+    """How far a float32 computation may differ from the model's own: more where that rounds to a half type."""
     used = {value.dtype for value in _values(model)}
     for dtype, relative in _RELATIVE.items():
         if dtype in used:

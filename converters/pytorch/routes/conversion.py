@@ -127,7 +127,7 @@ def check_twin(remote: RemoteModel, accepted: Accepted, sizes: Sequence[Mapping[
     if failures := compare_recordings(twin, archive, accepted.tolerance).failures:
         model = remote.model
         raise ParityError(
-            f"{Path(model.source).name} departs from {model.factory} on varied inputs: {failures[0]}; "
+            f"{Path(model.source).name} differs from {model.factory} on varied inputs: {failures[0]}; "
             "a trace keeps one path of Python branches and loops that depend on data\n"
             "  try   torch.jit.script(model), torch.cond or torch.while_loop"
         )

@@ -89,7 +89,7 @@ class Judge:
         return replace(attempt, failure=failure, mismatch=bool(failure))
 
     def _failure(self, expected: Sequence[Outputs], made: Recording, tolerance: Tolerance) -> str:
-        """How the ONNX departs from the model, empty where it does not."""
+        """How the ONNX differs from the model, empty where it does not."""
         if not all(made.outputs):
             return "it fails on inputs that the model takes: all 0, or all 1, in the first row of a mask"
         failure = _difference(expected, made, tolerance, self._twins)

@@ -19,7 +19,7 @@ Attributes = Mapping[str, int | Sequence[str] | Sequence[float]]
 _UPDATED: Term = ("Add", ("Mul", ("Sub", 1.0, "z"), "n"), ("Mul", "z", "h"))
 _RESET: Term = ("Mul", "r", "h")
 _LEAST_BIAS = 1 / 16
-"""What a plain cell's tanh adds at least: ONNX Runtime's RNN departs by 1.5e-7 from tanh, also from that of 1e-7.
+"""What a plain cell's tanh adds at least: ONNX Runtime's RNN differs by 1.5e-7 from tanh, also from that of 1e-7.
 
 Outputs of this size are then right to 3e-6.  Its GRU and LSTM, and RNN with other functions, are right to 5e-7 of
 outputs of any size (measured down to 1e-9).

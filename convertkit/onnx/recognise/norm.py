@@ -43,7 +43,7 @@ def recognise_layer_norm(node: ir.Node) -> None:
 
     Both variances are the same number; LayerNormalization is defined by the first.  The second, which
     Flax takes by default, loses digits where the mean is large against the deviation, so that the
-    operator departs from it there, towards the exact value.  Parity with the source decides as ever.
+    operator differs from it there, towards the exact value.  Parity with the source decides as ever.
     """
     if node.domain != "" or not is_float32(node.outputs[0]):
         return

@@ -99,7 +99,7 @@ def run(cell: Cell, targets: tuple[str, ...], folder: Path) -> dict[str, Outcome
         except ConvertKitError as error:
             outcomes[target] = Outcome(f"fails at another size: {error}", route)
             continue
-        outcomes[target] = Outcome("ok" if worst <= TOLERANCE else f"departs by {worst:.2g}", route)
+        outcomes[target] = Outcome("ok" if worst <= TOLERANCE else f"differs by {worst:.2g}", route)
     return outcomes
 
 

@@ -89,6 +89,6 @@ def test_what_varies_from_call_to_call_is_named(name: str, told: str) -> None:
 
 def test_state_that_is_nothing_at_first_is_named_where_zeros_are_something_else() -> None:
     assert [slot.name for slot in _described("Nothing").slots if slot.unset] == ["h"]
-    tried = Attempt("torch.export", True, 0.1, mismatch=True, failure="output departs")
+    tried = Attempt("torch.export", True, 0.1, mismatch=True, failure="output differs")
     with pytest.raises(Unsupported, match="the state 'h' is None before the first call"):
         raise defeat([tried], ["h"])

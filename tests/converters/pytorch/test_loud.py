@@ -69,5 +69,5 @@ def test_a_range_beyond_the_smallest_table_is_refused_with_the_one_that_works(tm
 @pytest.mark.parametrize(("name", "size"), [("Enlarged", "2,100,100"), ("Clipped", "1,24,24")])
 @pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
 def test_images_resized_by_fractions(tmp_path: Path, name: str, size: str, target: str) -> None:
-    """White noise at 100 pixels departs by 2.3e-5; clipping to 1 makes more of the roundings of loud feeds."""
+    """White noise at 100 pixels differs by 2.3e-5; clipping to 1 makes more of the roundings of loud feeds."""
     assert _exported(f"loud_models:{name}", tmp_path, f"x:N,{size}", target=target).report["passed"]

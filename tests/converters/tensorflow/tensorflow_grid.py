@@ -76,7 +76,7 @@ def convert(folder: Path, model: str, suffix: str) -> Outcome:
 
 
 def _worst(tensors: list[dict[str, object]]) -> str:
-    """The largest departure in words: integer steps for integers, else relative."""
+    """The largest difference in words: integer steps for integers, else relative."""
     steps = [float(each["lsb"]) for each in tensors if isinstance(each.get("lsb"), int | float)]
     if steps:
         return "equal" if max(steps) == 0 else f"within {max(steps):.0f} steps"
