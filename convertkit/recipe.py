@@ -112,7 +112,7 @@ class ExportOptions:
     metric: str | None = None
     max_drop: float | None = None
     strict: bool = False
-    allow_unproven: bool = False
+    allow_unverified: bool = False
     prune: str | None = None
     prune_channels: float | None = None
     recover: float | None = None

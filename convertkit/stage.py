@@ -78,7 +78,7 @@ class RunnerFactory(Protocol):
 
 
 class Stage(Protocol):
-    """One step of the road: reads one artifact, writes the next one into ``workdir``."""
+    """One step of an export: reads one artifact, writes the next one into ``workdir``."""
 
     @property
     def name(self) -> str: ...

@@ -34,7 +34,7 @@ def saved_arrays(path: Path | None) -> Mapping[str, Array]:
 def state_beside(model: Path, inputs: Sequence[TensorSpec]) -> Path | None:
     """The start values that lie beside a model which was delivered with them, None for a model without state.
 
-    Raises ``SourceError`` where they are missing: a sequence that starts with other values computes something else.
+    Raises ``SourceError`` where they are missing: a sequence that starts with other values gives another result.
     """
     wanted = {spec.name for spec in inputs if spec.name.startswith(STATE_PREFIX)}
     if not wanted:

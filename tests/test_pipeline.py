@@ -64,9 +64,9 @@ class Stage:
 
 
 def test_an_honest_stage_passes_and_is_measured(source):
-    road = run(source, Stage(lambda weight: weight))
-    assert road.failure is None
-    (step,) = road.steps
+    ran = run(source, Stage(lambda weight: weight))
+    assert ran.failure is None
+    (step,) = ran.steps
     assert step.passed
     assert step.versus_source.feeds == 6
     assert step.peak_rss_bytes > 0
@@ -84,29 +84,29 @@ def test_an_honest_stage_passes_and_is_measured(source):
     ids=["wrong scale", "channels swapped", "kernel flipped", "offset", "one weight lost"],
 )
 def test_a_wrong_stage_is_caught_with_step_tensor_and_numbers(source, fault):
-    road = run(source, Stage(lambda weight: weight, name="good"), Stage(fault, name="bad"))
-    assert isinstance(road.failure, ParityError)
-    assert road.failure.exit_code == 3
-    message = str(road.failure)
+    ran = run(source, Stage(lambda weight: weight, name="good"), Stage(fault, name="bad"))
+    assert isinstance(ran.failure, ParityError)
+    assert ran.failure.exit_code == 3
+    message = str(ran.failure)
     assert all(part in message for part in ("after bad", '"y"', "max_abs", "allowed"))
-    assert [step.passed for step in road.steps] == [True, False]
+    assert [step.passed for step in ran.steps] == [True, False]
 
 
 def test_small_departures_do_not_add_up_unseen(source):
     drift = [Stage(lambda weight: weight * (1 + 9e-6), name=f"drift-{index}") for index in range(3)]
-    road = run(source, *drift)
-    assert road.failure is None
-    assert road.steps[-1].versus_source.tolerance.relative == pytest.approx(3e-5)
+    ran = run(source, *drift)
+    assert ran.failure is None
+    assert ran.steps[-1].versus_source.tolerance.relative == pytest.approx(3e-5)
     last = Stage(lambda weight: weight * (1 + 9e-6), dataclasses.replace(FLOAT32, relative=0.0), name="exact")
     assert run(source, last, workdir=source.path.parent / "second").failure is not None
 
 
 def test_after_a_lossy_step_the_source_is_held_by_its_tolerance(source):
     rounded = Stage(lambda weight: np.round(weight * 16) / 16, LOSSY, name="quantize")
-    road = run(source, rounded, Stage(lambda weight: weight, name="lower"))
-    assert road.failure is None
-    assert road.steps[1].versus_previous.tolerance is FLOAT32
-    assert road.steps[1].versus_source.tolerance.lossy
+    ran = run(source, rounded, Stage(lambda weight: weight, name="lower"))
+    assert ran.failure is None
+    assert ran.steps[1].versus_previous.tolerance is FLOAT32
+    assert ran.steps[1].versus_source.tolerance.lossy
     broken = run(source, Stage(np.negative, LOSSY, name="quantize"), workdir=source.path.parent / "second")
     assert "allowed at least 3 dB" in str(broken.failure)
 
@@ -117,10 +117,10 @@ def test_a_lowering_may_add_less_noise_than_the_quantization_made(source):
 
     kernels = dataclasses.replace(FLOAT32, relative=None, snr_db=20.0)
     rough = Stage(noise(0.3), LOSSY, name="quantize")
-    road = run(source, rough, Stage(noise(0.2), kernels, name="lower"))
-    assert road.failure is None
-    bound = road.steps[1].versus_previous.tolerance.snr_db
-    assert bound == pytest.approx(road.steps[0].versus_source.diffs[0].snr_db)
+    ran = run(source, rough, Stage(noise(0.2), kernels, name="lower"))
+    assert ran.failure is None
+    bound = ran.steps[1].versus_previous.tolerance.snr_db
+    assert bound == pytest.approx(ran.steps[0].versus_source.diffs[0].snr_db)
     assert bound < 20
     worse = Stage(noise(1.0), kernels, name="lower")
     assert run(source, rough, worse, workdir=source.path.parent / "second").failure is not None
@@ -138,9 +138,9 @@ def test_a_gate_judges_lossy_steps_only(source):
 
 def test_outputs_that_prove_nothing_are_not_passed(tmp_path):
     dead = save_model(ir.from_proto(network(np.zeros_like(WEIGHT))), tmp_path / "dead.onnx", "")
-    road = run(dead, Stage(lambda weight: weight))
-    assert isinstance(road.failure, NotProven)
-    assert "all but zero" in str(road.failure)
+    ran = run(dead, Stage(lambda weight: weight))
+    assert isinstance(ran.failure, NotProven)
+    assert "all but zero" in str(ran.failure)
 
 
 @pytest.mark.parametrize(
@@ -238,9 +238,9 @@ def test_the_next_lossless_stage_runs_while_a_step_is_proven(source):
 
     first = Stage(lambda weight: weight, name="first")
     second = Slow(lambda weight: weight, name="second", story=story, begun=begun, told=told)
-    road = run(source, first, second, on_step=on_step)
+    ran = run(source, first, second, on_step=on_step)
     assert story == ["second begins", "first is proven", "second is proven"]
-    assert [step.passed for step in road.steps] == [True, True]
+    assert [step.passed for step in ran.steps] == [True, True]
 
 
 def test_working_ahead_changes_nothing_in_what_is_found(source):
@@ -267,10 +267,10 @@ class Broken(Stage):
 def test_what_was_made_ahead_of_a_failed_proof_counts_for_nothing(source, following):
     told = []
     wrong = Stage(lambda weight: weight * 1.01, name="wrong")
-    road = run(source, wrong, following(lambda weight: weight, name="next"), on_step=told.append)
-    assert "verification failed after wrong" in str(road.failure)
-    assert [step.stage for step in road.steps] == [step.stage for step in told] == ["wrong"]
-    assert road.artifact.made_by == "wrong"
+    ran = run(source, wrong, following(lambda weight: weight, name="next"), on_step=told.append)
+    assert "verification failed after wrong" in str(ran.failure)
+    assert [step.stage for step in ran.steps] == [step.stage for step in told] == ["wrong"]
+    assert ran.artifact.made_by == "wrong"
 
 
 def test_a_stage_that_fails_ahead_fails_after_the_step_before_it_was_told(source):
@@ -296,8 +296,8 @@ def test_what_takes_long_or_much_memory_waits_for_the_proof(source, reason):
 
     tolerance = LOSSY if reason == "lossy" else FLOAT32
     later = Noted(lambda weight: weight, tolerance, name="later")
-    road = run(source, Stage(lambda weight: weight * 1.01, name="wrong"), later, patient=reason == "large")
-    assert road.failure is not None
+    ran = run(source, Stage(lambda weight: weight * 1.01, name="wrong"), later, patient=reason == "large")
+    assert ran.failure is not None
     assert begun == []
 
 
@@ -321,8 +321,8 @@ def test_an_interrupt_waits_for_what_was_begun(source):
 def test_a_step_that_gives_the_sources_results_again_is_not_held_to_those_of_the_step_before(source):
     loose = dataclasses.replace(FLOAT32, relative=None, snr_db=10.0, lossy=True)
     off = Stage(lambda weight: weight * 1.01, loose, name="off")
-    road = run(source, off, Stage(lambda weight: weight / 1.01, name="back"))
-    assert road.failure is None
-    assert "gives the results of onnx (source)" in road.steps[-1].versus_previous.warnings[0]
+    ran = run(source, off, Stage(lambda weight: weight / 1.01, name="back"))
+    assert ran.failure is None
+    assert "gives the results of onnx (source)" in ran.steps[-1].versus_previous.warnings[0]
     other = run(source, off, Stage(lambda weight: weight * 1.01, name="further"), workdir=source.path.parent / "second")
     assert other.failure is not None

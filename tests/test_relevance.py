@@ -144,7 +144,7 @@ IDLE = {
 
 ALONE = {
     "--keep-failed",
-    "--allow-unproven",
+    "--allow-unverified",
     "--force",
     "--json",
     "--quiet",

@@ -1,4 +1,4 @@
-"""The two roads from TensorFlow to ONNX; neither is believed before its result has been run.
+"""The two routes from TensorFlow to ONNX; neither is believed before its result has been run.
 
 Imports TensorFlow, therefore only ever imported in a worker process.
 """
@@ -53,7 +53,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A named road; ``convert`` writes ONNX to the job's path or raises."""
+    """A named route; ``convert`` writes ONNX to the job's path or raises."""
 
     name: str
     make: Callable[[Job], ir.Model]

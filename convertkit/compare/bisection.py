@@ -100,7 +100,7 @@ class Bisection(Shown):
         return f"{self.second}: none of {self.matched} values differs from what {self.first} computes, {outputs}"
 
     def tables(self) -> tuple[Table, ...]:
-        """Departures, and the values that lose most."""
+        """Differences, and the values that lose most."""
         rows = tuple(
             (each.name, each.kind, " ".join(each.nodes), each.origin, each.difference) for each in self.findings
         )

@@ -160,7 +160,7 @@ def inspected(found: Opened, timed: Timed | None = None) -> Inspection:
     except MissingFramework:
         raise
     except (Unsupported, ConvertKitError) as refusal:
-        notes.append(f"its operators cannot be told: {str(refusal).splitlines()[0]}")
+        notes.append(f"its operators cannot be listed: {str(refusal).splitlines()[0]}")
     artifact = found.artifact
     return Inspection(
         path=found.given,

@@ -123,7 +123,7 @@ def runner_of(artifact: Artifact, threads: int | None) -> Runner:
     if threads is None:
         return runner
     if not isinstance(runner, ThreadedRunner):
-        raise UsageError(f"the runtime of {artifact.format} cannot be told how many threads to use")
+        raise UsageError(f"the runtime of {artifact.format} does not take a number of threads")
     return runner.with_threads(threads)
 
 

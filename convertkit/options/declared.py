@@ -286,7 +286,9 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     _switch(
         "Verification", "--strict", help="Fail (exit 3) when the artifact is not of the precision that was asked for."
     ),
-    _switch("Verification", "--allow-unproven", help="Deliver, not verified, where all inputs give the same outputs."),
+    _switch(
+        "Verification", "--allow-unverified", help="Deliver, not verified, where all inputs give the same outputs."
+    ),
     _switch("Verification", "--keep-failed", help="Keep an artifact that failed its verification, in <DIR>.failed."),
     _flag("Output", "--target", "-t", multiple=True, shell_complete=_complete_targets, metavar="T", help="Target."),
     _flag(

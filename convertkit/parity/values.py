@@ -133,7 +133,7 @@ class ParityReport:
     ``before`` and ``after`` name the artifacts (``onnx (pytorch)``).  ``failures`` and ``warnings`` are
     sentences; ``unproven`` says why the comparison has no power, empty where it has.  ``departures`` are what was
     judged by the model's float64 twin.  ``feeds`` counts all feeds, ``edges`` the edge inputs among them.
-    ``nan_on`` names the inputs on which ``before`` itself gives NaN.  ``waived`` is what ``--allow-unproven`` says:
+    ``nan_on`` names the inputs on which ``before`` itself gives NaN.  ``waived`` is what ``--allow-unverified`` says:
     outputs that tell nothing pass where they are equal.
     """
 

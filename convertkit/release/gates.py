@@ -245,7 +245,7 @@ def _transposes(limit: Any, evidence: Evidence) -> Found:
 def _listed(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
     operators: Sequence[Mapping[str, Any]] = evidence.report.get("operators") or ()
     if not operators:
-        raise CannotTell("the target does not tell the operators of what it delivers")
+        raise CannotTell("the target does not list the operators of what it delivers")
     return operators
 
 

@@ -69,7 +69,7 @@ def _compared(
     versus_source = compare_recordings(source, current, _gate(bound.tolerance(tolerance), judgement), truth)
     if versus_previous.failures and not versus_source.failures and not tolerance.lossy:
         versus_previous = _where_the_source_agrees(versus_previous, source, current, tolerance)
-    waived = judgement.allow_unproven
+    waived = judgement.allow_unverified
     return replace(versus_previous, waived=waived), replace(versus_source, waived=waived)
 
 

@@ -77,10 +77,10 @@ def finished(end: Ending, report: Mapping[str, Any], page: str, folder: Path, *,
 
 
 def _waived(steps: Sequence[StepRecord]) -> tuple[str, ...]:
-    """What ``--allow-unproven`` let pass, for the report."""
+    """What ``--allow-unverified`` let pass, for the report."""
     reports = (report for step in steps for report in (step.versus_previous, step.versus_source))
     found = dict.fromkeys(report.unproven for report in reports if report.waived and report.unproven)
-    return tuple(f"NOT VERIFIED (--allow-unproven): {text}" for text in found)
+    return tuple(f"NOT VERIFIED (--allow-unverified): {text}" for text in found)
 
 
 def _brought(artifact: Artifact, folder: Path, *, keep: bool) -> Artifact:

@@ -33,7 +33,7 @@ from convertkit.tasks.task import Context, Task
 
 _NO_CONTENT = frozenset(
     {"source", "targets", "output", "keep_failed", "force", "verbose", "timeout_s", "calib", "eval", "metric", "strict",
-     "label_file", "allow_unproven", "jobs", "cache", "scheduler", "target_options"}
+     "label_file", "allow_unverified", "jobs", "cache", "scheduler", "target_options"}
 )  # fmt: skip
 """Options that decide nothing about a file, or whose content counts and not their name."""
 
@@ -192,7 +192,7 @@ class PlanStages(Task[Plan]):
 
 
 class Stopped(ToolError):
-    """A step that was not begun, since the one before it was not verified."""
+    """A step that was not started, since the one before it was not verified."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,7 +232,7 @@ class Make(Task[Made]):
     def run(self, given: tuple[Any, ...], context: Context) -> Made:
         before: Described | Made = given[0]
         if self.guard is not None and not given[1].passed:
-            raise Stopped(f"{self.title} was not begun: the step before it was not verified")
+            raise Stopped(f"{self.title} was not started: the step before it was not verified")
         context.progress.status(self.title)
         with self.ref.opened(context) as stage:
             return made(stage, before.artifact, context.folder)

@@ -105,7 +105,7 @@ class Session:
         return None if digest is None else JudgeSource(self._describe, self._convert, self._options, digest)
 
     def _judgement(self, *, gated: bool) -> Judgement:
-        return Judgement(gated, self._calibration is None, self._options.allow_unproven)
+        return Judgement(gated, self._calibration is None, self._options.allow_unverified)
 
     def _submit(self, link: plan.Link) -> None:
         for task in (link.make, link.verify):

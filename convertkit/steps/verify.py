@@ -23,12 +23,12 @@ class Judgement:
 
     ``gated`` means that an accuracy gate judges lossy steps, not their SNR.  ``generated`` says that the usual inputs
     are not data of the user's: those on which the model is ill-conditioned do not count for a lossy step's noise.
-    ``allow_unproven`` passes equal outputs that tell nothing.
+    ``allow_unverified`` passes equal outputs that tell nothing.
     """
 
     gated: bool = False
     generated: bool = False
-    allow_unproven: bool = False
+    allow_unverified: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ class Verify(Task[Verified]):
 
     def decides(self) -> Mapping[str, object] | None:
         judged = self.judgement
-        return {"gated": judged.gated, "generated": judged.generated, "allow_unproven": judged.allow_unproven}
+        return {"gated": judged.gated, "generated": judged.generated, "allow_unverified": judged.allow_unverified}
 
     def run(self, given: tuple[Any, ...], context: Context) -> Verified:
         """The step as the report has it, whether it passed or not."""
@@ -84,5 +84,5 @@ def failure(step: StepRecord) -> ParityError | None:
     return NotProven(
         f"not verified after {step.stage}: {unproven}\n"
         "  try   --calib with samples of real data, so that there is something to compare\n"
-        "  try   --allow-unproven to deliver it all the same, not verified"
+        "  try   --allow-unverified to deliver it all the same, not verified"
     )

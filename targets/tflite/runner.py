@@ -105,7 +105,7 @@ class TfliteRunner:
         encoded: dict[str, Array] = {}
         for spec in self._artifact.inputs:
             if spec.name not in feed:
-                raise FeedError(f"the feed has no array for input {spec.name}")
+                raise FeedError(f"no array for input {spec.name}")
             encoded[spec.name] = spec.encode(np.asarray(feed[spec.name]))
         with self._told():
             _resize(interpreter, places, encoded)

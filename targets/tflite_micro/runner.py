@@ -61,7 +61,7 @@ class TfliteMicroRunner:
         encoded: dict[str, Array] = {}
         for spec in self._artifact.inputs:
             if spec.name not in feed:
-                raise FeedError(f"the feed has no array for input {spec.name}")
+                raise FeedError(f"no array for input {spec.name}")
             encoded[spec.name] = value = spec.encode(np.asarray(feed[spec.name]))
             if value.shape != shapes[spec.name]:
                 raise FeedError(f"input {spec.name} has the shape {value.shape}, the package {shapes[spec.name]}")

@@ -28,18 +28,18 @@ alignas(16) uint8_t arena[kTensorArenaSize];
 
 template <typename T>
 bool Agrees(const TfLiteTensor& tensor, const unsigned char* expected, bool real) {{
-  double greatest = 0.0, departure = 0.0;
+  double greatest = 0.0, worst = 0.0;
   for (size_t i = 0; i < tensor.bytes / sizeof(T); ++i) {{
     T found, wanted;
     std::memcpy(&found, tensor.data.raw + i * sizeof(T), sizeof(T));
     std::memcpy(&wanted, expected + i * sizeof(T), sizeof(T));
     if (std::memcmp(&found, &wanted, sizeof(T)) == 0) continue;
     const double difference = std::fabs(static_cast<double>(found) - static_cast<double>(wanted));
-    if (!(difference <= departure)) departure = difference;
+    if (!(difference <= worst)) worst = difference;
     const double size = std::fabs(static_cast<double>(wanted));
     if (size > greatest) greatest = size;
   }}
-  return departure <= (real ? kGoldenRelative * greatest : kGoldenSteps);
+  return worst <= (real ? kGoldenRelative * greatest : kGoldenSteps);
 }}
 
 bool Agrees(const TfLiteTensor& tensor, const unsigned char* expected) {{

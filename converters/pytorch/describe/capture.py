@@ -101,7 +101,7 @@ def drawn(subject: Subject, run: Callable[[], object]) -> Unsupported:
 
 def _varying(subject: Subject, run: Callable[[], object]) -> Unsupported:
     """The refusal of a model that remembers its calls where nobody can see it, or in what no input can stand for."""
-    told = "the model computes something else in every call, so nothing can be verified"
+    told = "the model gives a different result in every call, so nothing can be verified"
     changed = () if subject.kind == "torchscript" else changed_attributes(subject.module, run)
     if not changed:
         return Unsupported(told)

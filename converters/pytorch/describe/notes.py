@@ -15,7 +15,7 @@ def state_notes(slots: Sequence[Slot]) -> list[str]:
     if carried := [slot.name for slot in lifted(slots)]:
         notes.append(f"state became inputs and outputs: {', '.join(carried)}")
     if settled := [f"{slot.name} = {slot.constant}" for slot in slots if isinstance(slot.constant, bool | int | float)]:
-        notes.append(f"settled by the first call and fixed: {', '.join(settled)}")
+        notes.append(f"fixed at the value of the first call: {', '.join(settled)}")
     if batches := [f"{slot.name} = {slot.constant}" for slot in slots if isinstance(slot.constant, str)]:
         notes.append(f"computed from the inputs' sizes: {', '.join(batches)}")
     return notes

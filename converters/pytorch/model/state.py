@@ -189,7 +189,7 @@ def check_start(slot: Slot, fresh: Mapping[Path, Any]) -> None:
     """Raise ``Unsupported`` for state that does not exist before the first call."""
     if slot.path not in fresh:
         raise Unsupported(
-            f"the state {slot.name!r} does not exist before the first call, which computes something else than later"
+            f"the state {slot.name!r} does not exist before the first call, which gives a different result from later"
             " ones",
             ways_out=("a tensor as its start value in __init__",),
         )

@@ -59,8 +59,8 @@ def defeat(attempts: Sequence[Attempt], unset: Sequence[str] = ()) -> ConvertKit
     told = "\n".join(lines)
     if unset and any(each.mismatch for each in attempts):
         return Unsupported(
-            f"the state {', '.join(map(repr, unset))} is None before the first call, which computes something else than"
-            f" a call with zeros\n{told}",
+            f"the state {', '.join(map(repr, unset))} is None before the first call, which gives another result than a"
+            f" call with zeros\n{told}",
             ways_out=("a tensor as its start value in __init__",),
         )
     if wrong := [each for each in attempts if each.mismatch]:

@@ -32,7 +32,7 @@ def cholesky(b: Builder, op: hlo.CustomCallOp, a: Tensor, *sizes: Tensor) -> tup
     lower = _letter(op, "uplo") == "L"
     size = a.shape[-1]
     if size is None:
-        raise Unsupported("a matrix of a size that only the running model knows")
+        raise Unsupported("a matrix of a size that is known only at run time")
     if 0 in a.shape:
         return a, splat(0, a.shape[:-2], I32)
     factor = factored(b, a, lower)

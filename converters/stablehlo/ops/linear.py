@@ -121,7 +121,7 @@ def _factor(b: Builder, a: Tensor) -> Tensor:
 
 def _columns(size: int | None) -> Tensor:
     if size is None:
-        raise Unsupported("a matrix of a size that only the running model knows")
+        raise Unsupported("a matrix of a size that is known only at run time")
     return constant(np.arange(size, dtype=np.int64))
 
 
@@ -134,7 +134,7 @@ def _with_row(b: Builder, x: Tensor, row: Tensor, value: Tensor) -> Tensor:
 def _row_by_row(b: Builder, like: Tensor, step: Step) -> Tensor:
     count = like.shape[-2]
     if count is None:
-        raise Unsupported("a matrix of a size that only the running model knows")
+        raise Unsupported("a matrix of a size that is known only at run time")
     none = b.like(like, 0.0)
     free = None in like.shape  # what is as large as ``like`` is made of it
     x = b.where(b.equal(like, like), none, 0.0) if free else b.full(b.broadcast_in_dim(none, like.shape, []))

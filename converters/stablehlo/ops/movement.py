@@ -226,7 +226,7 @@ def dynamic_pad(
         amounts = [[int(n) for n in each] for each in (low.const, high.const, interior.const)]
         return padded(b, x, value, *amounts)
     if interior.scalar != 0:
-        raise Unsupported("interior padding that only the running model knows")
+        raise Unsupported("interior padding that is known only at run time")
     amounts_ = b.concat([b.cast(low, I64), b.cast(high, I64)], 0)
     return b.op("Pad", [x, amounts_, b.reshape(value, ())], shape_of(op.result.type), x.dtype)
 

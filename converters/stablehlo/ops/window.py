@@ -1,6 +1,6 @@
 """``reduce_window`` and ``select_and_scatter``.
 
-Roads, from the best to the most general: ``CumSum``, ``MaxPool`` / ``AveragePool``, one gather and
+Routes, from the best to the most general: ``CumSum``, ``MaxPool`` / ``AveragePool``, one gather and
 ONNX reduction per windowed axis, and for any other reducer a balanced tree over each window.
 """
 

@@ -177,7 +177,7 @@ def _magnitude(b: Builder, x: Tensor) -> Tensor:
 
 @elementwise.lowers("Pow", since=15)
 def pow_(b: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """The result has the base's type; each pair of types has its own exact road."""
+    """The result has the base's type; each pair of types has its own exact form."""
     if x.dtype == "float32":
         return _float_power(b, x, y)
     if y.is_float:

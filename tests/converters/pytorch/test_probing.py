@@ -60,7 +60,7 @@ def _flag(name: str, *shape: int | str, dtype: str | None = None) -> Mapping[str
         ("test_probing:Mixed", {"x": (2, 3, 4), "state.h": (2, 3, 4)}, "the batch is fixed at 2"),
         ("test_probing:Columns", {"x": (2, 3, 4), "state.h": (2, 3, 4)}, "the batch is fixed at 2"),
         ("test_probing:Ranked", {"x": (2, 3), "state.h": (2, 1)}, "'h' starts with other values for each sample"),
-        ("test_probing:Settling", {"x": ("N", 4)}, "settled by the first call and fixed: ready = True"),
+        ("test_probing:Settling", {"x": ("N", 4)}, "fixed at the value of the first call: ready = True"),
     ],
 )
 def test_what_is_free_and_what_is_state(name: str, shapes: dict[str, tuple[int | str, ...]], note: str) -> None:

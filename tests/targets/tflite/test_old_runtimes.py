@@ -79,9 +79,9 @@ def artifacts(tmp_path_factory):
             for kind in ("float32", "int32", "int64"):
                 model, feed = broadcast(op, np.dtype(kind), rank)
                 compile_into(folder / f"{op}_{kind}_{rank}.tflite", model, feed)
-    road = convertkit.export(DIGITS / "model.pt", "tflite", output=folder.parent / "digits")
-    shutil.copy(road.artifact.path, folder / "digits.tflite")
-    (spec,) = road.artifact.inputs
+    export = convertkit.export(DIGITS / "model.pt", "tflite", output=folder.parent / "digits")
+    shutil.copy(export.artifact.path, folder / "digits.tflite")
+    (spec,) = export.artifact.inputs
     with np.load(DIGITS / "test.npz") as data:
         np.savez(folder / "digits.feed.npz", **{spec.name: spec.encode(data[spec.name][:1])})
     return folder

@@ -1,4 +1,4 @@
-"""The main road on a real model: TorchScript → ONNX → int8 QDQ → TFLite, verified on every test sample."""
+"""The main export of a real model: TorchScript → ONNX → int8 QDQ → TFLite, verified on every test sample."""
 
 import dataclasses
 import json
