@@ -73,8 +73,8 @@ def export(
 ) -> Result:
     """Convert ``source`` for ``target``, verify every step, and return what was delivered.
 
-        Raises a subclass of ``ConvertKitError``, each with its exit code.  Steps and warnings go to the logger
-        ``convertkit`` as well.
+    Raises a subclass of ``ConvertKitError``, each with its exit code.  Steps and warnings go to the logger
+    ``convertkit`` as well.
 
     Args:
         source: a path, ``pkg.mod:callable``, or a live model: a PyTorch module, a Keras model, a JAX function, an
