@@ -104,7 +104,7 @@ def export(
         metric: ``top1``, ``auc``, ``mse`` or ``pkg.mod:func``; by the labels without one.
         max_drop: raise ``GateError`` where the metric loses more points than this.
         strict: raise ``GateError`` where the result is not of the precision that was asked for.
-        allow_unproven: deliver, not verified, where all inputs give the same outputs.
+        allow_unverified: deliver, not verified, where all inputs give the same outputs.
         prune: share of the weights to set to zero, ``2:4``, or ``auto`` for as many as the gate allows.
         prune_channels: share of the channels to prune.
         recover: minutes of training on ``calib`` behind what changes numerics, without labels.

@@ -78,7 +78,7 @@ class ImageReader:
                 # The camera's rotation tag is applied, as every viewer does.
                 upright = ImageOps.exif_transpose(opened)
         except Exception as error:  # Pillow's decoders raise errors of many kinds on broken files
-            raise FeedError(f"{file} is no readable image") from error
+            raise FeedError(f"{file} is not a readable image") from error
         return self.sample(_of_bytes(upright, file))
 
     def sample(self, image: Image.Image) -> Array:

@@ -109,8 +109,8 @@ class Ports:
 def ports_of(artifact: Artifact, inputs: Sequence[str], outputs: Sequence[str], reserved: frozenset[str]) -> Ports:
     """The ports of an artifact whose file has its inputs and outputs in this order.
 
-    ``reserved`` are words that are no identifiers.  ``Unsupported`` for element types and sizes that a typed API has no
-    form for.
+    ``reserved`` are words that are not identifiers.  ``Unsupported`` for element types and sizes that a typed API has
+    no form for.
     """
     given = {spec.name: spec for spec in artifact.inputs}
     got = {spec.name: spec for spec in artifact.outputs}

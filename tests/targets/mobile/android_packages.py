@@ -23,7 +23,7 @@ _KOTLIN_LIBRARY = Path("/usr/share/kotlin/kotlinc/lib/kotlin-stdlib.jar")
 
 
 def several_types() -> onnx.ModelProto:
-    """Inputs of four types, whose names are no identifiers or are words of Kotlin."""
+    """Inputs of four types, whose names are not identifiers or are words of Kotlin."""
     ins = [("class", TensorProto.INT32), ("2nd/value", TensorProto.INT64), ("is_on", TensorProto.BOOL)]
     nodes = [
         helper.make_node("Cast", ["class"], ["a"], "a", to=TensorProto.FLOAT),
