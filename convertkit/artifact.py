@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:  # NumPy takes a tenth of a second to import, which a source's worker need not wait for
     Array = Any
 Dim = int | str
-"""A dimension: a size in elements, or the name of one that is free."""
+"""A dimension: a size in elements, or the name of one that is dynamic."""
 
 STATE_PREFIX = "state."
 NEXT_STATE_PREFIX = "next_state."

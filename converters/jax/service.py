@@ -157,7 +157,7 @@ class JaxService:
         return Reply(arrays={each.name: _split(np.asarray(value)) for each, value in pairs})
 
     def _executable(self, feeds: Sequence[Array]) -> Any:
-        """The program that JAX runs; a bare module is wrapped as one, for these very shapes where some are free."""
+        """The program that JAX runs; a bare module is wrapped as one, for these very shapes where some are dynamic."""
         if self._program is not None:
             return self._program
         assert self._interface is not None

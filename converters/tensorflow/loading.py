@@ -213,7 +213,7 @@ def _numbers_behind(tensor: Any) -> Any:
 
 
 def _example(tensor: Any) -> str:
-    """What ``--input`` takes for a tensor: its own shape, that of images where it has none; ``N`` is free."""
+    """What ``--input`` takes for a tensor: its own shape, that of images where it has none; ``N`` is dynamic."""
     sizes = ["N", 224, 224, 3] if tensor.shape.rank is None else tensor.shape.as_list()
     named = [f"D{axis}" if axis else "N" for axis in range(len(sizes))]
     shape = ",".join(str(letter if size is None else size) for size, letter in zip(sizes, named, strict=True))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.batch_norm import factor_and_offset
 from convertkit.onnx.edit import add_constant
 from convertkit.quantization.graph.units import constant, is_constant
 
@@ -40,11 +41,10 @@ def _rewrite(graph: ir.Graph, node: ir.Node) -> None:
     x, old = node.inputs[0], node.outputs[0]
     assert x is not None
     assert x.shape is not None
-    scale, shift, mean, variance = (constant(value).astype(np.float64) for value in node.inputs[1:5] if value)
-    factor = scale / np.sqrt(variance + node.attributes.get_float("epsilon", 1e-5))
+    factor, offset = factor_and_offset(node, [constant(value) for value in node.inputs[1:5] if value])
     name = str(node.name)
     weight = factor.reshape(-1, *(1,) * (len(x.shape) - 1)).astype(np.float32)
-    bias = (shift - mean * factor).astype(np.float32)
+    bias = offset.astype(np.float32)
     operands = [x, add_constant(graph, f"{name}_weight", weight), add_constant(graph, f"{name}_bias", bias)]
     conv = ir.node("Conv", operands, {"group": len(factor), "kernel_shape": [1] * (len(x.shape) - 2)}, name=name)
     conv.metadata_props.update(node.metadata_props)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.onnx.batch_norm import factor_and_offset, output_channels, scaled_and_shifted
 from convertkit.onnx.edit import add_constant, bypass
 from convertkit.quantization.graph.units import constant, is_constant, is_float
 
@@ -70,14 +71,12 @@ def _fold_batch_norm(graph: ir.Graph, node: ir.Node) -> None:
         return
     if not all(value is not None and is_constant(value) for value in parameters):
         return
-    scale, shift, mean, variance = (constant(value).astype(np.float64) for value in parameters if value is not None)
-    epsilon = node.attributes.get_float("epsilon", 1e-5)
-    factor = scale / np.sqrt(variance + epsilon)
+    factor, offset = factor_and_offset(node, [constant(value) for value in parameters if value is not None])
     assert conv.inputs[1] is not None
     greatest = np.abs(constant(conv.inputs[1])).max(initial=0) * np.abs(factor).max(initial=0)
     if not greatest <= np.finfo(np.float32).max:
         return
-    _scale_and_shift(graph, conv, factor, shift - mean * factor)
+    _scale_and_shift(graph, conv, factor, offset)
     bypass(node, conv.outputs[0])
 
 
@@ -88,7 +87,7 @@ def _fold_bias(graph: ir.Graph, node: ir.Node) -> None:
             continue
         weight = conv.inputs[1]
         assert weight is not None
-        channels = _channels(conv, constant(weight))
+        channels = output_channels(conv, constant(weight))
         shift, spatial = constant(other), constant(weight).ndim - 2
         # One value per channel, or one value: a leading 1 is the batch.
         flat = shift.reshape(shift.shape[1:] if shift.ndim == spatial + 2 and shift.shape[0] == 1 else shift.shape)
@@ -99,29 +98,16 @@ def _fold_bias(graph: ir.Graph, node: ir.Node) -> None:
         return
 
 
-def _channels(conv: ir.Node, weight: Array) -> int:
-    if conv.op_type == "Conv":
-        return int(weight.shape[0])
-    return int(weight.shape[1]) * conv.attributes.get_int("group", 1)
-
-
 def _scale_and_shift(graph: ir.Graph, conv: ir.Node, factor: Array, shift: Array) -> None:
     """Let ``conv`` compute ``conv(x) * factor + shift`` per output channel."""
     source = conv.inputs[1]
     assert source is not None
-    weight = constant(source)
-    channels = _channels(conv, weight)
-    if conv.op_type == "Conv":
-        scaled = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
-    else:
-        groups = conv.attributes.get_int("group", 1)
-        per_group = weight.reshape(groups, -1, *weight.shape[1:])
-        scaled = (per_group * factor.reshape(groups, 1, -1, *(1,) * (weight.ndim - 2))).reshape(weight.shape)
     old = conv.inputs[2] if len(conv.inputs) > 2 else None
-    bias = np.zeros(channels) if old is None else constant(old).astype(np.float64)
+    bias = None if old is None else constant(old)
+    scaled, moved = scaled_and_shifted(conv, constant(source), bias, factor, shift)
     name = str(source.name)
     conv.replace_input_with(1, add_constant(graph, f"{name}_folded", scaled.astype(np.float32)))
-    folded = add_constant(graph, f"{name}_bias", (bias * factor + shift).astype(np.float32))
+    folded = add_constant(graph, f"{name}_bias", moved.astype(np.float32))
     conv.resize_inputs(3)
     conv.replace_input_with(2, folded)
 

@@ -39,7 +39,7 @@ class Stays(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The interface of a model with state: what of it is free, and the sizes at which that was tried."""
+    """The interface of a model with state: what of it is dynamic, and the sizes at which that was tried."""
 
     leaves: tuple[Leaf, ...]
     slots: tuple[Slot, ...]
@@ -73,7 +73,7 @@ class _Variant:
 
 
 def _variants(prober: Prober, found: tuple[Leaf, ...], base: Mapping[str, int]) -> Iterator[_Variant]:
-    """What could be free: all that the user named, then the batch alone; else the batch, where nobody fixed it.
+    """What could be dynamic: all that the user named, then the batch alone; else the batch, where nobody fixed it.
 
     Along the leading axis of a time-first module samples are not samples: there the second one is tried, too.
     """

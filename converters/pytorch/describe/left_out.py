@@ -103,7 +103,7 @@ def _multiplied(shape: tuple[Dim, ...], times: Mapping[int, int]) -> tuple[Dim, 
 
 
 def _with_names(shape: tuple[Dim, ...], free: Sequence[int]) -> tuple[Dim, ...]:
-    """The shape with names for the axes that are free: of images their height and width, else the length."""
+    """The shape with names for the axes that are dynamic: of images their height and width, else the length."""
     names = INNER.get(len(free), tuple(f"SIZE_{axis}" for axis in free))
     return tuple(names[free.index(axis)] if axis in free else dim for axis, dim in enumerate(shape))
 

@@ -97,7 +97,7 @@ def _constant(b: Builder, x: Tensor, sides: list[tuple[int, int]], value: Tensor
 def _one_by_one(b: Builder, x: Tensor, sides: list[tuple[int, int]], value: Tensor | None) -> Tensor:
     """One axis after the other, as the middle one of three."""
     if not x.is_static:
-        raise Unsupported(f"{x.rank} axes of which some are free: TFLite PAD takes {_MOST_AXES}")
+        raise Unsupported(f"{x.rank} axes of which some are dynamic: TFLite PAD takes {_MOST_AXES}")
     for axis, side in enumerate(sides):
         if any(side):
             shape = x.shape

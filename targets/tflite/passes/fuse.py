@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.batch_norm import factor_and_offset, scaled_and_shifted
 from convertkit.onnx.edit import array_of, bypass, only_user
 from convertkit.targets.tflite.annotations import OWN, activation_of, set_activation, set_source
 from convertkit.targets.tflite.builder.core import NONE, RELU, RELU6, RELU_N1_TO_1
@@ -46,10 +47,7 @@ def _fold_batch_norm(graph: ir.Graph, node: ir.Node) -> None:
         return
     if (training is not None and training.value) or node.inputs[0] is None or node.inputs[0].shape is None:
         return
-    gamma, beta, mean, variance = (part.astype(np.float64) for part in parts if part is not None)
-    epsilon = node.attributes.get("epsilon")
-    factor = gamma / np.sqrt(variance + (1e-5 if epsilon is None else float(epsilon.value)))
-    offset = beta - mean * factor
+    factor, offset = factor_and_offset(node, [part for part in parts if part is not None])
     source = node.inputs[0]
     assert source is not None
     conv = source.producer()
@@ -72,11 +70,9 @@ def _into_conv(graph: ir.Graph, conv: ir.Node, factor: np.ndarray, offset: np.nd
         or (transposed and group is not None and group.value != 1)
     ):
         return False
-    along = (1, -1) if transposed else (-1,)
-    shape = along + (1,) * (weight.ndim - len(along))
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = (weight * factor.reshape(shape)).astype(weight.dtype)
-        moved = ((0.0 if bias is None else bias.astype(np.float64)) * factor + offset).astype(weight.dtype)
+        made = scaled_and_shifted(conv, weight, bias, factor, offset)
+        scaled, moved = (each.astype(weight.dtype) for each in made)
     if not (np.isfinite(scaled).all() and np.isfinite(moved).all()):
         return False
     conv.replace_input_with(1, new_constant(graph, f"{conv.name}/weight", scaled))
