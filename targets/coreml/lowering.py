@@ -87,7 +87,7 @@ class Lowering:
         return tensor
 
     def _checked(self, node: ir.Node, value: ir.Value, tensor: Tensor) -> Tensor:
-        """Hold a handler's result against what ONNX says about it: a departure is our mistake, never shipped."""
+        """Hold a handler's result against what ONNX says about it: a difference is our mistake, never shipped."""
         if value.dtype is None:
             return tensor
         name = "string" if value.dtype == ir.DataType.STRING else value.dtype.numpy().name

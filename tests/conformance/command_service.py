@@ -75,7 +75,7 @@ def _judged(path: Path, result: Result, data: Mapping[str, np.ndarray], rtol: fl
 
 
 def _is_disputed(path: Path, result: Result, data: Mapping[str, np.ndarray]) -> bool:
-    """Whether ONNX Runtime itself departs from the suite on this case, and what was delivered agrees with it."""
+    """Whether ONNX Runtime itself differs from the suite on this case, and what was delivered agrees with it."""
     feed, expected = oracles.part(data, "in"), oracles.part(data, "out")
     found = oracles.onnxruntime(path, list(expected))(feed)
     return not compare(result.run(feed), found, SCALED, 0.0).reason
