@@ -23,7 +23,7 @@ _FACTOR = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)")
 
 
 def attempts(inputs: Sequence[TensorSpec]) -> int:
-    """How many choices of sizes there are: one where at most the batch is free."""
+    """How many choices of sizes there are: one where at most the batch is dynamic."""
     leading = _leading(inputs)
     return len(_pairs(inputs, leading)) + (len(_pairs(inputs, both)) if (both := _batches(inputs)) != leading else 0)
 
