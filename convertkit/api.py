@@ -23,6 +23,7 @@ def export(
     source: object = None,
     target: str = "onnxruntime",
     *,
+    package: str | None = None,
     example: object = None,
     output: str | PathLike[str] | None = None,
     int8: bool = False,
@@ -81,6 +82,8 @@ def export(
             ``onnx.ModelProto``.
         target: ``onnxruntime``, ``tflite``, ``tflite-micro``, ``android``, ``ios``, ``coreml`` or ``tensorrt``;
             ``convertkit.export_all`` takes several.
+        package: a package of what ``target`` delivers, for a server or a device: ``triton``, ``kserve``,
+            ``torchserve``, ``tf-serving``.
         example: inputs that a live model is called with, where it does not know them itself: an array, a tuple of
             positional or a dict of keyword arguments.
         output: the folder to deliver; ``<stem>-<target>`` without one.

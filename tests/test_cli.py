@@ -209,7 +209,7 @@ def test_quiet_is_the_path_alone(tmp_path, mlp):
         ("--input-layout", "n", {"nchw", "nhwc"}),
         ("--trust", "p", {"pickle", "pyfunc"}),
         ("--images", "crop,b", {"crop,bilinear", "crop,bicubic", "crop,bgr"}),
-        ("--target", "onnxruntime,tf", {"onnxruntime,tflite", "onnxruntime,tflite-micro"}),
+        ("--target", "onnxruntime,tf", {"onnxruntime,tf-serving", "onnxruntime,tflite", "onnxruntime,tflite-micro"}),
     ],
 )
 def test_values_are_completed(flag, begun, values):

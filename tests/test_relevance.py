@@ -40,12 +40,12 @@ IDLE = {
         ("--target tflite --w8 --device pone", "no device is called so, did you mean 'phone'"),
         (
             "--target onnxruntime --w8 --device phone",
-            "--device does nothing for onnxruntime; it is for --target android or tflite",
+            "--device does nothing for onnxruntime; it is for --target android or tf-serving or tflite",
         ),
     ],
     "--io-dtype": [
         ("--io-dtype int8 --w8", "--io-dtype int8 goes with --int8"),
-        ("--io-dtype int8 --int8 --calib DATA", "it is for --target android or tflite"),
+        ("--io-dtype int8 --int8 --calib DATA", "it is for --target android or tf-serving or tflite"),
         ("--target tflite --int8 --calib DATA --io-dtype int16", "--io-dtype int16 is not what --int8 computes with"),
         ("--target tflite --int16x8 --calib DATA --io-dtype uint8", "--io-dtype uint8 is not what --int16x8"),
     ],
@@ -88,7 +88,10 @@ IDLE = {
     ],
     "--model": [("--model pkg.mod:make", "--model does nothing for")],
     "--input-layout": [
-        ("--input-layout nhwc", "--input-layout does nothing for onnxruntime; it is for --target android or tflite"),
+        (
+            "--input-layout nhwc",
+            "--input-layout does nothing for onnxruntime; it is for --target android",
+        ),
         ("--target tflite --input-layout nhwc", "--input-layout nhwc: no input or output"),
     ],
     "--static": [
@@ -114,7 +117,7 @@ IDLE = {
     "--normalization": [
         (
             "--normalization x:1/2",
-            "or ios or tflite or tflite-micro, or for a folder of images",
+            "or ios or tf-serving or tflite or tflite-micro, or for a folder of images",
         ),
         ("--target tflite --normalization z:1/2", "--normalization z: no such input; there are: x"),
         ("--target tflite --normalization x:1,2/1,2", "--normalization x: 2 channels"),
@@ -138,6 +141,7 @@ IDLE = {
         (f"--scheduler {text}", f"--scheduler {text}: not the address of a Dask scheduler; write tcp://HOST:PORT")
         for text in ("garbage", "http://x:1", "tcp://x", "tcp://:1")
     ],
+    "--package": [("--target tflite --package triton", "--package triton does not take what --target tflite delivers")],
     "--jobs": [("--jobs 0", "--jobs 0: must be from 1 to 1024")],
 }
 """By flag: command lines in which it could do nothing or could not work, and what is said."""

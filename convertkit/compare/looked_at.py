@@ -75,7 +75,7 @@ def conversion(model: Opened, onnx: Artifact, recording: Recording, place: int) 
     with Twins() as twins:
         report = compare_recordings(own, made, FLOAT32, twins.ask(onnx))
     if report.failures:
-        yield f"{model.title} departs from its own ONNX, in the conversion: {report.failures[0]}"
+        yield f"{model.title} differs from its own ONNX, in the conversion: {report.failures[0]}"
 
 
 def ends(sides: Sides, mine: Sequence[Inner], theirs: Sequence[Inner], pairs: Sequence[Pair]) -> Iterator[Pair]:

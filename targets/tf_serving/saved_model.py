@@ -12,6 +12,7 @@ import numpy as np
 
 from convertkit.errors import Unsupported
 from convertkit.targets.tf_serving.call import Call
+from convertkit.targets.tf_serving.compat import saved_model_message
 from convertkit.targets.tf_serving.file import Graph, Operator, Tensor
 from convertkit.targets.tf_serving.handlers import HANDLERS
 
@@ -109,15 +110,13 @@ def write(tf: Any, graphs: Sequence[Graph], folder: Path, names: tuple[Sequence[
                 session, [v1.saved_model.tag_constants.SERVING], signature_def_map={SIGNATURE: signature}
             )
             builder.save()
-    _settle(tf, folder)
+    _settle(saved_model_message(), folder)
 
 
-def _settle(tf: Any, folder: Path) -> None:
+def _settle(message: Any, folder: Path) -> None:
     """The same bytes for the same model: functions in the order of their names, maps in that of their keys."""
-    from tensorflow.core.protobuf import saved_model_pb2
-
     file = folder / "saved_model.pb"
-    model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    model = message.FromString(file.read_bytes())
     for meta in model.meta_graphs:
         library = meta.graph_def.library
         functions = sorted(library.function, key=lambda each: each.signature.name)

@@ -24,9 +24,9 @@ UNPROMISED = {
 """Public names that are not for users."""
 OF_OBJECTS = {"_schema", "_c", "_buffers", "_parameters", "_modules"}
 """Private attributes of torch's objects, which no import shows."""
-COMPAT = {
+COMPAT: Mapping[str, str | tuple[str, ...]] = {
     "torch": "converters/pytorch/compat/",
-    "tensorflow": "converters/tensorflow/compat.py",
+    "tensorflow": ("converters/tensorflow/compat.py", "targets/tf_serving/compat.py"),
     "tf2onnx": "converters/tensorflow/compat.py",
     "keras": "converters/keras/compat.py",
     "jaxlib": "converters/stablehlo/compat.py",
@@ -96,7 +96,10 @@ def _package(name: str) -> str:
     return name.partition(".")[0]
 
 
-@pytest.mark.parametrize("place", sorted(set(COMPAT.values())))
+PLACES = {place for each in COMPAT.values() for place in ((each,) if isinstance(each, str) else each)}
+
+
+@pytest.mark.parametrize("place", sorted(PLACES))
 def test_compat_says_what_breaks(place: str) -> None:
     """Each has a test beside those of its area, which its docstring names."""
     module = ROOT / place

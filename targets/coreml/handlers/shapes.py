@@ -21,7 +21,13 @@ def identity(b: Builder, x: Tensor) -> Tensor:
     return x if x.array is not None else b.op("identity", x=x)
 
 
-@shapes.lowers("Reshape", since=MOVES)
+@shapes.lowers("Reshape", since=13)
+def reshape_13(b: Builder, x: Tensor, shape: Tensor) -> Tensor:
+    """A 0 is always the size that is there."""
+    return reshape(b, x, shape)
+
+
+@shapes.lowers("Reshape", since=MOVES[1:])
 def reshape(b: Builder, x: Tensor, shape: Tensor, *, allowzero: int = 0) -> Tensor:
     """A 0 is the size that is there; where that is dynamic, the new sizes are put together when the model runs."""
     if shape.array is None:
@@ -180,7 +186,7 @@ def depth_to_space(b: Builder, x: Tensor, *, blocksize: int, mode: str = "DCR") 
     return b.op("pixel_shuffle", x=x, upscale_factor=np.int32(blocksize))
 
 
-@shapes.lowers("SpaceToDepth", since=(13, 28))
+@shapes.lowers("SpaceToDepth", since=13)
 def space_to_depth(b: Builder, x: Tensor, *, blocksize: int) -> Tensor:
     return b.op("space_to_depth", x=x, block_size=np.int32(blocksize))
 

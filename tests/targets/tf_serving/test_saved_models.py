@@ -19,7 +19,7 @@ from tests.command_line import here
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import board
+import served_suite
 import suite
 
 WEIGHTS = np.random.default_rng(0).normal(0, 0.4, (6, 3, 3, 3)).astype(np.float32)
@@ -118,7 +118,7 @@ _EVERY = 40
 def test_operators_compute_what_the_suite_says():
     """Each fortieth case of ONNX's node suite; all of them are run by night."""
     cases = suite.eligible()[::_EVERY]
-    found = {case.name: result for case, result in board.run(cases)}
+    found = {case.name: result for case, result in served_suite.run(cases)}
     assert {name: result for name, result in found.items() if result["status"] not in ("right", "refused")} == {}
     assert sum(result["status"] == "right" for result in found.values()) > 0.9 * len(cases)
     assert len({code for result in found.values() for code in result["codes"]}) > 30
@@ -126,6 +126,6 @@ def test_operators_compute_what_the_suite_says():
 
 @pytest.mark.nightly
 def test_all_operators_compute_what_the_suite_says():
-    found = {case.name: result for case, result in board.run(suite.eligible())}
+    found = {case.name: result for case, result in served_suite.run(suite.eligible())}
     assert {name: result for name, result in found.items() if result["status"] not in ("right", "refused")} == {}
     assert sum(result["status"] == "right" for result in found.values()) > 0.9 * len(found)

@@ -1,4 +1,4 @@
-"""Cases of ONNX's node suite through SavedModels: ``python tests/targets/tf_serving/board.py [EVERY]`` counts them."""
+"""Cases of ONNX's node suite through SavedModels; ``python tests/targets/tf_serving/served_suite.py`` counts them."""
 
 from __future__ import annotations
 
