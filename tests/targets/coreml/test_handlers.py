@@ -282,6 +282,25 @@ ROWS = [
         "y = DepthToSpace<blocksize=2>(x)",
         expect=("depth_to_space", "identity"),
     ),
+    Row("cast", X34, "int32[3,4] y", "y = Cast<to=6>(x)", feed={"x": 3 * numbers(3, 4)}),
+    Row("cast-like", X34, "int32[3,4] y", "y = CastLike(x, k)", {"k": np.int32([1])}, {"x": 3 * numbers(3, 4)}),
+    Row("constant", X34, "float[3,4] y", "c = Constant<value_float=1.5>() y = Add(x, c)"),
+    Row(
+        "constant-of-shape",
+        X34,
+        "float[3,4] y",
+        "z = ConstantOfShape<value=float[1]{2.5}>(s) y = Mul(x, z)",
+        {"s": np.int64([3, 4])},
+    ),
+    Row(
+        "range",
+        X34,
+        "float[3,4] y",
+        "r = Range(a, e, d) y = Add(x, r)",
+        {"a": np.float32(1), "e": np.float32(9), "d": np.float32(2)},
+    ),
+    Row("global-lp-pool", IMAGE, "float[2,3,1,1] y", "y = GlobalLpPool<p=3>(x)"),
+    Row("reduce-log-sum-exp", X34, "float[3,1] y", "y = ReduceLogSumExp<keepdims=1>(x, a)", {"a": np.int64([1])}),
     Row("p-relu", IMAGE, "float[2,3,5,7] y", "y = PRelu(x, a)", {"a": np.abs(numbers(3, 1, 1))}),
 ]
 
