@@ -36,6 +36,7 @@ AREA_release := tests/release
 AREA_serving := tests/targets/serving tests/targets/tf_serving
 AREA_stablehlo := tests/converters/stablehlo
 AREA_tensorflow := tests/converters/tensorflow
+AREA_openvino := tests/targets/openvino
 AREA_tensorrt := tests/targets/tensorrt
 AREA_tflite := tests/targets/tflite
 AREA_tflite-source := tests/converters/tflite
@@ -67,6 +68,9 @@ conformance: $(VENV)/.ready-all  ## run ONNX's operator cases through the TFLite
 
 conformance-command: $(VENV)/.ready-all  ## the same through the whole export, without calibration data
 	$(BIN)/python tests/conformance/command_board.py --out docs/measurements/conformance-command.md
+
+conformance-openvino: $(VENV)/.ready-all  ## the same through the OpenVINO target alone
+	$(BIN)/python tests/conformance/command_board.py --target openvino --out docs/measurements/conformance-openvino.md
 
 conformance-stablehlo: $(VENV)/.ready-all  ## the same for StableHLO, on the programs among the real cases
 	$(BIN)/python tests/converters/stablehlo/conformance.py --write docs/measurements/conformance-stablehlo.md
@@ -100,4 +104,4 @@ $(VENV)/.ready-all: $(VENV)/.ready-demo
 	$(PIP) --editable '.[all,dev]'
 	@touch $@
 
-.PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-stablehlo docs wheel fixtures clean
+.PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-openvino conformance-stablehlo docs wheel fixtures clean

@@ -115,8 +115,8 @@ class Artifact:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes on disk, of all files where the artifact is a folder."""
-        return sum(file.stat().st_size for file in files_of(self.path))
+        """Bytes on disk: of all files where the artifact is a folder, and of weights that OpenVINO keeps beside it."""
+        return sum(file.stat().st_size for file in (*files_of(self.path), *_weights_beside(self.path)))
 
     def input(self, name: str) -> TensorSpec:
         """The input called ``name``; ``KeyError`` where there is none."""
@@ -128,6 +128,12 @@ def files_of(path: Path) -> tuple[Path, ...]:
     if path.is_dir():
         return tuple(sorted(file for file in path.rglob("*") if file.is_file()))
     return (path,)
+
+
+def _weights_beside(path: Path) -> tuple[Path, ...]:
+    """The ``.bin`` of an OpenVINO ``.xml``, which holds the digest of it."""
+    weights = path.with_suffix(".bin")
+    return (weights,) if path.suffix == ".xml" and weights.is_file() else ()
 
 
 def sha256_of(path: Path) -> str:

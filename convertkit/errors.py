@@ -198,6 +198,7 @@ _EXTRAS = {
     "flatbuffers": "tflite",
     "tflite_micro": "tflite-micro",
     "coremltools": "coreml",
+    "openvino": "openvino",
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
     "scipy": "audio",

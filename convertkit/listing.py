@@ -24,6 +24,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "tflite-micro": (("tflite-micro",), ("ai-edge-litert",), ("flatbuffers",)),
     "coreml": (("coremltools",),),
     "tf-serving": (("tensorflow-cpu", "tensorflow"), ("ai-edge-litert",), ("flatbuffers",)),
+    "openvino": (("openvino",),),
     "core": (("onnxruntime",),),
 }
 """What an extra brings, by the names that pip knows; of alternatives one is enough.  The core is there without one."""

@@ -107,6 +107,7 @@ _OTHER_NAMES = {
     "ort": "onnxruntime",
     "onnx": "onnxruntime",
     "onnx-runtime": "onnxruntime",
+    "open-vino": "openvino",
     "trt": "tensorrt",
     "tensor-rt": "tensorrt",
 }

@@ -81,7 +81,7 @@ class Opened:
 
     def _converted(self) -> Artifact:
         place = self._folder / "onnx"
-        place.mkdir()
+        place.mkdir(exist_ok=True)
         if self._source is not None:
             stage = self._source.stage()
             made = stage.run(self.artifact, place)
@@ -94,7 +94,7 @@ class Opened:
             return made
         path = str(self.artifact.path)
         opening = self._folder / "reading"
-        opening.mkdir()
+        opening.mkdir(exist_ok=True)
         with plugins.converter_for(path).open(path, source_options(path, {}), opening, Silent()) as source:
             stage = source.stage()
             made = stage.run(source.artifact, place)

@@ -20,7 +20,7 @@ from convertkit.operators import NodeTime
 from convertkit.stage import Feed, Runner
 from convertkit.state import with_state
 
-_TIMED = frozenset({"onnx", "onnxruntime", "tflite"})
+_TIMED = frozenset({"onnx", "onnxruntime", "openvino", "tflite"})
 """Formats whose runtime here is one that will run them elsewhere."""
 _MOST_ROWS = 25
 
@@ -59,7 +59,7 @@ def as_run(found: Opened) -> Artifact:
     artifact = found.artifact
     if artifact.format not in _TIMED:
         raise UsageError(
-            f"{found.title} is {artifact.format}: time is measured of ONNX and TFLite files, "
+            f"{found.title} is {artifact.format}: time is measured of ONNX, TFLite and OpenVINO files, "
             "whose runtime here is the one that users run\n  try   convertkit export, and the folder that it delivers"
         )
     if artifact.format != "onnx":

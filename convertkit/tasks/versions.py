@@ -13,8 +13,8 @@ from pathlib import Path
 OURS = "convertkit"
 LIBRARIES = (
     "ai-edge-litert", "flax", "h5py", "jax", "jaxlib", "keras", "ml_dtypes", "numpy", "onnx",
-    "onnx-ir", "onnxruntime", "onnxruntime-gpu", "onnxscript", "pillow", "safetensors", "scipy", "tensorflow",
-    "tensorflow-cpu", "tensorrt-rtx", "tf2onnx", "tf_keras", "torch",
+    "onnx-ir", "onnxruntime", "onnxruntime-gpu", "onnxscript", "openvino", "pillow", "safetensors", "scipy",
+    "tensorflow", "tensorflow-cpu", "tensorrt-rtx", "tf2onnx", "tf_keras", "torch",
 )  # fmt: skip
 """Distributions whose code decides results."""
 _DECIDES = frozenset({".py", ".json", ".toml"})

@@ -13,12 +13,12 @@ from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
+from convertkit.onnx.unsigned import make_unsigned
 from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime import IR_VERSIONS
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.profile import costs
-from convertkit.targets.onnxruntime.unsigned import make_unsigned
 
 _TRACES = "pkg.torch."
 

@@ -1,6 +1,8 @@
 """The ONNX node suite through the whole export, without calibration data, as a page of docs/.
 
 python tests/conformance/command_board.py [--op OP …] [--case NAME …] [--out docs/measurements/conformance-command.md]
+
+With ``--target openvino`` through that target alone.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ sys.path.insert(0, str(HERE))
 import suite  # noqa: E402 - the folder of this script, which is not a package
 
 STATUSES = ("right", "refused", "disputed", "wrong", "error", "crash")
+TITLES = {"tflite": "TFLite", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+TARGETS = ("tflite", "onnxruntime")
+"""In this order: a case counts for the first that delivers it."""
 _TIMEOUT_S = 180.0
 
 
@@ -38,7 +43,7 @@ class Outcome:
     reason: str
 
 
-def run(cases: Sequence[suite.Eligible]) -> Iterator[Outcome]:
+def run(cases: Sequence[suite.Eligible], targets: Sequence[str] = TARGETS) -> Iterator[Outcome]:
     """Export ``cases`` one after the other, each in a fork of one warm worker process."""
     environment = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "1"}
     with (
@@ -47,7 +52,7 @@ def run(cases: Sequence[suite.Eligible]) -> Iterator[Outcome]:
     ):
         tolerances = suite.write(tuple(cases), Path(folder))
         for case in cases:
-            params = {"folder": folder, "name": case.name, **tolerances[case.name]}
+            params = {"folder": folder, "name": case.name, "targets": list(targets), **tolerances[case.name]}
             try:
                 found = worker.call("case", params, {}, isolated=True).value
             except ConvertKitError as failure:
@@ -57,35 +62,52 @@ def run(cases: Sequence[suite.Eligible]) -> Iterator[Outcome]:
             yield Outcome(case.name, case.op, found["status"], found["target"], found["reason"])
 
 
-def page(outcomes: Sequence[Outcome]) -> str:
+_WHOLE = """# ONNX operator conformance of the whole export
+
+Written by `make conformance-command`. Each case of
+`tests/conformance/eligible.json` goes through `convertkit export` without calibration data: to TFLite, or
+where that is refused to ONNX Runtime."""
+_ALONE = """# ONNX operator conformance of the TITLE target
+
+Written by `make conformance-NAME`. Each case of
+`tests/conformance/eligible.json` goes through `convertkit export --target NAME` without calibration data: what the
+runtime computes differently is refused by verification."""
+_HOW = """What is delivered runs outside of the pipeline, on the suite's own
+data and on three more seeded inputs. It is compared with the suite's outputs and ONNX Runtime's, or with
+those of ONNX's reference evaluator where ONNX Runtime does not load the case. *Disputed* are cases on which
+ONNX Runtime itself differs from the suite, and what is delivered gives its result."""
+
+
+def _head(targets: Sequence[str]) -> str:
+    """Title, and how the cases were run."""
+    if tuple(targets) == TARGETS:
+        return f"{_WHOLE} {_HOW}"
+    (name,) = targets
+    return f"{_ALONE.replace('TITLE', TITLES[name]).replace('NAME', name)}\n{_HOW}"
+
+
+def page(outcomes: Sequence[Outcome], targets: Sequence[str] = TARGETS) -> str:
     """The board in Markdown: totals, a row for each operator, every case that is not right."""
     totals = Counter(outcome.status for outcome in outcomes)
-    targets = Counter(outcome.target for outcome in outcomes if outcome.status == "right")
-    told = ", ".join(f"{count} as {target}" for target, count in targets.most_common())
+    found = Counter(outcome.target for outcome in outcomes if outcome.status == "right")
+    told = ", ".join(f"{count} as {target}" for target, count in found.most_common())
     share = 100 * totals["right"] / len(outcomes)
     lines = [
-        "# ONNX operator conformance of the whole export",
-        "",
-        "Written by `make conformance-command`. Each case of",
-        "`tests/conformance/eligible.json` goes through `convertkit export` without calibration data: to TFLite, or",
-        "where that is refused to ONNX Runtime. What is delivered runs outside of the pipeline, on the suite's own",
-        "data and on three more seeded inputs. It is compared with the suite's outputs and ONNX Runtime's, or with",
-        "those of ONNX's reference evaluator where ONNX Runtime does not load the case. *Disputed* are cases on which",
-        "ONNX Runtime itself differs from the suite, and what is delivered gives its result.",
+        _head(targets),
         "",
         f"**{totals['right']} of {len(outcomes)} delivered and right ({share:.1f} %)**: {told}; "
         + ", ".join(f"{totals[status]} {status}" for status in STATUSES[1:])
         + ".",
         "",
-        "| operator | cases | TFLite | ONNX Runtime | " + " | ".join(STATUSES[1:]) + " |",
-        "|---|---|---|---|" + "---|" * len(STATUSES[1:]),
+        "| " + " | ".join(["operator", "cases", *(TITLES[each] for each in targets), *STATUSES[1:]]) + " |",
+        "|---|---|" + "---|" * len(targets) + "---|" * len(STATUSES[1:]),
     ]
     by_op: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         by_op[outcome.op].append(outcome)
     for op in sorted(by_op):
         counts = Counter(each.target if each.status == "right" else each.status for each in by_op[op])
-        cells = " | ".join(str(counts[key] or "") for key in ("tflite", "onnxruntime", *STATUSES[1:]))
+        cells = " | ".join(str(counts[key] or "") for key in (*targets, *STATUSES[1:]))
         lines.append(f"| {op} | {len(by_op[op])} | {cells} |")
     lines += ["", "## Not right", "", "| case | status | reason |", "|---|---|---|"]
     lines += [f"| {each.name} | {each.status} | {_cell(each.reason)} |" for each in outcomes if each.status != "right"]
@@ -101,6 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--op", action="append", help="only cases of this operator")
     parser.add_argument("--case", action="append", help="only this case")
+    parser.add_argument("--target", choices=tuple(TITLES), help="only through this target")
     parser.add_argument("--every", type=int, default=1, help="only each n-th case")
     parser.add_argument("--out", type=Path, help="write the page here")
     parser.add_argument("--json", type=Path, help="write every outcome here, a line each")
@@ -108,10 +131,11 @@ def main() -> None:
     cases = suite.eligible()[:: options.every]
     if options.op or options.case:
         cases = tuple(case for case in cases if case.op in (options.op or ()) or case.name in (options.case or ()))
+    targets = (options.target,) if options.target else TARGETS
     outcomes = []
     if options.json:
         options.json.write_text("")
-    for outcome in run(cases):
+    for outcome in run(cases, targets):
         outcomes.append(outcome)
         if options.json:
             with options.json.open("a") as stream:
@@ -119,7 +143,7 @@ def main() -> None:
         if options.op or options.case:
             print(f"{outcome.status:8} {outcome.target:12} {outcome.name}  {outcome.reason[:800]}", flush=True)
     if options.out:
-        options.out.write_text(page(outcomes))
+        options.out.write_text(page(outcomes, targets))
     print(dict(Counter(outcome.status for outcome in outcomes)))
 
 

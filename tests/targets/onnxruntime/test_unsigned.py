@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 import convertkit
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
-from convertkit.targets.onnxruntime.unsigned import make_unsigned
+from convertkit.onnx.unsigned import make_unsigned
 from tests.targets.onnxruntime.optimized import executed
 
 RNG = np.random.default_rng(0)

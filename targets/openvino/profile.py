@@ -1,0 +1,67 @@
+"""What OpenVINO's integer kernels take, measured in the graph that its CPU plugin executes.
+
+The plugin reads a QuantizeLinear/DequantizeLinear pair as its own FakeQuantize and gives the operators below integer
+kernels.  Activations may have a zero point everywhere but in transposed convolutions and in products of two
+activations, which stay float with one.  Where no result lies on a tie, these kernels compute the integers that the
+graph says.
+
+Weights have 7 bits unless 8 are asked for.  x86 without VNNI adds two products of an unsigned and a signed byte in 16
+bits, and saturates: 2 × 255 × 64 fits, 2 × 255 × 127 does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from convertkit.profile import WEIGHTED, OpRule, QuantProfile
+from convertkit.recipe import ExportOptions
+
+_PLAIN = OpRule()
+_MOVES = OpRule(data=(0,), same_scale=True)
+
+_INT8: Mapping[str, OpRule] = {
+    **{kind: rule for kind, rule in WEIGHTED.items() if kind != "ConvTranspose"},
+    "Add": _PLAIN,
+    "Sub": _PLAIN,
+    "AveragePool": OpRule(data=(0,)),
+    "GlobalAveragePool": OpRule(data=(0,)),
+    "ReduceMean": OpRule(data=(0,)),
+    "MaxPool": _MOVES,
+    "Concat": OpRule(same_scale=True),
+    "Reshape": _MOVES,
+    "Flatten": _MOVES,
+    "Squeeze": _MOVES,
+    "Unsqueeze": _MOVES,
+    "Transpose": _MOVES,
+    "Slice": _MOVES,
+    "Split": _MOVES,
+}
+
+_WEIGHTS: Mapping[int, tuple[int, int]] = {7: (-64, 64), 8: (-127, 127)}
+
+
+def profile(options: ExportOptions, weight_bits: int) -> QuantProfile:
+    """The profile for ``options.precision``."""
+    if options.precision == "w8":
+        return QuantProfile("openvino w8", "int8", False, WEIGHTED, bias="float32", weight_only=True)
+    if options.precision == "w4":
+        return QuantProfile(
+            "openvino w4",
+            "int8",
+            False,
+            WEIGHTED,
+            weight="int4",
+            weight_range=(-7, 7),
+            bias="float32",
+            weight_only=True,
+            block=64,
+        )
+    return QuantProfile(
+        f"openvino int8, weights of {weight_bits} bits",
+        "int8",
+        False,
+        _INT8,
+        weight_range=_WEIGHTS[weight_bits],
+        bias="float32",
+        tie_free=True,
+    )

@@ -1,0 +1,70 @@
+"""Run an IR in OpenVINO's CPU plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from convertkit.artifact import Array, Artifact
+from convertkit.errors import FeedError
+from convertkit.stage import Feed, Outputs
+from convertkit.targets.openvino.ir import check_weights
+from convertkit.targets.openvino.runtime import EXACT, compiled, runtime_name, told
+
+
+class OpenVinoRunner:
+    """Computes in float32 what the file has in float, and quantizes nothing that the file does not."""
+
+    def __init__(self, artifact: Artifact, *, threads: int = 0) -> None:
+        """``threads`` is what a call may use, 0 what OpenVINO thinks best."""
+        self._artifact = artifact
+        self._threads = threads
+        self._request: Any = None
+
+    def __enter__(self) -> Self:
+        check_weights(self._artifact.path)
+        settings = {**EXACT, "INFERENCE_NUM_THREADS": str(self._threads)} if self._threads else EXACT
+        self._request = compiled(self._artifact.path, settings).create_infer_request()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._request = None
+
+    @property
+    def runtime(self) -> str:
+        """What executes the artifact, with its version."""
+        return runtime_name()
+
+    def with_threads(self, count: int) -> OpenVinoRunner:
+        """The same with so many threads."""
+        return OpenVinoRunner(self._artifact, threads=count)
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for one feed; ``ToolError`` where the runtime fails."""
+        values = self._values(self._encoded(feed))
+        return {spec.name: spec.decode(value) for spec, value in zip(self._artifact.outputs, values, strict=True)}
+
+    def invocation(self, feed: Feed) -> Callable[[], object]:
+        """A call that computes all outputs for ``feed``."""
+        return partial(self._values, self._encoded(feed))
+
+    def _encoded(self, feed: Feed) -> list[Array]:
+        encoded = []
+        for spec in self._artifact.inputs:
+            if spec.name not in feed:
+                raise FeedError(f"the feed has no array for input {spec.name}")
+            encoded.append(spec.encode(np.asarray(feed[spec.name])))
+        return encoded
+
+    def _values(self, inputs: list[Array]) -> list[Array]:
+        """Outputs in their order, which is that of the ONNX graph, as that of the inputs is."""
+        assert self._request is not None, "the runner is used as a context manager"
+        with told(f"OpenVINO fails on {self._artifact.path.name}"):
+            found = self._request.infer(inputs, share_inputs=True)
+            return [np.array(found[place]) for place in range(len(self._artifact.outputs))]

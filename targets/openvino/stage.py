@@ -1,0 +1,111 @@
+"""Canonical ONNX → OpenVINO's IR."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from convertkit.artifact import Artifact, sha256_of
+from convertkit.errors import ToolError, Unsupported
+from convertkit.onnx.canonical import simplify
+from convertkit.onnx.load import load_own
+from convertkit.onnx.ml import decompose_trees
+from convertkit.onnx.save import save_model
+from convertkit.onnx.unsigned import make_unsigned
+from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.openvino.inspection import kernels
+from convertkit.targets.openvino.ir import write_ir
+from convertkit.targets.openvino.padded_averages import write_as_convolutions
+from convertkit.targets.openvino.readme import readme
+from convertkit.targets.openvino.runtime import read_ir
+
+_INTEGER_KERNELS = Tolerance(
+    "the same integers, layer by layer; behind single float roundings, depth makes more of them",
+    lsb=3.0,
+    snr_db=20.0,
+    warn_snr_db=25.0,
+)
+
+
+class WriteIr:
+    """Writes ``model.xml`` and ``model.bin``."""
+
+    name = "openvino"
+    version = "1"
+    accepts = frozenset({"onnx"})
+    produces = "openvino"
+
+    def __init__(self, precision: str) -> None:
+        self._precision = precision
+        self.tolerance: Tolerance = FLOAT32
+        self.diagnosis: Mapping[str, object] | None = None
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"precision": self._precision}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """OpenVINO reads the ONNX; ``Unsupported`` names the node that it does not take."""
+        model = load_own(source.path)
+        if decompose_trees(model):
+            simplify(model)
+        write_as_convolutions(model)
+        make_unsigned(model)
+        drop_zero_points(model)
+        self.tolerance = _tolerance(model)
+        path = workdir / "model.xml"
+        with tempfile.TemporaryDirectory(prefix="convertkit-openvino-") as place:
+            onnx = Path(place) / "model.onnx"
+            made = save_model(model, onnx, f"{self.name} {self.version}", source.initial_state)
+            try:
+                read = read_ir(onnx)
+            except ToolError as error:
+                raise _refusal(model, str(error)) from error
+            write_ir(read, path, frozenset(_names(model)))
+        found = kernels(path) if self.tolerance is _INTEGER_KERNELS else {}
+        self.diagnosis = {"kernels": found} if found else None
+        (workdir / "README.md").write_text(readme(self._precision, found), encoding="utf-8")
+        return replace(made, path=path, format=self.produces, sha256=sha256_of(path))
+
+
+def drop_zero_points(model: ir.Model) -> int:
+    """Leave out the zero points of weights where all are 0, in place: each would be three nodes; how many."""
+    dropped = 0
+    for node in model.graph.all_nodes():
+        weight, _, zero = (*node.inputs, None, None)[:3] if node.op_type == "DequantizeLinear" else (None, None, None)
+        known = None if weight is None or weight.const_value is None or zero is None else zero.const_value
+        if known is not None and not known.numpy().astype(np.int32).any():
+            node.replace_input_with(2, None)
+            dropped += 1
+    RemoveUnusedNodesPass()(model)
+    return dropped
+
+
+def _tolerance(model: ir.Model) -> Tolerance:
+    return _INTEGER_KERNELS if any(n.op_type == "QuantizeLinear" for n in model.graph.all_nodes()) else FLOAT32
+
+
+def _names(model: ir.Model) -> Iterator[str]:
+    """Names of nodes and values, which are the model's own."""
+    for graph in (model.graph, *model.graph.subgraphs()):
+        yield from (str(value.name) for value in (*graph.inputs, *graph.initializers.values()))
+        for node in graph:
+            yield from (str(name) for name in (node.name, *(value.name for value in node.outputs)) if name)
+
+
+def _refusal(model: ir.Model, reason: str) -> Unsupported:
+    """Of the node whose operator OpenVINO does not know, or whose form it does not take, by its own words."""
+    named = [node for node in model.graph.all_nodes() if node.name and node.name in reason]
+    known = [node for node in model.graph.all_nodes() if f"{node.op_type}-" in reason]
+    node = next(iter((*named, *known)), None)
+    subject = "" if node is None else f"{node.name} ({node.op_type})"
+    return Unsupported(reason, subject=subject, ways_out=("--target onnxruntime",))
+
+
+_: type[Stage] = WriteIr
