@@ -23,6 +23,7 @@ from convertkit.targets.openvino.inspection import kernels
 from convertkit.targets.openvino.ir import write_ir
 from convertkit.targets.openvino.padded_averages import write_as_convolutions
 from convertkit.targets.openvino.readme import readme
+from convertkit.targets.openvino.rules import apply_rules
 from convertkit.targets.openvino.runtime import read_ir
 
 _INTEGER_KERNELS = Tolerance(
@@ -55,6 +56,7 @@ class WriteIr:
         model = load_own(source.path)
         if decompose_trees(model):
             simplify(model)
+        apply_rules(model)
         write_as_convolutions(model)
         make_unsigned(model)
         drop_zero_points(model)

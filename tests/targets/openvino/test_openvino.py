@@ -237,6 +237,15 @@ def test_an_unknown_operator_is_refused_by_name(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_wide_shifts_are_refused(tmp_path):
+    ports = [helper.make_tensor_value_info(name, TensorProto.UINT32, [3]) for name in "abc"]
+    node = helper.make_node("BitShift", ["a", "b"], ["c"], name="shift", direction="RIGHT")
+    graph = helper.make_graph([node], "g", ports[:2], ports[2:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), tmp_path / "shift.onnx")
+    with pytest.raises(Unsupported, match=r"shift \(BitShift\).*float32"):
+        convertkit.export(str(tmp_path / "shift.onnx"), target="openvino", output=tmp_path / "out")
+
+
 def test_without_openvino_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("convertkit.targets.openvino.find_spec", lambda name: None)
     with pytest.raises(MissingFramework, match=r"convertkit-ml\[openvino\]"):
