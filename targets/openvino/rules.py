@@ -20,6 +20,8 @@ def apply_rules(model: ir.Model) -> None:
         kind = None if first is None else first.dtype
         if node.op_type == "BitShift" and kind not in _NARROW:
             raise _refusal(node, "OpenVINO shifts wide integers as float32, which holds 24 of their bits")
+        if node.op_type == "Mod" and kind is not None and kind.is_floating_point():
+            raise _refusal(node, "OpenVINO's remainder of floats is not C's fmod where a number is infinite")
         if node.op_type == "NonMaxSuppression":
             _suppress_above(node)
 

@@ -246,6 +246,15 @@ def test_wide_shifts_are_refused(tmp_path):
         convertkit.export(str(tmp_path / "shift.onnx"), target="openvino", output=tmp_path / "out")
 
 
+def test_float_remainders_are_refused(tmp_path):
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "abc"]
+    node = helper.make_node("Mod", ["a", "b"], ["c"], name="rest", fmod=1)
+    graph = helper.make_graph([node], "g", ports[:2], ports[2:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), tmp_path / "rest.onnx")
+    with pytest.raises(Unsupported, match=r"rest \(Mod\).*fmod"):
+        convertkit.export(str(tmp_path / "rest.onnx"), target="openvino", output=tmp_path / "out")
+
+
 def test_without_openvino_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("convertkit.targets.openvino.find_spec", lambda name: None)
     with pytest.raises(MissingFramework, match=r"convertkit-ml\[openvino\]"):
