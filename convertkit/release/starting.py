@@ -78,9 +78,10 @@ def _free(inputs: Sequence[TensorSpec]) -> list[str]:
 
 
 def _targets() -> Iterator[str]:
-    """What is installed; packages around another target's artifact, and what is not installed, as comments."""
+    """What is installed, first what runs here; packages of others' artifacts, and what is missing, as comments."""
     entries = listing.everything()["targets"]
     there = [each.name for each in entries if each.installed]
+    there.sort(key=lambda name: not plugins.target(name).runs_here)
     packages = [name for name in there if isinstance(plugins.target(name), PackagingTarget)]
     yield f"targets = [{', '.join(_text(name) for name in there if name not in packages)}]"
     if packages:
