@@ -184,7 +184,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any]] = {
 }
 
 REFUSED: dict[str, tuple[Callable[..., Any], list[Arg], str]] = {
-    "cumulative_maximum_of_free_length": (lambda x: lax.cummax(x, 1), [Arg("N T")], "no cumulative sum"),
+    "cumulative_maximum_of_free_length": (lambda x: lax.cummax(x, 1), [Arg("N T")], "not a cumulative sum"),
     "approximate_top_k": (lambda x: lax.approx_max_k(x, 3), [Arg("3 9")], "lax.top_k is exact"),
     "singular_values": (lambda x: jnp.linalg.svd(x, compute_uv=False), [Arg("4 4")], "only getrf, potrf and trsm"),
 }
