@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from convertkit import plugins
 from convertkit.recipe import ExportOptions
 from convertkit.target_options import TargetOption
 from convertkit.targets.serving.naming import model_name, name_of
@@ -53,8 +54,8 @@ class TritonTarget:
     )
 
     def profile(self, options: ExportOptions) -> QuantProfile:
-        """That of the target whose artifact this is; never asked."""
-        raise NotImplementedError
+        """That of the target whose artifact this is."""
+        return plugins.target(self.packages).profile(options)
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """One step, behind those of the packaged target."""
@@ -91,8 +92,8 @@ class KServeTarget:
     )
 
     def profile(self, options: ExportOptions) -> QuantProfile:
-        """That of the target whose artifact this is; never asked."""
-        raise NotImplementedError
+        """That of the target whose artifact this is."""
+        return plugins.target(self.packages).profile(options)
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """One step, behind those of Triton."""
@@ -120,8 +121,8 @@ class TorchServeTarget:
     options: tuple[TargetOption, ...] = (_NAME,)
 
     def profile(self, options: ExportOptions) -> QuantProfile:
-        """That of the target whose artifact this is; never asked."""
-        raise NotImplementedError
+        """That of the target whose artifact this is."""
+        return plugins.target(self.packages).profile(options)
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """One step, behind those of ``onnxruntime``."""

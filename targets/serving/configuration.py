@@ -32,6 +32,7 @@ def configuration(artifact: Artifact, serving: Serving, warmup: Mapping[str, tup
     """The configuration of ``artifact``; ``Unsupported`` for element types that Triton does not have.
 
     ``warmup`` has for each input the shape of a first call's array, and the file below ``warmup/`` that holds it.
+    Its batch is 1 also for a model without batches.  Source: Triton, model_config.proto, ModelWarmup.batch_size.
     """
     config = model_config()(name=serving.name, backend=serving.backend, max_batch_size=serving.max_batch)
     batched = serving.max_batch > 0
@@ -44,7 +45,7 @@ def configuration(artifact: Artifact, serving: Serving, warmup: Mapping[str, tup
         config.dynamic_batching.max_queue_delay_microseconds = serving.delay_us
     if serving.accelerator:
         config.optimization.execution_accelerators.gpu_execution_accelerator.add(name=serving.accelerator)
-    first = config.model_warmup.add(name="golden", batch_size=1 if batched else 0)
+    first = config.model_warmup.add(name="golden", batch_size=1)
     for spec in artifact.inputs:
         shape, file = warmup[spec.name]
         given = first.inputs.add(key=spec.name).value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,15 +37,15 @@ class PackageKServe:
         path = workdir / source.path.name
         name = only_model(path).name
         uri = self._storage_uri or f"pvc://models/{name}"
-        resource = inference_service(name, uri, self._replicas, gpu=self._gpu)
+        resource = inference_service(name, uri, self._replicas, _memory_gib(source), gpu=self._gpu)
         (workdir / "inferenceservice.yaml").write_text(resource, encoding="utf-8")
         (workdir / "README.md").write_text(kserve_page(name, uri), encoding="utf-8")
         made_by = f"{self.name} {self.version}"
         return replace(source, path=path, format=self.produces, sha256=sha256_of(path), made_by=made_by)
 
 
-def inference_service(name: str, storage_uri: str, replicas: int, *, gpu: bool) -> str:
-    """The InferenceService for a Triton repository that lies at ``storage_uri``.
+def inference_service(name: str, storage_uri: str, replicas: int, memory_gib: int, *, gpu: bool) -> str:
+    """The InferenceService for a Triton repository that lies at ``storage_uri``, with ``memory_gib`` for a server.
 
     Source: KServe, serving.kserve.io/v1beta1, and its cluster runtime ``kserve-tritonserver``.
     """
@@ -66,11 +67,16 @@ spec:
       resources:
         requests:
           cpu: "1"
-          memory: 1Gi
+          memory: {memory_gib}Gi
         limits:
           cpu: "2"
-          memory: 2Gi
+          memory: {2 * memory_gib}Gi
 {graphics}"""
+
+
+def _memory_gib(source: Artifact) -> int:
+    """Room for the model twice, as it is loaded, and half of the first GiB for the server itself."""
+    return max(1, math.ceil((2 * source.size_bytes + (1 << 29)) / (1 << 30)))
 
 
 _: type[Stage] = PackageKServe

@@ -80,7 +80,7 @@ def _tensor(root: Any, tensor: Any) -> Tensor:
     quantization = tensor.quantization
     if quantization is not None and len(_listed(quantization.scale)):
         raise Unsupported("it is quantized, and a SavedModel computes in float", subject=f"tensor {name}")
-    if tensor.sparsity is not None or dtype not in (*_PLAIN, "string"):
+    if tensor.sparsity is not None or dtype not in _PLAIN:
         raise Unsupported(f"a SavedModel has no such {dtype} tensors", subject=f"tensor {name}")
     static = _indices(tensor.shape)
     shape = _indices(tensor.shapeSignature) if tensor.shapeSignature is not None else static
@@ -88,8 +88,6 @@ def _tensor(root: Any, tensor: Any) -> Tensor:
     if data is None or not len(data) or tensor.isVariable:
         empty = 0 in static and tensor.buffer != 0
         return Tensor(name, dtype, shape, np.zeros(static, dtype) if empty else None)
-    if dtype == "string":
-        raise Unsupported("it is a constant text", subject=f"tensor {name}")
     return Tensor(name, dtype, static, np.asarray(data, np.uint8).view(np.dtype(dtype)).reshape(static))
 
 

@@ -106,10 +106,22 @@ def test_samples_that_mix_are_not_put_into_one_call(mixing):
     assert config.max_batch_size == 0
     assert not config.HasField("dynamic_batching")
     assert [list(each.dims) for each in config.input] == [[-1, 5]]
+    assert [each.batch_size for each in config.model_warmup] == [1]
     said = here("export", mixing, "-t", "triton", "--triton-max-batch", "4", "-o", Path(mixing).parent / "asked")
     assert said.code == 1
     assert "output y of a sample depends on the other samples of the call" in said.complaint
     assert not (Path(mixing).parent / "asked").exists()
+
+
+def test_samples_of_different_lengths_are_no_obstacle(folder):
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], "sum", keepdims=0)
+    graph = helper.make_graph(
+        [node], "g", [tensor("x", "N", "T")], [tensor("y", "N")], [numpy_helper.from_array(np.int64([1]), "axes")]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), folder / "sum.onnx")
+    samples = [{"x": np.arange(4, dtype=np.float32)[None]}, {"x": np.arange(7, dtype=np.float32)[None]}]
+    config = config_of(exported(str(folder / "sum.onnx"), "triton", calib=samples), "sum")
+    assert config.max_batch_size == 8
 
 
 def test_a_tensor_without_sizes_is_reshaped(folder):

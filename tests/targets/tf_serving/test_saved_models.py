@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
-from convertkit.errors import SourceError
+from convertkit.errors import MissingFramework, SourceError
 from convertkit.targets.tf_serving.package import rest_response
 from convertkit.targets.tf_serving.runner import SavedModelRunner, only_model
 from tests.command_line import here
@@ -104,6 +104,13 @@ def test_integers_are_refused_before_any_work(source):
     assert said.code == 2
     assert "target tf-serving does not deliver int8" in said.complaint
     assert not (source.parent / "int8").exists()
+
+
+def test_without_tensorflow_the_extra_is_named(source, monkeypatch):
+    monkeypatch.setattr("convertkit.targets.tf_serving.find_spec", lambda name: None)
+    with pytest.raises(MissingFramework, match=r"convertkit-ml\[tf-serving\]"):
+        convertkit.export(str(source), "tf-serving", output=source.parent / "missing", progress=False)
+    assert not (source.parent / "missing").exists()
 
 
 def test_a_single_answer_stands_without_its_name():
