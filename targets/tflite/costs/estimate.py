@@ -46,9 +46,9 @@ _WHOLE_NUMBERS = "Add"
 """The row of what computes with indices and flags, of which no model has many."""
 _UNKNOWABLE = frozenset({"WHILE", "IF", "CALL", "CALL_ONCE", "CUSTOM", "DELEGATE"})
 _PADS_ITSELF = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
-"""Their border of zeros is taken to cost nothing: measured for float32, where XNNPACK makes it a part of the convolution.
+"""Their border of zeros is taken to cost nothing.
 
-For int8 it is assumed: it brings the estimate of a whole MobileNetV2 to 0.98 of its emulation, from 1.26.
+Measured for float32, where XNNPACK makes it a part of the convolution.  For int8 it is assumed: it brings the estimate of a whole MobileNetV2 to 0.98 of its emulation, from 1.26.
 """
 _INTEGERS = ("int8", "int16x8")
 
