@@ -48,7 +48,8 @@ _UNKNOWABLE = frozenset({"WHILE", "IF", "CALL", "CALL_ONCE", "CUSTOM", "DELEGATE
 _PADS_ITSELF = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 """Their border of zeros is taken to cost nothing.
 
-Measured for float32, where XNNPACK makes it a part of the convolution.  For int8 it is assumed: it brings the estimate of a whole MobileNetV2 to 0.98 of its emulation, from 1.26.
+Measured for float32, where XNNPACK makes it a part of the convolution.  For int8 it is assumed: it
+brings the estimate of a whole MobileNetV2 to 0.98 of its emulation, from 1.26.
 """
 _INTEGERS = ("int8", "int16x8")
 
