@@ -164,6 +164,7 @@ class QuantProfile:
     of the time that integers must save by the cost table.
     ``share`` of the float weights' bytes is what int4 weights and their scales may take: what they leave of it makes
     the smallest weights int8.
+    ``byte_sums``: no two neighbouring products of int8 weights and bytes may exceed 16 bits (:mod:`.onnx.byte_sums`).
     ``keeps_float``: an operator between integers that is marked :data:`KEEP_FLOAT` does run in float.
     ``kernel_costs`` tell the cost of convolutions without groups, in place of a row of ``costs``.  ``machines`` are
     the costs on each machine of ``kernel_costs``, in its order; where it is empty, they are the same on all.
@@ -189,6 +190,7 @@ class QuantProfile:
     share: float = 0.0
     tie_free: bool = False
     least_gain: float = 0.0
+    byte_sums: bool = False
     keeps_float: bool = False
     kernel_costs: KernelCosts | None = None
     machines: tuple[Mapping[str, OpCost], ...] = ()

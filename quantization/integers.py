@@ -253,7 +253,7 @@ class Integers:
         found = moments(self._model, chosen, self._held_out, self._state, rng)
         nearest = {unit.name: default_weight(unit, self._profile, input_scale(unit, placement)) for unit in chosen}
         worth = [unit for unit in chosen if self._worth_tuning(unit, nearest, found, placement, ranges)]
-        tuned = tune_all(worth, nearest, found, self._profile.weight_range) if "rounding" in self._passes else {}
+        tuned = tune_all(worth, nearest, found, self._profile) if "rounding" in self._passes else {}
         weights = {name: each.weight for name, each in tuned.items() if not isinstance(each.weight, BlockedWeight)}
         base = trials.score(plan)
         better: list[tuple[float, Plan]] = []

@@ -151,7 +151,7 @@ class QuantizeWeights(LossyStep):
         feeds = thinned(split(self.calibration)[0], affordable_samples(model, *_TUNED))
         found = moments(model, chosen, feeds, state, np.random.default_rng(self.choices.seed))
         rounded = {unit.name: nearest(unit, self.profile) for unit in chosen}
-        return tune_all(chosen, rounded, found, self.profile.weight_range)
+        return tune_all(chosen, rounded, found, self.profile)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,11 @@ moves or changes one, ``tests/onnx/test_onnxruntime_compat.py`` names it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
+import numpy as np
+import onnx
 import onnxruntime as ort
 
 _STATE: Any = ort.capi.onnxruntime_pybind11_state
@@ -39,3 +42,19 @@ def kernels() -> Sequence[Any]:
 
     found: Sequence[Any] = _pybind_state.get_all_opkernel_def()
     return found
+
+
+@cache
+def cuts_sums() -> bool:
+    """Whether ONNX Runtime's products of bytes are cut at 16 bits on this processor; see :mod:`byte_sums`."""
+    inputs = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, 2])]
+    outputs = [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, [1, 1])]
+    weight = onnx.numpy_helper.from_array(np.array([[127], [127]], np.int8), "w")
+    node = onnx.helper.make_node("MatMulInteger", ["x", "w"], ["y"])
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "sum", inputs, outputs, [weight]),
+        opset_imports=[onnx.helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return int(session.run(None, {"x": np.array([[255, 255]], np.uint8)})[0][0, 0]) != 2 * 255 * 127

@@ -14,7 +14,7 @@ import onnxruntime as ort
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import ToolError
 from convertkit.memory import is_large
-from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING
+from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, cuts_sums
 from convertkit.stage import Feed, Outputs
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ _QUIET = 4
 class OnnxRunner:
     """Runs an ONNX artifact on ONNX Runtime's CPU provider, graph optimisations off.
 
-    Off, because optimised integer kernels may saturate u8×s8 sums on x86 without VNNI, and because
-    fusions change rounding: an oracle must compute what the graph says.  ``optimised=True`` is how
+    Off, because fusions change rounding: an oracle must compute what the graph says.  Where this processor cuts sums of
+    bytes at 16 bits, weights that are too large for it are made unsigned first.  ``optimised=True`` is how
     users will run the file.  A file that ONNX Runtime has no kernels for, or whose opset it does not load, is executed
     by ONNX's reference evaluator instead; never one that users will run in ONNX Runtime.
     """
@@ -130,10 +130,22 @@ class OnnxRunner:
 
     def _model(self) -> str | bytes:
         if not self._unread:
-            return str(self._artifact.path)
+            return self._widened() or str(self._artifact.path)
         proto = onnx.load_model(self._artifact.path)
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._unread)
         return bytes(proto.SerializeToString())
+
+    def _widened(self) -> bytes | None:
+        """The model with unsigned weights where this processor would cut sums of its products, else None."""
+        if self._optimised or not cuts_sums() or is_large(self._artifact):
+            return None
+        from convertkit.onnx.load import load_own
+        from convertkit.onnx.save import serialized
+        from convertkit.onnx.unsigned import uncut
+
+        model = load_own(self._artifact.path)
+        exact = uncut(model)
+        return None if exact is model else b"".join(serialized(exact))
 
 
 def optimised_runner(artifact: Artifact) -> OnnxRunner:

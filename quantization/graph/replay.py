@@ -17,29 +17,29 @@ import onnxruntime as ort
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
 from convertkit.errors import ToolError
 from convertkit.onnx.onnxruntime_compat import ERRORS
+from convertkit.onnx.unsigned import uncut
 from convertkit.stage import Feed
 from convertkit.state import started, state_sizes
 
 _MOST_WORKERS = 4
 """Each sample in flight holds a whole set of activations."""
 _QUIET = 4
-_NO_SATURATION = ("session.x64quantprecision", "1")
-"""Source: onnxruntime_session_options_config_keys.h, kOrtSessionOptionsAvx2PrecisionMode."""
 
 
 def open_session(model: ir.Model) -> ort.InferenceSession:
     """A session on a model in memory; models beyond 2 GB have their weights beside them already.
 
     Quantized operators run as integer kernels where ONNX Runtime has them: these agree with the graph to
-    one rounding, in a third of the time.  On a processor with AVX2 and without VNNI they do so with ``_NO_SATURATION``
-    alone: else sums of two products are cut at 16 bits there, and what is quantized depends on the machine.
+    one rounding, in a third of the time.  On a processor without VNNI they do so with unsigned weights (``uncut``):
+    what is quantized does not depend on the machine.
     """
     options = ort.SessionOptions()
     options.log_severity_level = _QUIET
     options.intra_op_num_threads = 1
-    options.add_session_config_entry(*_NO_SATURATION)
     try:
-        return ort.InferenceSession(ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(
+            ir.to_proto(uncut(model)).SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
     except ERRORS as error:
         raise ToolError(f"ONNX Runtime does not load the model: {str(error).splitlines()[0][:300]}") from error
 

@@ -21,6 +21,7 @@ from convertkit.quantization.weights.integers import (
     quantize_weight,
     weight_scales,
 )
+from convertkit.quantization.weights.neighbours import is_bounded, least_scales
 from convertkit.quantization.weights.write import WeightWriter
 
 Tuned = Mapping[str, QuantizedWeight]
@@ -171,7 +172,7 @@ class Writer(WeightWriter):
 
 
 def default_weight(unit: Unit, profile: QuantProfile, input_scale: float) -> QuantizedWeight:
-    """The unit's weight rounded to nearest, with scales that leave room for its bias."""
+    """The unit's weight rounded to nearest, with scales that leave room for its bias, and for sums in 16 bits."""
     assert unit.weight is not None
     assert unit.rule is not None
     index, source = unit.weight
@@ -183,6 +184,9 @@ def default_weight(unit: Unit, profile: QuantProfile, input_scale: float) -> Qua
         wanted = least_weight_scales(bias, input_scale)
         count = 1 if axis is None else array.shape[axis]
         least = wanted.reshape(-1, count).max(axis=0) if wanted.size % count == 0 else wanted.max().reshape(1)
+    if is_bounded(unit, profile, integer=True):
+        bound = least_scales(unit)
+        least = bound if least is None else np.maximum(least, bound)
     scales = weight_scales(array, axis, profile.weight_range[1], least)
     return quantize_weight(array, axis, profile.weight_range, scales)
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from convertkit.artifact import Array
+from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.quantization.weights.blocks import BlockedWeight
 from convertkit.quantization.weights.integers import QuantizedWeight, along
+from convertkit.quantization.weights.neighbours import bounded_rows, is_bounded
 from convertkit.quantization.weights.patches import Moments, from_rows, weight_rows
 from convertkit.quantization.weights.rounding import compensated, descended, layer_snr_db, output_error
 
@@ -33,14 +35,16 @@ class Tuned:
     best_db: float
 
 
-def tune(unit: Unit, nearest: Weight, moments: Moments, limits: tuple[int, int]) -> Tuned:
+def tune(unit: Unit, nearest: Weight, moments: Moments, profile: QuantProfile) -> Tuned:
     """The best of rounding to nearest, error compensation and descent from there, by the layer's error on the data."""
     rows = weight_rows(unit).astype(np.float64)
     scales = weight_rows(unit, _full_scales(nearest)).astype(np.float64)
     plain = weight_rows(unit, nearest.integers).astype(np.float64)
-    ways = {"nearest": plain}
+    limits, ways = profile.weight_range, {"nearest": plain}
     ways["compensated"] = compensated(rows, scales, moments, limits)
     ways["descended"] = descended(rows, ways["compensated"], scales, moments, limits)
+    if is_bounded(unit, profile, integer=not profile.weight_only):
+        ways = {way: bounded_rows(unit, integers) for way, integers in ways.items()}
     levels = {way: layer_snr_db(rows, integers * scales, moments) for way, integers in ways.items()}
     best = max(levels, key=lambda way: levels[way])
     integers = from_rows(unit, ways[best]).astype(np.int8)
@@ -77,12 +81,12 @@ def _work(unit: Unit) -> float:
 
 
 def tune_all(
-    units: Sequence[Unit], nearest: Mapping[str, Weight], moments: Mapping[str, Moments], limits: tuple[int, int]
+    units: Sequence[Unit], nearest: Mapping[str, Weight], moments: Mapping[str, Moments], profile: QuantProfile
 ) -> dict[str, Tuned]:
     """:func:`tune` for every unit whose inputs were measured."""
     with one_thread():
         return {
-            unit.name: tune(unit, nearest[unit.name], moments[unit.name], limits)
+            unit.name: tune(unit, nearest[unit.name], moments[unit.name], profile)
             for unit in units
             if unit.name in moments and unit.name in nearest
         }

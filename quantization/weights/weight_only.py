@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 
+import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
@@ -17,6 +18,7 @@ from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit, constant, is_float
 from convertkit.quantization.weights.blocks import BlockedWeight, block_axis, quantize_blocks
 from convertkit.quantization.weights.integers import QuantizedWeight, best_scales, quantize_weight
+from convertkit.quantization.weights.neighbours import is_bounded, least_scales
 from convertkit.quantization.weights.recurrent import quantize_recurrent
 from convertkit.quantization.weights.tables import quantize_tables
 from convertkit.quantization.weights.write import WeightWriter
@@ -110,11 +112,9 @@ def _scale_bytes(unit: Unit) -> int:
     return 4 * (1 if axis is None else int(array.shape[axis]))
 
 
-def nearest_wide(unit: Unit) -> QuantizedWeight:
+def nearest_wide(unit: Unit, profile: QuantProfile) -> QuantizedWeight:
     """The unit's weight as int8."""
-    array = constant(unit.weight_or_fail[1])
-    axis = channel_axis(unit, array)
-    return quantize_weight(array, axis, _WIDE, best_scales(array, axis, _WIDE))
+    return _by_channel(unit, profile, _WIDE)
 
 
 def nearest(unit: Unit, profile: QuantProfile) -> QuantizedWeight | BlockedWeight:
@@ -123,9 +123,16 @@ def nearest(unit: Unit, profile: QuantProfile) -> QuantizedWeight | BlockedWeigh
     axis = block_axis(unit, profile, array)
     if axis is not None and profile.block is not None:
         return quantize_blocks(array, axis, profile.block, profile.weight_range)
-    channel = channel_axis(unit, array)
-    scales = best_scales(array, channel, profile.weight_range)
-    return quantize_weight(array, channel, profile.weight_range, scales)
+    return _by_channel(unit, profile, profile.weight_range)
+
+
+def _by_channel(unit: Unit, profile: QuantProfile, limits: tuple[int, int]) -> QuantizedWeight:
+    array = constant(unit.weight_or_fail[1])
+    axis = channel_axis(unit, array)
+    scales = best_scales(array, axis, limits)
+    if limits == _WIDE and is_bounded(unit, profile, integer=False):
+        scales = np.maximum(scales, least_scales(unit))
+    return quantize_weight(array, axis, limits, scales)
 
 
 def channel_axis(unit: Unit, array: Array) -> int | None:

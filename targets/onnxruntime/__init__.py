@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from convertkit.recipe import ExportOptions
-from convertkit.target_options import TargetOption
+from convertkit.target_options import TargetOption, values
 
 if TYPE_CHECKING:
     from convertkit.artifact import Artifact
@@ -35,18 +35,27 @@ class OnnxRuntimeTarget:
             metavar="N",
             choices=IR_VERSIONS,
         ),
+        TargetOption(
+            "cpu",
+            str,
+            "Processors of --int8 and --w8: 'any', or those with 'vnni' alone, for slightly more precise weights",
+            default="any",
+            choices=("any", "vnni"),
+            quantizes=True,
+        ),
     )
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         from convertkit.targets.onnxruntime.profile import profile
 
-        return profile(options)
+        return profile(options, byte_sums=values(self, options)["cpu"] == "any")
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
         options = context.options
-        return (DeliverOnnx(options.opset, options.precision, context.target_options["ir-version"]),)
+        asked = context.target_options
+        return (DeliverOnnx(options.opset, options.precision, asked["ir-version"], any_cpu=asked["cpu"] == "any"),)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The nodes of the file."""

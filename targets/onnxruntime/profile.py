@@ -3,7 +3,7 @@
 ONNX Runtime fuses ``DequantizeLinear → operator → QuantizeLinear`` for the operators below and
 executes everything else as it stands, so the profile lists what is fused.  Activations are signed in
 the graph that all targets share; what is delivered is unsigned (:mod:`unsigned`).  Where x86 has no
-VNNI, ONNX Runtime's u8×s8 kernels can saturate, whether it or we made the activations unsigned.
+VNNI, ONNX Runtime's u8×s8 kernels cut sums at 16 bits; weights are chosen so that none is cut (``byte_sums``).
 """
 
 from __future__ import annotations
@@ -57,11 +57,18 @@ _INT8: Mapping[str, OpRule] = {
 }
 
 
-def profile(options: ExportOptions) -> QuantProfile:
-    """The profile for ``options.precision``."""
+def profile(options: ExportOptions, *, byte_sums: bool = True) -> QuantProfile:
+    """The profile for ``options.precision``; without ``byte_sums`` for processors with VNNI alone."""
     if options.precision == "w8":
         return QuantProfile(
-            "onnxruntime w8", "int8", False, WEIGHTED, weight_only=True, recurrent=True, dynamic=_PRODUCTS
+            "onnxruntime w8",
+            "int8",
+            False,
+            WEIGHTED,
+            weight_only=True,
+            recurrent=True,
+            dynamic=_PRODUCTS,
+            byte_sums=byte_sums,
         )
     if options.precision == "w4":
         return QuantProfile(
@@ -75,6 +82,7 @@ def profile(options: ExportOptions) -> QuantProfile:
             block=32,
             recurrent=True,
             dynamic=_PRODUCTS,
+            byte_sums=byte_sums,
         )
     if options.precision == "int16x8":
         return QuantProfile("onnxruntime int16x8", "int16", True, _INT8, bias="float32")
@@ -87,6 +95,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         tables=True,
         recurrent=not options.full_integer,
         least_gain=_LEAST_GAIN,
+        byte_sums=byte_sums,
     )
 
 

@@ -13,7 +13,7 @@ from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
-from convertkit.onnx.unsigned import make_unsigned
+from convertkit.onnx.unsigned import has_cut_sums, make_unsigned, widen_weights
 from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime import IR_VERSIONS
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
@@ -66,18 +66,25 @@ class DeliverOnnx:
     """
 
     name = "onnxruntime"
-    version = "4"
+    version = "5"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
-    def __init__(self, opset: int | None, precision: str = "float32", ir_version: int | None = None) -> None:
+    def __init__(
+        self, opset: int | None, precision: str = "float32", ir_version: int | None = None, *, any_cpu: bool = True
+    ) -> None:
         self._opset, self._precision, self._ir_version = opset, precision, ir_version
+        self._any_cpu = any_cpu
         self.tolerance: Tolerance = FLOAT32
 
     @property
     def options(self) -> Mapping[str, object]:
         asked = {"opset": self._opset, "ir_version": self._ir_version}
-        return {"precision": self._precision, **{name: number for name, number in asked.items() if number}}
+        return {
+            "precision": self._precision,
+            "any_cpu": self._any_cpu,
+            **{name: number for name, number in asked.items() if number},
+        }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_own(source.path)
@@ -91,6 +98,9 @@ class DeliverOnnx:
             model = at_opset(model, self._opset)
         if self._precision == "int8":
             make_unsigned(model)
+        if self._any_cpu and has_cut_sums(model):
+            make_unsigned(model)
+            widen_weights(model)
         keep_added_zeros(model)
         if self._ir_version is not None:
             set_ir_version(model, self._ir_version)

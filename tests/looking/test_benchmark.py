@@ -126,7 +126,7 @@ def test_bad_requests(models, flags, code, words):
 
 
 def test_a_framework_is_not_measured(root):
-    with pytest.raises(UsageError, match="ONNX and TFLite files"):
+    with pytest.raises(UsageError, match="ONNX, TFLite and OpenVINO files"):
         convertkit.bench(root / "fixtures" / "digits" / "model.pt")
 
 

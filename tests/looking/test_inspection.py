@@ -91,7 +91,7 @@ def test_time_by_node(net, delivered):
 
 
 def test_time_of_a_framework_is_refused(root):
-    with pytest.raises(UsageError, match="ONNX and TFLite files"):
+    with pytest.raises(UsageError, match="ONNX, TFLite and OpenVINO files"):
         convertkit.inspect(root / "fixtures" / "digits" / "model.pt", time=True)
 
 

@@ -87,7 +87,13 @@ def test_integers_stay_pairs_and_are_not_chosen_again(tmp_path: Path) -> None:
     kinds = Counter(node.op_type for node in model.graph)
     assert (kinds["QuantizeLinear"], kinds["DequantizeLinear"], kinds["Clip"]) == (6, 9, 0)
     stored = {value.dtype for value in model.graph.initializers.values() if len(value.shape or ()) > 1}
-    assert stored == {ir.DataType.INT8}
+    assert stored == {ir.DataType.UINT8}, "of full range: sums of signed ones would not fit into 16 bits"
+    kept = convertkit.export(
+        source, "onnxruntime", output=tmp_path / "vnni", target_options={"onnxruntime": {"cpu": "vnni"}},
+        allow_unverified=True,
+    )  # fmt: skip
+    model = ir.load(kept.artifact.path)
+    assert {v.dtype for v in model.graph.initializers.values() if len(v.shape or ()) > 1} == {ir.DataType.INT8}
 
 
 def test_integers_end_where_the_program_says(tmp_path: Path) -> None:

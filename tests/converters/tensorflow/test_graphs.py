@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from convertkit.converters.tensorflow import converter, wire
+from convertkit import wire
+from convertkit.converters.tensorflow import converter
 from convertkit.converters.tensorflow.graph import read_graph_def, read_saved_model
 from convertkit.converters.tensorflow.safety import refuse_dangerous, refuse_inexpressible
 from convertkit.converters.tensorflow.source import chosen

@@ -21,6 +21,7 @@ from convertkit.parity.truth import explanation
 from convertkit.targets.tflite.compile import Compiled, compile_model
 from convertkit.targets.tflite.passes import Options
 from convertkit.targets.tflite.runner import TfliteRunner
+from tests.onnx_models import uncut
 
 Arrays = dict[str, np.ndarray]
 
@@ -42,7 +43,7 @@ class Case:
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4
-        session = ort.InferenceSession(self.proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(uncut(self.proto), options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.tflite"
