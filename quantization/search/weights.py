@@ -112,11 +112,7 @@ class WeightSearch:
             return
         units = [unit for unit in find_units(model.graph, self._profile) if unit.name not in widths.real]
         corrected: Corrected = {name: one.weight for name, one in self._tuned.items()}
-        wide = {
-            unit.name: nearest_wide(unit, self._profile)
-            for unit in units
-            if unit.name in widths.wide and is_candidate(unit)
-        }
+        wide = {unit.name: nearest_wide(unit) for unit in units if unit.name in widths.wide and is_candidate(unit)}
         narrow = self._profile.weight == "int4"
         quantize_weights(model, tuple(units), self._profile, {**corrected, **wide} if narrow else corrected)
 

@@ -112,9 +112,11 @@ def _scale_bytes(unit: Unit) -> int:
     return 4 * (1 if axis is None else int(array.shape[axis]))
 
 
-def nearest_wide(unit: Unit, profile: QuantProfile) -> QuantizedWeight:
+def nearest_wide(unit: Unit) -> QuantizedWeight:
     """The unit's weight as int8."""
-    return _by_channel(unit, profile, _WIDE)
+    array = constant(unit.weight_or_fail[1])
+    axis = channel_axis(unit, array)
+    return quantize_weight(array, axis, _WIDE, best_scales(array, axis, _WIDE))
 
 
 def nearest(unit: Unit, profile: QuantProfile) -> QuantizedWeight | BlockedWeight:
@@ -123,16 +125,11 @@ def nearest(unit: Unit, profile: QuantProfile) -> QuantizedWeight | BlockedWeigh
     axis = block_axis(unit, profile, array)
     if axis is not None and profile.block is not None:
         return quantize_blocks(array, axis, profile.block, profile.weight_range)
-    return _by_channel(unit, profile, profile.weight_range)
-
-
-def _by_channel(unit: Unit, profile: QuantProfile, limits: tuple[int, int]) -> QuantizedWeight:
-    array = constant(unit.weight_or_fail[1])
-    axis = channel_axis(unit, array)
-    scales = best_scales(array, axis, limits)
-    if limits == _WIDE and is_bounded(unit, profile, integer=False):
+    channel = channel_axis(unit, array)
+    scales = best_scales(array, channel, profile.weight_range)
+    if is_bounded(unit, profile, integer=False):
         scales = np.maximum(scales, least_scales(unit))
-    return quantize_weight(array, axis, limits, scales)
+    return quantize_weight(array, channel, profile.weight_range, scales)
 
 
 def channel_axis(unit: Unit, array: Array) -> int | None:

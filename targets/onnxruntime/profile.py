@@ -58,17 +58,13 @@ _INT8: Mapping[str, OpRule] = {
 
 
 def profile(options: ExportOptions, *, byte_sums: bool = True) -> QuantProfile:
-    """The profile for ``options.precision``; without ``byte_sums`` for processors with VNNI alone."""
+    """The profile for ``options.precision``; without ``byte_sums`` for processors with VNNI alone.
+
+    Weights that are all that is rounded keep their full range: what is delivered of them is unsigned (:mod:`.stage`).
+    """
     if options.precision == "w8":
         return QuantProfile(
-            "onnxruntime w8",
-            "int8",
-            False,
-            WEIGHTED,
-            weight_only=True,
-            recurrent=True,
-            dynamic=_PRODUCTS,
-            byte_sums=byte_sums,
+            "onnxruntime w8", "int8", False, WEIGHTED, weight_only=True, recurrent=True, dynamic=_PRODUCTS
         )
     if options.precision == "w4":
         return QuantProfile(
@@ -82,7 +78,6 @@ def profile(options: ExportOptions, *, byte_sums: bool = True) -> QuantProfile:
             block=32,
             recurrent=True,
             dynamic=_PRODUCTS,
-            byte_sums=byte_sums,
         )
     if options.precision == "int16x8":
         return QuantProfile("onnxruntime int16x8", "int16", True, _INT8, bias="float32")
