@@ -81,11 +81,15 @@ def cases() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what tests/slow.txt lists."""
+    """Mark what tests/slow.txt lists, and what tests/grids.txt leaves to the nightly run."""
     slow = slow_tests.listed()
+    daily = [item.nodeid for item in items if item.get_closest_marker("nightly") is None]
+    nightly = slow_tests.left_to_nightly(daily, slow_tests.shares())
     for item in items:
         if slow_tests.is_slow(item.nodeid, slow):
             item.add_marker(pytest.mark.slow)
+        if item.nodeid in nightly:
+            item.add_marker(pytest.mark.nightly)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

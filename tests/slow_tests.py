@@ -1,8 +1,10 @@
 """Which tests are slow: ``make test-AREA`` leaves them out, so that an area takes less than a minute.
 
 python tests/slow_tests.py RESULTS.xml …     writes tests/slow.txt from what ``pytest --junitxml`` measured
+python tests/slow_tests.py --grids RESULTS.xml …     writes tests/grids.txt from what a run of all tests measured
 
-Of each area of the Makefile the longest functions are slow until the others take 50 seconds of one core.
+Of each area of the Makefile the longest functions are slow until the others take 50 seconds of one core.  Of a test
+with many parameters that takes long, ``make test`` runs every n-th, ``make nightly`` the others.
 """
 
 from __future__ import annotations
@@ -12,11 +14,18 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable
+from math import ceil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "slow.txt"
+GRIDS = ROOT / "tests" / "grids.txt"
 SECONDS_OF_AN_AREA = 50.0
+SECONDS_OF_A_GRID, SHARE_OF_A_GRID = 10.0, 0.15
+_HEAD_OF_GRIDS = (
+    "# Of these tests make test runs every n-th parameter, beginning with the one behind it, make nightly the others.\n"
+    "# Written by tests/slow_tests.py --grids.\n"
+)
 _HEAD = (
     "# Slow tests and their seconds, written by tests/slow_tests.py: left out of make test-AREA, run by make test.\n"
 )
@@ -26,6 +35,24 @@ def areas() -> dict[str, tuple[str, ...]]:
     """Each area of the Makefile with the folders and files of its tests."""
     found = re.findall(r"^AREA_([\w-]+) := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     return {name: tuple(places.replace("$(wildcard tests/test_*.py)", "tests/test_").split()) for name, places in found}
+
+
+def shares() -> dict[str, tuple[int, int]]:
+    """Of each function of which ``make test`` runs a share: run every how manieth, beginning where."""
+    rows = [line.split() for line in GRIDS.read_text().splitlines() if not line.startswith("#")]
+    return {name: (int(step), int(first)) for name, step, first in rows}
+
+
+def left_to_nightly(nodes: Iterable[str], step_of: dict[str, tuple[int, int]]) -> frozenset[str]:
+    """Of the ids of tests, in order, those that ``make test`` leaves out; never the only one of its function."""
+    families: dict[str, list[str]] = {}
+    for node in nodes:
+        families.setdefault(node.partition("[")[0], []).append(node)
+    found: set[str] = set()
+    for name, (step, first) in step_of.items():
+        family = families.get(name, [])
+        found.update(set(family) - set(family[min(first, len(family) - 1) :: step]) if family else ())
+    return frozenset(found)
 
 
 def listed() -> frozenset[str]:
@@ -63,8 +90,30 @@ def choose(seconds: Counter[str]) -> dict[str, float]:
     return slow
 
 
+def choose_grids(files: Iterable[Path]) -> dict[str, tuple[int, int]]:
+    """A share of each function with parameters that takes long: as many as fit, the quickest such share."""
+    families: dict[str, list[float]] = {}
+    for file in files:
+        for case in ElementTree.parse(file).getroot().iter("testcase"):
+            path = case.get("classname", "").replace(".", "/") + ".py"
+            name = f"{path}::{case.get('name', '').partition('[')[0]}"
+            families.setdefault(name, []).append(float(case.get("time", 0)))
+    found = {}
+    for name, times in families.items():
+        total = sum(times)
+        step = min(ceil(total / max(SECONDS_OF_A_GRID, SHARE_OF_A_GRID * total)), len(times))
+        if step > 1:
+            found[name] = step, min(range(step), key=lambda first: sum(times[first::step]))
+    return found
+
+
 def main() -> None:
     """Write the list; what stands in it for a whole file stays where the file was not measured."""
+    if sys.argv[1] == "--grids":
+        rows = choose_grids(map(Path, sys.argv[2:]))
+        lines_of = (f"{name} {step} {first}\n" for name, (step, first) in sorted(rows.items()))
+        GRIDS.write_text(_HEAD_OF_GRIDS + "".join(lines_of))
+        return
     seconds = measured(map(Path, sys.argv[1:]))
     files = {name.partition("::")[0] for name in seconds}
     kept = {name for name in listed() if name.partition("::")[0] not in files} if LIST.exists() else set()

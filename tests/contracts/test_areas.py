@@ -41,3 +41,19 @@ def test_parameters_of_a_slow_function_are_slow():
     assert slow_tests.is_slow("tests/a.py::test_x[1-2]", slow)
     assert slow_tests.is_slow("tests/b.py::test_y", slow)
     assert not slow_tests.is_slow("tests/a.py::test_xy", slow)
+
+
+def test_of_a_grid_every_nth_is_run():
+    nodes = [f"tests/a.py::test_x[{place}]" for place in range(7)] + ["tests/a.py::test_y[1]", "tests/b.py::test_z"]
+    left = slow_tests.left_to_nightly(nodes, {"tests/a.py::test_x": (3, 1), "tests/a.py::test_y": (4, 2)})
+    assert {node for node in nodes if node not in left} == {
+        "tests/a.py::test_x[1]", "tests/a.py::test_x[4]", "tests/a.py::test_y[1]", "tests/b.py::test_z",
+    }  # fmt: skip
+
+
+def test_grids_are_there():
+    """A name that moved would run all of its parameters again."""
+    for name, (step, first) in slow_tests.shares().items():
+        path, _, function = name.partition("::")
+        assert f"def {function}(" in (slow_tests.ROOT / path).read_text(), name
+        assert 0 <= first < step
