@@ -184,7 +184,9 @@ def test_flags_recipe_and_python_are_the_same(tmp_path, network):
     )
     convertkit.export_all(python)
     names = {"model.onnx", "report.json", "report.html", "manifest.json"}
-    assert everything_below(tmp_path / "flags" / "tensorrt") == names | {"trtexec.txt"}
+    package = {"README.md", "build_engine.py", "capability.json", "constraints.json", "trtexec.txt"}
+    golden = {"golden", "golden/inputs.json", "golden/outputs.json"}
+    assert everything_below(tmp_path / "flags" / "tensorrt") == names | package | golden
     for name in ("onnxruntime/model.onnx", "tensorrt/trtexec.txt", "tensorrt/manifest.json"):
         assert len({(tmp_path / way / name).read_bytes() for way in ("flags", "recipe", "python")}) == 1
 
@@ -193,14 +195,14 @@ def test_the_report_s_command_gives_the_same_again(tmp_path, network):
     kept = convertkit.export(
         network, "tensorrt", target_options={"trt": {"profile": ["N=1,8,32"]}}, output=tmp_path / "a"
     )
-    assert kept.report["target_options"] == {"profile": ["N=1,8,32"]}
+    assert kept.report["target_options"] == {"profile": ["N=1,8,32"], "allow": []}
     line = shlex.split(kept.report["command"])
     assert line[-2:] == ["--tensorrt-profile", "N=1,8,32"]
     assert kept.report["command"] in (tmp_path / "a" / "report.html").read_text()
     assert here("export", network, *line[3:], "-o", tmp_path / "b").code == 0
     manifest, again = ((tmp_path / name / "manifest.json").read_text() for name in "ab")
     assert manifest == again
-    assert json.loads(manifest)["target_options"] == {"profile": ["N=1,8,32"]}
+    assert json.loads(manifest)["target_options"] == {"profile": ["N=1,8,32"], "allow": []}
 
 
 def test_a_changed_option_makes_only_its_targets_own_steps_anew(tmp_path, network):
@@ -238,7 +240,7 @@ def test_a_changed_option_makes_only_its_targets_own_steps_anew(tmp_path, networ
             ["-t", "tflite", "--tensorrt-profile", "N=1,2,3"],
             "--tensorrt-profile does nothing for tflite; it is for --targ",
         ),
-        (["-t", "tensorrt", "--tensorrt-profil", "N=1,2,3"], "Did you mean '--tensorrt-profile'?"),
+        (["-t", "tensorrt", "--tensorrt-profil", "N=1,2,3"], "one of: '--tensorrt-allow', '--tensorrt-profile'"),
         (["-t", "tensorrt", "--minShapes", "x:1"], "There is no --minShapes; here it is --tensorrt-profile"),
     ],
 )
@@ -268,7 +270,7 @@ def test_help_and_listing_tell_them():
     assert "--onnxruntime-ir-version N" in said[said.index("\nTarget onnxruntime:") : said.index("\nTarget tensorrt:")]
     assert said.index("\nTarget tensorrt:") < said.index("\nExamples:")
     targets = {each["name"]: each for each in json.loads(here("targets", "--json").out)["targets"]}
-    (listed,) = targets["tensorrt"]["options"]
+    listed, _ = targets["tensorrt"]["options"]
     assert (listed["flag"], listed["value"], listed["repeatable"]) == ("--tensorrt-profile", "NAME=MIN,OPT,MAX", True)
     assert targets["tflite"]["options"] == []
 
@@ -276,6 +278,6 @@ def test_help_and_listing_tell_them():
 def test_they_are_completed():
     complete = ShellComplete(cli, {}, "convertkit", "_CONVERTKIT_COMPLETE")
     found = {each.value for each in complete.get_completions(["export", "m.onnx"], "--tens")}
-    assert found == {"--tensorrt-profile"}
+    assert found == {"--tensorrt-profile", "--tensorrt-allow"}
     sizes = complete.get_completions(["export", "m.onnx", "--onnxruntime-ir-version"], "1")
     assert {each.value for each in sizes} == {"10", "11", "12", "13"}

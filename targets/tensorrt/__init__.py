@@ -22,7 +22,7 @@ def _profile(text: str) -> Range:
 
 
 class TensorRTTarget:
-    """Delivers ``model.onnx`` in TensorRT's explicit quantization form."""
+    """Delivers ``model.onnx`` in TensorRT's explicit quantization form, with what builds and checks an engine."""
 
     name = "tensorrt"
     summary = "TensorRT, model.onnx in its explicit quantization form"
@@ -38,6 +38,13 @@ class TensorRTTarget:
             metavar="NAME=MIN,OPT,MAX",
             repeatable=True,
         ),
+        TargetOption(
+            "allow",
+            str,
+            "Operator to deliver although TensorRT's parser does not take it",
+            metavar="OPERATOR",
+            repeatable=True,
+        ),
     )
 
     def profile(self, options: ExportOptions) -> QuantProfile:
@@ -47,10 +54,11 @@ class TensorRTTarget:
         return profile(options)
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
-        """One step: the rules of explicit quantization, held or refused."""
+        """One step: the rules of the parser and of explicit quantization, held or refused, and the package."""
         from convertkit.targets.tensorrt.stage import DeliverExplicit
 
-        return (DeliverExplicit(context.target_options["profile"]),)
+        chosen = context.target_options
+        return (DeliverExplicit(chosen["profile"], chosen["allow"], context.options.seed, context.calibration),)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The nodes of the file."""

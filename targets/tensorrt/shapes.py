@@ -54,21 +54,29 @@ def check_names(ranges: Sequence[Range]) -> None:
         raise UsageError(f"{_FLAG} {double} is given twice")
 
 
-def command(file: str, inputs: Sequence[TensorSpec], ranges: Sequence[Range]) -> str:
-    """The line that builds an engine from ``file`` for these sizes, in several lines of a shell.
+def check_sizes(inputs: Sequence[TensorSpec], ranges: Sequence[Range]) -> None:
+    """Raise ``UsageError`` for a range of what is not a dynamic dimension of an input, and for one that has none.
 
-    Raises ``UsageError`` for a range of what is not a dynamic dimension of an input, and for a dynamic dimension that
-    has none: trtexec would take 1 for its size, without a word.
+    trtexec would take 1 for the size of such a dimension, without a word.
     """
-    sizes = {each.name: each.sizes for each in ranges}
+    given = {each.name for each in ranges}
     dynamic = list(dict.fromkeys(dim for spec in inputs for dim in spec.shape if isinstance(dim, str)))
-    if unknown := next((name for name in sizes if name not in dynamic), None):
+    if unknown := next((each.name for each in ranges if each.name not in dynamic), None):
         known = f"dynamic are {', '.join(dynamic)}" if dynamic else "no dimension is dynamic, every size is fixed"
         raise UsageError(f"{_FLAG} {unknown}: the inputs have no dynamic dimension of that name; {known}")
-    if missing := next((name for name in dynamic if name not in sizes), None):
+    if missing := next((name for name in dynamic if name not in given), None):
         raise UsageError(
             f"{_FLAG} leaves out {missing}, which is dynamic, too"
             f"\n  try   {_FLAG} {missing}=MIN,OPT,MAX, or --static {missing}=SIZE"
         )
+
+
+def command(file: str, inputs: Sequence[TensorSpec], ranges: Sequence[Range], *, sparse: bool = False) -> str:
+    """The line that builds an engine from ``file`` for these sizes, in several lines of a shell.
+
+    ``sparse`` lets it use kernels for 2:4 weights.  Raises ``UsageError`` as :func:`check_sizes` does.
+    """
+    check_sizes(inputs, ranges)
+    sizes = {each.name: each.sizes for each in ranges}
     shapes = {spec.name: spec.shape for spec in inputs if any(isinstance(dim, str) for dim in spec.shape)}
-    return trtexec_command(file, shapes, sizes)
+    return trtexec_command(file, shapes, sizes, ["--sparsity=enable"] if sparse else [])

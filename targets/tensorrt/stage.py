@@ -17,8 +17,10 @@ from convertkit.onnx.edit import add_constant
 from convertkit.onnx.load import load_model
 from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.save import save_model
-from convertkit.stage import FLOAT32, Stage, Tolerance
-from convertkit.targets.tensorrt.shapes import Range, check_names, command
+from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
+from convertkit.targets.tensorrt.capability import capabilities
+from convertkit.targets.tensorrt.package import write_package
+from convertkit.targets.tensorrt.shapes import Range, check_names, check_sizes
 
 _INTEGERS = frozenset({ir.DataType.INT8, ir.DataType.INT4})
 _QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -26,31 +28,38 @@ _OWN_RANGES = "quantize the float model with --target tensorrt --int8: symmetric
 
 
 class DeliverExplicit:
-    """Writes ``model.onnx`` and refuses quantization that TensorRT cannot express.
+    """Writes ``model.onnx`` with the files of its package, and refuses what TensorRT does not parse or express.
 
     Sources of the rules: NVIDIA, "Working with Quantized Types"; the parser of TensorRT-RTX 1.7.
     """
 
     name = "tensorrt"
-    version = "1"
+    version = "2"
     accepts = frozenset({"onnx"})
     produces = "tensorrt"
     tolerance: Tolerance = FLOAT32
 
-    def __init__(self, ranges: Sequence[Range] = ()) -> None:
+    def __init__(
+        self,
+        ranges: Sequence[Range] = (),
+        allowed: Sequence[str] = (),
+        seed: int = 0,
+        calibration: FeedSource | None = None,
+    ) -> None:
+        """``allowed`` are operators to deliver although the parser does not take them."""
         check_names(ranges)
-        self._ranges = tuple(ranges)
+        self._ranges, self._allowed = tuple(ranges), tuple(allowed)
+        self._seed, self._calibration = seed, calibration
 
     @property
     def options(self) -> Mapping[str, object]:
-        return {"profile": {each.name: list(each.sizes) for each in self._ranges}} if self._ranges else {}
+        profile = {each.name: list(each.sizes) for each in self._ranges}
+        return {"profile": profile, "allow": list(self._allowed), "seed": self._seed}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """Integer biases become float; every pair that is left is checked.
-
-        Where there are ranges of sizes, ``trtexec.txt`` beside the model has the line that builds an engine for them.
-        """
-        told = command("model.onnx", source.inputs, self._ranges) if self._ranges else ""
+        """Integer biases become float; every pair that is left is checked, and every node held against the parser."""
+        if self._ranges:
+            check_sizes(source.inputs, self._ranges)
         model = load_model(source.path)
         if decompose_trees(model):
             simplify(model)
@@ -61,10 +70,11 @@ class DeliverExplicit:
         for node in model.graph.all_nodes():
             if node.op_type in _QDQ:
                 _check(node)
-        made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
-        if told:
-            (workdir / "trtexec.txt").write_text(told, encoding="utf-8")
-        return replace(made, format=self.produces)
+        found = capabilities(model, self._allowed)
+        saved = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
+        made = replace(saved, format=self.produces)
+        write_package(made, model, found, self._ranges, self._calibration, self._seed)
+        return made
 
 
 def _float_bias(node: ir.Node) -> None:

@@ -1,0 +1,143 @@
+"""What TensorRT's ONNX parser takes of a graph, told without TensorRT.
+
+Sources: ``operators.toml``, and for the rules below what onnx-tensorrt's docs/operators.md restricts for TensorRT 10.15
+and the parser of TensorRT-RTX 1.7 refuses, too.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import onnx_ir as ir
+
+from convertkit.onnx.specs import dtype_name
+
+_MOST_OF_TOPK = 3840
+_UNKNOWN_TYPES = frozenset(
+    {
+        ir.DataType.INT16,
+        ir.DataType.UINT16,
+        ir.DataType.UINT32,
+        ir.DataType.UINT64,
+        ir.DataType.UINT4,
+        ir.DataType.STRING,
+        ir.DataType.COMPLEX64,
+        ir.DataType.COMPLEX128,
+    }
+)
+_QUANTIZED = frozenset({ir.DataType.INT8, ir.DataType.INT4})
+_QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_READ_BYTES = frozenset({"Cast", "CastLike", "Identity"})
+"""What may read uint8, which TensorRT knows at the network's edges alone."""
+_RESIZE_PLACES = frozenset({"half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn", "asymmetric", "align_corners"})
+
+
+@dataclass(frozen=True, slots=True)
+class Parsers:
+    """By operator the first release of TensorRT that parses it, by release the newest opset, and what RTX lacks."""
+
+    since: Mapping[str, str]
+    opsets: Mapping[str, int]
+    rtx_lacks: frozenset[str]
+
+
+@cache
+def parsers() -> Parsers:
+    """The table of ``operators.toml``."""
+    table = tomllib.loads(Path(__file__).with_name("operators.toml").read_text(encoding="utf-8"))
+    since = {name: release for release, names in table["since"].items() for name in names}
+    return Parsers(since, table["opsets"], frozenset(table["rtx"]["lacks"]))
+
+
+def fault(node: ir.Node) -> str:
+    """Why the parser does not take ``node``, empty where it does as far as that can be told."""
+    if node.domain not in ("", "ai.onnx"):
+        return f"{node.domain}::{node.op_type} is not an operator of ONNX"
+    if node.op_type not in parsers().since:
+        return f"TensorRT's parser has no {node.op_type}"
+    return _RULES.get(node.op_type, _any)(node) or _types(node)
+
+
+def _types(node: ir.Node) -> str:
+    """Values of types that TensorRT lacks, or has at other places only."""
+    for value in (*node.inputs, *node.outputs):
+        if value is not None and value.dtype in _UNKNOWN_TYPES:
+            return f"{value.name} is {dtype_name(value.dtype)}, a type that TensorRT does not have"
+    for value in node.inputs:
+        if value is None or value.dtype is None:
+            continue
+        if value.dtype == ir.DataType.UINT8 and node.op_type not in _READ_BYTES:
+            return f"{value.name} is uint8, which TensorRT takes as an input of the model and casts, nothing else"
+        if value.dtype in _QUANTIZED and value.const_value is not None and node.op_type not in _QDQ:
+            return f"the constant {value.name} is {dtype_name(value.dtype)}, which DequantizeLinear alone reads"
+    for value in node.outputs:
+        if value.dtype == ir.DataType.UINT8 and not value.is_graph_output():
+            return f"{value.name} is uint8 inside of the model; TensorRT has it at inputs and outputs alone"
+    return ""
+
+
+def _any(node: ir.Node) -> str:
+    return ""
+
+
+def _only_output(node: ir.Node) -> str:
+    """For operators with optional outputs of which TensorRT has the first."""
+    more = [value.name for value in node.outputs[1:] if value.name]
+    return f"TensorRT has the first output alone, not {', '.join(map(str, more))}" if more else ""
+
+
+def _pool(node: ir.Node) -> str:
+    dilations = node.attributes.get_ints("dilations", ())
+    if any(each != 1 for each in dilations):
+        return f"dilations={list(dilations)}: TensorRT's pooling has none"
+    return _only_output(node)
+
+
+def _resize(node: ir.Node) -> str:
+    places = node.attributes.get_string("coordinate_transformation_mode", "half_pixel")
+    policy = node.attributes.get_string("keep_aspect_ratio_policy", "stretch")
+    if node.attributes.get_int("antialias", 0):
+        return "antialias=1: TensorRT has no such resizing"
+    if places not in _RESIZE_PLACES:
+        return f"coordinate_transformation_mode={places}: TensorRT has {', '.join(sorted(_RESIZE_PLACES))}"
+    return "" if policy == "stretch" else f"keep_aspect_ratio_policy={policy}: TensorRT has stretch"
+
+
+def _top_k(node: ir.Node) -> str:
+    count = node.inputs[1]
+    if count is None or count.const_value is None:
+        return ""
+    wanted = int(count.const_value.numpy().ravel()[0])
+    return f"K={wanted}: TensorRT takes {_MOST_OF_TOPK} at most" if wanted > _MOST_OF_TOPK else ""
+
+
+def _lstm(node: ir.Node) -> str:
+    return "input_forget=1: TensorRT has no coupled gates" if node.attributes.get_int("input_forget", 0) else ""
+
+
+def _reduce(node: ir.Node) -> str:
+    axes = (*node.inputs, None)[1]
+    given = axes is not None and axes.const_value is None and axes.is_graph_input()
+    return f"the axes {axes.name} are an input: TensorRT needs constants" if given and axes is not None else ""
+
+
+def _scatter_nd(node: ir.Node) -> str:
+    reduction = node.attributes.get_string("reduction", "none")
+    return "" if reduction == "none" else f"reduction={reduction}: TensorRT's ScatterND has none"
+
+
+_RULES: Mapping[str, Callable[[ir.Node], str]] = {
+    "AveragePool": _pool,
+    "LayerNormalization": _only_output,
+    "LpPool": _pool,
+    "LSTM": _lstm,
+    "MaxPool": _pool,
+    **{name: _reduce for name in parsers().since if name.startswith("Reduce")},
+    "Resize": _resize,
+    "ScatterND": _scatter_nd,
+    "TopK": _top_k,
+}

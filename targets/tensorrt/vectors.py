@@ -1,0 +1,113 @@
+"""Golden vectors as Polygraphy reads them: ``--load-inputs`` and ``--load-outputs`` of ``polygraphy run``.
+
+Inputs are a list of calls, outputs its ``RunResults``; an array is an ``.npy`` file in base64.  Source: the encoders in
+polygraphy/json/serde.py and polygraphy/comparator/struct.py of Polygraphy 0.53.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from convertkit.artifact import Array, Artifact, Dim, TensorSpec
+from convertkit.parity.golden import golden_feeds
+from convertkit.stage import FeedSource, Runner
+from convertkit.targets.tensorrt.shapes import Range
+
+MOST_BYTES = 4 << 20
+"""Of all vectors; the first is there whatever it takes."""
+SHARE = 1e-2
+"""Of an output's greatest value: products in TF32 or float16 keep 10 bits of each factor, and layers add errors up."""
+STEPS = 2
+"""Of an output's integers: by so much other engines' kernels were measured to differ that compute the same integers."""
+_CLASS = "polygraphy_class"
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """One call: arrays by name, as the model's own interface has them."""
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.nbytes for each in (*self.inputs.values(), *self.outputs.values()))
+
+
+def vectors(
+    artifact: Artifact, runner: Runner, calibration: FeedSource | None, seed: int, ranges: Sequence[Range] = ()
+) -> tuple[Vector, ...]:
+    """What ``runner`` computes for samples or drawn inputs; none where NumPy's files lack the type of an array."""
+    if any(_lacks(spec) for spec in (*artifact.inputs, *artifact.outputs)):
+        return ()
+    found = list[Vector]()
+    for feed in _feeds(artifact, calibration, seed, ranges):
+        got = runner.run(feed)
+        inputs = {spec.name: spec.encode(np.asarray(feed[spec.name])) for spec in artifact.inputs}
+        vector = Vector(inputs, {spec.name: spec.encode(np.asarray(got[spec.name])) for spec in artifact.outputs})
+        if found and sum(kept.size_bytes for kept in (*found, vector)) > MOST_BYTES:
+            break
+        found.append(vector)
+    return tuple(found)
+
+
+def _feeds(
+    artifact: Artifact, calibration: FeedSource | None, seed: int, ranges: Sequence[Range]
+) -> Sequence[Mapping[str, Array]]:
+    """Inputs of sizes that the engine takes; where none are, drawn ones of the usual sizes."""
+    feeds = list(golden_feeds(artifact, calibration, seed))
+    if fitting := [feed for feed in feeds if _fit(artifact, feed, ranges)]:
+        return fitting
+    usual = {each.name: each.usual for each in ranges}
+    inputs = tuple(replace(spec, shape=tuple(_sized(dim, usual) for dim in spec.shape)) for spec in artifact.inputs)
+    return list(golden_feeds(replace(artifact, inputs=inputs), None, seed))
+
+
+def _sized(dim: Dim, sizes: Mapping[str, int]) -> Dim:
+    return sizes.get(dim, dim) if isinstance(dim, str) else dim
+
+
+def _fit(artifact: Artifact, feed: Mapping[str, Array], ranges: Sequence[Range]) -> bool:
+    limits = {each.name: (each.least, each.most) for each in ranges}
+    sides = [zip(spec.shape, feed[spec.name].shape, strict=True) for spec in artifact.inputs]
+    bounded = [(limits[dim], size) for pairs in sides for dim, size in pairs if isinstance(dim, str) and dim in limits]
+    return all(least <= size <= most for (least, most), size in bounded)
+
+
+def _lacks(spec: TensorSpec) -> bool:
+    return spec.dtype in ("bfloat16", "string") or spec.dtype.startswith(("float8", "int4", "uint4"))
+
+
+def allowed(spec: TensorSpec, found: Iterable[Vector]) -> float:
+    """By how much an engine's output may differ: a share of the greatest value, and steps of its integers."""
+    if "float" not in spec.dtype:
+        return 0.0
+    greatest = max(float(np.abs(np.nan_to_num(each.outputs[spec.name])).max(initial=0)) for each in found)
+    return float(f"{SHARE * greatest + STEPS * (spec.lsb or 0.0):.1e}")
+
+
+def write_vectors(found: Sequence[Vector], runner: str, folder: Path) -> None:
+    """``inputs.json`` and ``outputs.json`` in a new ``folder``; ``runner`` names what computed the outputs."""
+    calls = [{name: _array(value) for name, value in each.inputs.items()} for each in found]
+    results = [_iteration(each.outputs, runner) for each in found]
+    folder.mkdir()
+    for name, content in (("inputs", calls), ("outputs", {"lst": [[runner, results]], _CLASS: "RunResults"})):
+        (folder / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _iteration(outputs: Mapping[str, Array], runner: str) -> dict[str, object]:
+    values = {name: {"values": _array(value), _CLASS: "LazyArray"} for name, value in outputs.items()}
+    return {"outputs": values, "runtime": None, "runner_name": runner, _CLASS: "IterationResult"}
+
+
+def _array(value: Array) -> dict[str, str]:
+    stream = io.BytesIO()
+    np.save(stream, value, allow_pickle=False)
+    return {"array": base64.b64encode(stream.getvalue()).decode(), _CLASS: "ndarray"}
