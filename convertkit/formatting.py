@@ -124,6 +124,7 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"quality   {quality_text(report['quality'])}"
     if report["latency"] is not None:
         yield f"latency   {latency_text(report['latency'])}"
+    yield from (f"estimated {line}" for line in estimate_lines(report.get("estimates")))
     if report["evaluation"] is not None:
         yield _evaluation_text(report["evaluation"])
 
@@ -167,6 +168,24 @@ def latency_text(latency: Mapping[str, Any]) -> str:
         return f"{ours} a call here"
     way_out = "; for size alone that may do, else leave the precision flag out" if latency["slower"] else ""
     return f"{ours}, float32 {latency['float32_ms']:.3f} ms: {latency['verdict']}{way_out}"
+
+
+def estimate_lines(estimates: Mapping[str, Any] | None) -> Iterator[str]:
+    """What is shown of devices that are not here, a line for those of one error; none where nothing was estimated."""
+    shown = [each for each in (estimates or {"devices": ()})["devices"] if each["shown"]]
+    by_error = dict[str, list[str]]()
+    for each in shown:
+        beside = "" if each["float32_ms"] is None else f", float32 {each['float32_ms']:.3g} ms"
+        by_error.setdefault(error_text(each["error"]), []).append(f"{each['device']} {each['ms']:.3g} ms{beside}")
+    for error, told in by_error.items():
+        yield f"{'; '.join(told)} ({error})"
+
+
+def error_text(error: Sequence[float] | None) -> str:
+    """How far an estimate can be trusted."""
+    if error is None:
+        return "by cost tables, whose error is not known"
+    return f"by cost tables: {100 * error[0]:.0f} % off emulation in the median, at worst {100 * error[1]:.0f} %"
 
 
 def _evaluation_text(evaluation: Mapping[str, Any]) -> str:

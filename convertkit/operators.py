@@ -43,11 +43,16 @@ class NodeTime:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Milliseconds of one call on a device that is not here: in all, and of each operator of the file in its order."""
+    """Milliseconds of one call on a device that is not here: in all, and of each operator of the file in its order.
+
+    ``error`` are the median and the largest error of such estimates beside emulation, as shares; None where nothing
+    was compared.
+    """
 
     device: str
     ms: float
     nodes: tuple[NodeTime, ...]
+    error: tuple[float, float] | None = None
 
 
 @runtime_checkable

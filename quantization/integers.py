@@ -30,7 +30,6 @@ from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.graph.sizes import measure_sizes
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.estimates import described, estimates
-from convertkit.quantization.place.estimates import told as told_estimates
 from convertkit.quantization.place.exact_float import exact_in_float
 from convertkit.quantization.place.graph_cost import exact_choices, is_float_faster
 from convertkit.quantization.place.graph_io import quantize_ends
@@ -141,10 +140,7 @@ class Integers:
             "equalized": dict(moved),
             "estimated": described(estimated),
             "rungs": [rung.described() for rung in rungs],
-            "notes": [
-                *(told_instead(rungs, f"--{self._options.precision}") or self._notes(units, placement, outcome)),
-                *told_estimates(estimated),
-            ],
+            "notes": told_instead(rungs, f"--{self._options.precision}") or self._notes(units, placement, outcome),
         }
         return self._model
 

@@ -27,7 +27,6 @@ from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.graph.units import Unit, find_units, is_float
 from convertkit.quantization.integers import Integers
 from convertkit.quantization.place.estimates import Estimates, described
-from convertkit.quantization.place.estimates import told as told_estimates
 from convertkit.quantization.place.narrow import is_for_size_only
 from convertkit.quantization.prepare.opset import INT4_OPSET, at_least
 from convertkit.quantization.prepare.prepare import prepare
@@ -139,7 +138,7 @@ class QuantizeWeights(LossyStep):
             "time_share": chosen.time_share,
             "layers": layers(tuned),
             "estimated": described(estimated),
-            "notes": [*told(chosen, f"--{self.choices.precision}"), *told_estimates(estimated)],
+            "notes": told(chosen, f"--{self.choices.precision}"),
         }
 
     def _tuned(self, model: ir.Model, units: Sequence[Unit], state: Mapping[str, Array]) -> Mapping[str, Tuned]:

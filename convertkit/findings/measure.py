@@ -11,14 +11,15 @@ from pathlib import Path
 from convertkit import plugins
 from convertkit.artifact import Artifact, files_of, is_small
 from convertkit.findings.depth import along_depth
+from convertkit.findings.estimates import estimates
 from convertkit.findings.interface import interface
 from convertkit.findings.latency import measure_latency
 from convertkit.findings.precision import effective
 from convertkit.findings.quality import measure, unseen
-from convertkit.findings.values import Findings, Latency, Level, Quality
+from convertkit.findings.values import Estimates, Findings, Latency, Level, Quality
 from convertkit.memory import collect_after
 from convertkit.onnx.profiling import node_times
-from convertkit.operators import InspectingTarget, NodeTime
+from convertkit.operators import EstimatingTarget, InspectingTarget, NodeTime
 from convertkit.parity.compare import listed
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
@@ -63,12 +64,14 @@ def find(subject: Subject) -> Findings:
     collect_after(subject.artifact)
     diagnoses = [step.diagnosis for step in subject.steps if step.diagnosis is not None]
     became = effective(options.precision, operators, diagnoses) if operators else None
-    latency = _latency(subject)
+    float32 = _float32(subject) if _has_other_float32(subject) else None
+    latency = _latency(subject, float32)
     return Findings(
         operators=operators,
         effective=became,
         quality=_quality(subject),
         latency=latency,
+        estimates=_estimates(subject, float32),
         interface=interface(subject.artifact, options, subject.feed),
         depth=_depth(subject),
         times=_times(subject),
@@ -111,13 +114,24 @@ def _times(subject: Subject) -> tuple[NodeTime, ...]:
     return node_times(artifact, feed, place)
 
 
-def _latency(subject: Subject) -> Latency | None:
+def _latency(subject: Subject, float32: Artifact | None) -> Latency | None:
     """Only where what runs the artifact here is what will run it."""
     if not subject.target.runs_here:
         return None
     subject.progress.status("measuring latency")
-    float32 = _float32(subject) if subject.options.lossy and _fits_twice(subject.hub) else None
     return measure_latency(subject.artifact, subject.feed, float32)
+
+
+def _estimates(subject: Subject, float32: Artifact | None) -> Estimates | None:
+    target = subject.target
+    if not isinstance(target, EstimatingTarget):
+        return None
+    return estimates(target, subject.artifact, float32, subject.options.device)
+
+
+def _has_other_float32(subject: Subject) -> bool:
+    """Whether there is a float32 form beside the artifact to hold it against."""
+    return subject.target.runs_here and subject.options.lossy and _fits_twice(subject.hub)
 
 
 def _fits_twice(hub: Artifact) -> bool:
@@ -126,7 +140,7 @@ def _fits_twice(hub: Artifact) -> bool:
 
 
 def _float32(subject: Subject) -> Artifact:
-    """The same target's artifact of the model as it came, made for this and thrown away."""
+    """The same target's artifact of the model as it came, made for comparison and thrown away."""
     plain = dataclasses.replace(subject.options, precision="float32", io_dtype="float32", full_integer=False)
     float32 = subject.hub
     for index, stage in enumerate(subject.target.stages(BuildContext(plain, subject.target))):

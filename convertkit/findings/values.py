@@ -89,6 +89,31 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceTime:
+    """Milliseconds of a call on a device that is not here, by its cost tables: nothing was run.
+
+    ``float32_ms`` is the same model in float32, None where the artifact is that or no table knows it.  ``error`` are
+    the median and the largest error of such estimates, as shares, None where nothing was compared.  ``shown`` devices
+    are those that the user named, else the likely ones; of them ``layers_ms`` has the time of each operator.
+    """
+
+    device: str
+    ms: float
+    float32_ms: float | None
+    error: tuple[float, float] | None
+    shown: bool
+    layers_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Of each device that the target has tables of; where there are none, ``lacking`` says why."""
+
+    devices: tuple[DeviceTime, ...]
+    lacking: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Port:
     """One input or output of a delivered artifact.
 
@@ -154,6 +179,7 @@ class Findings:
     effective: Effective | None = None
     quality: Quality | None = None
     latency: Latency | None = None
+    estimates: Estimates | None = None
     interface: Interface | None = None
     depth: tuple[Level, ...] = ()
     times: tuple[NodeTime, ...] = ()

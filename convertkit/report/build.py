@@ -72,6 +72,7 @@ def build(
         "interface": None if found.interface is None else _interface(found.interface),
         "quality": None if found.quality is None else _quality(found.quality),
         "latency": None if found.latency is None else _latency(found.latency),
+        "estimates": jsonable(found.estimates),
         "operators": jsonable(found.operators),
         "times": jsonable(found.times),
         "depth": jsonable(found.depth),

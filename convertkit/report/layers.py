@@ -82,6 +82,19 @@ def precisions(operators: Sequence[Mapping[str, Any]]) -> tuple[PrecisionRow, ..
     return tuple(sorted(rows, key=lambda row: (-(row.macs_share or 0), -row.count, row.precision)))
 
 
+def shown_devices(report: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Those whose estimates a page shows."""
+    return tuple(each for each in (report["estimates"] or {"devices": ()})["devices"] if each["shown"])
+
+
+def with_times(report: Mapping[str, Any]) -> tuple[tuple[Mapping[str, Any], tuple[float, ...]], ...]:
+    """Each operator with its estimated milliseconds on each of :func:`shown_devices`."""
+    each = [device["layers_ms"] for device in shown_devices(report)]
+    return tuple(
+        (operator, tuple(times[place] for times in each)) for place, operator in enumerate(report["operators"])
+    )
+
+
 def charts(report: Mapping[str, Any], size: Callable[[int], str]) -> tuple[Chart, ...]:
     """Bars by layer: bytes, multiply-adds, and milliseconds where the runtime tells them."""
     operators = report["operators"]
@@ -93,9 +106,15 @@ def charts(report: Mapping[str, Any], size: Callable[[int], str]) -> tuple[Chart
         made.append(
             _chart("Time by node, as ONNX Runtime fuses them", report["times"], "ms", lambda value: f"{value:.3g} ms")
         )
-    elif report["runs_here"]:
+    made += [_estimated(report["operators"], device) for device in shown_devices(report)[:1]]
+    if not report["times"] and report["runs_here"]:
         made[1] = Chart(made[1].title + " (this runtime does not tell times)", made[1].rows)
     return tuple(chart for chart in made if chart.rows)
+
+
+def _estimated(operators: Sequence[Mapping[str, Any]], device: Mapping[str, Any]) -> Chart:
+    times = [{**each, "ms": ms} for each, ms in zip(operators, device["layers_ms"], strict=True)]
+    return _chart(f"Time by layer, estimated for {device['device']}", times, "ms", lambda value: f"{value:.3g} ms")
 
 
 def _chart(title: str, items: Sequence[Mapping[str, Any]], key: str, told: Callable[[float], str]) -> Chart:

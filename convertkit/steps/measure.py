@@ -46,6 +46,7 @@ class Measure(Task[Findings]):
         return {
             "target": self.target,
             "precision": chosen.precision,
+            "device": list(chosen.device),
             "label_file": chosen.label_file is not None,
             "data": self.data,
         }

@@ -38,11 +38,6 @@ def described(found: Estimates) -> list[dict[str, object]]:
     return [{"device": name, "artifact_ms": own, "float32_ms": real} for name, (own, real) in found.items()]
 
 
-def told(found: Estimates) -> list[str]:
-    """For the user."""
-    return [f"estimated, {name}: {own:.3g} ms, float32 {real:.3g} ms" for name, (own, real) in found.items()]
-
-
 def _is_known(unit: Unit, profile: QuantProfile) -> bool:
     if profile.cost(unit.kinds) is not None:
         return True

@@ -12,6 +12,8 @@ DEVICES = (*MACHINES, *MIXES)
 DEFAULT = ("x86",)
 LIKELY = ("arm64-a76", "arm64-i8mm")
 """What estimates are told of where the user names no device: the cores of phones."""
+ERRORS: Mapping[str, tuple[float, float]] = dict.fromkeys((*LIKELY, "phone"), (0.10, 0.40))
+"""Median and largest error of whole files' estimates beside emulation: docs/measurements/device-costs.md."""
 PARTS: Mapping[str, tuple[str, ...]] = {"x86": ("x86 with AMX", "x86 with VNNI")}
 """Machines of one table, in the order of its integer kernels."""
 

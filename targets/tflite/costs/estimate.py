@@ -19,7 +19,7 @@ from convertkit.kernel_costs import SMALL_MATRIX, ConvShape, DenseShape, Shape, 
 from convertkit.operators import ON_THE_FLY, Estimate, NodeTime
 from convertkit.profile import OpCost
 from convertkit.targets.tflite.costs.tables import Tables, tables
-from convertkit.targets.tflite.devices import machines_of
+from convertkit.targets.tflite.devices import ERRORS, machines_of
 from convertkit.targets.tflite.inspection import Placed, placed_operators
 
 _FAST_TAPS = 25
@@ -73,7 +73,7 @@ def _estimate(device: str, operators: Sequence[Placed]) -> Estimate:
         for placed in operators
     )  # fmt: skip
     start = sum(share * machine.start_ns(operators) for machine, share in zip(each, shares.values(), strict=True))
-    return Estimate(device, sum(node.ms for node in nodes) + start / 1e6, nodes)
+    return Estimate(device, sum(node.ms for node in nodes) + start / 1e6, nodes, ERRORS.get(device))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""What a finished artifact takes on devices that are not here, for the report: by the target's cost tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from convertkit.artifact import Artifact
+from convertkit.errors import Unsupported
+from convertkit.findings.values import DeviceTime, Estimates
+from convertkit.operators import Estimate, EstimatingTarget
+
+
+def estimates(
+    target: EstimatingTarget, artifact: Artifact, float32: Artifact | None, asked: Sequence[str]
+) -> Estimates:
+    """On every device of the target; ``asked`` are those that the user named.
+
+    ``float32`` is the same model as float32, None where ``artifact`` is that.
+    """
+    try:
+        ours = target.estimates(artifact, target.devices)
+    except Unsupported as reason:
+        return Estimates((), f"{reason.subject}: {reason.reason}")
+    plain = {} if float32 is None else _times(target, float32)
+    shown = asked or target.likely_devices
+    return Estimates(tuple(_device(each, plain.get(each.device), each.device in shown) for each in ours))
+
+
+def _times(target: EstimatingTarget, float32: Artifact) -> dict[str, float]:
+    """By device; empty where float32 needs an operator that no table knows, although the artifact does not."""
+    try:
+        return {each.device: each.ms for each in target.estimates(float32, target.devices)}
+    except Unsupported:
+        return {}
+
+
+def _device(ours: Estimate, float32_ms: float | None, shown: bool) -> DeviceTime:
+    layers = tuple(_figure(node.ms) for node in ours.nodes) if shown else ()
+    plain = None if float32_ms is None else _figure(float32_ms)
+    return DeviceTime(ours.device, _figure(ours.ms), plain, ours.error, shown, layers)
+
+
+def _figure(ms: float) -> float:
+    """With four digits: more than an estimate deserves, and enough to compare two."""
+    return float(f"{ms:.4g}")

@@ -1,0 +1,132 @@
+"""What the report of a TFLite export estimates for devices that are not here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import convertkit
+from convertkit.formatting import estimate_lines
+from convertkit.report.html import figure, render
+from convertkit.report.schema import schema
+from convertkit.result import Result
+from convertkit.targets.tflite.devices import DEVICES, ERRORS, LIKELY
+from tests import onnx_models
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A convolution and a pooling."""
+    weight = np.random.default_rng(0).normal(0, 0.06, (32, 24, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv", pads=[1] * 4),
+        helper.make_node("MaxPool", ["c"], ["y"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    model = onnx_models.model(
+        nodes, {"x": [1, 24, 28, 28]}, {"y": [1, 32, 14, 14]}, [numpy_helper.from_array(weight, "w")]
+    )
+    return onnx_models.write(tmp_path_factory.mktemp("estimates"), model)
+
+
+@pytest.fixture(scope="module")
+def made(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    """As float32 and, for one device, as integers."""
+    place = tmp_path_factory.mktemp("made")
+    calib = {"x": np.random.default_rng(0).normal(0, 1, (16, 24, 28, 28)).astype(np.float32)}
+    whole = {"int8": True, "full_integer": True, "calib": calib, "device": "arm64-a76"}
+    return {
+        name: convertkit.export(source, "tflite", output=place / name, **how)
+        for name, how in (("float32", {}), ("int8", whole))
+    }
+
+
+def test_the_finished_files_are_estimated_as_bench_does(made: dict[str, Result]) -> None:
+    by_bench = {
+        name: {each.device: each for each in convertkit.bench(result.artifact.path, device=DEVICES).estimated}
+        for name, result in made.items()
+    }
+    for name, result in made.items():
+        jsonschema.validate(result.report, schema())
+        found = result.report["estimates"]["devices"]
+        assert [each["device"] for each in found] == list(DEVICES)
+        for each in found:
+            told = by_bench[name][each["device"]]
+            assert each["ms"] == pytest.approx(told.ms, rel=1e-3)
+            if each["shown"]:
+                assert each["layers_ms"] == pytest.approx([node.ms for node in told.nodes], rel=1e-3)
+                assert len(each["layers_ms"]) == len(result.report["operators"])
+    for each in made["int8"].report["estimates"]["devices"]:
+        assert each["float32_ms"] == pytest.approx(by_bench["float32"][each["device"]].ms, rel=1e-3)
+        assert each["ms"] < each["float32_ms"]
+    assert {each["float32_ms"] for each in made["float32"].report["estimates"]["devices"]} == {None}
+
+
+def test_what_is_shown_are_the_named_devices_else_the_likely_ones(made: dict[str, Result]) -> None:
+    shown = {
+        name: [each["device"] for each in result.report["estimates"]["devices"] if each["shown"]]
+        for name, result in made.items()
+    }
+    assert shown == {"float32": list(LIKELY), "int8": ["arm64-a76"]}
+    assert all(not each["layers_ms"] for each in made["int8"].report["estimates"]["devices"][2:])
+
+
+def test_the_summary_calls_them_estimates_with_their_error(made: dict[str, Result]) -> None:
+    (line,) = estimate_lines(made["int8"].report["estimates"])
+    (each,) = (each for each in made["int8"].report["estimates"]["devices"] if each["shown"])
+    assert line == (
+        f"arm64-a76 {each['ms']:.3g} ms, float32 {each['float32_ms']:.3g} ms "
+        "(by cost tables: 10 % off emulation in the median, at worst 40 %)"
+    )
+    (plain,) = estimate_lines(made["float32"].report["estimates"])
+    assert plain.startswith("arm64-a76 ")
+    assert "; arm64-i8mm " in plain
+    assert "float32" not in plain
+    unknown = {**each, "device": "x86", "error": None}
+    told = list(estimate_lines({"devices": [each, unknown], "lacking": ""}))
+    assert len(told) == 2
+    assert told[1].endswith("(by cost tables, whose error is not known)")
+
+
+def test_the_page_has_the_time_of_each_layer_on_what_is_shown(made: dict[str, Result]) -> None:
+    report = made["int8"].report
+    page = render(report)
+    (each,) = (each for each in report["estimates"]["devices"] if each["shown"])
+    assert "Time by layer, estimated for arm64-a76" in page
+    assert "10 % off emulation in the median, at worst 40 %" in page
+    told = [f'data-label="estimated ms, arm64-a76">{figure(ms, 3) if ms else "–"}<' for ms in each["layers_ms"]]
+    assert len(told) > 2
+    assert page.count('data-label="estimated ms, arm64-a76"') == len(told)
+    assert all(cell in page for cell in told)
+    assert "arm64-i8mm" not in page
+    lacking = {"devices": [], "lacking": "gate: no cost table knows WHILE"}
+    assert "Not estimated: gate: no cost table knows WHILE." in render({**report, "estimates": lacking})
+    assert "estimated" not in render({**report, "estimates": None, "steps": report["steps"][:1]})
+
+
+def test_the_error_is_the_one_that_was_measured() -> None:
+    page = (ROOT / "docs" / "measurements" / "device-costs.md").read_text()
+    found = re.search(r"Over these \d+: median error (\d+) %, worst (\d+) %", page)
+    assert found is not None
+    assert {(100 * middle, 100 * worst) for middle, worst in ERRORS.values()} == {(int(found[1]), int(found[2]))}
+
+
+def test_an_operator_that_no_table_knows_is_told(tmp_path: Path) -> None:
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Cos", ["x"], ["y"], "cosine")], "g", info[:1], info[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    made = convertkit.export(onnx_models.write(tmp_path, model), "tflite", output=tmp_path / "out")
+    found = made.report["estimates"]
+    assert found["devices"] == []
+    assert "no cost table knows COS" in found["lacking"]
+    assert list(estimate_lines(found)) == []
+
+
+def test_targets_without_tables_estimate_nothing(source: Path, tmp_path: Path) -> None:
+    assert convertkit.export(source, "onnxruntime", output=tmp_path / "out").report["estimates"] is None
