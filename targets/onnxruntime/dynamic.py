@@ -58,14 +58,26 @@ def _weight(node: ir.Node) -> Stored | None:
 
 
 def _pays(node: ir.Node, weight: Stored, costs: Mapping[str, OpCost]) -> bool:
-    """By the cost table; one row alone is read from memory more than it is multiplied, and blocks do as well."""
-    data = node.inputs[0]
-    count = _TYPICAL_ROWS if data is None or (known := rows(data)) is None else known
+    """By the cost table; one row alone is read from memory more than it is multiplied, and blocks do as well.
+
+    A dynamic batch of a MatMul may be many rows, for which blocks take up to nine times as long; a Gemm of one becomes
+    float.
+    """
+    count = _row_count(node)
     if count == 1:
         return False
     deep, wide = (weight.shape[::-1] if _transposed(node) else weight.shape)[-2:]
     integer, real = costs["MatMul"].times(float(count * deep * wide), float(count * (deep + wide)))
     return integer + costs["QuantizeLinear"].times(float(count * deep), 0.0)[0] < real
+
+
+def _row_count(node: ir.Node) -> int:
+    data = node.inputs[0]
+    known = None if data is None else rows(data)
+    if known is None or data is None or data.shape is None:
+        return _TYPICAL_ROWS
+    is_batch = node.op_type == "MatMul" and not all(isinstance(size, int) for size in data.shape)
+    return _TYPICAL_ROWS if is_batch else known
 
 
 def _transposed(node: ir.Node) -> bool:

@@ -55,10 +55,11 @@ def rewritten(model: onnx.ModelProto) -> tuple[int, onnx.ModelProto]:
     [
         product("MatMul", [2, 32, DEEP]),
         product("MatMul", [1, "tokens", DEEP]),
+        product("MatMul", ["batch", DEEP]),
         product("Gemm", [64, DEEP]),
         product("Gemm", [64, DEEP], transB=1),
     ],
-    ids=["matrices", "dynamic length", "Gemm", "Gemm, transposed"],
+    ids=["matrices", "dynamic length", "dynamic batch", "Gemm", "Gemm, transposed"],
 )
 def test_integer_kernels_and_eight_bits_of_activations(model: onnx.ModelProto, tmp_path: Path) -> None:
     count, made = rewritten(model)
@@ -90,10 +91,11 @@ def test_rows_that_are_read_by_several_products_are_quantized_once() -> None:
     [
         product("MatMul", [1, 1, DEEP]),
         product("MatMul", [1, 2, DEEP]),
+        product("Gemm", ["batch", DEEP]),
         product("Gemm", [64, DEEP], alpha=0.5),
         product("Gemm", [DEEP, 64], transA=1),
     ],
-    ids=["one row", "too small", "factor", "transposed rows"],
+    ids=["one row", "too small", "dynamic batch of a classifier", "factor", "transposed rows"],
 )
 def test_left_alone(model: onnx.ModelProto) -> None:
     assert rewritten(model)[0] == 0
