@@ -48,3 +48,23 @@ def test_bodies_are_counted_too():
     (outer,) = proto.graph.node[0].output
     inner = proto.graph.node[1].attribute[0].g.node[0]
     assert inner.input[0] == outer == "c__1"
+
+
+def test_equal_constants_have_one_name_and_order():
+    """tf2onnx keeps one of equal constants, which one differs from run to run."""
+
+    def made(first: str, second: str, order: list[int]) -> onnx.ModelProto:
+        names = [f"{first}__7", f"{second}__4"]
+        nodes = [helper.make_node("Add", ["x", names[0]], ["h"]), helper.make_node("Mul", ["h", names[1]], ["y"])]
+        ends = [helper.make_tensor_value_info(name, 1, [2]) for name in "xy"]
+        constants = [helper.make_tensor(name, 1, [1], [float(place)]) for place, name in enumerate(names)]
+        proto = helper.make_model(
+            helper.make_graph(nodes, "g", ends[:1], ends[1:], [constants[place] for place in order])
+        )
+        renumber(proto)
+        onnx.checker.check_model(proto, full_check=True)
+        return proto
+
+    one, other = made("const_axes", "const_ends", [0, 1]), made("const_starts", "const_fold_opt", [1, 0])
+    assert one == other
+    assert [tensor.name for tensor in one.graph.initializer] == ["const__1", "const__2"]
