@@ -173,7 +173,8 @@ def _exceeds(node: ir.Node, integers: Array) -> bool:
         taps = int(np.prod(rows.shape[2:]))
         return bool((greatest_sums(rows.reshape(len(rows), -1), taps) > MOST).any())
     transposed = reader.attributes.get_int("transB", 0) == 1
-    return bool((greatest_sums(rows if transposed else np.swapaxes(rows, -1, -2), 1) > MOST).any())
+    along_sum = rows if transposed or rows.ndim == 1 else np.swapaxes(rows, -1, -2)
+    return bool((greatest_sums(along_sum, 1) > MOST).any())
 
 
 def _set_point(graph: ir.Graph, node: ir.Node, place: int, weight: ir.Value) -> None:

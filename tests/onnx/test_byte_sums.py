@@ -101,6 +101,31 @@ def test_full_range_is_for_vnni_alone(tmp_path: Path) -> None:
     assert min(np.abs(array).max() for array in weights_of(path).values()) == 127
 
 
+@pytest.mark.parametrize("shape", [(6,), (6, 5), (2, 6, 5), (0, 5)], ids=str)
+def test_weights_of_any_rank_are_looked_at(shape: tuple[int, ...]) -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "xz"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "s"], ["v"]),
+        helper.make_node("MatMul", ["d", "v"], ["y"]),
+    ]
+    constants = {"w": np.full(shape, 100, np.int8), "s": np.float32(1), "xz": np.uint8(3)}
+    wide = [2, 3, shape[-2] if len(shape) > 1 else shape[0]]
+    graph = helper.make_graph(
+        nodes, "one", [helper.make_tensor_value_info("x", TensorProto.UINT8, wide)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feed = {"x": RNG.integers(0, 256, wide).astype(np.uint8)}
+    model = ir.from_proto(proto)
+    assert widen_weights(model) == (0 if 0 in shape else 1)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    both = [proto, ir.to_proto(model)]
+    one, other = (ort.InferenceSession(each.SerializeToString(), options).run(None, feed)[0] for each in both)
+    assert np.array_equal(one, other)
+
+
 @pytest.mark.parametrize("given", [True, False], ids=["zero points", "none"])
 @pytest.mark.parametrize("op", ["MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"])
 def test_widened_weights_compute_the_same(op: str, given: bool) -> None:
