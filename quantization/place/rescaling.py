@@ -28,6 +28,8 @@ def rescalings(units: Iterable[Unit], index_of: Mapping[ir.Value, int]) -> tuple
             sums.append(Sum(read, result))
         elif unit.node.op_type in _RESCALES and not unit.constants:
             products.append(Product(read, result))
+        elif unit.node.op_type == "LeakyRelu":
+            products.append(Product(read, result, slope=unit.node.attributes.get_float("alpha", 0.01)))
         elif unit.node.op_type in _AVERAGES and (count := averaged(unit.node)):
             products.append(Product(read, result, count))
     return tuple(sums), tuple(products)

@@ -42,11 +42,15 @@ _CLOSE = 2.0**-12
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``result = product of factors / count``: indices of scales."""
+    """``result = product of factors / count``: indices of scales.
+
+    ``slope``: what negative numbers are multiplied with besides, where a kernel holds both factors in 256ths.
+    """
 
     factors: tuple[int, ...]
     result: int
     count: int = 1
+    slope: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,20 @@ def tie_free_ratios(ratios: Array, limit: int = _WEIGHT_LIMIT) -> Array:
         better = (denominator <= limit) & (found < error) & (error > _CLOSE)
         best, error = np.where(better, numerator / denominator, best), np.where(better, found, error)
     return np.asarray(np.where(error <= _FAR, best, wanted))
+
+
+def sloped_ratio(ratio: float, slope: float) -> float:
+    """The fraction of 256 near ``ratio`` whose product with ``slope`` is nearest to one, too; odd halves first.
+
+    Source: XNNPACK's leaky ReLU of bytes, which multiplies by ``round(256 ratio)`` and ``round(256 slope ratio)``.
+    """
+    steps = np.arange(np.ceil(256 * ratio * (1 - _FAR)), 256 * ratio * (1 + _FAR))
+    if not steps.size or not steps[-1]:
+        return ratio
+    missed = np.abs(np.rint(slope * steps) - slope * steps).round(3)
+    ties = np.where(steps % 4, 0, 1)  # of a multiple of 4 every 64th product is a tie
+    order = np.lexsort((np.abs(steps / (256 * ratio) - 1), ties, missed))
+    return float(steps[order[0]] / 256)
 
 
 def tie_free_weights(scales: Array, input_scale: float, output_scale: float) -> Array:
@@ -149,7 +167,10 @@ class _Solver:
             return
         known = {index: self._found.get(index, self._wanted[index]) for index in involved}
         ratio = math.prod(known[index] for index in product.factors) / known[product.result] / product.count
-        change = float(tie_free_ratios(np.array(ratio), _PRODUCT_LIMIT)) / ratio
+        if product.slope is None:
+            change = float(tie_free_ratios(np.array(ratio), _PRODUCT_LIMIT)) / ratio
+        else:
+            change = sloped_ratio(ratio, product.slope) / ratio
         self._decide(chosen, known[chosen] / change if chosen == product.result else known[chosen] * change)
 
     def _is_free(self, index: int, involved: Sequence[int]) -> bool:

@@ -11,6 +11,8 @@ from convertkit.targets.tflite.tensor import Tensor
 
 Option = bool | int | float | tuple[int, ...]
 
+_ROUGH = frozenset({"AVERAGE_POOL_2D", "LEAKY_RELU"})
+
 
 @dataclass(slots=True, eq=False)
 class Operation:
@@ -74,13 +76,14 @@ class Program:
         return "dynamic" if "dynamic" in kinds else "integer" if "integer" in kinds else "float"
 
     @property
-    def halves_ties_away(self) -> bool:
-        """Whether an integer kernel rounds ties away from zero, where ONNX rounds them to even: average pooling does.
+    def rounds_its_own_way(self) -> bool:
+        """Whether an integer kernel gives neighbours of the integers that the graph says, more often than at ties.
 
-        Source: LiteRT, reference_integer_ops::AveragePool.
+        AVERAGE_POOL_2D rounds ties away from zero, where ONNX rounds them to even; LEAKY_RELU holds both of its factors
+        in 256ths.  Source: LiteRT, reference_integer_ops::AveragePool; XNNPACK, qs8-vlrelu.
         """
         operations = (operation for subgraph in self.subgraphs for operation in subgraph.operations)
-        return any(each.code == "AVERAGE_POOL_2D" and _arithmetic(each) == "integer" for each in operations)
+        return any(each.code in _ROUGH and _arithmetic(each) == "integer" for each in operations)
 
     def new_subgraph(self, name: str) -> int:
         """Append an empty subgraph and return its index."""

@@ -70,7 +70,7 @@ class CompileTflite:
         if compiled.from_integers:
             by_kind["float"] = _INTEGER
         tolerance = by_kind[compiled.program.arithmetic]
-        if tolerance.same_integers and compiled.program.halves_ties_away:
+        if tolerance.same_integers and compiled.program.rounds_its_own_way:
             tolerance = replace(tolerance, same_integers=False)
         self._tolerance = tolerance
         self.diagnosis = {"transposes": list(compiled.transposes)}
