@@ -27,6 +27,9 @@ _UNKNOWN_TYPES = frozenset(
         ir.DataType.STRING,
         ir.DataType.COMPLEX64,
         ir.DataType.COMPLEX128,
+        ir.DataType.FLOAT8E4M3FNUZ,
+        ir.DataType.FLOAT8E5M2,
+        ir.DataType.FLOAT8E5M2FNUZ,
     }
 )
 _QUANTIZED = frozenset({ir.DataType.INT8, ir.DataType.INT4})
@@ -65,6 +68,8 @@ def fault(node: ir.Node) -> str:
 def _types(node: ir.Node) -> str:
     """Values of types that TensorRT lacks, or has at other places only."""
     for value in (*node.inputs, *node.outputs):
+        if value is not None and isinstance(value.type, ir.SequenceType | ir.OptionalType):
+            return f"{value.name} is {value.type}, and TensorRT has tensors alone"
         if value is not None and value.dtype in _UNKNOWN_TYPES:
             return f"{value.name} is {dtype_name(value.dtype)}, a type that TensorRT does not have"
     for value in node.inputs:
@@ -97,6 +102,26 @@ def _pool(node: ir.Node) -> str:
     return _only_output(node)
 
 
+def _lp_pool(node: ir.Node) -> str:
+    power = node.attributes.get_int("p", 2)
+    return _pool(node) if power in (1, 2) else f"p={power}: TensorRT's LpPool has 1 and 2"
+
+
+def _training(node: ir.Node) -> str:
+    return "training_mode=1: TensorRT runs inference alone" if node.attributes.get_int("training_mode", 0) else ""
+
+
+def _mod(node: ir.Node) -> str:
+    value = node.inputs[0]
+    real = value is not None and value.dtype is not None and value.dtype.is_floating_point()
+    return "fmod=0 of floats: TensorRT's Mod needs fmod=1" if real and not node.attributes.get_int("fmod", 0) else ""
+
+
+def _tensor_scatter(node: ir.Node) -> str:
+    mode = node.attributes.get_string("mode", "linear")
+    return "" if mode == "linear" else f"mode={mode}: TensorRT has linear"
+
+
 def _resize(node: ir.Node) -> str:
     places = node.attributes.get_string("coordinate_transformation_mode", "half_pixel")
     policy = node.attributes.get_string("keep_aspect_ratio_policy", "stretch")
@@ -119,9 +144,10 @@ def _lstm(node: ir.Node) -> str:
     return "input_forget=1: TensorRT has no coupled gates" if node.attributes.get_int("input_forget", 0) else ""
 
 
-def _reduce(node: ir.Node) -> str:
+def _axes(node: ir.Node) -> str:
+    """For operators whose second input has to be known when the engine is built."""
     axes = (*node.inputs, None)[1]
-    given = axes is not None and axes.const_value is None and axes.is_graph_input()
+    given = axes is not None and axes.is_graph_input() and axes.const_value is None
     return f"the axes {axes.name} are an input: TensorRT needs constants" if given and axes is not None else ""
 
 
@@ -132,12 +158,15 @@ def _scatter_nd(node: ir.Node) -> str:
 
 _RULES: Mapping[str, Callable[[ir.Node], str]] = {
     "AveragePool": _pool,
+    "BatchNormalization": _training,
     "LayerNormalization": _only_output,
-    "LpPool": _pool,
+    "LpPool": _lp_pool,
     "LSTM": _lstm,
     "MaxPool": _pool,
-    **{name: _reduce for name in parsers().since if name.startswith("Reduce")},
+    "Mod": _mod,
+    **{name: _axes for name in parsers().since if name.startswith("Reduce") or name in ("Squeeze", "Unsqueeze")},
     "Resize": _resize,
     "ScatterND": _scatter_nd,
+    "TensorScatter": _tensor_scatter,
     "TopK": _top_k,
 }

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from convertkit.artifact import Array, Artifact, Dim, TensorSpec
+from convertkit.errors import ToolError
 from convertkit.parity.golden import golden_feeds
 from convertkit.stage import FeedSource, Runner
 from convertkit.targets.tensorrt.shapes import Range
@@ -44,12 +45,21 @@ class Vector:
 def vectors(
     artifact: Artifact, runner: Runner, calibration: FeedSource | None, seed: int, ranges: Sequence[Range] = ()
 ) -> tuple[Vector, ...]:
-    """What ``runner`` computes for samples or drawn inputs; none where NumPy's files lack the type of an array."""
+    """What ``runner`` computes for samples or drawn inputs.
+
+    None where NumPy's files lack the type of an array, and where the model fails on inputs that nobody has described,
+    such as a divisor of 0.
+    """
     if any(_lacks(spec) for spec in (*artifact.inputs, *artifact.outputs)):
         return ()
     found = list[Vector]()
     for feed in _feeds(artifact, calibration, seed, ranges):
-        got = runner.run(feed)
+        try:
+            got = runner.run(feed)
+        except ToolError:
+            if calibration is not None:
+                raise
+            continue
         inputs = {spec.name: spec.encode(np.asarray(feed[spec.name])) for spec in artifact.inputs}
         vector = Vector(inputs, {spec.name: spec.encode(np.asarray(got[spec.name])) for spec in artifact.outputs})
         if found and sum(kept.size_bytes for kept in (*found, vector)) > MOST_BYTES:

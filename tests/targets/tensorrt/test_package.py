@@ -12,13 +12,18 @@ from types import ModuleType, SimpleNamespace
 from unittest.mock import MagicMock
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper, numpy_helper
 
 import convertkit
-from convertkit.artifact import TensorSpec
+from convertkit.artifact import Artifact, TensorSpec
+from convertkit.errors import ToolError
+from convertkit.onnx.load import load_model
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.specs import interface
 from convertkit.targets.tensorrt.sparsity import is_sparse
-from convertkit.targets.tensorrt.vectors import Vector, allowed
+from convertkit.targets.tensorrt.vectors import Vector, allowed, vectors
 from tests import onnx_models
 
 
@@ -235,7 +240,19 @@ def test_polygraphy_compares_with_the_vectors(tmp_path: Path) -> None:
     assert compared(package).returncode != 0
 
 
+def test_there_are_no_vectors_where_nobody_says_what_the_model_takes(tmp_path: Path) -> None:
+    text = "g (int64[64] a, int64[64] b) => (int64[64] y) { y = Div (a, b) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]> {text}'), tmp_path / "source.onnx")
+    artifact = Artifact(tmp_path / "source.onnx", "onnx", *(interface(load_model(tmp_path / "source.onnx"))), "")
+    with OnnxRunner(artifact) as runner:
+        assert vectors(artifact, runner, None, 0) == ()
+        with pytest.raises(ToolError):
+            vectors(artifact, runner, [{"a": np.arange(64), "b": np.zeros(64, np.int64)}], 0)
+        (vector,) = vectors(artifact, runner, [{"a": np.arange(64), "b": np.full(64, 2)}], 0)
+    np.testing.assert_array_equal(vector.outputs["y"], np.arange(64) // 2)
+
+
 def test_an_output_may_differ_by_its_steps() -> None:
-    vectors = [Vector({}, {"y": np.array([0.5, -4.0, np.inf], np.float32), "k": np.array([7])})]
-    assert allowed(TensorSpec("y", (3,), "float32", lsb=0.5), [Vector({}, {"y": np.array([-4.0])})]) == 1.0
-    assert allowed(TensorSpec("k", (1,), "int64"), vectors) == 0.0
+    found = [Vector({}, {"y": np.array([0.5, -4.0], np.float32), "k": np.array([7])})]
+    assert allowed(TensorSpec("y", (2,), "float32", lsb=0.5), found) == 1.0, "a hundredth of 4, and twice 0.5"
+    assert allowed(TensorSpec("k", (1,), "int64"), found) == 0.0

@@ -51,6 +51,9 @@ FLOATS = "float[2,3] x", "float[2,3] y"
 HALF = {"s": np.array([1, 1, 0.5, 0.5], np.float32)}
 DILATED = "<kernel_shape = [2,2], dilations = [2,2]>"
 BODIES = "then_branch = t () => (float[K] a) { a = Unique (x) }, else_branch = e () => (float[K] b) { b = Relu (x) }"
+GIVEN = "float[2,3] x, int64[1] a", "float[N,M,K] y"
+IMAGES = "float[1,2,5,5] x", "float[1,2,5,5] y"
+STATISTICS = {name: np.ones(2, np.float32) for name in "sbav"}
 RESIZED = "float[1,2,4,4] x", "float[1,2,2,2] y"
 LSTM = {"w": np.ones((1, 20, 4), np.float32), "r": np.ones((1, 20, 5), np.float32)}
 SEQUENCE = "float[2,3,4] x", "float[2,1,3,5] y"
@@ -113,6 +116,21 @@ CASES = [
         "ReduceSum of given axes", "float[2,3] x, int64[1] a", "float[N,M] y", "y = ReduceSum (x, a)",
         "the axes a are an input",
     ),
+    Case("Unsqueeze of given axes", *GIVEN, "y = Unsqueeze (x, a)", "the axes a are an input"),
+    Case("Squeeze", "float[1,3] x", "float[3] y", "y = Squeeze (x, a)", stored={"a": np.array([0])}),
+    Case("LpPool of 1", IMAGE, "float[1,2,4,4] y", "y = LpPool <kernel_shape = [2,2], p = 1> (x)"),
+    Case("LpPool of 3", IMAGE, "float[1,2,4,4] y", "y = LpPool <kernel_shape = [2,2], p = 3> (x)", "p=3"),
+    Case("Mod", *FLOATS, "y = Mod <fmod = 1> (x, x)"),
+    Case("Mod of integers", "int64[2] x", "int64[2] y", "y = Mod (x, x)"),
+    Case("Python's Mod of floats", *FLOATS, "y = Mod (x, x)", "fmod=0 of floats"),
+    Case("sequence", *FLOATS, "s = SequenceConstruct (x) y = Identity (x)", "has no SequenceConstruct"),
+    Case("given sequence", "seq(float[2]) x", "seq(float[2]) y", "y = Identity (x)", "TensorRT has tensors alone"),
+    Case("float8e5m2", *FLOATS, "e = Cast <to = 19> (x) y = Cast <to = 1> (e)", "e is float8_e5m2"),
+    Case(
+        "BatchNormalization in training", *IMAGES, "y, m, w = BatchNormalization <training_mode = 1> (x, s, b, a, v)",
+        "training_mode=1", STATISTICS,
+    ),
+    Case("BatchNormalization", *IMAGES, "y = BatchNormalization (x, s, b, a, v)", stored=STATISTICS),
     Case("ScatterND", *ROWS, "y = ScatterND (x, i, u)", stored=PICKED),
     Case("ScatterND that adds", *ROWS, 'y = ScatterND <reduction = "add"> (x, i, u)', "reduction=add", PICKED),
     Case(
@@ -180,3 +198,21 @@ def test_the_report_has_every_node_and_names_those_that_do_not_parse() -> None:
     ]
     assert [each["name"] for each in told["unsupported"]] == [found[1].name]
     assert len(told["nodes"]) == 2
+
+
+@pytest.mark.nightly
+def test_it_agrees_with_the_parser_on_the_node_suite() -> None:
+    """Refused is nothing that the parser takes, but for uint8, which its documentation excludes there."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    agreed, refused = 0, set[str]()
+    for case in collect_testcases(None):
+        model = ir.from_proto(onnx.shape_inference.infer_shapes(case.model))
+        faults = [found for node in model.graph.all_nodes() if (found := fault(node))]
+        network = trt.Builder(LOG).create_network(0)
+        parses = trt.OnnxParser(network, LOG).parse(case.model.SerializeToString())
+        agreed += parses == (not faults)
+        if parses and faults and "is uint8" not in faults[0]:
+            refused.add(case.name)
+    assert not refused
+    assert agreed > 1600
