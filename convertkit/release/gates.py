@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from convertkit.errors import UsageError
+from convertkit.references import closest
 
 Report = Mapping[str, Any]
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+ESTIMATE_GATE = "latency_estimate_to_baseline"
+_DEVICES = "a table of devices such as { phone = 0.5 }"
 _TRANSPOSES = frozenset({"transpose"})
 
 
@@ -35,7 +38,8 @@ class Evidence:
 
     ``memory_bytes`` is the most that it takes to load and to run, None where that is not known.
     ``ratio`` are the quartiles of this artifact's latency over the baseline's, taken in turns, and ``doubt`` says why
-    the baseline does not tell.
+    the baseline does not tell.  ``baseline_estimates`` are milliseconds of the baseline's file by device, by the cost
+    tables of now: those of its own release may have been others.
     """
 
     report: Report
@@ -45,6 +49,7 @@ class Evidence:
     ratio: tuple[float, float, float] | None = None
     doubt: str = "the recipe names no baseline"
     memory_bytes: int | None = None
+    baseline_estimates: Mapping[str, float] = field(default_factory=dict)
 
 
 class CannotTell(Exception):
@@ -120,12 +125,17 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
 
 
+def _are_ratios(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(map(_is_number, value.values()))
+
+
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "a number": _is_number,
     "a share from 0 to 1": _is_share,
     "a whole number": _is_count,
     "a size such as 2MB": _is_size,
     "a list of names": _are_names,
+    _DEVICES: _are_ratios,
 }
 
 
@@ -190,6 +200,43 @@ def _ratio(middle: float, low: float, limit: float, other: str) -> Found:
         low <= limit,
         f"{middle:.3g} × the latency of {other} (first quartile {low:.3g}), at most {limit:g} ×",
     )
+
+
+def _latency_estimate(limit: Any, evidence: Evidence) -> Found:
+    estimates = _estimates(limit, evidence)
+    plain = {device: each["float32_ms"] for device, each in estimates.items()}
+    if None in plain.values():
+        raise CannotTell("there is no float32 form to estimate beside it")
+    return _estimated({device: estimates[device]["ms"] / plain[device] for device in limit}, limit, "float32's")
+
+
+def _latency_estimate_to_baseline(limit: Any, evidence: Evidence) -> Found:
+    _baseline(evidence)
+    estimates, before = _estimates(limit, evidence), evidence.baseline_estimates
+    if not before:
+        raise CannotTell("the baseline's file cannot be estimated")
+    return _estimated({device: estimates[device]["ms"] / before[device] for device in limit}, limit, "the baseline's")
+
+
+def _estimates(limit: Mapping[str, float], evidence: Evidence) -> dict[str, Mapping[str, Any]]:
+    """What the report estimates for the devices of ``limit``."""
+    told = _part(evidence.report, "estimates", "the target has no cost tables of devices")
+    if told["lacking"]:
+        raise CannotTell(told["lacking"])
+    found = {each["device"]: each for each in told["devices"]}
+    for device in limit:
+        if device not in found:
+            like = closest(device, tuple(found))
+            raise CannotTell(f"no device is called {device}{like}; there are {', '.join(found)}")
+    return {device: found[device] for device in limit}
+
+
+def _estimated(ratios: Mapping[str, float], limit: Mapping[str, float], other: str) -> Found:
+    """Estimates have no noise: what is above its limit fails."""
+    told = "; ".join(
+        f"{ratio:.3g} × {other} estimate for {device}, at most {limit[device]:g} ×" for device, ratio in ratios.items()
+    )
+    return dict(ratios), all(ratio <= limit[device] for device, ratio in ratios.items()), told
 
 
 def _baseline(evidence: Evidence) -> Report:
@@ -258,6 +305,12 @@ GATES: Mapping[str, Gate] = {
     "latency_ms": Gate("a number", "Longest median call, in milliseconds.", _latency_ms),
     "latency_ratio": Gate("a number", "Largest ratio of latency to float32's.", _latency_ratio, lossy=True),
     "latency_to_baseline": Gate("a number", "Largest ratio of latency to the baseline's.", _latency_to_baseline),
+    "latency_estimate": Gate(
+        _DEVICES, "By device, largest ratio of estimated latency to float32's.", _latency_estimate, lossy=True
+    ),
+    ESTIMATE_GATE: Gate(
+        _DEVICES, "By device, largest ratio of estimated latency to the baseline's.", _latency_estimate_to_baseline
+    ),
     "size_to_baseline": Gate("a number", "Largest ratio of size to the baseline's.", _size_to_baseline),
     "drop_to_baseline": Gate("a number", "Points of the metric lost against the baseline.", _drop_to_baseline),
     "operators": Gate("a list of names", "Operators that the artifact may have.", _operators),

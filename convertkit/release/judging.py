@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from convertkit import plugins
 from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError, GateError, SourceError
+from convertkit.findings.estimates import estimates
+from convertkit.operators import EstimatingTarget
 from convertkit.release import golden
 from convertkit.release.cells import Cell
-from convertkit.release.gates import Evidence, Report
+from convertkit.release.gates import ESTIMATE_GATE, Evidence, Report
 from convertkit.release.gates import judged as verdicts_of
 from convertkit.release.making import MadeCell
 from convertkit.release.names import RELEASE
@@ -117,7 +120,20 @@ def _evidence(made: MadeCell, result: Result, baseline: Baseline | None) -> Evid
         doubt = "the recipe names no baseline" if baseline is None else "the baseline has no such cell"
         return Evidence(result.report, result.size, doubt=doubt, memory_bytes=made.memory_bytes)
     ratio = _ratio(result, old.artifact, made.golden)
-    return Evidence(result.report, result.size, old.report, old.size, ratio, memory_bytes=made.memory_bytes)
+    before = _estimated(old.artifact) if ESTIMATE_GATE in made.cell.gates else {}
+    return Evidence(
+        result.report, result.size, old.report, old.size, ratio,
+        memory_bytes=made.memory_bytes, baseline_estimates=before,
+    )  # fmt: skip
+
+
+def _estimated(old: Artifact) -> Mapping[str, float]:
+    """Milliseconds of the baseline's file by device; empty where no cost tables know it."""
+    target = plugins.target(old.format)
+    if not isinstance(target, EstimatingTarget):
+        return {}
+    found = estimates(target, old, None, ())
+    return {each.device: each.ms for each in found.devices}
 
 
 def _ratio(result: Result, old: Artifact, vectors: Path | None) -> tuple[float, float, float] | None:

@@ -17,7 +17,10 @@ _LIMITS: dict[str, dict[str, Any]] = {
     "a whole number": {"type": "integer", "minimum": 0},
     "a size such as 2MB": {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "string"}]},
     "a list of names": {"type": "array", "items": {"type": "string"}, "minItems": 1},
-}
+    "a table of devices such as { phone = 0.5 }": {
+        "type": "object", "additionalProperties": {"type": "number", "minimum": 0}, "minProperties": 1,
+    },
+}  # fmt: skip
 
 
 def recipe_schema() -> dict[str, Any]:

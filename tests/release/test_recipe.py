@@ -110,6 +110,7 @@ def test_what_is_said_for_many_goes_where_it_means_something(written):
         (PLAIN + 'precisions = ["int8", "int8"]\n', "names one twice"),
         (PLAIN + "gates = { maxdrop = 1 }\n", "unknown key \"maxdrop\" in [models.a.gates], did you mean 'max_drop'"),
         (PLAIN + "gates = { agreement = 2 }\n", "gate agreement = 2: expected a share from 0 to 1"),
+        (PLAIN + "gates = { latency_estimate = 0.5 }\n", "0.5: expected a table of devices such as { phone = 0.5 }"),
         (PLAIN + 'gates = { size = "big" }\n', "gate size = 'big': expected a size such as 2MB"),
         (PLAIN + "gates = { max_drop = 1 }\n", "a:onnxruntime:float32: --max-drop needs --eval"),
         (PLAIN + "gates = { snr_db = 9 }\n", "[models.a] snr_db does nothing for any of its cells"),

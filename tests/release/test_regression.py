@@ -7,6 +7,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from convertkit.release.cells import load
+from convertkit.release.gates import ESTIMATE_GATE
 from convertkit.release.run import Running, run
 from tests import onnx_models
 
@@ -59,6 +60,32 @@ def test_a_slower_model_is_named(released):
     assert not release.passed
     assert broken(release) == {(target, "latency_to_baseline") for target in ("onnxruntime", "tflite")}
     assert "× the latency of the baseline" in release.cells[0].error
+
+
+def test_a_slower_model_is_named_by_its_estimate_without_a_clock(released):
+    text = released.read_text()
+    only_tflite = text.replace(GATES, "").replace('"onnxruntime", ', "")
+    gates = f"gates = {{ {ESTIMATE_GATE} = {{ phone = 1.0, x86 = 1.0 }} }}\n"
+    released.write_text(only_tflite + gates)
+    same = run(load(released), Running())
+    assert same.passed, "estimates have no noise: the same file passes a limit of exactly 1"
+    onnx_models.write(released.parent, net(drawn(), idle=1), "net.onnx")
+    slower = run(load(released), Running(output=str(released.parent / "slower")))
+    assert broken(slower) == {("tflite", ESTIMATE_GATE)}
+    assert "× the baseline's estimate for phone, at most 1 ×" in slower.cells[0].error
+    released.write_text(text.replace(GATES, "") + gates)
+    other = run(load(released), Running(output=str(released.parent / "other")))
+    assert f"{ESTIMATE_GATE} cannot be judged: the target has no cost tables of devices" in other.cells[0].error
+
+
+def test_integers_have_to_pay_on_the_named_device(released):
+    given = RECIPE.replace('"onnxruntime", ', "") + 'precisions = ["float32", "w8"]\n'
+    limits = []
+    for limit in (2.0, 0.01):
+        released.write_text(given + f"gates = {{ latency_estimate = {{ arm64-a76 = {limit} }} }}\n")
+        release = run(load(released), Running(output=str(released.parent / f"at-{limit}")))
+        limits.append([cell.passed for cell in release.cells])
+    assert limits == [[True, True], [True, False]], "float32 has nothing to be held against"
 
 
 def test_a_less_accurate_model_is_named(released):
