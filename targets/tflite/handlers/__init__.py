@@ -25,6 +25,7 @@ from convertkit.targets.tflite.handlers.quantization import quantization
 from convertkit.targets.tflite.handlers.quantize import quantize
 from convertkit.targets.tflite.handlers.recurrent import recurrent
 from convertkit.targets.tflite.handlers.reductions import reductions
+from convertkit.targets.tflite.handlers.regions import regions
 from convertkit.targets.tflite.handlers.resize import resize
 from convertkit.targets.tflite.handlers.scatter import scatter
 from convertkit.targets.tflite.handlers.shapes import shapes
@@ -60,6 +61,7 @@ TFLITE = Registry(
         shapes,
         resize,
         grids,
+        regions,
         quantization,
         windows,
         signal,

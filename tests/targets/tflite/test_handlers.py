@@ -26,7 +26,14 @@ from convertkit.targets.tflite.passes import Options
 Arrays = dict[str, np.ndarray]
 
 
-OPSETS = {"CumProd": 26, "GlobalLpPool": 18, "DequantizeLinear": 23, "QuantizeLinear": 23, "TensorScatter": 24}
+OPSETS = {
+    "CumProd": 26,
+    "MaxRoiPool": 21,
+    "GlobalLpPool": 18,
+    "DequantizeLinear": 23,
+    "QuantizeLinear": 23,
+    "TensorScatter": 24,
+}
 """Operators whose rows need another opset than 22."""
 
 
@@ -138,6 +145,9 @@ def test_recurrent(op: str, attributes: dict, steps: int, extras: str, tmp_path:
 
 
 _WIDE = np.array([[0, 1, -1, 6], [1 << 40, -(1 << 40) - 5, np.iinfo(np.int64).max, np.iinfo(np.int64).min]])
+_BOXES = np.array([[0, 0, 0, 5, 7], [1, 2, 1, 4, 3], [1, 3, 3, 3, 3], [0, -2.5, 4, 30, 9], [1, 6, 5, 2, 1],
+                   [0, 20, 20, 30, 30], [1, 0.5, 1.5, 2.5, 7.5]], np.float32)  # fmt: skip
+"""Images and corners: inside, of one pixel, reaching over the border, turned around, outside, halves."""
 ROWS = [
     pytest.param("Slice", {"x": normal(4, 5, 6)}, {"s": np.array([-1]), "e": np.array([-9]), "a": np.array([1]),
                  "t": np.array([-2])}, "x s e a t", {}, id="slice-backwards"),
@@ -188,6 +198,10 @@ ROWS = [
                  id="resize-nearest"),
     pytest.param("GridSample", {"x": normal(2, 3, 5, 4), "g": normal(2, 3, 2, 2, seed=1)}, {}, "x g",
                  {"mode": "cubic", "padding_mode": "reflection", "align_corners": 1}, id="gridsample"),
+    pytest.param("MaxRoiPool", {"x": normal(2, 3, 9, 8), "r": _BOXES}, {}, "x r",
+                 {"pooled_shape": [2, 3], "spatial_scale": 0.7}, id="max-roi-scaled"),
+    pytest.param("MaxRoiPool", {"x": normal(2, 3, 6, 13), "r": _BOXES}, {}, "x r", {"pooled_shape": [7, 1]},
+                 id="max-roi"),
     pytest.param("AveragePool", {"x": normal(1, 2, 5, 6, 4)}, {}, "x",
                  {"kernel_shape": [2, 3, 2], "pads": [1, 1, 0, 0, 1, 1], "strides": [1, 2, 1], "count_include_pad": 1},
                  id="average-3d"),
@@ -268,6 +282,14 @@ def test_operator(op: str, inputs: Arrays, constants: Arrays, order: str, attrib
 
 REFUSALS = [
     pytest.param("Det", {"x": normal(5, 5)}, "x", {}, "up to 4", id="det-5"),
+    pytest.param(
+        "MaxRoiPool",
+        {"x": np.zeros((1, 1, 512, 512), np.float32), "r": _BOXES},
+        "x r",
+        {"pooled_shape": [2, 2]},
+        "windows: their numbers",
+        id="max-roi-of-a-large-image",
+    ),
     pytest.param("Pow", {"x": np.arange(4), "y": normal(4)}, "x y", {}, "computed at run time", id="pow-int-float"),
     pytest.param("Unique", {"x": normal(3, 4)}, "x", {"axis": 1}, "equal slices", id="unique-slices"),
     pytest.param("Ceil", {"x": np.arange(4)}, "x", {}, "ONNX does not allow", id="ceil-int64"),
