@@ -37,6 +37,7 @@ AREA_serving := tests/targets/serving tests/targets/tf_serving
 AREA_stablehlo := tests/converters/stablehlo
 AREA_tensorflow := tests/converters/tensorflow
 AREA_openvino := tests/targets/openvino
+AREA_ort-mobile := tests/targets/ort_mobile
 AREA_tensorrt := tests/targets/tensorrt
 AREA_tflite := tests/targets/tflite
 AREA_tflite-source := tests/converters/tflite

@@ -93,7 +93,7 @@ class DeliverOnnx:
         if self._precision in ("int8", "w8", "w4"):
             make_foldable(model)
             drop_traces(model)
-        self.tolerance = _tolerance(model)
+        self.tolerance = tolerance_of(model)
         if self._opset is not None:
             model = at_opset(model, self._opset)
         if self._precision == "int8":
@@ -118,7 +118,8 @@ def drop_traces(model: ir.Model) -> None:
             del node.metadata_props[key]
 
 
-def _tolerance(model: ir.Model) -> Tolerance:
+def tolerance_of(model: ir.Model) -> Tolerance:
+    """What ONNX Runtime's kernels may differ by, by what the model computes."""
     if any(node.op_type == "QuantizeLinear" for node in model.graph):
         return _INTEGER_KERNELS
     if any(node.op_type == "DynamicQuantizeLinear" for node in model.graph):
