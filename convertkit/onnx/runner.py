@@ -68,6 +68,8 @@ class OnnxRunner:
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:
             self._session = ort.InferenceSession(self._model(), options, providers=["CPUExecutionProvider"])
+            if (exact := self._widened()) is not None:
+                self._session = ort.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
         except ERRORS as error:
             refused = ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {_brief(error)}")
             if self._optimised or not isinstance(error, CANNOT_RUN):
@@ -130,14 +132,14 @@ class OnnxRunner:
 
     def _model(self) -> str | bytes:
         if not self._unread:
-            return self._widened() or str(self._artifact.path)
+            return str(self._artifact.path)
         proto = onnx.load_model(self._artifact.path)
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._unread)
         return bytes(proto.SerializeToString())
 
     def _widened(self) -> bytes | None:
         """The model with unsigned weights where this processor would cut sums of its products, else None."""
-        if self._optimised or not cuts_sums() or is_large(self._artifact):
+        if self._optimised or self._unread or not cuts_sums() or is_large(self._artifact):
             return None
         from convertkit.onnx.load import load_own
         from convertkit.onnx.save import serialized
