@@ -64,10 +64,19 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
         simplify(model)
     recognise_operators(model)
     write_out_sigmoids(model)
+    drop_plain_dilations(model)
     common.NameFixPass()(model)
     assert [value.name for value in model.graph.inputs] == inputs, "canonicalize keeps the inputs"
     assert [value.name for value in model.graph.outputs] == outputs, "canonicalize keeps the outputs"
     return model
+
+
+def drop_plain_dilations(model: ir.Model) -> None:
+    """Dilations of 1 of an AveragePool, in place: ONNX Runtime 1.31 fuses it to an operator that knows no dilations."""
+    for node in model.graph.all_nodes():
+        is_plain = all(each == 1 for each in node.attributes.get_ints("dilations", ()))
+        if node.op_type == "AveragePool" and not node.domain and is_plain:
+            node.attributes.pop("dilations", None)
 
 
 def simplify(model: ir.Model) -> None:

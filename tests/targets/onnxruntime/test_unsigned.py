@@ -81,3 +81,25 @@ def test_every_value_saturates_and_rounds_alike(tmp_path: Path, point: int) -> N
 def test_integers_that_leave_the_model_keep_their_dtype(tmp_path: Path) -> None:
     onnx.save(qdq(ends_in_integers=True), tmp_path / "pair.onnx")
     assert make_unsigned(load_model(tmp_path / "pair.onnx")) == 0
+
+
+@pytest.mark.parametrize("dilations", [[1, 1], None], ids=str)
+def test_an_average_between_integers_is_one_that_loads(tmp_path: Path, dilations: list[int] | None) -> None:
+    """ONNX Runtime fuses it to an operator without dilations, and then refuses its own graph for them."""
+    source = residual(tmp_path / "net.onnx")
+    model = onnx.load(source)
+    model.graph.node[-1].output[0] = "s"
+    attributes = {} if dilations is None else {"dilations": dilations}
+    model.graph.node.append(helper.make_node("AveragePool", ["s"], ["p"], kernel_shape=[3, 3], **attributes))
+    weight = (RNG.standard_normal((8, 64, 3, 3)) / 24).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "e"))
+    model.graph.node.append(helper.make_node("Conv", ["p", "e"], ["y"]))
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 8, 12, 12]))
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("", 20))
+    onnx.save(model, source)
+    asked = {"int8": True, "full_integer": True, "calib": {"x": IMAGES}, "output": tmp_path / "out"}
+    kinds = executed(convertkit.export(source, "onnxruntime", **asked).artifact.path, tmp_path)
+    assert kinds.count("QLinearConv") == 3
+    assert "QLinearAveragePool" in kinds
