@@ -116,6 +116,8 @@ def main() -> None:
         cases = tuple(case for case in cases if case.op in options.op)
     if options.case:
         cases = tuple(case for case in cases if case.name in options.case)
+    if not cases:
+        sys.exit("ONNX's suite has no such case")
     results = []
     for result in run(cases, options.target):
         results.append(result)

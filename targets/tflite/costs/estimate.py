@@ -45,6 +45,7 @@ _ROWS: Mapping[str, str] = {
 _WHOLE_NUMBERS = "Add"
 """The row of what computes with indices and flags, of which no model has many."""
 _UNKNOWABLE = frozenset({"WHILE", "IF", "CALL", "CALL_ONCE", "CUSTOM", "DELEGATE"})
+_READS_SIZES = frozenset({"SHAPE", "RANK"})
 _PADS_ITSELF = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 """Their border of zeros is taken to cost nothing.
 
@@ -90,8 +91,8 @@ class _Machine:
     def nanoseconds(self, placed: Placed) -> float:
         """Of one call of the operator."""
         kind = placed.told.kind
-        if not placed.reads:
-            return 0.0  # made of constants, once, when the file is loaded
+        if not placed.reads or kind in _READS_SIZES:
+            return 0.0  # made of constants, once, when the file is loaded; or of a tensor's sizes alone
         if kind == "PAD" and placed.reader in _PADS_ITSELF:
             return 0.0
         if kind in _SHAPES:
