@@ -38,6 +38,7 @@ _NO_CONTENT = frozenset(
 """Options that decide nothing about a file, or whose content counts and not their name."""
 
 
+_ASKED_OF_STAGES = ("name", "version", "accepts", "produces", "tolerance", "options", "run")
 _COPIES = 2
 """Of a model's weights, that a stage holds at its peak."""
 
@@ -130,14 +131,24 @@ def _choices(options: ExportOptions, target: str, *, whole: bool) -> dict[str, o
 def steps_of(context: BuildContext, target: Target) -> dict[int | str, Stage]:
     """The stages of one target in order: passes by their names, its own by their places.
 
-    The passes of a target that packages another's artifact are that one's.
+    The passes of a target that packages another's artifact are that one's.  Raises ``BrokenPlugin`` where a stage lacks
+    something that ``Stage`` asks for.
     """
     found: dict[int | str, Stage] = {}
     of_passes = replace(context, options=for_passes(target, context.options))
     for each in () if isinstance(target, PackagingTarget) else plugins.passes():
         if (stage := each.stage(of_passes)) is not None:
-            found[each.name] = stage
-    return found | dict(enumerate(target.stages(context)))
+            found[each.name] = _whole(stage, f"pass {each.name}")
+    return found | {place: _whole(each, f"target {target.name}") for place, each in enumerate(target.stages(context))}
+
+
+def _whole(stage: Stage, of: str) -> Stage:
+    lacking = [name for name in _ASKED_OF_STAGES if not hasattr(stage, name)]
+    if lacking:
+        raise plugins.BrokenPlugin(
+            f"{of}: its stage {type(stage).__name__} lacks {', '.join(lacking)}; see convertkit.stage.Stage"
+        )
+    return stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class OrtMobileTarget:
         "int8",
         "w8",
     )  # ONNX Runtime writes float16 as float32 on x86; its list of types has no int4
-    runs_here = False
+    runs_here = True
     reads = onnxruntime.reads
     options = ()
 

@@ -4,10 +4,15 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from convertkit.plugins import BrokenPlugin
+from convertkit.recipe import ExportOptions
+from convertkit.stage import FLOAT32, BuildContext
+from convertkit.steps.make import steps_of
 from tests.command_line import apart, check_refusal, everything_below
 
 
@@ -208,3 +213,13 @@ def test_a_faulty_option_is_told_and_leaves_other_targets_alone(source, tmp_path
     assert apart("export", "--help", env=environment).code == 0
     said = apart("export", source, "-t", "onnxruntime", "-o", tmp_path / "out", env=environment)
     assert said.code == 0, said.err
+
+
+def test_a_stage_that_lacks_something_is_named_before_it_runs():
+    class Half:
+        name, version, accepts, produces, tolerance = "half", "1", frozenset({"onnx"}), "half", FLOAT32
+
+    target = SimpleNamespace(name="acme-half", packages="onnxruntime", stages=lambda _: (Half(),), options=())
+    context = BuildContext(ExportOptions("model.onnx"), target)
+    with pytest.raises(BrokenPlugin, match=r"target acme-half: its stage Half lacks options, run; "):
+        steps_of(context, target)
