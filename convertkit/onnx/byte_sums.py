@@ -3,7 +3,7 @@
 On x86 with AVX2 or AVX-512 and without VNNI, ONNX Runtime multiplies unsigned activations by signed weights with an
 instruction that adds two neighbouring products in 16 bits and cuts what does not fit (``vpmaddubsw``).  Neighbours are
 the weights 0 and 1, 2 and 3, … along the sum, channels last.  With activations up to 255, two weights of a sign may be
-``MOST`` together.  Unsigned weights are widened to 16 bits first: nothing is cut, at half the speed of VNNI.
+``MOST`` together.  Unsigned weights are widened to 16 bits first: nothing is cut, but VNNI is not used.
 Source: measured with ONNX Runtime 1.31 (``tests/onnx/test_byte_sums.py``); MLAS, ``QgemmU8S8KernelAvx2.asm``.
 """
 

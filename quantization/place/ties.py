@@ -80,8 +80,9 @@ def tie_free_ratios(ratios: Array, limit: int = _WEIGHT_LIMIT) -> Array:
 
 
 def sloped_ratio(ratio: float, slope: float) -> float:
-    """The fraction of 256 near ``ratio`` whose product with ``slope`` is nearest to one, too; odd halves first.
+    """Near ``ratio`` the number of 256ths whose product with ``slope`` is nearest to whole 256ths, too.
 
+    Of several the one with fewer ties, then the nearest; ``ratio`` itself where no 256th is near.
     Source: XNNPACK's leaky ReLU of bytes, which multiplies by ``round(256 ratio)`` and ``round(256 slope ratio)``.
     """
     steps = np.arange(np.ceil(256 * ratio * (1 - _FAR)), 256 * ratio * (1 + _FAR))

@@ -38,7 +38,7 @@ class OnnxRuntimeTarget:
         TargetOption(
             "cpu",
             str,
-            "Processors of --int8 and --w8: 'any', or those with 'vnni' alone, for slightly more precise weights",
+            "Processors that run the file: any, or only those with VNNI, which take signed weights of full range",
             default="any",
             choices=("any", "vnni"),
             quantizes=True,

@@ -11,8 +11,6 @@ from convertkit.targets.tflite.tensor import Tensor
 
 Option = bool | int | float | tuple[int, ...]
 
-_ROUGH = frozenset({"AVERAGE_POOL_2D", "LEAKY_RELU"})
-
 
 @dataclass(slots=True, eq=False)
 class Operation:
@@ -79,16 +77,22 @@ class Program:
     def rounds_its_own_way(self) -> bool:
         """Whether an integer kernel gives neighbours of the integers that the graph says, more often than at ties.
 
-        AVERAGE_POOL_2D rounds ties away from zero, where ONNX rounds them to even; LEAKY_RELU holds both of its factors
-        in 256ths.  Source: LiteRT, reference_integer_ops::AveragePool; XNNPACK, qs8-vlrelu.
+        AVERAGE_POOL_2D rounds ties away from zero, where ONNX rounds them to even; LEAKY_RELU of bytes holds both of
+        its factors in 256ths.  Source: LiteRT, reference_integer_ops::AveragePool; XNNPACK, qs8-vlrelu.
         """
         operations = (operation for subgraph in self.subgraphs for operation in subgraph.operations)
-        return any(each.code in _ROUGH and _arithmetic(each) == "integer" for each in operations)
+        return any(_is_rough(each) for each in operations)
 
     def new_subgraph(self, name: str) -> int:
         """Append an empty subgraph and return its index."""
         self.subgraphs.append(Subgraph(name))
         return len(self.subgraphs) - 1
+
+
+def _is_rough(operation: Operation) -> bool:
+    if operation.code == "LEAKY_RELU":
+        return operation.outputs[0].dtype == "int8" and _arithmetic(operation) == "integer"
+    return operation.code == "AVERAGE_POOL_2D" and _arithmetic(operation) == "integer"
 
 
 def _arithmetic(operation: Operation) -> Literal["float", "integer", "dynamic"]:

@@ -41,6 +41,64 @@ def test_limited_weights_are_summed_exactly(channels: int, taps: int) -> None:
     assert np.array_equal(limited(made, taps), made)
 
 
+FORMS = {
+    "1d": ((16, 3, 5), 1, {}),
+    "1d, groups": ((16, 4, 3), 4, {}),
+    "1d, dilated": ((16, 8, 3), 1, {"dilations": [2]}),
+    "odd channels": ((7, 5, 3, 3), 1, {}),
+    "one output": ((1, 16, 3, 3), 1, {}),
+    "strides and pads": ((16, 8, 3, 3), 1, {"strides": [2, 2], "pads": [1] * 4}),
+    "pointwise": ((6, 7, 1, 1), 1, {}),
+    "groups of odd size": ((12, 3, 3, 3), 3, {}),
+    "channel multiplier": ((32, 1, 3, 3), 16, {}),
+    "flat kernel": ((8, 3, 1, 7), 1, {}),
+    "volumes": ((8, 3, 2, 3, 3), 1, {}),
+}
+
+
+def convolved(weight: np.ndarray, groups: int, level: str, **attributes: object) -> np.ndarray:
+    """Sums of a quantized convolution of 255 everywhere, in steps of its output."""
+    channels, rank = weight.shape[1] * groups, weight.ndim - 2
+    step = max(1.0, np.abs(weight.astype(int)).reshape(len(weight), -1).sum(axis=1).max() / 120)
+    ones, zeros = np.ones(len(weight), np.float32), np.zeros(len(weight), np.int8)
+    constants = {"w": weight.astype(np.int8), "ws": ones, "wz": zeros, "s": np.float32(1 / 255), "z": np.uint8(0)}
+    constants |= {"os": np.float32(step), "oz": np.uint8(128)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["v"], axis=0),
+        helper.make_node("Conv", ["d", "v"], ["c"], group=groups, **attributes),
+        helper.make_node("QuantizeLinear", ["c", "os", "oz"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "os", "oz"], ["y"]),
+    ]
+    x = np.ones((1, channels, *[9] * rank), np.float32)
+    graph = helper.make_graph(
+        nodes, "one", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )  # fmt: skip
+    options = ort.SessionOptions()
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return ort.InferenceSession(proto.SerializeToString(), options).run(None, {"x": x})[0] / step
+
+
+@pytest.mark.parametrize("level", ["ORT_ENABLE_ALL", "ORT_ENABLE_EXTENDED"])
+@pytest.mark.parametrize(("shape", "groups", "attributes"), FORMS.values(), ids=FORMS)
+def test_every_kernel_of_a_convolution_keeps_to_the_order(
+    shape: tuple[int, ...], groups: int, attributes: dict[str, object], level: str
+) -> None:
+    """Which two weights meet is the kernel's own affair: held against the graph in floats, on this processor."""
+    full = RNG.choice([-127, -90, 90, 127], shape)
+    made = limited(full.reshape(shape[0], -1), int(np.prod(shape[2:]))).reshape(shape)
+    wanted = convolved(made, groups, "ORT_DISABLE_ALL", **attributes)
+    assert np.abs(convolved(made, groups, level, **attributes) - wanted).max() < 0.5
+    if cuts_sums():  # power: such an input does overflow
+        loud = np.full(shape, 127)
+        wanted = convolved(loud, groups, "ORT_DISABLE_ALL", **attributes)
+        assert np.abs(convolved(loud, groups, level, **attributes) - wanted).max() > 2
+
+
 def network(path: Path) -> Path:
     """Convolutions, one of them depthwise, and a dense layer, large enough that integers pay."""
     shapes = {"a": (64, 3, 3, 3), "d": (64, 1, 3, 3), "b": (64, 64, 3, 3), "w": (10, 64)}

@@ -42,6 +42,8 @@ def test_what_ships_is_run_and_as_small_as_asked(precision, tmp_path):
     result = exported(precision, tmp_path / "out")
     assert result.passed
     assert result.artifact.path.stat().st_size < MOST[precision] * FLOAT_BYTES
+    shipped = (tmp_path / "out" / "model.ort").read_bytes()
+    assert sorting.in_order(shipped) == shipped
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.ort")
     images = np.load("fixtures/digits/test.npz")["input"][:5]
     (alone,) = session.run(None, {"input": images})
