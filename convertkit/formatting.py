@@ -141,12 +141,15 @@ def _interface(report: Mapping[str, Any]) -> Iterator[str]:
 def verified_text(report: Mapping[str, Any]) -> str:
     """Which programs computed the two sides of the last comparison; TensorRT's own does not run here.
 
-    A runtime that is called as the target is the target's own, although the device is another.
+    A runtime that is called as the target is the target's own, although the device is another; a simulator of the
+    device is named as one.
     """
     if not report["steps"]:
         return "nothing"
     final = report["steps"][-1]["artifact"]
     told = f"{final['path']} in {final['runtime']}, the source in {report['source']['runtime']}"
+    if report.get("execution") == "simulated":
+        return f"{told}; simulated, not run on the device"
     own = report["runs_here"] or final["runtime"].startswith(f"{report['target']} ")
     return told if own else f"{told}; not by {report['target']}, which does not run here"
 
@@ -173,12 +176,27 @@ def latency_text(latency: Mapping[str, Any]) -> str:
 def estimate_lines(estimates: Mapping[str, Any] | None) -> Iterator[str]:
     """What is shown of devices that are not here, a line for those of one error; none where nothing was estimated."""
     shown = [each for each in (estimates or {"devices": ()})["devices"] if each["shown"]]
-    by_error = dict[str, list[str]]()
+    by_trust = dict[str, list[str]]()
     for each in shown:
         beside = "" if each["float32_ms"] is None else f", float32 {each['float32_ms']:.3g} ms"
-        by_error.setdefault(error_text(each["error"]), []).append(f"{each['device']} {each['ms']:.3g} ms{beside}")
-    for error, told in by_error.items():
-        yield f"{'; '.join(told)} ({error})"
+        told = f"{each['device']} {each['ms']:.3g} ms{beside}{resources_text(each)}"
+        by_trust.setdefault(trust_text(each), []).append(told)
+    for trust, estimated in by_trust.items():
+        yield f"{'; '.join(estimated)} ({trust})"
+
+
+def resources_text(estimate: Mapping[str, Any]) -> str:
+    """Cycles and memory where a compiler tells them, each behind a comma."""
+    cycles = estimate.get("cycles")
+    told = [] if cycles is None else [f"{cycles:,} cycles"]
+    told += [f"{name} {count:,} bytes" for name, count in estimate.get("memory_bytes", {}).items()]
+    return "".join(f", {each}" for each in told)
+
+
+def trust_text(estimate: Mapping[str, Any]) -> str:
+    """Who estimated, and how far that can be trusted."""
+    by = estimate.get("by", "")
+    return f"{by}'s estimate, not measured" if by else error_text(estimate["error"])
 
 
 def error_text(error: Sequence[float] | None) -> str:

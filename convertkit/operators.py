@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from convertkit.artifact import Artifact
@@ -46,13 +46,17 @@ class Estimate:
     """Milliseconds of one call on a device that is not here: in all, and of each operator of the file in its order.
 
     ``error`` are the median and the largest error of such estimates beside emulation, as shares; None where nothing
-    was compared.
+    was compared.  ``by`` is the compiler that estimated it, with its version, empty for cost tables; ``cycles`` and
+    ``memory_bytes`` are what it tells beside.
     """
 
     device: str
     ms: float
     nodes: tuple[NodeTime, ...]
     error: tuple[float, float] | None = None
+    by: str = ""
+    cycles: int | None = None
+    memory_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -70,6 +74,15 @@ class EstimatingTarget(Protocol):
 
     def estimates(self, artifact: Artifact, devices: Sequence[str]) -> tuple[Estimate, ...]:
         """Of each device; ``Unsupported`` for an operator that no table knows."""
+        ...
+
+
+@runtime_checkable
+class CompilingTarget(Protocol):
+    """A target whose compiler estimates what its artifact takes on the device that it was compiled for."""
+
+    def compiled_estimate(self, artifact: Artifact) -> Estimate:
+        """As the compiler told it; nothing was run."""
         ...
 
 

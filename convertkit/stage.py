@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 from convertkit.artifact import Array, Artifact
 from convertkit.progress import Progress, Silent
@@ -352,6 +352,28 @@ class Target(Protocol):
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """The steps from canonical ONNX (float or QDQ) to the deliverable."""
         ...
+
+
+@runtime_checkable
+class SimulatedTarget(Protocol):
+    """A target whose delivered artifact a simulator executes here: its numbers count, its time does not.
+
+    Of such a target ``runs_here`` is False.  A target whose device has no simulator here does not have the attribute.
+    """
+
+    @property
+    def simulated(self) -> bool: ...
+
+
+Execution = Literal["here", "simulated", "elsewhere"]
+"""What executed a delivered artifact: what will run it, a simulator of that, or another program alone."""
+
+
+def execution(target: Target) -> Execution:
+    """Of what ``target`` delivers."""
+    if target.runs_here:
+        return "here"
+    return "simulated" if isinstance(target, SimulatedTarget) and target.simulated else "elsewhere"
 
 
 @runtime_checkable

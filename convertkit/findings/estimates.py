@@ -1,4 +1,4 @@
-"""What a finished artifact takes on devices that are not here, for the report: by the target's cost tables alone."""
+"""What a finished artifact takes on devices that are not here, for the report: by cost tables or by a compiler."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.findings.values import DeviceTime, Estimates
-from convertkit.operators import Estimate, EstimatingTarget
+from convertkit.operators import CompilingTarget, Estimate, EstimatingTarget
 
 
 def estimates(
@@ -26,6 +26,11 @@ def estimates(
     return Estimates(tuple(_device(each, plain.get(each.device), each.device in shown) for each in ours))
 
 
+def compiled_estimates(target: CompilingTarget, artifact: Artifact) -> Estimates:
+    """On the device that the artifact was compiled for."""
+    return Estimates((_device(target.compiled_estimate(artifact), None, shown=True),))
+
+
 def _times(target: EstimatingTarget, float32: Artifact) -> dict[str, float]:
     """By device; empty where float32 needs an operator that no table knows, although the artifact does not."""
     try:
@@ -37,7 +42,8 @@ def _times(target: EstimatingTarget, float32: Artifact) -> dict[str, float]:
 def _device(ours: Estimate, float32_ms: float | None, shown: bool) -> DeviceTime:
     layers = tuple(_figure(node.ms) for node in ours.nodes) if shown else ()
     plain = None if float32_ms is None else _figure(float32_ms)
-    return DeviceTime(ours.device, _figure(ours.ms), plain, ours.error, shown, layers)
+    beside = ours.by, ours.cycles, ours.memory_bytes
+    return DeviceTime(ours.device, _figure(ours.ms), plain, ours.error, shown, layers, *beside)
 
 
 def _figure(ms: float) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 from convertkit import plugins
 from convertkit.artifact import Artifact, files_of, is_small
 from convertkit.findings.depth import along_depth
-from convertkit.findings.estimates import estimates
+from convertkit.findings.estimates import compiled_estimates, estimates
 from convertkit.findings.interface import interface
 from convertkit.findings.latency import measure_latency
 from convertkit.findings.precision import effective
@@ -19,12 +19,12 @@ from convertkit.findings.quality import measure, unseen
 from convertkit.findings.values import Estimates, Findings, Latency, Level, Quality
 from convertkit.memory import collect_after
 from convertkit.onnx.profiling import node_times
-from convertkit.operators import EstimatingTarget, InspectingTarget, NodeTime
+from convertkit.operators import CompilingTarget, EstimatingTarget, InspectingTarget, NodeTime
 from convertkit.parity.compare import listed
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.records import StepRecord
-from convertkit.stage import BuildContext, Feed, FeedSource, Runner, Target
+from convertkit.stage import BuildContext, Feed, FeedSource, Runner, Target, execution
 
 _SMALLER = 0.99
 _LARGEST_BASELINE = 1 << 30
@@ -76,7 +76,7 @@ def find(subject: Subject) -> Findings:
         depth=_depth(subject),
         times=_times(subject),
         notes=tuple(_notes(subject, latency)),
-        runs_here=target.runs_here,
+        execution=execution(target),
     )
 
 
@@ -124,6 +124,8 @@ def _latency(subject: Subject, float32: Artifact | None) -> Latency | None:
 
 def _estimates(subject: Subject, float32: Artifact | None) -> Estimates | None:
     target = subject.target
+    if isinstance(target, CompilingTarget):
+        return compiled_estimates(target, subject.artifact)
     if not isinstance(target, EstimatingTarget):
         return None
     return estimates(target, subject.artifact, float32, subject.options.device)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import comb
 
 from convertkit.artifact import Dim, Quantization
 from convertkit.findings.precision import Effective
 from convertkit.operators import NodeTime, Operator
 from convertkit.recipe import Normalization
+from convertkit.stage import Execution
 
 WARN_DB = 20.0
 """Below it an answer's noise is a tenth of it: a person looks at such a result before it ships."""
@@ -90,11 +91,13 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTime:
-    """Milliseconds of a call on a device that is not here, by its cost tables: nothing was run.
+    """Milliseconds of a call on a device that is not here: nothing was run.
 
     ``float32_ms`` is the same model in float32, None where the artifact is that or no table knows it.  ``error`` are
     the median and the largest error of such estimates, as shares, None where nothing was compared.  ``shown`` devices
-    are those that the user named, else the likely ones; of them ``layers_ms`` has the time of each operator.
+    are those that the user named, else the likely ones; of them ``layers_ms`` has the time of each operator, where
+    that is known.  ``by`` is the compiler that estimated it, with its version, empty for cost tables.  ``cycles`` of
+    the device and ``memory_bytes`` by the memory's name are what such a compiler tells beside.
     """
 
     device: str
@@ -103,11 +106,14 @@ class DeviceTime:
     error: tuple[float, float] | None
     shown: bool
     layers_ms: tuple[float, ...]
+    by: str = ""
+    cycles: int | None = None
+    memory_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Of each device that the target has tables of; where there are none, ``lacking`` says why."""
+    """Of each device that the target knows; where there are none, ``lacking`` says why."""
 
     devices: tuple[DeviceTime, ...]
     lacking: str = ""
@@ -184,7 +190,7 @@ class Findings:
     depth: tuple[Level, ...] = ()
     times: tuple[NodeTime, ...] = ()
     notes: tuple[str, ...] = ()
-    runs_here: bool = True
+    execution: Execution = "here"
 
 
 def _rare(agreement: float, samples: int) -> bool:

@@ -17,6 +17,7 @@ from convertkit.release import bom, golden, signing
 from convertkit.release.names import BOM, PROVENANCE, RELEASE, SIGNATURE, SUMS
 from convertkit.report.jsonable import jsonable
 from convertkit.result import MANIFEST, REPORT, load, read_json
+from convertkit.stage import execution
 
 Json = Mapping[str, Any]
 
@@ -201,8 +202,8 @@ def _cell(path: Path, cell: Json) -> Check:
 
 def _elsewhere(target: str) -> str:
     """What to say where the runtime that answered is not the target's own."""
-    here = target not in plugins.target_names() or plugins.target(target).runs_here
-    return "" if here else f", on ONNX Runtime and not {target}"
+    where = execution(plugins.target(target)) if target in plugins.target_names() else "here"
+    return {"here": "", "simulated": ", simulated"}.get(where, f", on ONNX Runtime and not {target}")
 
 
 def _of_folder(path: Path, key: Path | None) -> Iterator[Check]:

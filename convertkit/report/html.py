@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 
 from convertkit.findings.snippets import snippets
-from convertkit.formatting import error_text, verified_text
+from convertkit.formatting import resources_text, trust_text, verified_text
 from convertkit.report import charts, layers
 from convertkit.report.compiled import BesideModules
 
@@ -27,7 +27,11 @@ def render(report: Mapping[str, Any]) -> str:
         verified=verified_text(report),
         snippets=_snippets(report),
         operators={"precisions": layers.precisions(report["operators"]), "charts": layers.charts(report, size)},
-        estimates={"rows": layers.shown_devices(report), "layers": layers.with_times(report)},
+        estimates={
+            "rows": layers.shown_devices(report),
+            "timed": layers.timed_devices(report),
+            "layers": layers.with_times(report),
+        },
         depth=layers.depth(report["depth"]),
         final=report["steps"][-1] if report["steps"] else None,
         warnings=warnings(report),
@@ -53,7 +57,13 @@ def page() -> jinja2.Template:
         optimized=False,  # folding what is constant in the template takes longer than it saves in one page
     )
     environment.filters.update(
-        size=size, seconds=seconds, figure=figure, percent=percent, error=error_text, headline=charts.headline
+        size=size,
+        seconds=seconds,
+        figure=figure,
+        percent=percent,
+        trust=trust_text,
+        resources=resources_text,
+        headline=charts.headline,
     )
     return environment.get_template("page.html")
 

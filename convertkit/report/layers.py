@@ -87,9 +87,14 @@ def shown_devices(report: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     return tuple(each for each in (report["estimates"] or {"devices": ()})["devices"] if each["shown"])
 
 
+def timed_devices(report: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Those of :func:`shown_devices` whose single operators are estimated, too."""
+    return tuple(each for each in shown_devices(report) if each["layers_ms"])
+
+
 def with_times(report: Mapping[str, Any]) -> tuple[tuple[Mapping[str, Any], tuple[float, ...]], ...]:
-    """Each operator with its estimated milliseconds on each of :func:`shown_devices`."""
-    each = [device["layers_ms"] for device in shown_devices(report)]
+    """Each operator with its estimated milliseconds on each of :func:`timed_devices`."""
+    each = [device["layers_ms"] for device in timed_devices(report)]
     return tuple(
         (operator, tuple(times[place] for times in each)) for place, operator in enumerate(report["operators"])
     )
@@ -106,7 +111,7 @@ def charts(report: Mapping[str, Any], size: Callable[[int], str]) -> tuple[Chart
         made.append(
             _chart("Time by node, as ONNX Runtime fuses them", report["times"], "ms", lambda value: f"{value:.3g} ms")
         )
-    made += [_estimated(report["operators"], device) for device in shown_devices(report)[:1]]
+    made += [_estimated(report["operators"], device) for device in timed_devices(report)[:1]]
     if not report["times"] and report["runs_here"]:
         made[1] = Chart(made[1].title + " (this runtime does not tell times)", made[1].rows)
     return tuple(chart for chart in made if chart.rows)

@@ -25,6 +25,7 @@ class CoreMLTarget:
     extra = "coreml"
     precisions = ("float32", "fp16", "int8", "w8", "w4")
     runs_here = False
+    simulated = True
     reads = frozenset[str]()
     options = (
         TargetOption(

@@ -11,10 +11,16 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
+from convertkit import plugins
+from convertkit.artifact import Artifact
+from convertkit.findings.estimates import compiled_estimates
 from convertkit.formatting import estimate_lines
+from convertkit.operators import CompilingTarget, Estimate
 from convertkit.report.html import figure, render
+from convertkit.report.jsonable import jsonable
 from convertkit.report.schema import schema
 from convertkit.result import Result
+from convertkit.stage import execution
 from convertkit.targets.tflite.devices import DEVICES, ERRORS, LIKELY
 from tests import onnx_models
 
@@ -126,6 +132,26 @@ def test_an_operator_that_no_table_knows_is_told(tmp_path: Path) -> None:
     assert found["devices"] == []
     assert "no cost table knows COS" in found["lacking"]
     assert list(estimate_lines(found)) == []
+
+
+class Compiled:
+    """A target whose compiler estimates."""
+
+    def compiled_estimate(self, artifact: Artifact) -> Estimate:
+        return Estimate("npu-128", 0.23712345, (), by="Compiler 5.2", cycles=118544, memory_bytes={"SRAM": 6144})
+
+
+def test_a_compilers_estimate_is_told_as_its_own() -> None:
+    target = Compiled()
+    assert isinstance(target, CompilingTarget)
+    found = compiled_estimates(target, Artifact(Path("m"), "npu", (), (), ""))
+    (line,) = estimate_lines(jsonable(found))
+    assert line == "npu-128 0.237 ms, 118,544 cycles, SRAM 6,144 bytes (Compiler 5.2's estimate, not measured)"
+
+
+@pytest.mark.parametrize(("name", "told"), [("tflite", "here"), ("coreml", "simulated"), ("tensorrt", "elsewhere")])
+def test_what_executes_an_artifact_has_three_values(name: str, told: str) -> None:
+    assert execution(plugins.target(name)) == told
 
 
 def test_targets_without_tables_estimate_nothing(source: Path, tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def test_the_runtime_that_verified_is_named(tmp_path) -> None:
     )
     other = convertkit.export(source, "tensorrt", output=tmp_path / "tensorrt").report
     assert not other["runs_here"]
+    assert (ours["execution"], other["execution"]) == ("here", "elsewhere")
     told = verified_text(other)
     assert re.search(r"model.onnx in ONNX Runtime [\d.]+, .*; not by tensorrt, which does not run here$", told)
     assert [step["artifact"]["runtime"].split()[0] for step in other["steps"]] == ["ONNX", "ONNX"]

@@ -425,6 +425,20 @@ def test_runtimes_are_named(report):
     assert "ONNX Runtime 1.31, the source in PyTorch 2.13; not by tensorrt, which does not run here" in render(report)
 
 
+def test_a_simulator_is_named_as_one(report):
+    report.update(target="tensorrt", runs_here=False, execution="simulated")
+    assert "the source in PyTorch 2.13; simulated, not run on the device" in render(report)
+
+
+def test_a_compilers_estimate_names_it_and_has_no_single_operators(report):
+    told = device_time("npu-128", 0.25, shown=True) | {"by": "Compiler 5.2", "cycles": 118544, "layers_ms": []}
+    report["estimates"]["devices"] = [told | {"memory_bytes": {"SRAM": 6144}}]
+    jsonschema.validate(report, schema())
+    page = render(report)
+    assert "Compiler 5.2&#39;s estimate, not measured, 118,544 cycles, SRAM 6,144 bytes" in page
+    assert "by cost tables" not in page
+
+
 def test_what_is_weak_is_not_green(report):
     assert '<div class="tile-value tick">34 dB</div>' in render(report)
     report["quality"].update(snr_db=15.2, weak=True)
