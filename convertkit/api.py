@@ -10,7 +10,8 @@ from pathlib import Path
 from convertkit.errors import UsageError
 from convertkit.job import export_all
 from convertkit.live import as_source
-from convertkit.options.flags import merged, options_from, read_recipe
+from convertkit.options.export_recipe import read_recipe
+from convertkit.options.flags import merged, options_from
 from convertkit.recipe import ImageOptions, InputSpec, Normalization, WavOptions
 from convertkit.result import Result
 from convertkit.watching import watched

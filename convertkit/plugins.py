@@ -126,10 +126,14 @@ def usual_name(name: str) -> str:
 
 def target(name: str) -> Target:
     """The target called ``name``; ``UsageError`` with the closest name where there is none."""
-    points = _points(TARGETS)
-    if name not in points:
-        raise UsageError(f"unknown target {name!r}{closest(name, tuple(points))}; there are: {', '.join(points)}")
-    return cast(Target, load(points[name]))
+    check_target(name)
+    return cast(Target, load(_points(TARGETS)[name]))
+
+
+def check_target(name: str) -> None:
+    """Raise ``UsageError`` with the closest name where no installed target is called ``name``; imports none."""
+    if name not in (known := target_names()):
+        raise UsageError(f"unknown target {name!r}{closest(name, known)}; there are: {', '.join(known)}")
 
 
 def package(name: str, packaged: str) -> str:

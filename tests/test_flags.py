@@ -3,7 +3,8 @@
 import pytest
 
 from convertkit.errors import RecipeError, UsageError
-from convertkit.options.flags import options_from, parse_input, read_recipe
+from convertkit.options.export_recipe import read_recipe
+from convertkit.options.flags import options_from, parse_input
 from convertkit.recipe import ExportOptions, InputSpec, Normalization
 
 

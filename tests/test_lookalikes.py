@@ -6,7 +6,8 @@ import zipfile
 
 import pytest
 
-from convertkit.options.flags import options_from, read_recipe
+from convertkit.options.export_recipe import read_recipe
+from convertkit.options.flags import options_from
 from tests import onnx_models
 from tests.command_line import check_refusal, here
 
@@ -110,4 +111,4 @@ def test_home_is_found_where_no_shell_has_looked(place, monkeypatch):
     (place / "deep").mkdir()
     (place / "deep" / "recipe.toml").write_text('source = "~/model.onnx"\n')
     assert here("export", "--recipe", "~/deep/recipe.toml").code == 0
-    assert read_recipe(place / "deep" / "recipe.toml") == {"source": "~/model.onnx"}
+    assert read_recipe(place / "deep" / "recipe.toml") == {"source": str(place / "model.onnx")}

@@ -11,7 +11,8 @@ from click.shell_completion import ShellComplete
 import convertkit
 from convertkit.cli import cli
 from convertkit.errors import RecipeError, UsageError
-from convertkit.options.flags import merged, options_from, read_recipe
+from convertkit.options.export_recipe import read_recipe
+from convertkit.options.flags import merged, options_from
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
 from convertkit.target_options import TargetOption, chosen, for_passes, texts, values, words

@@ -24,7 +24,8 @@ def command(session: Session, /, recipe: str | None, as_json: bool, quiet: bool,
     manifest.json; it is complete or absent.
     """
     from convertkit.console import ConsoleProgress
-    from convertkit.options.flags import merged, options_from, read_recipe
+    from convertkit.options.export_recipe import read_recipe
+    from convertkit.options.flags import merged, options_from
 
     session.began, session.quiet = True, quiet
     given = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}

@@ -6,13 +6,12 @@ import difflib
 import math
 import os
 import re
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from convertkit.errors import RecipeError, UsageError
+from convertkit.errors import UsageError
 from convertkit.options import consistency, of_targets
 from convertkit.options.sounds import parse_wav
 from convertkit.recipe import (
@@ -27,7 +26,7 @@ from convertkit.recipe import (
 from convertkit.references import closest
 
 PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4")
-_RENAMED = {"timeout": "timeout_s"}
+_RENAMED = {"timeout": "timeout_s", "input": "inputs"}
 _KEYS = (
     "source",
     "target",
@@ -142,77 +141,28 @@ def options_from(values: Mapping[str, Any]) -> ExportOptions:
     Raises ``UsageError`` where values contradict each other or cannot be read.
     """
     given = {name: value for name, value in values.items() if value is not None and value is not False}
-    for name, value in given.items():
-        if name not in _KEYS:
-            raise UsageError(f"unknown option {name!r}{_closest(name)}")
-        _check_kind(name, value)
+    if unknown := next((name for name in given if name not in _KEYS), None):
+        raise UsageError(f"unknown option {unknown!r}{closest_key(unknown)}")
     precision = _precision(given)
-    fields: dict[str, Any] = {
-        _RENAMED.get(name, name): _at_home(value) if name in _PATHS else value for name, value in given.items()
-    }
+    fields = {_RENAMED.get(name, name): field(name, value) for name, value in given.items()}
     if fields.pop("no_cache", False):
         fields["cache"] = ""
-    for name in (*PRECISION_FLAGS, "target", "package", "input"):
+    fields["targets"] = _packaged(fields.pop("package", None), fields.pop("target", ()))
+    for name in PRECISION_FLAGS:
         fields.pop(name, None)
-    for name, choices in _CHOICES.items():
-        if name in fields and fields[name] not in choices:
-            raise UsageError(f"{flag(name)} {fields[name]}: not one of {', '.join(choices)}")
-    if "prune" in fields:
-        fields["prune"] = str(fields["prune"])
-    fields["targets"] = _packaged(given.get("package"), _targets(given.get("target", ())))
-    fields["inputs"] = tuple(parse_input(text) for text in _strings("input", given.get("input", ())))
-    fields["normalization"] = tuple(
-        parse_normalization(text) for text in _strings("normalization", given.get("normalization", ()))
-    )
-    fields["static"] = tuple(_static(text) for text in _pairs(given.get("static", ())))
-    fields["trust"] = frozenset(_strings("trust", given.get("trust", ())))
-    fields["passes"] = _strings("passes", given.get("passes", ()))
-    fields["device"] = _commas("device", given.get("device", ()))
-    if "images" in fields:
-        fields["images"] = parse_images(fields["images"])
-    if "wav" in fields:
-        fields["wav"] = parse_wav(fields["wav"])
-    if "target_options" in fields:
-        fields["target_options"] = of_targets.given(fields["target_options"])
     options = ExportOptions(**{**fields, "precision": precision})
     consistency.check(options)
     return options
 
 
-def read_recipe(path: Path) -> dict[str, Any]:
-    """The keys of a TOML recipe, dashes as underscores; relative paths are relative to the recipe.
-
-    A table ``[target.NAME]`` names a target and holds what is given for the options that it brings.
-    Raises ``RecipeError`` with line and closest key for an unknown one.
-    """
-    if path.exists() and not path.is_file():
-        raise RecipeError(f"{path} is not a file")
-    try:
-        text = path.read_text(encoding="utf-8")
-        values = tomllib.loads(text)
-    except FileNotFoundError as error:
-        raise RecipeError(f"{path} does not exist") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RecipeError(f"{path}: {error}{_twice_named(path)}") from error
-    result: dict[str, Any] = {}
-    if "models" in values:
-        raise RecipeError(f"{path} is the recipe of a release ([models.NAME])\n  try   convertkit run {path}")
-    for key, value in values.items():
-        name = key.replace("-", "_")
-        if name not in _KEYS or name == "target_options":
-            raise RecipeError(f'{path}:{_line(text, key)}: unknown key "{key}"{_closest(name)}')
-        if name == "target" and isinstance(value, Mapping):
-            result |= of_targets.of_recipe(path, text, value)
-        else:
-            result[name] = _beside(path, value) if name in _PATHS else value
-    return result
-
-
-def _twice_named(path: Path) -> str:
-    """What else to say of a recipe that cannot be read: TOML takes one kind of value for a key."""
-    lines = [line.strip() for line in path.read_bytes().decode(errors="replace").splitlines()]
-    both = any(re.match(r"target\s*=", line) for line in lines) and any(line.startswith("[target.") for line in lines)
-    return "; [target.NAME] names the target, so that target = … is left out beside it" if both else ""
+def field(name: str, value: Any) -> Any:
+    """One flag's value as :class:`ExportOptions` holds it; ``UsageError`` where that flag does not take it."""
+    _check_kind(name, value)
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise UsageError(f"{flag(name)} {value}: not one of {', '.join(_CHOICES[name])}")
+    if name in _PATHS:
+        return _at_home(value)
+    return _READ[name](value) if name in _READ else value
 
 
 def merged(recipe: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -386,19 +336,23 @@ def _strings(name: str, value: Any) -> tuple[Any, ...]:
     return values
 
 
-def _closest(name: str) -> str:
+def closest_key(name: str) -> str:
+    """The end of a sentence on a key that no recipe has, where one is like it."""
     close = difflib.get_close_matches(name, _KEYS, 1)
     return f'. Did you mean "{close[0]}"?' if close else ""
 
 
-def _line(text: str, key: str) -> int:
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip().strip('"').startswith((key, f"[{key}")):
-            return number
-    return 1
-
-
-def _beside(recipe: Path, value: Any) -> Any:
-    if isinstance(value, str) and value and ":" not in value and value[0] != "~" and not Path(value).is_absolute():
-        return str(recipe.parent / value)
-    return value
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "target": _targets,
+    "input": lambda value: tuple(parse_input(text) for text in _strings("input", value)),
+    "normalization": lambda value: tuple(parse_normalization(text) for text in _strings("normalization", value)),
+    "static": lambda value: tuple(_static(text) for text in _pairs(value)),
+    "trust": lambda value: frozenset(_strings("trust", value)),
+    "passes": lambda value: _strings("passes", value),
+    "device": lambda value: _commas("device", value),
+    "images": parse_images,
+    "wav": parse_wav,
+    "prune": str,
+    "target_options": of_targets.given,
+}
+"""What reads the value of a flag, where it is not taken as it is."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from convertkit import plugins
-from convertkit.errors import ConvertKitError, RecipeError, UsageError
+from convertkit.errors import ConvertKitError, UsageError
 from convertkit.options.grouped import GroupedOption
+from convertkit.options.recipe_files import RecipeFile
+from convertkit.options.toml_lines import Keys
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Target
 from convertkit.target_options import TargetOption, declared, flag
@@ -104,63 +106,40 @@ def sections(others: frozenset[str]) -> dict[str, list[TargetFlag] | str]:
     return found
 
 
-def of_recipe(path: Path, text: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+def of_recipe(file: RecipeFile, tables: Mapping[str, Any], within: Keys = ()) -> dict[str, Any]:
     """``[target.NAME]`` tables as the targets that they name and what they say of each; paths begin at the recipe.
 
-    Raises ``RecipeError`` with the line of what is wrong.
+    ``within`` leads to the table that they stand in.  Raises ``RecipeError`` with the line of what is wrong.
     """
     found: dict[str, dict[str, object]] = {}
     for name, table in tables.items():
+        keys = (*within, "target", name)
         if not isinstance(table, Mapping):
-            at = _line(text, "target", name)
-            raise RecipeError(f"{path}:{at}: target.{name}: expected a table of the target's options, found {table!r}")
+            file.refuse(keys, f"target.{name}: expected a table of the target's options, found {table!r}")
         target = plugins.usual_name(name)
-        found[target] = {}
-        for key, value in table.items():
-            try:
-                found[target][key] = _read(target, key, value, path)
-            except UsageError as error:
-                raise RecipeError(f"{path}:{_line(text, f'target.{name}', key)}: {error}") from error
-        if not table:
-            _installed(path, text, name, target)
+        file.checked(keys, partial(plugins.target, target))
+        found[target] = {key: _from(file, target, key, value) for key, value in table.items()}
+        for key, value in found[target].items():
+            file.checked((*keys, key), partial(_try, target, key, value))
     return {"target": tuple(found), "target_options": {name: options for name, options in found.items() if options}}
 
 
-def _installed(path: Path, text: str, name: str, target: str) -> None:
-    try:
-        plugins.target(target)
-    except UsageError as error:
-        raise RecipeError(f"{path}:{_line(text, f'target.{name}', name)}: {error}") from error
+def _from(file: RecipeFile, target: str, key: str, value: object) -> object:
+    """What a recipe gives for one option; a relative path is one from the recipe's folder."""
+    paths = {each.name for each in declared(plugins.target(target)) if each.type is Path}
+    if key.replace("_", "-") not in paths:
+        return value
+    return [_beside(file.path, each) for each in value] if isinstance(value, list) else _beside(file.path, value)
 
 
-def _read(target: str, key: str, value: object, recipe: Path) -> object:
-    """What a recipe gives for one option, tried at once; a relative path is one from the recipe's folder."""
-    plugin = plugins.target(target)
-    paths = {each.name for each in declared(plugin) if each.type is Path}
-    if key.replace("_", "-") in paths:
-        value = [_beside(recipe, each) for each in value] if isinstance(value, list) else _beside(recipe, value)
-    values_of(plugin, ExportOptions("", target_options={target: {key: value}}))
-    return value
+def _try(target: str, key: str, value: object) -> None:
+    values_of(plugins.target(target), ExportOptions("", target_options={target: {key: value}}))
 
 
 def _beside(recipe: Path, value: object) -> object:
     if isinstance(value, str) and value and value[0] != "~" and not Path(value).is_absolute():
         return str(recipe.parent / value)
     return value
-
-
-def _line(text: str, table: str, key: str) -> int:
-    """Where ``key`` of ``[table]`` stands, else where the table begins."""
-    begin = 1
-    inside = False
-    for number, line in enumerate(text.splitlines(), 1):
-        plain = line.strip().replace('"', "")
-        if plain.startswith("["):
-            inside = plain.startswith(f"[{table}]")
-            begin = number if inside else begin
-        elif (inside and plain.startswith(key)) or plain.startswith(f"{table}.{key}"):
-            return number
-    return begin
 
 
 def merged(recipe: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from typing import Any
 from convertkit import plugins
 from convertkit.errors import RecipeError, UsageError
 from convertkit.options.flags import options_from
+from convertkit.options.recipe_files import Tables, Written
+from convertkit.options.toml_lines import Keys
 from convertkit.recipe import ExportOptions
 from convertkit.references import closest
-from convertkit.release.gates import GATES, checked
-from convertkit.release.reading import Tables, read_tables
+from convertkit.release.gates import GATES, misfits
+from convertkit.release.reading import read_tables
 from convertkit.release.recipe import GOLDEN, PRECISIONS, Model, Recipe, Table
 from convertkit.stage import FlagReader
 
@@ -57,87 +59,100 @@ class Cell:
 
 def load(path: Path, variables: Mapping[str, str] | None = None) -> Recipe:
     """The recipe in a TOML file; raises ``RecipeError`` where it cannot be read or names no model."""
-    tables = read_tables(path, variables)
-    return from_tables(tables, path.expanduser().absolute().parent, path.stem)
+    written = read_tables(path, variables)
+    return from_written(written, path.expanduser().absolute().parent, path.stem)
 
 
-def from_tables(tables: Tables, root: Path, stem: str) -> Recipe:
+def from_written(written: Written, root: Path, stem: str) -> Recipe:
     """The recipe that tables with absolute paths say."""
+    tables = written.tables
     release = tables.get("release", {})
     if not tables.get("models"):
-        raise RecipeError(f"{root / stem}.toml has no model\n  try   [models.NAME] with source = …")
-    defaults = _table(tables.get("defaults", {}), "defaults")
-    models = tuple(_model(name, each) for name, each in tables["models"].items())
+        raise RecipeError(f"{written.title} has no model\n  try   [models.NAME] with source = …")
+    reader = _Reader(written)
+    defaults = reader.table(("defaults",), tables.get("defaults", {}))
+    models = tuple(reader.model(name, each) for name, each in tables["models"].items())
     golden = release.get("golden", GOLDEN)
     if not isinstance(golden, int) or isinstance(golden, bool) or not 0 <= golden <= 100:
-        raise RecipeError(f"[release] golden = {golden!r}: expected a number of samples from 0 to 100")
+        said = f"[release] golden = {golden!r}: expected a number of samples from 0 to 100"
+        raise written.error(("release", "golden"), said)
     for key in ("name", "version", "output", "baseline"):
         if key in release and not (isinstance(release[key], str) and release[key]):
-            raise RecipeError(f"[release] {key} = {release[key]!r}: expected text")
+            raise written.error(("release", key), f"[release] {key} = {release[key]!r}: expected text")
     output = Path(release.get("output", root / "release"))
     baseline = Path(release["baseline"]) if "baseline" in release else None
     return Recipe(
-        root, release.get("name", stem), release.get("version"), output, baseline, golden, defaults, models, tables
+        root, release.get("name", stem), release.get("version"), output, baseline, golden, defaults, models, written
     )
 
 
-def _model(name: str, values: Tables) -> Model:
-    own = {key: values.get(key) for key in ("source", "license", "license_file")}
-    for key, value in own.items():
-        if value is not None and not (isinstance(value, str) and value):
-            raise RecipeError(f"[models.{name}] {key} = {value!r}: expected text")
-    if own["source"] is None:
-        raise RecipeError(f"[models.{name}] names no source")
-    table = _table({key: value for key, value in values.items() if key not in own}, f"models.{name}")
-    return Model(name, str(own["source"]), table, own["license"], own["license_file"])
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Makes values of tables; what is wrong is refused at its line."""
 
+    written: Written
 
-def _table(values: Tables, title: str) -> Table:
-    options = dict(values)
-    cells = {pattern: _table(each, f"{title}.cells.{pattern}") for pattern, each in options.pop("cells", {}).items()}
-    for pattern in cells:
-        if pattern.count(":") != 1:
-            raise RecipeError(f'[{title}.cells."{pattern}"]: write TARGET:PRECISION, as in "tflite:*"')
-    named = {key: _names(options.pop(key, []), f"{title}.{key}") for key in ("targets", "precisions")}
-    for name in named["precisions"]:
-        if name not in PRECISIONS:
-            raise RecipeError(
-                f"[{title}] precisions: {name!r} is not one{closest(name, PRECISIONS)}; "
-                f"there are: {', '.join(PRECISIONS)}"
-            )
-    of_targets = options.pop("target", {})
-    if not isinstance(of_targets, dict):
-        raise RecipeError(f'[{title}] target = {of_targets!r}: write targets = ["tflite"]')
-    flagged = {key: options.pop(key, None) for key in ("required", "skip")}
-    for key, value in flagged.items():
-        if value is not None and not isinstance(value, bool):
-            raise RecipeError(f"[{title}] {key} = {value!r}: expected true or false")
-    gates = checked(options.pop("gates", {}), f"[{title}]")
-    options = {**options, **({"target_options": of_targets} if of_targets else {})}
-    targets = tuple(plugins.usual_name(name) for name in named["targets"])
-    return Table(targets, named["precisions"], options, gates, flagged["required"], flagged["skip"], cells)
+    def model(self, name: str, values: Tables) -> Model:
+        own = {key: values.get(key) for key in ("source", "license", "license_file")}
+        for key, value in own.items():
+            if value is not None and not (isinstance(value, str) and value):
+                raise self.written.error(("models", name, key), f"[models.{name}] {key} = {value!r}: expected text")
+        if own["source"] is None:
+            raise self.written.error(("models", name), f"[models.{name}] names no source")
+        table = self.table(("models", name), {key: value for key, value in values.items() if key not in own})
+        return Model(name, str(own["source"]), table, own["license"], own["license_file"])
 
+    def table(self, at: Keys, values: Tables) -> Table:
+        options, title = dict(values), ".".join(map(str, at))
+        cells = {
+            pattern: self.table((*at, "cells", pattern), each) for pattern, each in options.pop("cells", {}).items()
+        }
+        for pattern in cells:
+            if pattern.count(":") != 1:
+                said = f'[{title}.cells."{pattern}"]: write TARGET:PRECISION, as in "tflite:*"'
+                raise self.written.error((*at, "cells", pattern), said)
+        named = {key: self._names((*at, key), options.pop(key, [])) for key in ("targets", "precisions")}
+        for number, name in enumerate(named["precisions"]):
+            if name not in PRECISIONS:
+                said = f"[{title}] precisions: {name!r} is not one{closest(name, PRECISIONS)}"
+                raise self.written.error((*at, "precisions", number), f"{said}; there are: {', '.join(PRECISIONS)}")
+        of_targets = options.pop("target", {})
+        if not isinstance(of_targets, dict):
+            raise self.written.error((*at, "target"), f'[{title}] target = {of_targets!r}: write targets = ["tflite"]')
+        flagged = {key: options.pop(key, None) for key in ("required", "skip")}
+        for key, value in flagged.items():
+            if value is not None and not isinstance(value, bool):
+                raise self.written.error((*at, key), f"[{title}] {key} = {value!r}: expected true or false")
+        gates = options.pop("gates", {})
+        for name, sentence in misfits(gates):
+            raise self.written.error((*at, "gates", name), f"[{title}]: {sentence}")
+        options = {**options, **({"target_options": of_targets} if of_targets else {})}
+        targets = tuple(plugins.usual_name(name) for name in named["targets"])
+        return Table(targets, named["precisions"], options, gates, flagged["required"], flagged["skip"], cells)
 
-def _names(value: Any, title: str) -> tuple[str, ...]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(each, str) and each for each in names):
-        raise RecipeError(f"[{title.rpartition('.')[0]}] {title.rpartition('.')[2]}: expected a list of names")
-    if len(set(names)) < len(names):
-        raise RecipeError(f"[{title.rpartition('.')[0]}] {title.rpartition('.')[2]} names one twice")
-    return tuple(names)
+    def _names(self, at: Keys, value: Any) -> tuple[str, ...]:
+        names = [value] if isinstance(value, str) else value
+        title, key = ".".join(map(str, at[:-1])), at[-1]
+        if not isinstance(names, list) or not all(isinstance(each, str) and each for each in names):
+            raise self.written.error(at, f"[{title}] {key}: expected a list of names")
+        if len(set(names)) < len(names):
+            raise self.written.error(at, f"[{title}] {key} names one twice")
+        return tuple(names)
 
 
 def cells_of(recipe: Recipe) -> tuple[Cell, ...]:
     """Every cell, in the order of the recipe; raises ``UsageError`` for what contradicts or would do nothing."""
-    return tuple(cell for model in recipe.models for cell in _Expansion(recipe.defaults, model).cells())
+    return tuple(cell for model in recipe.models for cell in _Expansion(recipe, model).cells())
 
 
 class _Expansion:
     """The cells of one model; notes which options and patterns came to be used."""
 
-    def __init__(self, defaults: Table, model: Model) -> None:
-        self._defaults = defaults
+    def __init__(self, recipe: Recipe, model: Model) -> None:
+        self._written = recipe.written
+        self._defaults = recipe.defaults
         self._model = model
+        self._at = ("models", model.name)
         self._used: set[str] = set()
 
     def cells(self) -> Iterator[Cell]:
@@ -148,10 +163,13 @@ class _Expansion:
         title = f"[models.{self._model.name}]"
         made = [cell for target in targets for precision in precisions if (cell := self._cell(target, precision))]
         if unmatched := [pattern for pattern in table.cells if f"pattern {pattern}" not in self._used]:
-            raise UsageError(f'{title} cells."{unmatched[0]}" matches none of its cells')
-        idle = [key for key in (*table.options, *table.gates) if key not in self._used]
-        if made and idle:
-            raise UsageError(f"{title} {idle[0]} does nothing for any of its cells")
+            said = f'{title} cells."{unmatched[0]}" matches none of its cells'
+            raise self._written.error((*self._at, "cells", unmatched[0]), said)
+        options = [((*self._at, key), key) for key in table.options]
+        gates = [((*self._at, "gates", key), key) for key in table.gates]
+        for at, key in (*options, *gates) if made else ():
+            if key not in self._used:
+                raise self._written.error(at, f"{title} {key} does nothing for any of its cells")
         yield from made
 
     def _cell(self, target: str, precision: str) -> Cell | None:
@@ -204,7 +222,8 @@ class _Expansion:
             return options_from(keywords)
         except UsageError as error:
             precision = next((name for name in PRECISIONS if keywords.get(name)), "float32")
-            raise UsageError(f"{self._model.name}:{keywords['target']}:{precision}: {error}") from error
+            said = f"{self._model.name}:{keywords['target']}:{precision}: {error}"
+            raise self._written.error(self._at, said) from error
 
 
 def _flags_that_some_read() -> Mapping[str, Any]:

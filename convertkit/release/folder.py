@@ -46,7 +46,7 @@ def write(
         "passed": passed,
         "only": list(only),
         "root": os.path.relpath(recipe.root.resolve(), output.resolve()),
-        "recipe": relative(recipe.tables, recipe.root),
+        "recipe": relative(recipe.written.tables, recipe.root),
         "models": _models(made, cells, licenses),
         "cells": cells,
     }

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from convertkit.errors import UsageError
 from convertkit.references import closest
 
 Report = Mapping[str, Any]
@@ -86,12 +85,11 @@ def _judged(name: str, limit: Any, evidence: Evidence) -> Verdict:
     return Verdict(name, limit, found, passed, f"{name}: {sentence}")
 
 
-def checked(limits: Mapping[str, Any], title: str) -> Mapping[str, Any]:
-    """Raise ``UsageError`` for a limit of another kind than its gate takes; False takes a gate away."""
+def misfits(limits: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The gates whose limit is of another kind than they take, each with a sentence; False takes a gate away."""
     for name, limit in limits.items():
         if limit is not False and not _KINDS[GATES[name].kind](limit):
-            raise UsageError(f"{title}: gate {name} = {limit!r}: expected {GATES[name].kind}")
-    return limits
+            yield name, f"gate {name} = {limit!r}: expected {GATES[name].kind}"
 
 
 def bytes_of(text: str | int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from convertkit.options.recipe_files import Written
 from convertkit.recipe import Precision
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
@@ -53,7 +54,7 @@ class Model:
 class Recipe:
     """A recipe with its includes, its variables replaced and its paths absolute.
 
-    ``root`` is the folder of the recipe.  ``tables`` is what it says as plain values, with paths relative to ``root``.
+    ``root`` is the folder of the recipe.  ``written`` is what it says as plain values, and where.
     """
 
     root: Path
@@ -64,4 +65,4 @@ class Recipe:
     golden: int
     defaults: Table
     models: tuple[Model, ...]
-    tables: Mapping[str, Any]
+    written: Written

@@ -11,9 +11,10 @@ from typing import Any
 
 from convertkit.errors import IntegrityError, SourceError, Untrusted, UsageError
 from convertkit.looking.tables import Shown, Table
+from convertkit.options.recipe_files import Written
 from convertkit.progress import Progress
 from convertkit.release import provenance
-from convertkit.release.cells import cells_of, from_tables
+from convertkit.release.cells import cells_of, from_written
 from convertkit.release.names import PROVENANCE, RELEASE
 from convertkit.release.reading import absolute
 from convertkit.release.recipe import Recipe
@@ -91,7 +92,7 @@ def reproduce(
     release = read_json(path / RELEASE)
     place = Path(fspath(root)).expanduser() if root is not None else path / str(release["root"])
     place = place.resolve()
-    recipe = replace(from_tables(absolute(release["recipe"], place), place, str(release["name"])), baseline=None)
+    recipe = replace(_recipe(release, place), baseline=None)
     for model in recipe.models:
         if ":" not in model.source and not Path(model.source).exists():
             raise UsageError(
@@ -120,6 +121,11 @@ def _code_in(recipe: Recipe) -> str:
             if isinstance(value, str) and ":" in value and not Path(value).exists():
                 return f"{cell.name}: {name} = {value}"
     return ""
+
+
+def _recipe(release: Mapping[str, Any], root: Path) -> Recipe:
+    name = str(release["name"])
+    return from_written(Written(absolute(release["recipe"], root), name, {}), root, name)
 
 
 def _compared(path: Path, release: Mapping[str, Any], made: Path) -> Reproduction:

@@ -122,7 +122,7 @@ def test_what_is_said_for_many_goes_where_it_means_something(written):
         ('[models."../a"]\nsource = "a.onnx"\n', 'does not name a model'),
         ('[models.a]\nsource = "${NOWHERE}/a.onnx"\n', ":2: the environment has no NOWHERE"),
         ('include = "recipe.toml"\n' + PLAIN, "which includes it"),
-        ("[models\n", "recipe.toml: "),
+        ("[models\n", "recipe.toml:1: Expected"),
     ],
 )  # fmt: skip
 def test_refusals(written, text, said):
@@ -133,11 +133,13 @@ def test_refusals(written, text, said):
 
 def test_each_command_says_which_one_a_recipe_is_for(written):
     one = written('source = "a.onnx"\n', "one.toml")
-    with pytest.raises(RecipeError, match=r"is the recipe of one export(.|\n)*convertkit export --recipe"):
+    with pytest.raises(
+        RecipeError, match=r"one.toml:1: this is the recipe of one export(.|\n)*convertkit export --recipe"
+    ):
         load(one)
     said = here("export", "--recipe", written(PLAIN))
     assert said.code == 2
-    assert "is the recipe of a release" in said.complaint
+    assert "recipe.toml:1: this is the recipe of a release" in said.complaint
     assert "convertkit run" in said.complaint
 
 
