@@ -197,6 +197,7 @@ _EXTRAS = {
     "ai_edge_litert": "tflite",
     "flatbuffers": "tflite",
     "tflite_micro": "tflite-micro",
+    "ethosu": "ethos-u",
     "coremltools": "coreml",
     "openvino": "openvino",
     "tensorrt_rtx": "tensorrt",

@@ -22,6 +22,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "jax": (("jax",), ("jaxlib",)),
     "tflite": (("ai-edge-litert",), ("flatbuffers",)),
     "tflite-micro": (("tflite-micro",), ("ai-edge-litert",), ("flatbuffers",)),
+    "ethos-u": (("ethos-u-vela",), ("ai-edge-litert",), ("flatbuffers",)),
     "coreml": (("coremltools",),),
     "tf-serving": (("tensorflow-cpu", "tensorflow"), ("ai-edge-litert",), ("flatbuffers",)),
     "openvino": (("openvino",),),

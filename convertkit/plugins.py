@@ -108,6 +108,8 @@ _OTHER_NAMES = {
     "onnx": "onnxruntime",
     "onnx-runtime": "onnxruntime",
     "open-vino": "openvino",
+    "vela": "ethos-u",
+    "ethosu": "ethos-u",
     "trt": "tensorrt",
     "tensor-rt": "tensorrt",
 }

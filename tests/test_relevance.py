@@ -40,12 +40,12 @@ IDLE = {
         ("--target tflite --w8 --device pone", "no device is called so, did you mean 'phone'"),
         (
             "--target onnxruntime --w8 --device phone",
-            "--device does nothing for onnxruntime; it is for --target android or tf-serving or tflite",
+            "--device does nothing for onnxruntime; it is for --target android or ethos-u or tf-serving or tflite",
         ),
     ],
     "--io-dtype": [
         ("--io-dtype int8 --w8", "--io-dtype int8 goes with --int8"),
-        ("--io-dtype int8 --int8 --calib DATA", "it is for --target android or tf-serving or tflite"),
+        ("--io-dtype int8 --int8 --calib DATA", "it is for --target android or ethos-u or tf-serving or tflite"),
         ("--target tflite --int8 --calib DATA --io-dtype int16", "--io-dtype int16 is not what --int8 computes with"),
         ("--target tflite --int16x8 --calib DATA --io-dtype uint8", "--io-dtype uint8 is not what --int16x8"),
     ],
@@ -103,13 +103,13 @@ IDLE = {
     "--description": [
         (
             "--description words",
-            "--description does nothing for onnxruntime; it is for --target android or ios",
+            "--description does nothing for onnxruntime; it is for --target android or ethos-u or ios",
         ),
     ],
     "--label-file": [
         (
             "--label-file LABELS",
-            "--label-file does nothing for onnxruntime; it is for --target android or ios",
+            "--label-file does nothing for onnxruntime; it is for --target android or ethos-u or ios",
         ),
         ("--target tflite --label-file LABELS", "2 labels, and no output has 2 classes"),
         ("--target tflite --label-file DATA", "is not UTF-8 text"),

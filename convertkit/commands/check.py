@@ -19,7 +19,7 @@ _EXAMPLES = examples(
     ("for a pipeline", "check model.keras --json"),
 )
 _PRECISION = ("int8", "int16x8", "fp16", "w8", "w4", "full-integer")
-_FORM = ("target", "static", "input-layout", "opset", "calib")
+_FORM = ("target", "static", "input-layout", "io-dtype", "opset", "calib")
 
 
 @click.command("check", epilog=_EXAMPLES)
@@ -33,14 +33,11 @@ def command(session: Session, /, source: str, as_json: bool, **flags: Any) -> No
     Where it does not, the node that is in the way is named, with the line of your own source and the ways out. Nothing
     is verified and nothing is written. Exit code 1 where a target is out of reach.
     """
-    from convertkit import plugins
-    from convertkit.looking.checking import checked
-    from convertkit.looking.opened import source_options
+    from convertkit.looking.checking import asked_for, checked
 
     quiet_logs(False)
     given = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}
-    options = source_options(source, {"target": plugins.target_names(), **given})
-    found = checked(options)
+    found = checked(asked_for(source, given))
     show(session, found, as_json=as_json)
     if (failed := found.failure) is not None:
         raise failed

@@ -110,6 +110,7 @@ def check(
     w8: bool = False,
     w4: bool = False,
     full_integer: bool = False,
+    io_dtype: str = "float32",
     calib: object = None,
     static: Mapping[str, int] | Sequence[str] = (),
     input_layout: str = "auto",
@@ -126,13 +127,14 @@ def check(
 
     Args:
         source: a path, or ``pkg.mod:callable``.
-        target: one or several; all that are installed without it.
+        target: one or several; without it all that are installed and deliver the precision.
         int8: as in ``export``.
         int16x8: as in ``export``.
         fp16: as in ``export``.
         w8: as in ``export``.
         w4: as in ``export``.
         full_integer: as in ``export``.
+        io_dtype: as in ``export``.
         calib: calibration data, which integers need.
         static: sizes for named dimensions, ``{"N": 1}``.
         input_layout: ``auto``, ``nchw`` or ``nhwc``.
@@ -146,10 +148,20 @@ def check(
     """
     given: dict[str, Any] = {"int8": int8, "int16x8": int16x8, "fp16": fp16, "w8": w8, "w4": w4, "calib": calib}
     given |= {"full_integer": full_integer, "opset": opset, "input": input, "model": model, "signature": signature}
-    given |= {"trust": trust, "timeout": timeout, "static": static, "input_layout": input_layout}
-    plain = {name: value for name, value in given.items() if value != "auto" and value is not False}
+    given |= {"trust": trust, "timeout": timeout, "static": static, "input_layout": input_layout, "io_dtype": io_dtype}
+    unset = {"input_layout": "auto", "io_dtype": "float32"}
+    plain = {name: value for name, value in given.items() if value != unset.get(name) and value is not False}
     wanted = (target,) if isinstance(target, str) else tuple(target)
-    return checked(source_options(fspath(source), {**plain, "target": wanted or plugins.target_names()}))
+    return checked(asked_for(fspath(source), {**plain, "target": wanted}))
+
+
+def asked_for(source: str, given: Mapping[str, Any]) -> ExportOptions:
+    """The options of a check; where no target is named, every one that is installed and delivers the precision."""
+    if given.get("target"):
+        return source_options(source, given)
+    every = source_options(source, {**given, "target": plugins.target_names()})
+    able = tuple(name for name in every.targets if every.precision in plugins.target(name).precisions)
+    return source_options(source, {**given, "target": able})
 
 
 def checked(options: ExportOptions, progress: Progress | None = None) -> Checked:

@@ -14,8 +14,25 @@ NAMESPACE = "convertkit_model"
 _ARENA = re.compile(r"constexpr unsigned int kTensorArenaSize = (\d+);")
 
 
+_ARENA_LINES = """\
+// Bytes of the tensor arena, which has to be aligned to 16 bytes: enough for the reference kernels where pointers have
+// 64 bits, and so where they have 32. Optimised kernels may want more: see MicroInterpreter::arena_used_bytes().
+constexpr unsigned int kTensorArenaSize = {};
+
+"""
+
+
 def model_header(main: FileGraph, arena_bytes: int) -> str:
     """``model.h``: the array, the arena and the interface, with the scales of integers."""
+    return _header(main, _ARENA_LINES.format(arena_bytes))
+
+
+def interface_header(main: FileGraph) -> str:
+    """The same where the arena is not known."""
+    return _header(main, "")
+
+
+def _header(main: FileGraph, arena: str) -> str:
     ports = [*_ports("Input", main, main.inputs), *_ports("Output", main, main.outputs)]
     return f"""#ifndef CONVERTKIT_MODEL_H_
 #define CONVERTKIT_MODEL_H_
@@ -26,11 +43,7 @@ namespace {NAMESPACE} {{
 extern const unsigned char kModel[];
 extern const unsigned int kModelSize;
 
-// Bytes of the tensor arena, which has to be aligned to 16 bytes: enough for the reference kernels where pointers have
-// 64 bits, and so where they have 32. Optimised kernels may want more: see MicroInterpreter::arena_used_bytes().
-constexpr unsigned int kTensorArenaSize = {arena_bytes};
-
-// Of integers, (value - zero point) * scale is the real number.
+{arena}// Of integers, (value - zero point) * scale is the real number.
 constexpr int kInputCount = {len(main.inputs)};
 constexpr int kOutputCount = {len(main.outputs)};
 {chr(10).join(ports)}

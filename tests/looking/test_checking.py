@@ -148,7 +148,8 @@ def test_a_runtime_that_is_not_installed(net, monkeypatch):
 def test_command(tmp_path, net):
     said = here("check", net)
     assert said.code == 0, said.err
-    every = plugins.target_names()
+    every = [name for name in plugins.target_names() if "float32" in plugins.target(name).precisions]
+    assert "ethos-u" not in every
     assert f"converts for {', '.join(every)}" in said.out
     told = json.loads(here("check", net, "--json").out)
     jsonschema.validate(told, schema(), cls=jsonschema.Draft202012Validator)
