@@ -11,16 +11,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from convertkit import __version__
 from convertkit.colour import painted
-from convertkit.commands import COMMANDS, EXIT_CODES
+from convertkit.commands import COMMANDS, EXIT_CODES, LOGGING
 from convertkit.commands.ending import Ending, Session, print_results
 from convertkit.errors import ConvertKitError
 from convertkit.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from convertkit.event_log import EventLog
 
 _OTHER_NAMES = {
     "convert": "export",
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Without ``arguments`` it is the process's own command, which SIGTERM ends as Ctrl-C does.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    session = Session(_named(words), as_json="--json" in words)
+    session = Session(_named(words), as_json="--json" in words, log=_log(words))
     if arguments is None:
         signal.signal(signal.SIGTERM, _terminate)
     with on_demand():
@@ -52,27 +55,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(ending.code)
 
 
+def _log(words: Sequence[str]) -> EventLog | None:
+    """Where ``--log-json`` wants the command's progress; it is there before flags are read, which may be wrong."""
+    if "--log-json" not in words or _named(words) not in LOGGING:
+        return None
+    from convertkit.event_log import EventLog
+
+    return EventLog(_named(words), quiet=bool({"--quiet", "-q"} & set(words)))
+
+
 def _ended(words: list[str], session: Session) -> Ending | None:
     """Run the command; how it failed, told on stderr already, None where it did not."""
     try:
         cli.main(args=words, prog_name="convertkit", standalone_mode=False, obj=session)
     except click.exceptions.Abort as stop:
         if isinstance(stop.__cause__, EOFError):  # click takes the early end of any file for Ctrl-D
-            return _internal(stop.__cause__, words)
+            return _internal(stop.__cause__, words, session)
         number = signal.SIGTERM if isinstance(stop.__cause__, _Terminated) else signal.SIGINT
         done = ", ".join(str(each.result.path) for each in session.outcomes if each.result is not None)
         said = f"stopped; delivered before: {done}" if done else "stopped; nothing was written"
-        click.echo(said, err=True)
+        _say(said, session)
         return Ending(128 + number, "Interrupted", said)
     except click.ClickException as error:
-        error.show()
+        if session.log is None:
+            error.show()
         return Ending(error.exit_code, "UsageError", error.format_message())
     except ConvertKitError as error:
-        return _told(Ending(error.exit_code, type(error).__name__, str(error)))
+        return _told(Ending(error.exit_code, type(error).__name__, str(error)), session)
     except MemoryError:
-        return _told(Ending(1, "InternalError", "out of memory; nothing was written"))
+        return _told(Ending(1, "InternalError", "out of memory; nothing was written"), session)
     except Exception as error:  # noqa: BLE001 - the border of the tool: everything is told
-        return _internal(error, words)
+        return _internal(error, words, session)
     return None
 
 
@@ -84,18 +97,25 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise _Terminated
 
 
-def _told(ending: Ending) -> Ending:
-    click.echo(f"{painted('convertkit:', 'error', sys.stderr)} {ending.message}", err=True)
+def _told(ending: Ending, session: Session) -> Ending:
+    _say(f"{painted('convertkit:', 'error', sys.stderr)} {ending.message}", session)
     return ending
 
 
-def _internal(error: BaseException, words: Sequence[str]) -> Ending:
+def _say(sentence: str, session: Session) -> None:
+    """On stderr, except where its lines are JSON: their last one has it."""
+    if session.log is None:
+        click.echo(sentence, err=True)
+
+
+def _internal(error: BaseException, words: Sequence[str], session: Session) -> Ending:
     """What nobody foresaw, as one sentence; as it is with ``--verbose``."""
     if {"--verbose", "-v"} & set(words):
         raise error
     message = str(error).strip().splitlines()[0] if str(error).strip() else ""
     return _told(
-        Ending(1, "InternalError", f"internal error, {type(error).__name__}: {message} (--verbose shows where)")
+        Ending(1, "InternalError", f"internal error, {type(error).__name__}: {message} (--verbose shows where)"),
+        session,
     )
 
 

@@ -105,9 +105,9 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
             get_ready()
         from convertkit.steps.session import Place, Session
 
-        session = Session(
-            options, describe, Place(scheduler, resources, told, on_step, work.path / "finished", store.is_shared)
-        )
+        place = Place(scheduler, resources, told, on_step, work.path / "finished", store.is_shared)
+        scheduler.course.expect_parts(place.part(each.name) for each in targets)
+        session = Session(options, describe, place)
         session.warn_of_calibration()
         session.begin(targets)
         for target in targets:

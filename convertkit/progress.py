@@ -19,6 +19,10 @@ class Progress(Protocol):
         """Say what is being done now."""
         ...
 
+    def overall(self, share: float, left_s: float | None) -> None:
+        """Say how far the whole command is: a share from 0 to 1, and the seconds that it still takes, if known."""
+        ...
+
     def warn(self, warning: str) -> None:
         """Say at once what the user may want to stop the work for."""
         ...
@@ -31,6 +35,9 @@ class Silent:
         yield from items
 
     def status(self, title: str) -> None:
+        return
+
+    def overall(self, share: float, left_s: float | None) -> None:
         return
 
     def warn(self, warning: str) -> None:

@@ -67,6 +67,17 @@ def visible_stderr() -> Iterator[None]:
 
 
 @contextmanager
+def stderr_if_free() -> Iterator[bool]:
+    """Whether what is printed inside is seen: for what may be left out, since nobody is waited for."""
+    free = _STDERR.acquire(blocking=False)
+    try:
+        yield free
+    finally:
+        if free:
+            _STDERR.release()
+
+
+@contextmanager
 def quiet_libraries(*, verbose: bool) -> Iterator[None]:
     """Silence them, except with ``verbose`` and where the caller has set a level for one."""
     loggers = [] if verbose else [each for name in _LOGGERS if not (each := logging.getLogger(name)).level]

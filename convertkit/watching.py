@@ -40,6 +40,9 @@ class Calls:
     def status(self, title: str) -> None:
         self._told(title, 0, None)
 
+    def overall(self, share: float, left_s: float | None) -> None:
+        return  # the function is told of each part
+
     def warn(self, warning: str) -> None:
         return  # the logger has it
 
@@ -57,6 +60,9 @@ class Logged:
     def status(self, title: str) -> None:
         LOGGER.debug("%s", title)
         self._shown.status(title)
+
+    def overall(self, share: float, left_s: float | None) -> None:
+        self._shown.overall(share, left_s)
 
     def warn(self, warning: str) -> None:
         LOGGER.warning("%s", warning)

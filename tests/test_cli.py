@@ -95,6 +95,7 @@ def test_every_flag_is_a_keyword():
         "verbose",
         "recipe",
         "quiet",
+        "log-json",
     }
     keywords = set(convertkit.export.__kwdefaults__) | {"source", "target"}
     spelled = {"pass": "passes"}  # a word that Python keeps for itself

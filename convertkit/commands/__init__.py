@@ -43,6 +43,8 @@ COMMANDS = (
     Listed("cache", "Set up", "Show what a cache of exports holds, or make it smaller."),
 )
 """In the order in which ``--help`` shows them."""
+LOGGING = frozenset({"export", "run", "verify", "reproduce", "bisect"})
+"""Those that have ``--log-json``."""
 
 
 def command(name: str) -> click.Command:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from convertkit.commands.ending import Session, quiet_logs
-from convertkit.commands.looks import examples, json_flag, paths, show
+from convertkit.commands.looks import examples, json_flag, paths, show, story, story_flags
 from convertkit.options.declared import FEEDING, OPENING, source_flags
 
 _EXAMPLES = examples(
@@ -25,17 +25,22 @@ _EXAMPLES = examples(
 @click.option("--every", is_flag=True, help="Go on behind the first difference.")
 @click.option("--budget", type=float, default=20.0, metavar="DB", help="What an int8 operator keeps [default: 20].")
 @source_flags(*OPENING, *FEEDING)
+@story_flags("Say nothing but what was found.")
 @json_flag
 @click.pass_obj
-def command(session: Session, /, first: str, second: str, as_json: bool, **how: Any) -> None:
+def command(
+    session: Session, /, first: str, second: str, as_json: bool, quiet: bool, log_json: bool, **how: Any
+) -> None:
     """Find the first value inside of B that differs from A.
 
     A and B are models of any formats, two stages of one model as a rule. Exit code 3 where there is one.
     """
     from convertkit.compare.bisection import bisect
 
+    session.quiet = quiet
     quiet_logs(False)
-    found = bisect(*paths(first, second), **how)
+    with story(session) as console:
+        found = bisect(*paths(first, second), **how, progress=console)
     show(session, found, as_json=as_json)
     if (failed := found.failure) is not None:
         raise failed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from convertkit.event_log import EventLog
     from convertkit.job import Outcome
 
 
@@ -22,6 +23,8 @@ class Session:
     began: bool = False
     outcomes: list[Outcome] = field(default_factory=list)
     """What became of each target of an export."""
+    log: EventLog | None = None
+    """Where the command tells its progress, with ``--log-json``."""
     found: Mapping[str, Any] | None = None
     """What another command found: with ``--json`` it stands in the one object, however the command ends."""
 
@@ -44,9 +47,20 @@ def print_results(session: Session, ending: Ending | None) -> None:
         from convertkit import formatting
 
         formatting.print_results(delivered, quiet=session.quiet)
-    for each in session.outcomes:
-        if each.left is not None:
-            click.echo(f"  see   {each.left / 'report.html'}", err=True)
+    reports = [str(each.left / "report.html") for each in session.outcomes if each.left is not None]
+    if session.log is not None:
+        _log_end(session.log, ending, reports)
+        return
+    for report in reports:
+        click.echo(f"  see   {report}", err=True)
+
+
+def _log_end(log: EventLog, ending: Ending | None, reports: list[str]) -> None:
+    from convertkit.summary import described
+
+    code = 0 if ending is None else ending.code
+    error = None if ending is None else described(ending.kind, ending.message)
+    log.tell("end", exit_code=code, passed=code == 0, error=error, reports=reports)
 
 
 def _print_summary(session: Session, ending: Ending | None) -> None:

@@ -9,6 +9,7 @@ import click
 
 from convertkit.commands import EXIT_CODES
 from convertkit.commands.ending import Session, quiet_logs
+from convertkit.commands.looks import story
 from convertkit.options.declared import ExportCommand, export_flags
 
 
@@ -16,14 +17,13 @@ from convertkit.options.declared import ExportCommand, export_flags
 @click.argument("source", required=False, type=click.Path())
 @export_flags
 @click.pass_obj
-def command(session: Session, /, recipe: str | None, as_json: bool, quiet: bool, **flags: Any) -> None:
+def command(session: Session, /, recipe: str | None, as_json: bool, quiet: bool, log_json: bool, **flags: Any) -> None:
     """Convert SOURCE for one or more targets.
 
     SOURCE is a PyTorch, TensorFlow/Keras, JAX or ONNX model (recognised by content), or
     pkg.mod:callable.  The output folder holds the artifact, report.html, report.json and
     manifest.json; it is complete or absent.
     """
-    from convertkit.console import ConsoleProgress
     from convertkit.options.export_recipe import read_recipe
     from convertkit.options.flags import merged, options_from
 
@@ -36,7 +36,7 @@ def command(session: Session, /, recipe: str | None, as_json: bool, quiet: bool,
     quiet_logs(options.verbose)
     from convertkit import job
 
-    with ConsoleProgress(verbose=options.verbose, quiet=quiet) as console:
+    with story(session, verbose=options.verbose) as console:
         job.run(options, console, console.step, session.outcomes.append)
     if (failed := job.failure(session.outcomes)) is not None:
         raise failed

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 import click
 
 from convertkit.commands import EXIT_CODES
+from convertkit.options.declared import LOG_JSON
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from convertkit.commands.ending import Session
+    from convertkit.console import ConsoleProgress
+    from convertkit.event_log import EventLog
     from convertkit.looking.tables import Shown
+    from convertkit.release.result import CellResult
+    from convertkit.release.run import OnCell
 
 
 def examples(*rows: tuple[str, str]) -> str:
@@ -27,6 +34,36 @@ def show(session: Session, found: Shown, *, as_json: bool) -> None:
         session.found = {session.command: found.as_json()}
     else:
         click.echo("\n".join(found.lines()))
+
+
+def story_flags(quiet: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """``--quiet``, with what it leaves, and ``--log-json``: how a long command tells what it does."""
+
+    def declare(function: click.decorators.FC) -> click.decorators.FC:
+        function = click.option("--log-json", is_flag=True, help=LOG_JSON)(function)
+        return click.option("--quiet", "-q", is_flag=True, help=quiet)(function)
+
+    return declare
+
+
+def story(session: Session, *, verbose: bool = False) -> ConsoleProgress | EventLog:
+    """What a long command tells its progress: stderr, for people or as JSON."""
+    if session.log is not None:
+        return session.log
+    from convertkit.console import ConsoleProgress
+
+    return ConsoleProgress(verbose=verbose, quiet=session.quiet)
+
+
+def told_of_cells(console: ConsoleProgress | EventLog) -> OnCell:
+    """What tells of each cell of a release."""
+    from convertkit.release.result import line
+
+    def on_cell(cell: CellResult) -> None:
+        told = {"cell": cell.name, "required": cell.required, "cached": cell.cached, "seconds": cell.seconds}
+        console.say(line(cell), failed=not cell.passed, of=told)
+
+    return on_cell
 
 
 def json_flag(function: click.decorators.FC) -> click.decorators.FC:

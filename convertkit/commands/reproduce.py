@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from convertkit.commands.ending import Session, quiet_logs
-from convertkit.commands.looks import examples, json_flag, paths, show
+from convertkit.commands.looks import examples, json_flag, paths, show, story, story_flags, told_of_cells
 
 _EXAMPLES = examples(
     ("a release that lies where it was made", "reproduce release"),
@@ -20,7 +20,7 @@ _EXAMPLES = examples(
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Run on the workers of a Dask cluster.")
 @click.option("--run-code", is_flag=True, help="Let its recipe execute code: trust, model, pkg.mod:callable.")
 @json_flag
-@click.option("--quiet", "-q", is_flag=True, help="Say nothing of single cells.")
+@story_flags("Say nothing of single cells.")
 @click.pass_obj
 def command(
     session: Session,
@@ -32,19 +32,19 @@ def command(
     run_code: bool,
     as_json: bool,
     quiet: bool,
+    log_json: bool,
 ) -> None:
     """Build RELEASE again from the recipe in it, and compare byte by byte.
 
     Artifacts, manifests, golden vectors, bill of materials and provenance have to be the same; reports and results
     hold times and are not compared.  Nothing is taken from a cache.
     """
-    from convertkit.console import ConsoleProgress
     from convertkit.release.reproduce import failure, reproduce
-    from convertkit.release.result import line
 
+    session.quiet = quiet
     quiet_logs(False)
     place = None if root is None else paths(root)[0]
-    with ConsoleProgress(quiet=quiet) as console:
+    with story(session) as console:
         found = reproduce(
             paths(release)[0],
             place,
@@ -52,7 +52,7 @@ def command(
             scheduler=scheduler,
             run_code=run_code,
             progress=console,
-            on_cell=lambda cell: console.say(line(cell), failed=not cell.passed),
+            on_cell=told_of_cells(console),
         )
     show(session, found, as_json=as_json)
     if (failed := failure(found)) is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from convertkit.commands.ending import Session, quiet_logs
-from convertkit.commands.looks import examples, paths
+from convertkit.commands.looks import examples, paths, story, story_flags, told_of_cells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,10 +47,10 @@ _EXAMPLES = examples(
 @click.option("--print-python", is_flag=True, help="Print the same as Python, an export for each cell.")
 @click.option("--schema", "wants_schema", is_flag=True, help="Print the JSON schema of recipes, for editors.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, in every case.")
-@click.option("--quiet", "-q", is_flag=True, help="Say nothing but errors and the release's folder.")
+@story_flags("Say nothing but errors and the release's folder.")
 @click.option("--verbose", "-v", is_flag=True, help="Tell more, and show tracebacks of internal errors.")
 @click.pass_obj
-def command(session: Session, /, recipe: str | None, as_json: bool, quiet: bool, **flags: Any) -> None:
+def command(session: Session, /, recipe: str | None, as_json: bool, quiet: bool, log_json: bool, **flags: Any) -> None:
     """Make the release that RECIPE, a TOML file, describes.
 
     Every model for every target in every precision, each verified and held against its gates.  The release's folder
@@ -94,12 +94,10 @@ def _running(flags: Mapping[str, Any]) -> Running:
 
 
 def _run(session: Session, recipe: Recipe, running: Running, flags: Mapping[str, Any], *, as_json: bool) -> None:
-    from convertkit.console import ConsoleProgress
-    from convertkit.release.result import line
     from convertkit.release.run import failure, run
 
-    with ConsoleProgress(verbose=running.verbose, quiet=session.quiet) as console:
-        release = run(recipe, running, console, lambda cell: console.say(line(cell), failed=not cell.passed))
+    with story(session, verbose=running.verbose) as console:
+        release = run(recipe, running, console, told_of_cells(console))
     session.found = {"release": release.as_json()}
     _write_for_ci(release, flags["junit"], flags["summary"])
     if (failed := failure(release)) is not None:

@@ -20,6 +20,7 @@ from convertkit.parity.ill_conditioned import well_conditioned
 from convertkit.parity.replay import compare_recordings, record
 from convertkit.parity.truth import AskTruth
 from convertkit.parity.values import ParityReport, Recording
+from convertkit.progress import Progress, Silent
 from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, WavOptions
 from convertkit.stage import FeedSource, Tolerance
 from convertkit.twins import Twins
@@ -112,6 +113,7 @@ def verify(
     trust: str | Iterable[str] = (),
     timeout: float | None = None,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> Verification:
     """Whether two models of any formats compute the same, on usual and on edge inputs.
 
@@ -132,12 +134,15 @@ def verify(
         trust: code in the files that may be executed: ``pickle``, ``lambda``, ``pyfunc``.
         timeout: longest time for one call of a framework, in seconds.
         seed: seed of generated inputs.
+        progress: told of what is being done.
 
     """
+    told = progress or Silent()
+    told.status("opening")
     data = {"calib": calib, "calib_samples": calib_samples, "images": images, "wav": wav, "seed": seed}
     how = {"input": input, "model": model, "signature": signature, "trust": trust, "timeout": timeout}
     with opened_both(fspath(first), fspath(second), how, data) as (one, other):
-        return compared(one, other)
+        return compared(one, other, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +167,15 @@ class Ran:
             return _judged(self.before, self.after, self.tolerance, truth, generated=self.generated)
 
 
-def compared(first: Opened, second: Opened) -> Verification:
+def compared(first: Opened, second: Opened, progress: Progress) -> Verification:
     """Run both on the same inputs and hold the second against the first."""
-    ran = run_both(first, second)
+    ran = run_both(first, second, progress)
     runtimes = (_runtime(first), _runtime(second))
+    progress.status("comparing outputs")
     return Verification(first.given, second.given, runtimes, ran.judged(), ran.notes)
 
 
-def run_both(first: Opened, second: Opened) -> Ran:
+def run_both(first: Opened, second: Opened, progress: Progress) -> Ran:
     """What both compute for samples or generated inputs, and for edge inputs."""
     notes, onnx = list[str](), None
     try:
@@ -180,7 +186,9 @@ def run_both(first: Opened, second: Opened) -> Ran:
     how = align(first.artifact, second.artifact, (first.title, second.title))
     options = _at_sizes(first.options, how)
     data = _samples(options, first.artifact)
+    progress.status(f"running {first.title}")
     before = _reference(first, onnx, options, data)
+    progress.status(f"running {second.title}")
     with how.runner(second.runner()) as runner:
         title = f"{second.title} ({second.artifact.format})"
         after = record(title, how.artifact, runner, before.feeds, before.edges)

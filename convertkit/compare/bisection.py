@@ -20,6 +20,7 @@ from convertkit.formatting import diff_text
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table
 from convertkit.probing import Inner
+from convertkit.progress import Progress, Silent
 from convertkit.recipe import ImageOptions, InputSpec, WavOptions
 
 BUDGET_DB = 20.0
@@ -134,6 +135,7 @@ def bisect(
     trust: str | Iterable[str] = (),
     timeout: float | None = None,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> Bisection:
     """The first value inside of two models that differs, and the node that makes it.
 
@@ -157,22 +159,25 @@ def bisect(
         trust: code in the files that may be executed: ``pickle``, ``lambda``, ``pyfunc``.
         timeout: longest time for one call of a framework, in seconds.
         seed: seed of generated inputs.
+        progress: told of what is being done.
 
     """
+    told = progress or Silent()
     if output is not None and Path(output).exists() and any(Path(output).iterdir()):
         raise UsageError(f"{output} exists and is not empty; name another folder")
     data = {"calib": calib, "calib_samples": calib_samples, "images": images, "wav": wav, "seed": seed}
     how = {"input": input, "model": model, "signature": signature, "trust": trust, "timeout": timeout}
+    told.status("opening")
     with (
         opened_both(fspath(first), fspath(second), how, data) as (one, other),
         tempfile.TemporaryDirectory(prefix="convertkit-bisect-") as place,
     ):
         into = None if output is None else Path(output)
         if not one.is_onnx and one.artifact.format in plugins.runner_names() and not _is_alike(one, other):
-            found = _Search(other, one, Path(place), every=every, budget=budget).result(into)
-            told = f"looked at the other way round: values of {one.title} against the nodes of {other.title}"
-            return replace(found, notes=(*found.notes, told))
-        return _Search(one, other, Path(place), every=every, budget=budget).result(into)
+            found = _Search(other, one, Path(place), told, every=every, budget=budget).result(into)
+            note = f"looked at the other way round: values of {one.title} against the nodes of {other.title}"
+            return replace(found, notes=(*found.notes, note))
+        return _Search(one, other, Path(place), told, every=every, budget=budget).result(into)
 
 
 def _is_alike(one: Opened, other: Opened) -> bool:
@@ -182,7 +187,10 @@ def _is_alike(one: Opened, other: Opened) -> bool:
 class _Search:
     """Two open models on their way to a result."""
 
-    def __init__(self, first: Opened, second: Opened, folder: Path, *, every: bool, budget: float) -> None:
+    def __init__(
+        self, first: Opened, second: Opened, folder: Path, progress: Progress, *, every: bool, budget: float
+    ) -> None:
+        self._progress = progress
         self._first, self._second, self._folder = first, second, folder
         self._every, self._budget = every, budget
         self._onnx = first.onnx()
@@ -190,7 +198,7 @@ class _Search:
 
     def result(self, output: Path | None) -> Bisection:
         """Run both, find the input that tells most, and look through the values on that one."""
-        ran = run_both(self._first, self._second)
+        ran = run_both(self._first, self._second, self._progress)
         report = ran.judged(with_twin=False)
         place = telling(ran, report.departures)
         notes = [*ran.notes, *conversion(self._first, self._onnx, ran.before, place)]
@@ -204,7 +212,7 @@ class _Search:
         whole = next((each for each in allowed if each.lossy), ran.tolerance)
         pairs, by = self._matched(sides, mine, theirs, lossy=whole.lossy)
         tolerance = inner_tolerance(whole, self._budget)
-        found = scan(sides, mine, pairs, tolerance, self._folder, every=self._every)
+        found = scan(sides, mine, pairs, tolerance, self._folder, self._progress, every=self._every)
         kept = found.departures if self._every else found.departures[:1]
         agrees = report.passed or (not kept and ran.judged().passed)
         return Bisection(

@@ -17,6 +17,7 @@ from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table, count_text, shape_text
 from convertkit.looking.timing import as_run, one_feed, prepared, runner_of
 from convertkit.operators import Operator
+from convertkit.progress import Silent
 from convertkit.recipe import ImageOptions, InputSpec, WavOptions
 from convertkit.turns import Interval, in_turns, ratio
 
@@ -201,7 +202,7 @@ def _layer(each: Operator) -> str:
 
 def _verified(one: Opened, other: Opened) -> tuple[Verification | None, tuple[str, ...]]:
     try:
-        return compared(one, other), ()
+        return compared(one, other, Silent()), ()
     except MissingFramework:
         raise
     except ConvertKitError as refusal:  # another interface, or a model that does not run

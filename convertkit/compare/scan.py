@@ -21,6 +21,7 @@ from convertkit.parity.compare import snr_db
 from convertkit.parity.replay import compare_recordings
 from convertkit.parity.values import ParityReport, Recording, TensorDiff
 from convertkit.probing import Inner, Probe
+from convertkit.progress import Progress
 from convertkit.stage import FLOAT32, Feed, Tolerance
 from convertkit.twins import Twins
 
@@ -95,14 +96,22 @@ def chunks(values: Sequence[Inner], feed: Feed) -> Iterator[tuple[Inner, ...]]:
 
 
 def scan(
-    sides: Sides, values: Sequence[Inner], pairs: Sequence[Pair], tolerance: Tolerance, folder: Path, *, every: bool
+    sides: Sides,
+    values: Sequence[Inner],
+    pairs: Sequence[Pair],
+    tolerance: Tolerance,
+    folder: Path,
+    progress: Progress,
+    *,
+    every: bool,
 ) -> Scanned:
     """Look at all pairs in the order of the reference; up to the first difference unless ``every`` is wanted."""
     paired = {pair.reference.name: pair for pair in pairs}
     made = {value.name: value for value in values}
     levels, departures = list[Level](), list[Departure]()
     uncut = set[str]()
-    for chunk in chunks([value for value in values if value.name in paired], sides.feed):
+    parts = tuple(chunks([value for value in values if value.name in paired], sides.feed))
+    for chunk in progress.track(parts, len(parts), "comparing values"):
         chosen = [paired[value.name] for value in chunk]
         found = _Chunk(sides, made, paired, chosen, frozenset(uncut))
         with threadpool_limits(limits=1, user_api="blas"):  # for sums of squares threads cost more than they bring

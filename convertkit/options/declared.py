@@ -15,6 +15,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 GROUPS = ("Input", "Precision", "Data", "Verification", "Output", "Running")
 IO_DTYPES = ("float32", "int8", "uint8", "int16")
+LOG_JSON = "Tell progress on stderr as JSON, an object a line."
 _EXAMPLES = (
     ("float32 for a phone, one image at a time", "model.pt -t tflite --static N=1"),
     ("8-bit integers, which may lose half a point", "model.onnx -t tflite --int8 --calib images --eval test.npz "),
@@ -317,6 +318,7 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     ),
     _switch("Running", "--no-cache", help="Make everything anew."),
     _flag("Running", "--scheduler", metavar="tcp://HOST:PORT", help="Run on the workers of a Dask cluster."),
+    (("--log-json",), {"group": "Output", "is_flag": True, "help": LOG_JSON}),
     _switch("Output", "--quiet", "-q", help="Say nothing but errors and the artifact's path."),
     _switch("Output", "--verbose", "-v", help="Tell more, and show tracebacks of internal errors."),
 )

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -115,6 +115,7 @@ class _Maker:
             name = _group_of(cell)
             group = self._groups.setdefault(name, _Group(graph, graph.work / "finished" / str(len(self._groups))))
             group.cells.append(cell)
+        graph.scheduler.course.expect_parts(map(self._part, cells))
 
     def cell(self, cell: Cell) -> MadeCell:
         """Make it, or take it from the cache; the model's source is closed behind its last cell."""
@@ -128,6 +129,7 @@ class _Maker:
                 raise
             told = ConvertKitError(f"internal error, {type(error).__name__}: {error}{self._shown(cell, error)}")
             made = MadeCell(cell, error=told, seconds=time.perf_counter() - began)
+        self._graph.scheduler.course.part_begun(self._part(cell), has_tasks=False)  # where none came to be known
         self._on_cell(made)
         self._close_behind(cell)
         return made
@@ -163,6 +165,9 @@ class _Maker:
         with self._guard:
             return self._keys.of(cell)
 
+    def _part(self, cell: Cell) -> Hashable:
+        return self._groups[_group_of(cell)].outbox, cell.target
+
     def _close_behind(self, cell: Cell) -> None:
         with self._guard:
             self._left.remove(cell.model.name)
@@ -193,7 +198,7 @@ class _Group:
     def __init__(self, graph: Graph, outbox: Path) -> None:
         self.cells: list[Cell] = []
         self._graph = graph
-        self._outbox = outbox
+        self.outbox = outbox
         self._guard = threading.Lock()
         self._session: Session | None = None
         self._error: ConvertKitError | None = None
@@ -204,7 +209,7 @@ class _Group:
         finished = session.to_target(plugins.target(cell.target))
         if finished.failure is not None:
             return MadeCell(cell, finished.folder, error=finished.failure)
-        file = self._outbox / f"{cell.target}-{golden.FILE}"
+        file = self.outbox / f"{cell.target}-{golden.FILE}"
         vectors = golden.write(session.recording(cell.target), samples, file)
         result = load(finished.folder)
         within = None if vectors is None else golden.bounds(result, golden.read(vectors))
@@ -230,7 +235,7 @@ class _Group:
         graph.scheduler.submit(describe)
         from convertkit.steps.session import Place, Session
 
-        place = Place(graph.scheduler, graph.resources, graph.progress, None, self._outbox, graph.store.is_shared)
+        place = Place(graph.scheduler, graph.resources, graph.progress, None, self.outbox, graph.store.is_shared)
         session = Session(options, describe, place)
         session.warn_of_calibration()
         return session.begin([plugins.target(cell.target) for cell in self.cells])

@@ -13,6 +13,7 @@ from convertkit import plugins
 from convertkit.artifact import files_of, sha256_of
 from convertkit.errors import ConvertKitError, IntegrityError, MissingFramework, SourceError
 from convertkit.looking.tables import Shown, Table
+from convertkit.progress import Progress, Silent
 from convertkit.release import bom, golden, signing
 from convertkit.release.names import BOM, PROVENANCE, RELEASE, SIGNATURE, SUMS
 from convertkit.report.jsonable import jsonable
@@ -68,7 +69,9 @@ class Integrity(Shown):
         return {"path": str(self.path), "passed": self.passed, "checks": jsonable(self.checks)}
 
 
-def verify_release(folder: str | PathLike[str], key: str | PathLike[str] | None = None) -> Integrity:
+def verify_release(
+    folder: str | PathLike[str], key: str | PathLike[str] | None = None, progress: Progress | None = None
+) -> Integrity:
     """Look at every hash, at the signature, and replay the golden vectors on the runtimes that are here.
 
     Raises ``SourceError`` for what is neither a release nor a delivered folder; :func:`failure` is the error of what is
@@ -77,14 +80,16 @@ def verify_release(folder: str | PathLike[str], key: str | PathLike[str] | None 
     Args:
         folder: a release, the folder of one of its cells, or what an export has delivered.
         key: a public key in PEM, by which the release has to be signed.
+        progress: told of what is being done.
 
     """
+    told = progress or Silent()
     path = Path(fspath(folder)).expanduser()
     public = None if key is None else Path(fspath(key)).expanduser()
     if public is not None:
         signing.check_key(public)
     if (path / RELEASE).exists() or (path / SUMS).exists():
-        return Integrity(path, tuple(_of_release(path, public)))
+        return Integrity(path, tuple(_of_release(path, public, told)))
     if (path / MANIFEST).exists():
         return Integrity(path, tuple(_of_folder(path, public)))
     raise SourceError(f"{path} is neither a release ({RELEASE}) nor what an export has delivered ({MANIFEST})")
@@ -98,7 +103,8 @@ def failure(found: Integrity) -> IntegrityError | None:
     return IntegrityError(f"{found.path} is not what was published\n{told}")
 
 
-def _of_release(path: Path, key: Path | None) -> Iterator[Check]:
+def _of_release(path: Path, key: Path | None, progress: Progress) -> Iterator[Check]:
+    progress.status("hashing")
     yield _signature(path, key)
     of_sums = tuple(_sums(path))
     yield from of_sums
@@ -113,7 +119,7 @@ def _of_release(path: Path, key: Path | None) -> Iterator[Check]:
         if RELEASE not in told:
             yield Check(RELEASE, False, f"is not what a release holds: {error}")
         return
-    for cell in cells:
+    for cell in progress.track(cells, len(cells), "replaying golden vectors"):
         yield _cell(path, cell)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,10 @@ class Place:
     """Where finished folders are written, one for each target."""
     keep: bool = False
     """Whether what tasks have made stays where it is, for another run."""
+
+    def part(self, target: str) -> Hashable:
+        """By what the course of the whole knows one target of this export."""
+        return self.outbox, target
 
 
 class Session:
@@ -169,6 +173,7 @@ class Session:
         links = (*self._hub, *self._links(target))
         for link in links:
             self._submit(link)
+        self._place.scheduler.course.part_begun(self._place.part(target.name))
         try:
             steps, artifact, failed = self._gathered(target, links)
         finally:

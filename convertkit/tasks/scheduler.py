@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from convertkit.progress import Progress
 from convertkit.tasks.codec import paths_in
+from convertkit.tasks.course import Course
 from convertkit.tasks.executor import Executor, Ran
 from convertkit.tasks.graph import Gone, Graph
 from convertkit.tasks.nodes import Node, State, below
@@ -48,6 +49,7 @@ class Scheduler:
         memory_bytes: int,
         on_done: OnDone = lambda task, cached, seconds: None,
     ) -> None:
+        self.course = Course(progress)
         self._executor = executor
         self._store = store
         self._progress = progress
@@ -78,6 +80,7 @@ class Scheduler:
             with self._changed:
                 node.is_asked_for, node.was_fetched = True, False
                 hits = list(self._graph.demand(node, found))
+                self._expect()
         for hit in hits:
             self._on_done(hit.task, True, hit.seconds)
         with self._changed:
@@ -140,6 +143,7 @@ class Scheduler:
             for node in nodes:
                 node.is_asked_for = False
                 self._graph.unwant(node)
+            self._expect()
             self._changed.notify_all()
             affected = [each for node in nodes for each in below(node)]
             self._wait(lambda: not any(each in self._running and not each.is_wanted for each in affected))
@@ -166,6 +170,10 @@ class Scheduler:
     def _registered(self, task: Task[Any]) -> Node:
         with self._submitting:
             return self._graph.node(task)
+
+    def _expect(self) -> None:
+        """Have the course know what is to run."""
+        self.course.waiting({node: node.task.title for node in self._graph.waiting})
 
     def _start(self) -> None:
         """Start what may start now; :meth:`_watch` is to follow, without the lock."""
@@ -204,6 +212,7 @@ class Scheduler:
         node.state = State.RUNNING
         self._graph.waiting.discard(node)
         self._running[node] = run = _Run(node, memory, folder, future)
+        self.course.starts(node, node.task.title)
         self._unwatched.append(run)
 
     def _watch(self) -> None:
@@ -237,6 +246,7 @@ class Scheduler:
         except BaseException as error:  # noqa: BLE001 - the task's own, raised where its result is asked for
             self._failed(run, error)
             return
+        self.course.ends(node)
         with self._changed:
             del self._running[node]
             node.state, node.value, node.is_loaded, node.seconds = State.DONE, value, True, ran.seconds
@@ -248,6 +258,7 @@ class Scheduler:
         self._watch()
 
     def _failed(self, run: _Run, error: BaseException) -> None:
+        self.course.ends(run.node)
         with self._changed:
             del self._running[run.node]
             self._store.drop(run.folder)
