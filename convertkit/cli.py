@@ -19,6 +19,7 @@ from convertkit import __version__
 from convertkit.colour import painted
 from convertkit.commands import COMMANDS, EXIT_CODES, LOGGING
 from convertkit.commands.ending import Ending, Session, print_results
+from convertkit.defects import told
 from convertkit.errors import ConvertKitError
 from convertkit.on_demand import on_demand
 
@@ -112,11 +113,7 @@ def _internal(error: BaseException, words: Sequence[str], session: Session) -> E
     """What nobody foresaw, as one sentence; as it is with ``--verbose``."""
     if {"--verbose", "-v"} & set(words):
         raise error
-    message = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    return _told(
-        Ending(1, "InternalError", f"internal error, {type(error).__name__}: {message} (--verbose shows where)"),
-        session,
-    )
+    return _told(Ending(1, "InternalError", told(error, " (--verbose shows where)")), session)
 
 
 def _named(words: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dis import opname
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -179,11 +180,28 @@ def _read(target: str, option: TargetOption, value: object) -> object:
 def _one(spelled: str, option: TargetOption, value: object) -> object:
     try:
         read = _of_kind(option.type, value)
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"{spelled} {value}: {error}") from error
+    except _READING as error:
+        said = str(error) if isinstance(error, ValueError) and _is_raised(error) else _wanted(option)
+        raise UsageError(f"{spelled} {value}: {said}") from error
     if option.choices and read not in option.choices:
         raise UsageError(f"{spelled} {value}: not one of {', '.join(map(str, option.choices))}")
     return read
+
+
+_READING = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
+"""What reading text that is not a value comes to, where a type does not say so by a ``ValueError`` of its own."""
+
+
+def _is_raised(error: Exception) -> bool:
+    """Whether a ``raise`` says it in words for users, and not a builtin such as ``int`` in words of Python."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+
+
+def _wanted(option: TargetOption) -> str:
+    return f"not a value of this option, which is {option.placeholder} ({option.help.rstrip('.')})"
 
 
 def _of_kind(kind: Kind, value: object) -> object:

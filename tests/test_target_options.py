@@ -47,6 +47,7 @@ class Gadget:
         TargetOption("fast", bool, "Take less time"),
         TargetOption("notice", Path, "A text"),
         TargetOption("range", pair, "A range", repeatable=True),
+        TargetOption("level", lambda text: {"low": 1}[text], "How much is kept.", metavar="LEVEL"),
         TargetOption("abi", str, "Processor", choices=("arm64", "x86"), repeatable=True, default=("arm64",)),
     )
 
@@ -71,7 +72,16 @@ def test_what_is_given_becomes_values(tmp_path):
 
 
 def test_what_is_not_given_has_its_default():
-    usual = {"min-sdk": 24, "scale": None, "title": None, "fast": False, "notice": None, "range": (), "abi": ("arm64",)}
+    usual = {
+        "min-sdk": 24,
+        "scale": None,
+        "title": None,
+        "fast": False,
+        "notice": None,
+        "range": (),
+        "level": None,
+        "abi": ("arm64",),
+    }
     assert values(Gadget, ExportOptions("m.onnx")) == usual
     assert values(Gadget, given(**{"min-sdk": 24, "abi": "arm64"})) == usual
     assert BuildContext(given(scale=2), Gadget()).target_options == {**usual, "scale": 2.0}
@@ -92,6 +102,8 @@ def test_what_is_not_given_has_its_default():
         ({"notice": "nowhere.txt"}, "--gadget-notice nowhere.txt: there is no such file or folder"),
         ({"range": "1"}, "--gadget-range 1: expected LEFT:RIGHT"),
         ({"range": ["1:2", "01:2"]}, "--gadget-range 1:2 is given twice"),
+        ({"range": "1:x"}, r"--gadget-range 1:x: not a value of this option, which is VALUE \(A range\)$"),
+        ({"level": "x"}, r"--gadget-level x: not a value of this option, which is LEVEL \(How much is kept\)$"),
         ({"range": {"1": 2}}, "--gadget-range {'1': 2}: expected one value as text"),
         ({"abi": ["arm64", "mips"]}, "--gadget-abi mips: not one of arm64, x86"),
         ({"min-sdc": 1}, "target gadget has no option 'min-sdc'. Did you mean 'min-sdk'?"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from convertkit import plugins
+from convertkit.defects import told
 from convertkit.errors import ConvertKitError
 from convertkit.progress import Progress
 from convertkit.quiet import visible_stderr
@@ -127,8 +128,8 @@ class _Maker:
         except Exception as error:  # one cell's; the others go on
             if self._graph.scheduler.is_stopping:
                 raise
-            told = ConvertKitError(f"internal error, {type(error).__name__}: {error}{self._shown(cell, error)}")
-            made = MadeCell(cell, error=told, seconds=time.perf_counter() - began)
+            internal = ConvertKitError(told(error, self._shown(cell, error)))
+            made = MadeCell(cell, error=internal, seconds=time.perf_counter() - began)
         self._graph.scheduler.course.part_begun(self._part(cell), has_tasks=False)  # where none came to be known
         self._on_cell(made)
         self._close_behind(cell)

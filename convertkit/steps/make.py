@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from convertkit import plugins
 from convertkit.artifact import Artifact, bytes_beside, sha256_of
+from convertkit.defects import blamed
 from convertkit.errors import ToolError
 from convertkit.memory import collect_after
 from convertkit.parity.bar import below_the_bar
@@ -49,6 +50,16 @@ class StageRef(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def title(self) -> str:
+        """How a defect names the stage and whose it is."""
+        ...
+
+    @property
+    def plugins(self) -> tuple[object, ...]:
+        """Who may be at fault."""
+        ...
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """Whose code the stage is."""
         ...
@@ -69,6 +80,14 @@ class OfStage:
     @property
     def name(self) -> str:
         return self.stage.name
+
+    @property
+    def title(self) -> str:
+        return f"stage {self.name}"
+
+    @property
+    def plugins(self) -> tuple[object, ...]:
+        return (self.stage,)
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -96,16 +115,27 @@ class OfPlugin:
         return {"stage": self.name, "place": self.place, **choices}
 
     @property
+    def title(self) -> str:
+        return f"stage {self.name} of target {self.target}" if isinstance(self.place, int) else f"pass {self.place}"
+
+    @property
+    def plugins(self) -> tuple[object, ...]:
+        passes = {each.name: each for each in plugins.passes()}
+        target = plugins.target(self.target)
+        return (passes[str(self.place)], target) if str(self.place) in passes else (target,)
+
+    @property
     def packages(self) -> tuple[str, ...]:
-        plugin = {each.name: each for each in plugins.passes()}.get(str(self.place), plugins.target(self.target))
-        return (live.package_of(plugin),)
+        return (live.package_of(self.plugins[0]),)
 
     @contextmanager
     def opened(self, context: Context) -> Iterator[Stage]:
         data = live.calibration(self.options, self.source.inputs, context.resources)
         target = plugins.target(self.target)
         built = BuildContext(self.options, target, self.source.sha256, data, context.progress)
-        yield steps_of(built, target)[self.place]
+        with blamed(self.title, *self.plugins):
+            stages = steps_of(built, target)
+        yield stages[self.place]
 
 
 def _content(options: ExportOptions, target: Target, *, whole: bool) -> object:
@@ -198,7 +228,8 @@ class PlanStages(Task[Plan]):
         data = live.calibration(self.options, with_sizes(source.artifact, self.options).inputs, context.resources)
         target = plugins.target(self.target)
         built = BuildContext(self.options, target, source.artifact.sha256, data, context.progress)
-        stages = steps_of(built, target)
+        with blamed(f"the stages of target {target.name}", target, *plugins.passes()):
+            stages = steps_of(built, target)
         return Plan(tuple(Planned(place, each.name, each.tolerance.lossy) for place, each in stages.items()))
 
 
@@ -245,7 +276,7 @@ class Make(Task[Made]):
         if self.guard is not None and not given[1].passed:
             raise Stopped(f"{self.title} was not started: the step before it was not verified")
         context.progress.status(self.title)
-        with self.ref.opened(context) as stage:
+        with self.ref.opened(context) as stage, blamed(self.ref.title, *self.ref.plugins):
             return made(stage, before.artifact, context.folder)
 
 
@@ -273,7 +304,8 @@ class Convert(Task[Made]):
         with live.source(self.options, context.resources, context.progress) as source:
             stage = source.stage()
             context.progress.status(stage.name)
-            result = made(stage, before.artifact, context.folder)
+            with blamed(f"stage {stage.name}", stage):
+                result = made(stage, before.artifact, context.folder)
             notes = tuple(source.notes) if result.settled is None else result.settled.notes
             return replace(result, notes=notes)
 

@@ -223,3 +223,29 @@ def test_a_stage_that_lacks_something_is_named_before_it_runs():
     context = BuildContext(ExportOptions("model.onnx"), target)
     with pytest.raises(BrokenPlugin, match=r"target acme-half: its stage Half lacks options, run; "):
         steps_of(context, target)
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "fault", "says"),
+    [
+        ("header.py", 'path = workdir / "model.h"', "1 / 0", "stage c-header of target c-header, ZeroDivisionError: "),
+        ("target.py", "chosen = context.target_options", "{}['x']", "the stages of target c-header, KeyError: 'x'"),
+        ("converter.py", 'nodes, stored, value = [], [], "x"', "1 / 0", "stage acme-to-onnx, ZeroDivisionError: "),
+    ],
+)
+def test_a_defect_of_a_plugin_names_it_and_the_stage(source, tmp_path, written_for, file, line, fault, says):
+    environment = written_for("")
+    changed = tmp_path / "installed" / "acme_convertkit" / file
+    text = changed.read_text()
+    assert line in text
+    changed.write_text(text.replace(line, f"{fault}\n        {line}", 1))
+    words = ("export", source, "--target", "c-header", "-o", tmp_path / "out")
+    said = apart(*words, env=environment)
+    assert said.code == 1
+    assert f"internal error in {says}" in said.complaint
+    assert "it is a defect of acme_convertkit, not of the model" in said.complaint
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "r.toml").write_text(f'[models.m]\nsource = "{source}"\ntargets = ["c-header", "onnxruntime"]\n')
+    said = apart("run", tmp_path / "r.toml", "-o", tmp_path / "release", env=environment)
+    assert f"m:c-header:float32: internal error in {says}" in said.complaint
+    assert "a defect of acme_convertkit" in said.complaint
