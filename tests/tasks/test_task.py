@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
+from importlib import metadata
 
 import pytest
 
@@ -103,9 +104,23 @@ def test_every_file_and_library_is_in_the_code_version(tmp_path, monkeypatch):
     assert version(package.name) == before
     (package / "below" / "numbers.json").write_text("2")
     assert version(package.name) != before
-    before = version()
-    monkeypatch.setattr(versions.metadata, "version", lambda name: "99")
-    assert version() != before
+    told = tmp_path / "a_library-1.dist-info" / "METADATA"
+    told.parent.mkdir()
+    monkeypatch.setattr(versions, "LIBRARIES", ("a-library",))
+    found = [version()]
+    for number in ("1.0", "1.0.post1"):
+        told.write_text(f"Metadata-Version: 2.1\nName: a-library\nVersion: {number}\n\nVersion: 7 is old.\n")
+        found.append(version())
+    assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize("library", versions.LIBRARIES)
+def test_versions_are_what_the_metadata_say(library):
+    try:
+        version = metadata.version(library)
+    except metadata.PackageNotFoundError:
+        version = "absent"
+    assert versions._version(library) == version
 
 
 def test_the_symlinked_trees_are_part_of_our_code():
