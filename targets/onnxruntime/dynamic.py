@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from convertkit.onnx.edit import add_constant
 from convertkit.profile import OpCost
-from convertkit.targets.onnxruntime.stored import Stored, array_of, readers, remove, rows, stored_weight
+from convertkit.targets.onnxruntime.stored import Stored, array_of, is_large, readers, remove, rows, stored_weight
 
 _TYPICAL_ROWS = 32
 """Stands for a number of rows that the graph does not tell."""
@@ -61,9 +61,9 @@ def _pays(node: ir.Node, weight: Stored, costs: Mapping[str, OpCost]) -> bool:
     """By the cost table; one row alone is read from memory more than it is multiplied, and blocks do as well.
 
     A dynamic batch of a MatMul may be many rows, for which blocks take up to nine times as long; a Gemm of one becomes
-    float.
+    float, unless its weight is so large that a model of such ones should not be kept in float.
     """
-    count = _row_count(node)
+    count = _row_count(node, weight)
     if count == 1:
         return False
     deep, wide = (weight.shape[::-1] if _transposed(node) else weight.shape)[-2:]
@@ -71,13 +71,13 @@ def _pays(node: ir.Node, weight: Stored, costs: Mapping[str, OpCost]) -> bool:
     return integer + costs["QuantizeLinear"].times(float(count * deep), 0.0)[0] < real
 
 
-def _row_count(node: ir.Node) -> int:
+def _row_count(node: ir.Node, weight: Stored) -> int:
     data = node.inputs[0]
     known = None if data is None else rows(data)
     if known is None or data is None or data.shape is None:
         return _TYPICAL_ROWS
-    is_batch = node.op_type == "MatMul" and not all(isinstance(size, int) for size in data.shape)
-    return _TYPICAL_ROWS if is_batch else known
+    is_batch = not all(isinstance(size, int) for size in data.shape)
+    return _TYPICAL_ROWS if is_batch and (node.op_type == "MatMul" or is_large(weight)) else known
 
 
 def _transposed(node: ir.Node) -> bool:

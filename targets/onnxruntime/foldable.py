@@ -7,36 +7,37 @@ Source: ONNX Runtime, ``ConstantFolding`` and its ``skip_dequantize_linear``.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.edit import add_constant
+from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.profile import RECURRENT
-from convertkit.targets.onnxruntime.stored import Stored, readers, remove, rows, stored_weight
+from convertkit.targets.onnxruntime.stored import Stored, array_of, is_large, readers, remove, rows, stored_weight
 
 _CLAMPS = frozenset({"Relu", "Clip"})
-_LARGE = 1 << 16
-"""Weights that take longer to read than a call takes to begin."""
 
 
 def make_foldable(model: ir.Model) -> int:
     """``DequantizeLinear(constant)`` as ``Cast * scale``, in place, where only float operators read it.
 
-    A MatMul keeps its form where ONNX Runtime's kernel that reads integers from memory (MatMulNBits) is the better one.
-    Returns how many there were.  The numbers are equal, bit for bit.
+    A product keeps its form where ONNX Runtime's kernel that reads integers from memory (MatMulNBits) is the better
+    one, which takes no transposed weight of a Gemm: that is turned.  Returns how many became ``Cast * scale``.  The
+    numbers are equal, bit for bit.
     """
     found = [(node, weight) for node in model.graph if (weight := stored_weight(node)) is not None]
     folded = [(node, weight) for node, weight in found if all(_computes_in_float(r, weight) for r in readers(node))]
     for node, weight in folded:
         _rewrite(model.graph, node, weight)
+    for node, weight in found:
+        for reader in readers(node):
+            if _is_transposed(reader) and _is_plain_gemm(reader) and _is_read_whole(reader, weight):
+                _untranspose(model.graph, reader, weight)
     return len(folded)
 
 
 def _computes_in_float(node: ir.Node, weight: Stored) -> bool:
     """Whether ONNX Runtime has no better kernel for a node and what surrounds it."""
-    if node.op_type == "MatMul" and _is_read_whole(node, weight):
+    if (node.op_type == "MatMul" or _is_plain_gemm(node)) and _is_read_whole(node, weight):
         return False
     if node.op_type in RECURRENT:
         return True
@@ -51,15 +52,53 @@ def _computes_in_float(node: ir.Node, weight: Stored) -> bool:
 def _is_read_whole(node: ir.Node, weight: Stored) -> bool:
     """Whether a product waits for its weight more than it computes: one row, as decoders have.
 
-    How many rows a dynamic size stands for nobody knows; at 4 bits the model may be one that is too large in float.
+    How many rows a dynamic size stands for nobody knows; at 4 bits the model may be one that is too large in float.  A
+    Gemm of 8 bits becomes float: for many rows, which a dynamic batch may be, that is faster.
     """
     data = node.inputs[0]
     count = None if data is None else rows(data)
-    if _becomes_gemm(node):
+    if _becomes_gemm(node) or (node.op_type == "Gemm" and weight.integers.dtype != ir.DataType.INT4):
         return False
     if count is None:
         return weight.integers.dtype == ir.DataType.INT4
-    return count == 1 and math.prod(weight.shape) >= _LARGE
+    return count == 1 and is_large(weight)
+
+
+def _is_plain_gemm(node: ir.Node) -> bool:
+    """Whether MatMulNBits can do what a Gemm does, once its weight is not transposed: ``x W + one row``.
+
+    Source: ONNX Runtime, ``QDQ::DQMatMulNodeGroupSelector``.
+    """
+    if node.op_type != "Gemm" or node.domain or node.attributes.get_int("transA", 0):
+        return False
+    if any(node.attributes.get_float(name, 1.0) != 1.0 for name in ("alpha", "beta")):
+        return False
+    _, weight, bias = (*node.inputs, None)[:3]
+    maker = None if weight is None else weight.producer()
+    if maker is None or stored_weight(maker) is None or len(readers(maker)) > 1:
+        return False
+    return bias is None or (bias.const_value is not None and bias.shape is not None and len(bias.shape) == 1)
+
+
+def _is_transposed(node: ir.Node) -> bool:
+    return node.attributes.get_int("transB", 0) == 1
+
+
+def _untranspose(graph: ir.Graph, node: ir.Node, weight: Stored) -> None:
+    """The other order of a Gemm's weight, which no other node reads."""
+    maker = node.inputs[1].producer() if node.inputs[1] is not None else None
+    assert maker is not None
+    for place, value in enumerate((weight.integers, weight.scale)):
+        array = array_of(value)
+        if array.ndim == 2:
+            turned = add_constant(graph, f"{value.name}_transposed", np.ascontiguousarray(array.T), separator="")
+            maker.replace_input_with(place, turned)
+    if len(maker.inputs) > 2:
+        maker.resize_inputs(2)  # a zero point, which is zero
+    maker.attributes["axis"] = ir.AttrInt64("axis", 1 - weight.axis)
+    maker.outputs[0].dtype, maker.outputs[0].shape = weight.scale.dtype, ir.Shape(weight.shape[::-1])
+    del node.attributes["transB"]
+    drop_unused(graph)
 
 
 def _becomes_gemm(node: ir.Node) -> bool:

@@ -10,6 +10,8 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 
+_LARGE = 1 << 16
+"""Weights that take longer to read than a call takes to begin."""
 _STORED = frozenset({ir.DataType.INT8, ir.DataType.INT4})
 
 
@@ -42,6 +44,11 @@ def stored_weight(node: ir.Node | None) -> Stored | None:
         return None
     axis = node.attributes.get_int("axis", 1) % len(integers.shape)
     return Stored(integers, scale, axis, node.attributes.get_int("block_size", 0))
+
+
+def is_large(weight: Stored) -> bool:
+    """Whether a product of one row waits for its weight more than it computes."""
+    return math.prod(weight.shape) >= _LARGE
 
 
 def readers(node: ir.Node) -> list[ir.Node]:

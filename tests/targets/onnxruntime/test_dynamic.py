@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 
 import convertkit
 from convertkit.onnx.unsigned import widen_weights
+from convertkit.targets.onnxruntime import stored
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.profile import costs
 from tests.targets.onnxruntime.optimized import executed
@@ -101,6 +102,17 @@ def test_rows_that_are_read_by_several_products_are_quantized_once() -> None:
 )
 def test_left_alone(model: onnx.ModelProto) -> None:
     assert rewritten(model)[0] == 0
+
+
+def test_a_large_gemm_of_a_dynamic_batch_is_not_made_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float weights take four times the memory, and twice the time of one row and of many."""
+    model = product("Gemm", ["batch", DEEP], transB=1)
+    monkeypatch.setattr(stored, "_LARGE", INTEGERS.size + 1)
+    assert rewritten(model)[0] == 0
+    monkeypatch.setattr(stored, "_LARGE", INTEGERS.size)
+    count, made = rewritten(model)
+    assert count == 1
+    assert "MatMulInteger" in {node.op_type for node in made.graph.node}
 
 
 @pytest.mark.parametrize("precision", ["w8", "int8"])

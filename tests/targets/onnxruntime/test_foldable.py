@@ -175,6 +175,79 @@ def test_a_product_that_becomes_a_gemm_does_not_make_its_weight_real_at_each_cal
     assert ("MatMulNBits" in kinds) == (not folded)
 
 
+WIDE, DEEP = 256, 512
+
+
+def gemm(
+    *,
+    transposed: int = 1,
+    bias: int | None = 1,
+    bits: int = 4,
+    block: int = 32,
+    twice: bool = False,
+    alpha: float = 1.0,
+) -> onnx.ModelProto:
+    """``y = alpha x W + b`` of a dynamic batch; ``bias`` is its rank."""
+    shape, along = ((WIDE, DEEP), 1) if transposed else ((DEEP, WIDE), 0)
+    array = np.random.default_rng(1).integers(-7, 8, shape).astype(np.int8)
+    count = [size // (block if place == along else 1) for place, size in enumerate(shape)] if block else [WIDE]
+    constants = {
+        "w": array.astype(ml_dtypes.int4) if bits == 4 else array,
+        "s": np.random.default_rng(2).uniform(0.01, 0.1, count).astype(np.float32),
+        "b": np.ones([1] * (bias - 1) + [WIDE] if bias else [], np.float32),
+    }
+    attributes = {"axis": along, "block_size": block} if block else {"axis": 1 - along}
+    row = [] if bias is None else ["b"]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["r"], **attributes),
+        helper.make_node("Gemm", ["x", "r", *row], ["y"], transB=transposed, alpha=alpha),
+    ]
+    if twice:
+        nodes.append(helper.make_node("Gemm", ["x", "r", *row], ["z"], transB=transposed))
+    graph = helper.make_graph(
+        nodes,
+        "gemm",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", DEEP])],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", WIDE]) for name in "yz"[: 1 + twice]],
+        [numpy_helper.from_array(array, name) for name, array in constants.items() if name != "b" or row],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("model", "folded"),
+    [
+        (gemm(), 0),
+        (gemm(transposed=0), 0),
+        (gemm(bias=None), 0),
+        (gemm(block=0), 0),
+        (gemm(bias=2), 1),
+        (gemm(alpha=0.5), 1),
+        (gemm(twice=True), 1),
+        (gemm(transposed=0, twice=True), 1),
+        (gemm(bits=8, block=0), 1),
+    ],
+    ids=[
+        "transposed", "plain", "no bias", "scale per column", "bias of rank 2", "factor", "read twice transposed",
+        "read twice", "int8",
+    ],
+)  # fmt: skip
+def test_a_large_gemm_reads_4_bits_from_memory_where_a_kernel_does(
+    model: onnx.ModelProto, folded: int, tmp_path: Path
+) -> None:
+    """Made real, a model of such layers takes four times its float size while ONNX Runtime loads it."""
+    changed = ir.from_proto(model)
+    assert make_foldable(changed) == folded
+    made = ir.to_proto(changed)
+    onnx.checker.check_model(made, full_check=True)
+    kinds = set(executed(made.SerializeToString(), tmp_path))
+    assert ("MatMulNBits" in kinds) == (not folded)
+    assert "DequantizeLinear" not in kinds
+    x = RNG.standard_normal((3, DEEP)).astype(np.float32)
+    for expected, got in zip(*(ReferenceEvaluator(each).run(None, {"x": x}) for each in (model, made)), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
 def depthwise(path: Path) -> Path:
     """A depthwise convolution, which ONNX Runtime multiplies faster in float, behind a small dense one."""
     arrays = {"a": RNG.standard_normal((64, 3, 1, 1)), "b": RNG.standard_normal((64, 1, 7, 7)) / 7}
