@@ -13,7 +13,8 @@ from convertkit.quantization.place.ties import Product, Sum
 
 _SUMS = frozenset({"Add", "Sub"})
 _AVERAGES = frozenset({"ReduceMean", "GlobalAveragePool", "AveragePool", "Resize"})
-_RESCALES = frozenset({"Mul", "ReduceSum", "Relu", "Clip"})
+_RESCALES = frozenset({"Mul", "ReduceSum"})
+_CLAMPS = frozenset({"Relu", "Clip"})
 
 
 def rescalings(units: Iterable[Unit], index_of: Mapping[ir.Value, int]) -> tuple[tuple[Sum, ...], tuple[Product, ...]]:
@@ -28,6 +29,8 @@ def rescalings(units: Iterable[Unit], index_of: Mapping[ir.Value, int]) -> tuple
             sums.append(Sum(read, result))
         elif unit.node.op_type in _RESCALES and not unit.constants:
             products.append(Product(read, result))
+        elif unit.node.op_type in _CLAMPS and not unit.constants:
+            products.append(Product(read, result, slope=0.0))
         elif unit.node.op_type == "LeakyRelu":
             products.append(Product(read, result, slope=unit.node.attributes.get_float("alpha", 0.01)))
         elif unit.node.op_type in _AVERAGES and (count := averaged(unit.node)):

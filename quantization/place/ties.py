@@ -44,7 +44,8 @@ _CLOSE = 2.0**-12
 class Product:
     """``result = product of factors / count``: indices of scales.
 
-    ``slope``: what negative numbers are multiplied with besides, where a kernel holds both factors in 256ths.
+    ``slope``: what negative numbers are multiplied with besides, where a kernel holds both factors in 256ths; zero
+    where they become none.
     """
 
     factors: tuple[int, ...]
@@ -82,14 +83,18 @@ def tie_free_ratios(ratios: Array, limit: int = _WEIGHT_LIMIT) -> Array:
 def sloped_ratio(ratio: float, slope: float) -> float:
     """Near ``ratio`` the number of 256ths whose product with ``slope`` is nearest to whole 256ths, too.
 
-    Of several the one with fewer ties, then the nearest; ``ratio`` itself where no 256th is near.
-    Source: XNNPACK's leaky ReLU of bytes, which multiplies by ``round(256 ratio)`` and ``round(256 slope ratio)``.
+    Of several the one with fewer ties, then the nearest; ``ratio`` itself where no 256th is near.  Without a slope, 3
+    above a multiple of 4 is without ties: 128 times it lies between an odd number and the even one above, to which both
+    round to even and round half up go.
+    Source: XNNPACK's leaky ReLU of bytes, which multiplies by ``round(256 ratio)`` and ``round(256 slope ratio)``, and
+    its conversion from bytes to bytes.
     """
     steps = np.arange(np.ceil(256 * ratio * (1 - _FAR)), 256 * ratio * (1 + _FAR))
     if not steps.size or not steps[-1]:
         return ratio
     missed = np.abs(np.rint(slope * steps) - slope * steps).round(3)
-    ties = np.where(steps % 4, 0, 1)  # of a multiple of 4 every 64th product is a tie
+    # Of a multiple of 4 every 64th product is a tie.
+    ties = np.where(steps % 4, 0, 1) if slope else np.where(steps % 4 == 3, 0, 1)
     order = np.lexsort((np.abs(steps / (256 * ratio) - 1), ties, missed))
     return float(steps[order[0]] / 256)
 

@@ -6,6 +6,8 @@ convolution moves into it, and Gemm gets one form: ``x @ W.T + b``.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx_ir as ir
 
@@ -28,6 +30,7 @@ def prepare(model: ir.Model) -> None:
             _fold_bias(model.graph, node)
         elif node.op_type in ("Conv", "MaxPool", "AveragePool"):
             _explicit_pads(node)
+            _weigh_dilated_average(model.graph, node)
         elif node.op_type == "Gemm":
             _plain_gemm(model.graph, node)
 
@@ -51,6 +54,28 @@ def _clamp_before_pooling(node: ir.Node) -> None:
     after.shape = source.shape
     graph.remove(node)
     graph.insert_before(pool, node)
+
+
+def _weigh_dilated_average(graph: ir.Graph, node: ir.Node) -> None:
+    """An AveragePool with dilations as a depthwise Conv: ONNX Runtime has no integer kernel of it and still fuses one.
+
+    What counts the elements of each window apart (padding that is left out, ``ceil_mode``) stays.
+    """
+    data, dilations = node.inputs[0], node.attributes.get_ints("dilations", ())
+    if node.op_type != "AveragePool" or all(step == 1 for step in dilations) or node.attributes.get_int("ceil_mode", 0):
+        return
+    padded = any(node.attributes.get_ints("pads", ())) and not node.attributes.get_int("count_include_pad", 0)
+    channels = None if data is None or data.shape is None else data.shape[1]
+    if padded or not isinstance(channels, int) or not is_float(data):
+        return
+    window = tuple(node.attributes.get_ints("kernel_shape", ()))
+    weight = np.full((channels, 1, *window), 1 / math.prod(window), np.float32)
+    node.op_type = "Conv"
+    node.attributes.pop("count_include_pad", None)
+    node.attributes.pop("ceil_mode", None)
+    node.attributes["group"] = ir.AttrInt64("group", channels)
+    node.resize_inputs(2)
+    node.replace_input_with(1, add_constant(graph, f"{node.outputs[0].name}_shares", weight))
 
 
 def _absorber(value: ir.Value | None) -> ir.Node | None:

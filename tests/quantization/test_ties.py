@@ -13,6 +13,7 @@ from convertkit.quantization.place.ties import (
     Product,
     Sum,
     invertible,
+    sloped_ratio,
     tie_free_ratios,
     tie_free_scales,
     tie_free_term,
@@ -35,6 +36,15 @@ def test_ratios_are_close_and_their_denominators_odd(ratio: float) -> None:
     assert fraction(moved).denominator % 2 == 1
     assert fraction(moved).denominator <= 4095
     assert moved == pytest.approx(ratio, rel=max(1 / 1024, ratio / 256))
+
+
+@given(st.floats(0.5, 3.0))
+def test_a_clamp_rounds_every_byte_alike_in_256ths(ratio: float) -> None:
+    moved = sloped_ratio(ratio, 0.0)
+    assert moved == pytest.approx(ratio, rel=0.03)
+    products = np.arange(256) * moved
+    assert moved * 256 == round(moved * 256)
+    np.testing.assert_array_equal(np.rint(products), np.floor(products + 0.5))
 
 
 @given(st.lists(st.floats(1e-4, 0.05), min_size=1, max_size=8), scales, scales)

@@ -1,4 +1,4 @@
-"""LEAKY_RELU of integers: scales that its kernel holds exactly, where 256ths express them."""
+"""LEAKY_RELU and RELU of integers: scales that their kernels hold exactly, where 256ths express them."""
 
 from __future__ import annotations
 
@@ -57,3 +57,18 @@ def test_both_factors_are_whole_256ths(slope: float, wanted: float) -> None:
 
 def test_a_ratio_that_256ths_do_not_express_stays() -> None:
     assert sloped_ratio(1e-4, 0.1) == 1e-4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_relu_alone_between_integers_is_exact(tmp_path: Path, seed: int) -> None:
+    """It is a conversion between bytes of two scales: 17 of 256 were one off at a scale between two 256ths."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", ends[:1], ends[1:])
+    source = tmp_path / "relu.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), source)
+    samples = np.random.default_rng(seed).standard_normal((32, 64)).astype(np.float32)
+    result = convertkit.export(
+        source, "tflite", int8=True, full_integer=True, io_dtype="int8", calib={"x": samples}, output=tmp_path / "out"
+    )
+    (tensor,) = result.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
+    assert tensor["max_abs"] == 0
