@@ -62,11 +62,11 @@ def _weigh_dilated_average(graph: ir.Graph, node: ir.Node) -> None:
     What counts the elements of each window apart (padding that is left out, ``ceil_mode``) stays.
     """
     data, dilations = node.inputs[0], node.attributes.get_ints("dilations", ())
-    if node.op_type != "AveragePool" or all(step == 1 for step in dilations) or node.attributes.get_int("ceil_mode", 0):
+    if node.op_type != "AveragePool" or all(step == 1 for step in dilations) or data is None or data.shape is None:
         return
-    padded = any(node.attributes.get_ints("pads", ())) and not node.attributes.get_int("count_include_pad", 0)
-    channels = None if data is None or data.shape is None else data.shape[1]
-    if padded or not isinstance(channels, int) or not is_float(data):
+    padded = any(node.attributes.get_ints("pads", ())) and node.attributes.get_int("count_include_pad", 0) == 0
+    channels = data.shape[1]
+    if padded or node.attributes.get_int("ceil_mode", 0) != 0 or not isinstance(channels, int) or not is_float(data):
         return
     window = tuple(node.attributes.get_ints("kernel_shape", ()))
     weight = np.full((channels, 1, *window), 1 / math.prod(window), np.float32)

@@ -69,7 +69,7 @@ def _is_plain_gemm(node: ir.Node) -> bool:
 
     Source: ONNX Runtime, ``QDQ::DQMatMulNodeGroupSelector``.
     """
-    if node.op_type != "Gemm" or node.domain or node.attributes.get_int("transA", 0):
+    if node.op_type != "Gemm" or node.domain or node.attributes.get_int("transA", 0) != 0:
         return False
     if any(node.attributes.get_float(name, 1.0) != 1.0 for name in ("alpha", "beta")):
         return False
@@ -96,7 +96,8 @@ def _untranspose(graph: ir.Graph, node: ir.Node, weight: Stored) -> None:
     if len(maker.inputs) > 2:
         maker.resize_inputs(2)  # a zero point, which is zero
     maker.attributes["axis"] = ir.AttrInt64("axis", 1 - weight.axis)
-    maker.outputs[0].dtype, maker.outputs[0].shape = weight.scale.dtype, ir.Shape(weight.shape[::-1])
+    maker.outputs[0].dtype = weight.scale.dtype or ir.DataType.FLOAT
+    maker.outputs[0].shape = ir.Shape(weight.shape[::-1])
     del node.attributes["transB"]
     drop_unused(graph)
 
