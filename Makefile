@@ -38,6 +38,7 @@ AREA_stablehlo := tests/converters/stablehlo
 AREA_tensorflow := tests/converters/tensorflow
 AREA_ethos-u := tests/targets/ethos_u
 AREA_openvino := tests/targets/openvino
+AREA_qnn := tests/targets/qnn
 AREA_ort-mobile := tests/targets/ort_mobile
 AREA_tensorrt := tests/targets/tensorrt
 AREA_tflite := tests/targets/tflite

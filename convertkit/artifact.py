@@ -131,9 +131,10 @@ def files_of(path: Path) -> tuple[Path, ...]:
 
 
 def _weights_beside(path: Path) -> tuple[Path, ...]:
-    """The ``.bin`` of an OpenVINO ``.xml``, which holds the digest of it."""
-    weights = path.with_suffix(".bin")
-    return (weights,) if path.suffix == ".xml" and weights.is_file() else ()
+    """The ``.bin`` of an OpenVINO ``.xml``, or of an ONNX file around Qualcomm's, which holds the digest of it."""
+    beside = {".xml": path.with_suffix(".bin"), ".onnx": path.with_name(f"{path.stem}_qnn.bin")}
+    weights = beside.get(path.suffix)
+    return (weights,) if weights is not None and weights.is_file() else ()
 
 
 def sha256_of(path: Path) -> str:

@@ -198,6 +198,7 @@ _EXTRAS = {
     "flatbuffers": "tflite",
     "tflite_micro": "tflite-micro",
     "ethosu": "ethos-u",
+    "onnxruntime_qnn": "qnn",
     "coremltools": "coreml",
     "openvino": "openvino",
     "tensorrt_rtx": "tensorrt",

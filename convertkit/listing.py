@@ -23,6 +23,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "tflite": (("ai-edge-litert",), ("flatbuffers",)),
     "tflite-micro": (("tflite-micro",), ("ai-edge-litert",), ("flatbuffers",)),
     "ethos-u": (("ethos-u-vela",), ("ai-edge-litert",), ("flatbuffers",)),
+    "qnn": (("onnxruntime-qnn",),),
     "coreml": (("coremltools",),),
     "tf-serving": (("tensorflow-cpu", "tensorflow"), ("ai-edge-litert",), ("flatbuffers",)),
     "openvino": (("openvino",),),

@@ -109,6 +109,8 @@ _OTHER_NAMES = {
     "onnx-runtime": "onnxruntime",
     "open-vino": "openvino",
     "vela": "ethos-u",
+    "qualcomm": "qnn",
+    "htp": "qnn",
     "ethosu": "ethos-u",
     "trt": "tensorrt",
     "tensor-rt": "tensorrt",

@@ -31,6 +31,8 @@ _EXCLUDE: tuple[tuple[tuple[str, ...], str], ...] = (
     (("convertkit", "convertkit-ml"), "convertkit on the public index is another project of the same import name"),
 )
 """Distributions of which an environment may hold one only."""
+_LICENCES: Mapping[str, str] = {"qnn": "Qualcomm's own licence for its libraries", "tensorrt": "NVIDIA's own licence"}
+"""Of extras that bring what is not open source; installing one accepts it."""
 _LEAST_DISK, _LEAST_MEMORY = 2 << 30, 2 << 30
 
 
@@ -39,13 +41,14 @@ class Extra:
     """One of our extras: ``packages`` with the version that is there, None where one is missing.
 
     ``megabytes`` is what it adds to the core on disk, measured in the environment that the tests run in; None where
-    that is not known.
+    that is not known.  ``licence`` is told where it is not an open one.
     """
 
     name: str
     packages: Mapping[str, str | None]
     install: str
     megabytes: int | None
+    licence: str
 
     @property
     def installed(self) -> bool:
@@ -104,7 +107,8 @@ def _state(extra: Extra) -> str:
 
 
 def _command(extra: Extra) -> str:
-    return "" if extra.installed else extra.install
+    told = (extra.licence, "" if extra.installed else extra.install)
+    return "; ".join(each for each in told if each)
 
 
 def doctor() -> Diagnosis:
@@ -138,7 +142,8 @@ def _extras() -> Iterator[Extra]:
         wanted = [each for each in declared[name] if each.name != DISTRIBUTION]
         size = sizes.get(name)
         packages = {each.name: _version(each.name) for each in wanted}
-        yield Extra(name, packages, install_command(name), None if size is None else int(size["megabytes"]))
+        megabytes = None if size is None else int(size["megabytes"])
+        yield Extra(name, packages, install_command(name), megabytes, _LICENCES.get(name, ""))
 
 
 def _declared() -> dict[str, list[Requirement]]:

@@ -86,3 +86,4 @@ def test_a_missing_extra_is_told_with_its_size(monkeypatch):
     shown = "\n".join(found.lines())
     assert "missing torch" in shown
     assert "convertkit-ml[torch]" in shown
+    assert "NVIDIA's own licence" in shown

@@ -1,0 +1,72 @@
+"""What the HTP's integer kernels take, by the simulator of QNN 2.51.
+
+Activations are unsigned in the delivered graph (:mod:`convertkit.onnx.unsigned`), and ranges express what a Relu or a
+Clip would: the signed form that TensorRT takes, with a Relu between an operator and its QuantizeLinear, is not placed
+on the NPU as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from convertkit.profile import WEIGHTED, FixedOutput, OpRule, QuantProfile
+from convertkit.recipe import ExportOptions
+
+_PLAIN = OpRule()
+_FIRST = OpRule(data=(0,))
+_MOVES = OpRule(data=(0,), same_scale=True)
+_UNIT = OpRule(fixed_output=FixedOutput(1 / 256, -128))
+
+_INT8: Mapping[str, OpRule] = {
+    **WEIGHTED,
+    "MatMul.dynamic": OpRule(data=(0, 1)),
+    "Add": _PLAIN,
+    "Sub": _PLAIN,
+    "Mul": _PLAIN,
+    "Div": _PLAIN,
+    "Max": _PLAIN,
+    "Min": _PLAIN,
+    "Relu": _PLAIN,
+    "Clip": _FIRST,
+    "LeakyRelu": _PLAIN,
+    "PRelu": OpRule({1: 0}, per_tensor=True, data=(0,)),
+    "Elu": _PLAIN,
+    "Gelu": _PLAIN,
+    "HardSwish": _PLAIN,
+    "HardSigmoid": _PLAIN,
+    "Sigmoid": _UNIT,
+    "Tanh": OpRule(fixed_output=FixedOutput(1 / 128, 0)),
+    "Softmax": _UNIT,
+    "Abs": _PLAIN,
+    "Neg": _PLAIN,
+    "Sqrt": _PLAIN,
+    "Exp": _PLAIN,
+    "ReduceMean": _FIRST,
+    "ReduceSum": _FIRST,
+    "ReduceMax": _FIRST,
+    "ReduceMin": _FIRST,
+    "GlobalAveragePool": _FIRST,
+    "AveragePool": _FIRST,
+    "MaxPool": _MOVES,
+    "GlobalMaxPool": _MOVES,
+    "Concat": OpRule(same_scale=True),  # with several scales, results are up to 14 LSB off
+    "Pad": _MOVES,
+    "Reshape": _MOVES,
+    "Flatten": _MOVES,
+    "Squeeze": _MOVES,
+    "Unsqueeze": _MOVES,
+    "Transpose": _MOVES,
+    "Slice": _MOVES,
+    "Split": _MOVES,
+    "Gather": _MOVES,
+    "Expand": _MOVES,
+    "Tile": _MOVES,
+    "Resize": _MOVES,
+    "DepthToSpace": _MOVES,
+    "SpaceToDepth": _MOVES,
+}
+
+
+def profile(options: ExportOptions) -> QuantProfile:
+    """The profile for ``options.precision``."""
+    return QuantProfile("qnn int8", "int8", False, _INT8, tie_free=True)
