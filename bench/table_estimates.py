@@ -1,25 +1,31 @@
 """Hold what the cost tables say of whole files against emulation: ``table_estimates.py CORE=FOUND.json … [--write]``.
 
 FOUND.json is what ``arm_costs.py FILE … --core CORE --json FOUND.json`` writes; the files have to lie where they lay.
-``--write`` puts the table into docs/measurements/device-costs.md.
+``--write`` puts the table into docs/measurements/device-costs.md, in its section ``--section``; what sums it up by the
+estimated time is what ``targets/tflite/devices.py`` tells users.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from convertkit.errors import Unsupported
 from convertkit.targets.tflite.costs.estimate import estimates
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-costs.md"
-BEGIN, END = "<!-- bench/table_estimates.py -->", "<!-- end -->"
+END = "<!-- end -->"
 HEAD = "| file | device | emulated ms | by the tables ms | ratio |\n|---|---|---|---|---|"
+RANGES = ((0.0, 0.05), (0.05, 0.7), (0.7, float("inf")))
+"""Of estimated milliseconds."""
+Row = tuple[str, str, float, float | None]
 
 
-def rows(core: str, found: Path) -> list[tuple[str, str, float, float]]:
+def rows(core: str, found: Path) -> list[Row]:
     """Name of the file, core, milliseconds of emulation and of the tables."""
     told = [each for each in json.loads(found.read_text()) if each["core"] == core]
     return [
@@ -27,40 +33,64 @@ def rows(core: str, found: Path) -> list[tuple[str, str, float, float]]:
             Path(each["file"]).name.removesuffix(".tflite"),
             core,
             each["ms"],
-            estimates(Path(each["file"]), (core,))[0].ms,
+            estimated(Path(each["file"]), core),
         )
         for each in told
     ]
 
 
-def section(every: list[tuple[str, str, float, float]]) -> str:
+def estimated(path: Path, core: str) -> float | None:
+    """Milliseconds; None where no table knows an operator."""
+    try:
+        return estimates(path, (core,))[0].ms
+    except Unsupported:
+        return None
+
+
+def section(every: Sequence[Row], begin: str) -> str:
     """The table and what sums it up."""
     lines = [
-        f"| {name} | `{core}` | {emulated:.3g} | {ours:.3g} | {ours / emulated:.2f} |"
+        f"| {name} | `{core}` | {emulated:.3g} | "
+        + ("– | – |" if ours is None else f"{ours:.3g} | {ours / emulated:.2f} |")
         for name, core, emulated, ours in every
     ]
-    errors = np.array([abs(ours / emulated - 1) for *_, emulated, ours in every])
-    ranks = [np.argsort(np.argsort([each[place] for each in every])) for place in (2, 3)]
-    summed = (
-        f"Over these {len(every)}: median error {100 * np.median(errors):.0f} %, worst {100 * errors.max():.0f} %, "
-        f"rank correlation {np.corrcoef(*ranks)[0, 1]:.2f}."
+    known = [(emulated, ours) for *_, emulated, ours in every if ours is not None]
+    ranks = [np.argsort(np.argsort(column)) for column in zip(*known, strict=True)]
+    told = [_sum(known, *each) for each in RANGES]
+    correlation = f"Rank correlation of all: {np.corrcoef(*ranks)[0, 1]:.2f}."
+    return "\n".join((begin, HEAD, *lines, "", *filter(None, told), correlation, END))
+
+
+def _sum(known: Sequence[tuple[float, float]], first: float, last: float) -> str:
+    """By which share the larger of the two is above the smaller."""
+    ratios = np.array([ours / emulated for emulated, ours in known if first <= ours < last])
+    if not len(ratios):
+        return ""
+    errors = np.maximum(ratios, 1 / ratios) - 1
+    which = f"from {first:g} to {last:g} ms" if np.isfinite(last) else f"above {first:g} ms"
+    return (
+        f"Of these {len(ratios)} are estimated {which}: median error {100 * np.median(errors):.0f} %, "
+        f"worst {100 * errors.max():.0f} %."
     )
-    return "\n".join((BEGIN, HEAD, *lines, "", summed, END))
 
 
 def main() -> None:
     """Print the section, or write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("found", nargs="+", help="CORE=FOUND.json")
+    parser.add_argument("--section", choices=("large", "small"), default="large")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
+    begin = f"<!-- bench/table_estimates.py --section {args.section} -->"
     pairs = [each.partition("=")[::2] for each in args.found]
-    made = section([row for core, path in pairs for row in rows(core, Path(path))])
+    made = section([row for core, path in pairs for row in rows(core, Path(path))], begin)
     if not args.write:
         print(made)
         return
     text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
+    before, found, rest = text.partition(begin)
+    if not found:
+        raise SystemExit(f"{PAGE.name} has no {begin}")
     PAGE.write_text(before + made + rest.partition(END)[2])
 
 

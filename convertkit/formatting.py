@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from convertkit.parity.values import ParityReport, TensorDiff
     from convertkit.result import Result
 
+_LARGEST_PERCENT = 0.5
+"""Larger shares are told as factors."""
+
 
 def print_results(results: Sequence[Result], *, quiet: bool = False) -> None:
     """What was delivered, on stdout; each artifact's path as a line of its own, and nothing else with ``quiet``.
@@ -199,11 +202,19 @@ def trust_text(estimate: Mapping[str, Any]) -> str:
     return f"{by}'s estimate, not measured" if by else error_text(estimate["error"])
 
 
-def error_text(error: Sequence[float] | None) -> str:
-    """How far an estimate can be trusted."""
+def error_text(error: Mapping[str, Any] | None) -> str:
+    """How far an estimate of about this time can be trusted."""
     if error is None:
-        return "by cost tables, whose error is not known"
-    return f"by cost tables: {100 * error[0]:.0f} % off emulation in the median, at worst {100 * error[1]:.0f} %"
+        return "by cost tables, error not known"
+    first, last = error["from_ms"], error["to_ms"]
+    times = f"{first:g} to {last:g} ms" if first and last else f"below {last:g} ms" if last else f"above {first:g} ms"
+    median, worst = (_error(error[key]) for key in ("median", "worst"))
+    return f"by cost tables; {times}: {median} off emulation in the median, at worst {worst}"
+
+
+def _error(share: float) -> str:
+    """In percent; what is more than half of it as a factor."""
+    return f"{100 * share:.0f} %" if share <= _LARGEST_PERCENT else f"{1 + share:.2g} ×"
 
 
 def _evaluation_text(evaluation: Mapping[str, Any]) -> str:

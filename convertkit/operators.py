@@ -42,18 +42,30 @@ class NodeTime:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorOfEstimates:
+    """How far estimates from ``from_ms`` to ``to_ms`` (None: and above) were from emulation.
+
+    ``median`` and ``worst`` say by which share the larger of the two is above the smaller: 1.0 is twice as long.
+    """
+
+    from_ms: float
+    to_ms: float | None
+    median: float
+    worst: float
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """Milliseconds of one call on a device that is not here: in all, and of each operator of the file in its order.
 
-    ``error`` are the median and the largest error of such estimates beside emulation, as shares; None where nothing
-    was compared.  ``by`` is the compiler that estimated it, with its version, empty for cost tables; ``cycles`` and
-    ``memory_bytes`` are what it tells beside.
+    ``error`` is that of estimates of about this time; None where nothing was compared.  ``by`` is the compiler that
+    estimated it, with its version, empty for cost tables; ``cycles`` and ``memory_bytes`` are what it tells beside.
     """
 
     device: str
     ms: float
     nodes: tuple[NodeTime, ...]
-    error: tuple[float, float] | None = None
+    error: ErrorOfEstimates | None = None
     by: str = ""
     cycles: int | None = None
     memory_bytes: Mapping[str, int] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from math import comb
 
 from convertkit.artifact import Dim, Quantization
 from convertkit.findings.precision import Effective
-from convertkit.operators import NodeTime, Operator
+from convertkit.operators import ErrorOfEstimates, NodeTime, Operator
 from convertkit.recipe import Normalization
 from convertkit.stage import Execution
 
@@ -93,9 +93,9 @@ class Latency:
 class DeviceTime:
     """Milliseconds of a call on a device that is not here: nothing was run.
 
-    ``float32_ms`` is the same model in float32, None where the artifact is that or no table knows it.  ``error`` are
-    the median and the largest error of such estimates, as shares, None where nothing was compared.  ``shown`` devices
-    are those that the user named, else the likely ones; of them ``layers_ms`` has the time of each operator, where
+    ``float32_ms`` is the same model in float32, None where the artifact is that or no table knows it.  ``error`` is
+    that of estimates of about this time, None where nothing was compared.  ``shown`` devices are those that the user
+    named, else the likely ones; of them ``layers_ms`` has the time of each operator, where
     that is known.  ``by`` is the compiler that estimated it, with its version, empty for cost tables.  ``cycles`` of
     the device and ``memory_bytes`` by the memory's name are what such a compiler tells beside.
     """
@@ -103,7 +103,7 @@ class DeviceTime:
     device: str
     ms: float
     float32_ms: float | None
-    error: tuple[float, float] | None
+    error: ErrorOfEstimates | None
     shown: bool
     layers_ms: tuple[float, ...]
     by: str = ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from convertkit.operators import ErrorOfEstimates
+
 MIXES: Mapping[str, Mapping[str, float]] = {"phone": {"arm64-a76": 0.5, "arm64-i8mm": 0.5}}
 """Devices that stand for several, with the share of each: a phone's model runs on its big cores."""
 MACHINES = ("x86", "arm64-a76", "arm64-i8mm")
@@ -12,8 +14,13 @@ DEVICES = (*MACHINES, *MIXES)
 DEFAULT = ("x86",)
 LIKELY = ("arm64-a76", "arm64-i8mm")
 """What estimates are told of where the user names no device: the cores of phones."""
-ERRORS: Mapping[str, tuple[float, float]] = dict.fromkeys((*LIKELY, "phone"), (0.10, 0.40))
-"""Median and largest error of whole files' estimates beside emulation: docs/measurements/device-costs.md."""
+_COMPARED = (
+    ErrorOfEstimates(0.0, 0.05, 2.31, 23.1),
+    ErrorOfEstimates(0.05, 0.7, 0.07, 1.79),
+    ErrorOfEstimates(0.7, None, 0.12, 0.40),
+)
+"""Of whole files beside emulation, by how long they were estimated to take: docs/measurements/device-costs.md."""
+_EMULATED = frozenset({*LIKELY, "phone"})
 PARTS: Mapping[str, tuple[str, ...]] = {"x86": ("x86 with AMX", "x86 with VNNI")}
 """Machines of one table, in the order of its integer kernels."""
 
@@ -25,6 +32,13 @@ def machines_of(devices: Sequence[str]) -> Mapping[str, float]:
         for name, share in MIXES.get(device, {device: 1.0}).items():
             shares[name] = shares.get(name, 0.0) + share / len(devices or DEFAULT)
     return shares
+
+
+def error_of(device: str, ms: float) -> ErrorOfEstimates | None:
+    """Of estimates of about ``ms`` for ``device``; None where none was compared with anything."""
+    if device not in _EMULATED:
+        return None
+    return next(each for each in reversed(_COMPARED) if ms >= each.from_ms)
 
 
 def named(devices: Sequence[str]) -> str:

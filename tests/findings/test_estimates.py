@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -14,14 +15,14 @@ import convertkit
 from convertkit import plugins
 from convertkit.artifact import Artifact
 from convertkit.findings.estimates import compiled_estimates
-from convertkit.formatting import estimate_lines
+from convertkit.formatting import error_text, estimate_lines
 from convertkit.operators import CompilingTarget, Estimate
 from convertkit.report.html import figure, render
 from convertkit.report.jsonable import jsonable
 from convertkit.report.schema import schema
 from convertkit.result import Result
 from convertkit.stage import execution
-from convertkit.targets.tflite.devices import DEVICES, ERRORS, LIKELY
+from convertkit.targets.tflite.devices import DEVICES, LIKELY, error_of
 from tests import onnx_models
 
 ROOT = Path(__file__).parents[2]
@@ -88,7 +89,7 @@ def test_the_summary_calls_them_estimates_with_their_error(made: dict[str, Resul
     (each,) = (each for each in made["int8"].report["estimates"]["devices"] if each["shown"])
     assert line == (
         f"arm64-a76 {each['ms']:.3g} ms, float32 {each['float32_ms']:.3g} ms "
-        "(by cost tables: 10 % off emulation in the median, at worst 40 %)"
+        "(by cost tables; 0.05 to 0.7 ms: 7 % off emulation in the median, at worst 2.8 ×)"
     )
     (plain,) = estimate_lines(made["float32"].report["estimates"])
     assert plain.startswith("arm64-a76 ")
@@ -97,7 +98,7 @@ def test_the_summary_calls_them_estimates_with_their_error(made: dict[str, Resul
     unknown = {**each, "device": "x86", "error": None}
     told = list(estimate_lines({"devices": [each, unknown], "lacking": ""}))
     assert len(told) == 2
-    assert told[1].endswith("(by cost tables, whose error is not known)")
+    assert told[1].endswith("(by cost tables, error not known)")
 
 
 def test_the_page_has_the_time_of_each_layer_on_what_is_shown(made: dict[str, Result]) -> None:
@@ -105,7 +106,7 @@ def test_the_page_has_the_time_of_each_layer_on_what_is_shown(made: dict[str, Re
     page = render(report)
     (each,) = (each for each in report["estimates"]["devices"] if each["shown"])
     assert "Time by layer, estimated for arm64-a76" in page
-    assert "10 % off emulation in the median, at worst 40 %" in page
+    assert "0.05 to 0.7 ms: 7 % off emulation in the median, at worst 2.8 ×" in page
     told = [f'data-label="estimated ms, arm64-a76">{figure(ms, 3) if ms else "–"}<' for ms in each["layers_ms"]]
     assert len(told) > 2
     assert page.count('data-label="estimated ms, arm64-a76"') == len(told)
@@ -118,9 +119,24 @@ def test_the_page_has_the_time_of_each_layer_on_what_is_shown(made: dict[str, Re
 
 def test_the_error_is_the_one_that_was_measured() -> None:
     page = (ROOT / "docs" / "measurements" / "device-costs.md").read_text()
-    found = re.search(r"Over these \d+: median error (\d+) %, worst (\d+) %", page)
-    assert found is not None
-    assert {(100 * middle, 100 * worst) for middle, worst in ERRORS.values()} == {(int(found[1]), int(found[2]))}
+    told = re.findall(r"estimated (?:from|above) (\S+) (?:to (\S+) )?ms: median error (\d+) %, worst (\d+) %", page)
+    by_size = {(float(first), float(last or 0)): rest for first, last, *rest in reversed(told)}
+    found = {size: (int(middle), int(worst)) for size, (middle, worst) in by_size.items()}
+    for size in (0.001, 0.05, 0.6, 0.7, 100.0):
+        error = error_of("phone", size)
+        assert error is not None
+        assert error.from_ms <= size < (error.to_ms or math.inf)
+        own = found[error.from_ms, error.to_ms or 0.0]
+        assert own == (round(100 * error.median), pytest.approx(100 * error.worst, rel=0.01))
+    assert error_of("x86", 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [(0.001, "below 0.05 ms: 3.3 × off emulation in the median, at worst 24 ×"), (5.0, "above 0.7 ms: 12 % off")],
+)
+def test_the_error_is_told_for_estimates_of_that_size(size: float, told: str) -> None:
+    assert told in error_text(jsonable(error_of("arm64-a76", size)))
 
 
 def test_an_operator_that_no_table_knows_is_told(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from convertkit.kernel_costs import SMALL_MATRIX, ConvShape, DenseShape, Shape, 
 from convertkit.operators import ON_THE_FLY, Estimate, NodeTime
 from convertkit.profile import OpCost
 from convertkit.targets.tflite.costs.tables import Tables, tables
-from convertkit.targets.tflite.devices import ERRORS, machines_of
+from convertkit.targets.tflite.devices import error_of, machines_of
 from convertkit.targets.tflite.inspection import Placed, placed_operators
 
 _FAST_TAPS = 25
@@ -74,7 +74,8 @@ def _estimate(device: str, operators: Sequence[Placed]) -> Estimate:
         for placed in operators
     )  # fmt: skip
     start = sum(share * machine.start_ns(operators) for machine, share in zip(each, shares.values(), strict=True))
-    return Estimate(device, sum(node.ms for node in nodes) + start / 1e6, nodes, ERRORS.get(device))
+    ms = sum(node.ms for node in nodes) + start / 1e6
+    return Estimate(device, ms, nodes, error_of(device, ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,14 @@ def _dense(placed: Placed) -> Shape | None:
 
 
 def _depthwise(placed: Placed) -> Shape | None:
-    return None
+    """Of one with a single channel: it is a convolution, and has its kernel."""
+    _, height, width, filters = placed.weight
+    batch, rows, columns, _ = placed.written[0]
+    if placed.reads[0][-1] != 1:
+        return None
+    options = _options(placed, schema.DepthwiseConv2DOptions)
+    dilated = max(options.DilationHFactor(), options.DilationWFactor()) > 1
+    return ConvShape(batch * rows * columns, 1 if dilated else columns, (height, width), options.StrideW(), 1, filters)
 
 
 _SHAPES: Mapping[str, Callable[[Placed], Shape | None]] = {
