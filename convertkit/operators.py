@@ -71,6 +71,30 @@ class Estimate:
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes that one instance of an artifact holds while it is called.
+
+    ``activations`` is the largest sum of results that are needed at one time, ``weights`` what the file stores,
+    ``packed_weights`` what the runtime makes of them in the order of its kernels, and ``tables`` where the elements of
+    convolutions' windows lie.
+    """
+
+    activations: int
+    weights: int
+    packed_weights: int
+    tables: int
+
+
+@runtime_checkable
+class MemoryTarget(Protocol):
+    """A target that knows what memory its artifacts need wherever they run."""
+
+    def memory(self, artifact: Artifact) -> Memory | None:
+        """None where it is not known of this artifact."""
+        ...
+
+
 @runtime_checkable
 class EstimatingTarget(Protocol):
     """A target that knows what its artifacts take on some devices.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.findings.values import DeviceTime, Estimates
-from convertkit.operators import CompilingTarget, Estimate, EstimatingTarget
+from convertkit.operators import CompilingTarget, Estimate, EstimatingTarget, MemoryTarget
 
 
 def estimates(
@@ -17,13 +17,15 @@ def estimates(
 
     ``float32`` is the same model as float32, None where ``artifact`` is that.
     """
+    memory = target.memory(artifact) if isinstance(target, MemoryTarget) else None
     try:
         ours = target.estimates(artifact, target.devices)
     except Unsupported as reason:
-        return Estimates((), f"{reason.subject}: {reason.reason}")
+        return Estimates((), f"{reason.subject}: {reason.reason}", memory)
     plain = {} if float32 is None else _times(target, float32)
     shown = asked or target.likely_devices
-    return Estimates(tuple(_device(each, plain.get(each.device), each.device in shown) for each in ours))
+    devices = tuple(_device(each, plain.get(each.device), each.device in shown) for each in ours)
+    return Estimates(devices, memory=memory)
 
 
 def compiled_estimates(target: CompilingTarget, artifact: Artifact) -> Estimates:

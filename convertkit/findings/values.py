@@ -8,7 +8,7 @@ from math import comb
 
 from convertkit.artifact import Dim, Quantization
 from convertkit.findings.precision import Effective
-from convertkit.operators import ErrorOfEstimates, NodeTime, Operator
+from convertkit.operators import ErrorOfEstimates, Memory, NodeTime, Operator
 from convertkit.recipe import Normalization
 from convertkit.stage import Execution
 
@@ -113,10 +113,14 @@ class DeviceTime:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Of each device that the target knows; where there are none, ``lacking`` says why."""
+    """Of each device that the target knows; where there are none, ``lacking`` says why.
+
+    ``memory`` is that of every device, None where the target does not tell it.
+    """
 
     devices: tuple[DeviceTime, ...]
     lacking: str = ""
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,17 +41,23 @@ def estimated(names: Sequence[str], devices: Sequence[str]) -> tuple[Estimated, 
 
 def _of_one(name: str, devices: Sequence[str]) -> list[Estimated]:
     with opened(name) as found:
-        artifact = as_run(found)
-        target = _target(name, artifact)
+        packaged = _estimating(found.artifact)
+        artifact = as_run(found) if packaged is None else found.artifact
+        target = packaged or _target(name, artifact)
         check_devices(devices, target.devices)
         estimates = target.estimates(artifact, devices)
         sha256, size = sha256_of(artifact.path), size_of(artifact)
     return [Estimated(name, sha256, size, each.device, each.ms, each.nodes) for each in estimates]
 
 
-def _target(name: str, artifact: Artifact) -> EstimatingTarget:
+def _estimating(artifact: Artifact) -> EstimatingTarget | None:
     target = plugins.target(artifact.format) if artifact.format in plugins.target_names() else None
-    if isinstance(target, EstimatingTarget):
+    return target if isinstance(target, EstimatingTarget) else None
+
+
+def _target(name: str, artifact: Artifact) -> EstimatingTarget:
+    target = _estimating(artifact)
+    if target is not None:
         return target
     able = [each for each in plugins.target_names() if isinstance(plugins.target(each), EstimatingTarget)]
     raise UsageError(f"{name}: {artifact.format} has no cost tables; --device is for artifacts of {', '.join(able)}")

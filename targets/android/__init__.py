@@ -13,8 +13,10 @@ from convertkit.targets.android.runtimes import RUNTIMES, PhoneRuntime
 from convertkit.targets.tflite import target as tflite
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from convertkit.artifact import Artifact
-    from convertkit.operators import Operator
+    from convertkit.operators import Estimate, Memory, Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
 
@@ -30,6 +32,8 @@ class AndroidTarget:
     packages = tflite.name
     precisions = tflite.precisions
     runs_here = False
+    devices = tflite.devices
+    likely_devices = tflite.likely_devices
     reads = frozenset({"--label-file", "--normalization", "--images", "--description"})
     options = (
         TargetOption(
@@ -86,6 +90,20 @@ class AndroidTarget:
         from convertkit.targets.mobile.running import operators_of
 
         return operators_of(packaged_model(artifact.path))
+
+    def estimates(self, artifact: Artifact, devices: Sequence[str]) -> tuple[Estimate, ...]:
+        """What one call of the packaged TFLite file takes on each device, by its cost table."""
+        from convertkit.targets.android.checks import packaged_model
+        from convertkit.targets.mobile.running import estimates_of
+
+        return estimates_of(packaged_model(artifact.path), devices)
+
+    def memory(self, artifact: Artifact) -> Memory | None:
+        """What one instance of the packaged TFLite file holds while it is called."""
+        from convertkit.targets.android.checks import packaged_model
+        from convertkit.targets.mobile.running import memory_of
+
+        return memory_of(packaged_model(artifact.path))
 
     def _runtime(self, options: ExportOptions) -> PhoneRuntime:
         return RUNTIMES[values(self, options)["runtime"]]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from convertkit.artifact import Artifact
+from convertkit.errors import Unsupported
 from convertkit.onnx.runner import OnnxRunner, optimised_runner
-from convertkit.operators import Operator
+from convertkit.operators import Estimate, Memory, Operator
 from convertkit.stage import Feed, Outputs, Runner
 from convertkit.targets.tflite.runner import TfliteRunner
 
@@ -77,7 +79,33 @@ def operators_of(model: bytes) -> tuple[Operator, ...]:
     from convertkit.onnx.inspection import operators as of_onnx
     from convertkit.targets.tflite.inspection import operators as of_tflite
 
+    with _written(model) as path:
+        return of_tflite(path) if is_tflite(model) else of_onnx(path)
+
+
+def estimates_of(model: bytes, devices: Sequence[str]) -> tuple[Estimate, ...]:
+    """Of a packaged model; ``Unsupported`` for what is not a TFLite file, and as the ``tflite`` target raises it."""
+    from convertkit.targets.tflite.costs.estimate import estimates
+
+    if not is_tflite(model):
+        raise Unsupported("no cost table is of ONNX Runtime on a phone", subject="the packaged model")
+    with _written(model) as path:
+        return estimates(path, devices)
+
+
+def memory_of(model: bytes) -> Memory | None:
+    """What one instance of a packaged TFLite file holds, None of another model."""
+    from convertkit.targets.tflite.memory import memory
+
+    if not is_tflite(model):
+        return None
+    with _written(model) as path:
+        return memory(path)
+
+
+@contextmanager
+def _written(model: bytes) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model")
         path.write_bytes(model)
-        return of_tflite(path) if is_tflite(model) else of_onnx(path)
+        yield path

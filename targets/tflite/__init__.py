@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from convertkit.artifact import Artifact
-    from convertkit.operators import Estimate, Operator
+    from convertkit.operators import Estimate, Memory, Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
 
@@ -56,6 +56,12 @@ class TfliteTarget:
         from convertkit.targets.tflite.costs.estimate import estimates
 
         return estimates(artifact.path, devices)
+
+    def memory(self, artifact: Artifact) -> Memory | None:
+        """What one instance holds while it is called, in XNNPACK."""
+        from convertkit.targets.tflite.memory import memory
+
+        return memory(artifact.path)
 
 
 target = TfliteTarget()

@@ -55,7 +55,7 @@ class Placed:
         return sum(map(math.prod, self.written))
 
 
-class _Tensors:
+class Tensors:
     """Shapes, types and stored sizes of one subgraph's tensors."""
 
     def __init__(self, model: object, graph: object) -> None:
@@ -87,6 +87,10 @@ class _Tensors:
         buffer = self._model.Buffers(self._graph.Tensors(index).Buffer())  # type: ignore[attr-defined]
         if buffer.DataLength() == 0 and buffer.Size() <= 1:
             return 0
+        return self.size_bytes(index)
+
+    def size_bytes(self, index: int) -> int:
+        """Of the tensor, stored or computed."""
         bits = {**_BITS, **_HALVES, **_BYTES}.get(self.dtype(index), 32)
         return (math.prod(self.shape(index)) * bits + 7) // 8
 
@@ -102,27 +106,27 @@ def placed_operators(path: Path) -> tuple[Placed, ...]:
     found = []
     for place in range(model.SubgraphsLength()):
         graph = model.Subgraphs(place)
-        tensors = _Tensors(model, graph)
+        tensors = Tensors(model, graph)
         placed = [_operator(model, graph.Operators(index), tensors) for index in range(graph.OperatorsLength())]
         found += _with_readers(placed, graph)
     return tuple(found)
 
 
 def _with_readers(placed: list[Placed], graph: Any) -> list[Placed]:
-    readers: dict[int, list[str]] = {int(index): [""] for index in _indices(graph.OutputsAsNumpy())}
+    readers: dict[int, list[str]] = {int(index): [""] for index in indices(graph.OutputsAsNumpy())}
     for place, each in enumerate(placed):
-        for index in _indices(graph.Operators(place).InputsAsNumpy()):
+        for index in indices(graph.Operators(place).InputsAsNumpy()):
             readers.setdefault(index, []).append(each.told.kind)
-    first = [_indices(graph.Operators(place).OutputsAsNumpy())[:1] for place in range(len(placed))]
+    first = [indices(graph.Operators(place).OutputsAsNumpy())[:1] for place in range(len(placed))]
     kinds = [readers.get(index[0], []) if index else [] for index in first]
     return [replace(each, reader=own[0] if len(own) == 1 else "") for each, own in zip(placed, kinds, strict=True)]
 
 
-def _operator(model: object, operator: object, tensors: _Tensors) -> Placed:
+def _operator(model: object, operator: object, tensors: Tensors) -> Placed:
     entry = model.OperatorCodes(operator.OpcodeIndex())  # type: ignore[attr-defined]
     kind = CODES[max(entry.BuiltinCode(), entry.DeprecatedBuiltinCode())]
-    inputs = [int(index) for index in _indices(operator.InputsAsNumpy()) if index >= 0]  # type: ignore[attr-defined]
-    outputs = [int(index) for index in _indices(operator.OutputsAsNumpy())]  # type: ignore[attr-defined]
+    inputs = [int(index) for index in indices(operator.InputsAsNumpy()) if index >= 0]  # type: ignore[attr-defined]
+    outputs = [int(index) for index in indices(operator.OutputsAsNumpy())]  # type: ignore[attr-defined]
     weights = [index for index in inputs if tensors.stored_bytes(index)]
     data = [index for index in inputs if index not in weights]
     if kind == "DEQUANTIZE" and not data:
@@ -144,11 +148,12 @@ def _operator(model: object, operator: object, tensors: _Tensors) -> Placed:
     )
 
 
-def _indices(found: object) -> list[int]:
+def indices(found: object) -> list[int]:
+    """Of what a FlatBuffer gives as an array, or as 0 where it is empty."""
     return [int(index) for index in found] if hasattr(found, "__iter__") else []
 
 
-def _precision(kind: str, data: list[int], weights: list[int], outputs: list[int], tensors: _Tensors) -> str:
+def _precision(kind: str, data: list[int], weights: list[int], outputs: list[int], tensors: Tensors) -> str:
     """By what goes in and comes out: integers count where they stand for real numbers."""
     kept = {tensors.made_real[index] for index in (*data, *outputs) if index in tensors.made_real}
     if kept:
@@ -171,7 +176,7 @@ def _precision(kind: str, data: list[int], weights: list[int], outputs: list[int
 _TABLES = frozenset({"GATHER", "EMBEDDING_LOOKUP"})
 
 
-def _macs(kind: str, inputs: list[int], outputs: list[int], tensors: _Tensors) -> int:
+def _macs(kind: str, inputs: list[int], outputs: list[int], tensors: Tensors) -> int:
     count = _PRODUCTS.get(kind)
     if count is None:
         return 0

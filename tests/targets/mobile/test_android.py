@@ -106,6 +106,19 @@ def test_what_was_verified_ran_out_of_the_archive(litert, tmp_path):
         assert re.fullmatch(r"LiteRT [\d.]+, XNNPACK, out of the package", runner.runtime)
 
 
+def test_it_is_estimated_as_the_file_in_it(folder, litert, onnxruntime):
+    found = litert.report["estimates"]
+    assert [each["device"] for each in found["devices"] if each["shown"]] == ["arm64-a76", "arm64-i8mm"]
+    (folder / "packaged.tflite").write_bytes(packaged_model(litert.artifact.path))
+    for name in ("packaged.tflite", "litert"):
+        (told,) = convertkit.bench(folder / name, device=("phone",)).estimated
+        assert told.ms == pytest.approx(next(e["ms"] for e in found["devices"] if e["device"] == "phone"), rel=1e-3)
+    assert found["memory"]["weights"] > 0
+    other = onnxruntime.report["estimates"]
+    assert (other["devices"], other["memory"]) == ([], None)
+    assert "ONNX Runtime" in other["lacking"]
+
+
 def test_the_repository_is_one(litert):
     place = litert.path / "maven" / "com" / "example" / "zoo"
     version = place / "1.0.0"
