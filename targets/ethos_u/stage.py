@@ -12,13 +12,15 @@ from convertkit.artifact import Artifact, sha256_of
 from convertkit.stage import Stage, Tolerance
 from convertkit.targets.ethos_u.devices import Device
 from convertkit.targets.ethos_u.package import AFTER, BEFORE, Facts, write_facts
-from convertkit.targets.ethos_u.placement import check_placement, on_the_cpu, on_the_npu
+from convertkit.targets.ethos_u.placement import Named, check_placement, on_the_cpu, on_the_npu
 from convertkit.targets.ethos_u.readme import readme
 from convertkit.targets.ethos_u.vela import Compiled, compile_for, vela_name
 from convertkit.targets.tflite_micro.c_array import model_source
 from convertkit.targets.tflite_micro.file import FileGraph, read_graphs
 from convertkit.targets.tflite_micro.headers import NAMESPACE, interface_header
+from convertkit.workers.process import Worker
 
+_UNREAD = "ethos-u85-"
 NOT_EXECUTED = "the NPU part is not executed here: what ran is model.tflite, which Vela compiled"
 _UNTOUCHED = Tolerance(
     "the file that Vela compiled is the one that was verified; the NPU's is not executed", relative=0.0
@@ -51,6 +53,7 @@ class CompileVela:
             before, after = (read_graphs(file.read_bytes()) for file in (source.path, compiled.path))
             check_placement(before, after, self._allowed)
             shutil.copyfile(compiled.path, path)
+            weights = self._same_weights(workdir / BEFORE, path, on_the_npu(before, on_the_cpu(after)))
         facts = self._facts(compiled, before, after, workdir)
         write_facts(facts, workdir)
         content = path.read_bytes()
@@ -59,12 +62,21 @@ class CompileVela:
         (workdir / "README.md").write_text(readme(facts, len(content)), encoding="utf-8")
         self.diagnosis = {
             "notes": [NOT_EXECUTED, *_placed(facts)],
+            "weights_compared": weights,
             "npu": [{"operator": kind, "name": name} for kind, name in facts.npu],
             "cpu": [{"operator": kind, "name": name} for kind, name in facts.cpu],
             "npu_layers": [asdict(layer) for layer in compiled.layers],
         }
         made_by = f"{self.name} {self.version}"
         return replace(source, path=path, format=self.produces, sha256=sha256_of(path), made_by=made_by)
+
+    def _same_weights(self, before: Path, after: Path, npu: Named) -> int | None:
+        """How many weights were decoded and found again; None for an Ethos-U85, whose format nothing here reads."""
+        if self._device.accelerator.startswith(_UNREAD):
+            return None
+        params = {"before": str(before), "after": str(after), "on_npu": [name for _, name in npu]}
+        with Worker("convertkit.targets.ethos_u.service:WeightService", timeout_s=self._timeout_s) as worker:
+            return int(worker.call("check", params).value)
 
     def _facts(
         self, compiled: Compiled, before: Sequence[FileGraph], after: Sequence[FileGraph], folder: Path

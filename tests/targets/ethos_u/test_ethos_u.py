@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated
 from onnx import helper, numpy_helper
 
 import convertkit
@@ -21,6 +22,7 @@ from convertkit.result import Result
 from convertkit.targets.ethos_u import devices
 from convertkit.targets.ethos_u.placement import check_placement
 from convertkit.targets.ethos_u.vela import compile_for
+from convertkit.targets.ethos_u.weights import check_weights
 from convertkit.targets.tflite_micro.c_array import read_model
 from convertkit.targets.tflite_micro.file import read_graphs
 from tests import onnx_models
@@ -70,6 +72,33 @@ def test_cycles_and_memory_are_estimates(made):
     assert device["ms"] == pytest.approx(device["cycles"] / 500e6 * 1000, rel=1e-3)
     assert device["memory_bytes"]["SRAM"] < 20_000 < device["memory_bytes"]["off-chip flash"]
     assert "estimate, not measured" in (made.path / "report.html").read_text()
+
+
+def test_all_weights_are_in_the_streams_that_the_npu_reads(made):
+    before, after = ((made.path / name).read_bytes() for name in ("model.tflite", "model_vela.tflite"))
+    report = made.report["steps"][-1]["diagnosis"]
+    names = frozenset(each["name"] for each in report["npu"])
+    root = schema_py_generated.ModelT.InitFromObj(schema_py_generated.Model.GetRootAs(before, 0))
+    tensors = root.subgraphs[0].tensors
+    weights = {each.buffer for each in tensors if each.type == 9 and len(each.shape) in (2, 4)}
+    stored = [root.buffers[each].data for each in weights if root.buffers[each].data is not None]
+    counted = sum(int(np.count_nonzero(each)) for each in stored)
+    assert report["weights_compared"] == check_weights(before, after, names) == counted > 100_000
+
+
+@pytest.mark.parametrize("accelerator", ["ethos-u55-32", "ethos-u65-512"])
+def test_a_weight_that_was_changed_is_missed(made, accelerator, tmp_path):
+    device = devices.Device(accelerator, *devices._DEFAULTS[accelerator.split("-")[1]])
+    before = (made.path / "model.tflite").read_bytes()
+    after = compile_for(made.path / "model.tflite", device, tmp_path / "out").path.read_bytes()
+    names = frozenset(each["name"] for each in made.report["steps"][-1]["diagnosis"]["npu"])
+    assert check_weights(before, after, names) > 100_000
+    root = schema_py_generated.ModelT.InitFromObj(schema_py_generated.Model.GetRootAs(before, 0))
+    largest = max((each.data for each in root.buffers if each.data is not None), key=len)
+    place = before.index(bytes(largest))
+    changed = before[:place] + bytes([before[place] ^ 1]) + before[place + 1 :]
+    with pytest.raises(ToolError, match=r"^1 of [\d,]+ weights are not in what Vela wrote"):
+        check_weights(changed, after, names)
 
 
 def test_the_file_before_vela_is_what_the_tflite_target_makes(made, tmp_path):
