@@ -1,8 +1,8 @@
 """Hold what the cost tables say of whole files against emulation: ``table_estimates.py CORE=FOUND.json … [--write]``.
 
 FOUND.json is what ``arm_costs.py FILE … --core CORE --json FOUND.json`` writes; the files have to lie where they lay.
-``--write`` puts the table into docs/measurements/device-costs.md, in its section ``--section``; what sums it up by the
-estimated time is what ``targets/tflite/devices.py`` tells users.
+``--write`` puts the table into docs/measurements/device-costs.md; what sums it up by the estimated time is what
+``targets/tflite/devices.py`` tells users.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from convertkit.errors import Unsupported
 from convertkit.targets.tflite.costs.estimate import estimates
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-costs.md"
-END = "<!-- end -->"
+BEGIN, END = "<!-- bench/table_estimates.py -->", "<!-- end -->"
 HEAD = "| file | device | emulated ms | by the tables ms | ratio |\n|---|---|---|---|---|"
 RANGES = ((0.0, 0.05), (0.05, 0.7), (0.7, float("inf")))
 """Of estimated milliseconds."""
@@ -47,7 +47,7 @@ def estimated(path: Path, core: str) -> float | None:
         return None
 
 
-def section(every: Sequence[Row], begin: str) -> str:
+def section(every: Sequence[Row]) -> str:
     """The table and what sums it up."""
     lines = [
         f"| {name} | `{core}` | {emulated:.3g} | "
@@ -58,7 +58,7 @@ def section(every: Sequence[Row], begin: str) -> str:
     ranks = [np.argsort(np.argsort(column)) for column in zip(*known, strict=True)]
     told = [_sum(known, *each) for each in RANGES]
     correlation = f"Rank correlation of all: {np.corrcoef(*ranks)[0, 1]:.2f}."
-    return "\n".join((begin, HEAD, *lines, "", *filter(None, told), correlation, END))
+    return "\n".join((BEGIN, HEAD, *lines, "", *filter(None, told), correlation, END))
 
 
 def _sum(known: Sequence[tuple[float, float]], first: float, last: float) -> str:
@@ -78,19 +78,15 @@ def main() -> None:
     """Print the section, or write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("found", nargs="+", help="CORE=FOUND.json")
-    parser.add_argument("--section", choices=("large", "small"), default="large")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    begin = f"<!-- bench/table_estimates.py --section {args.section} -->"
     pairs = [each.partition("=")[::2] for each in args.found]
-    made = section([row for core, path in pairs for row in rows(core, Path(path))], begin)
+    made = section([row for core, path in pairs for row in rows(core, Path(path))])
     if not args.write:
         print(made)
         return
     text = PAGE.read_text()
-    before, found, rest = text.partition(begin)
-    if not found:
-        raise SystemExit(f"{PAGE.name} has no {begin}")
+    before, _, rest = text.partition(BEGIN)
     PAGE.write_text(before + made + rest.partition(END)[2])
 
 

@@ -13,6 +13,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from convertkit.artifact import Array
 from convertkit.operators import ON_THE_FLY, Operator
+from convertkit.targets.tflite.loops import turns
 
 TYPES: dict[int, str] = {
     code: name.lower() for name, code in vars(schema.TensorType).items() if not name.startswith("_")
@@ -33,7 +34,8 @@ class Placed:
 
     ``reads`` are the shapes of its data, constants left out, ``weight`` is that of its second input, ``perm`` what a
     TRANSPOSE is told, and ``options`` the table of its options in the FlatBuffer, None without one.  ``reader`` is the
-    kind of the one operator that reads its first result, empty where several do or none.
+    kind of the one operator that reads its first result, empty where several do or none.  ``turns`` is how often it
+    runs in a call, None where the file does not say how often its loop does.
     """
 
     told: Operator
@@ -43,6 +45,7 @@ class Placed:
     perm: Shape
     options: Any
     reader: str = ""
+    turns: float | None = 1.0
 
     @property
     def read_elements(self) -> int:
@@ -103,12 +106,12 @@ def operators(path: Path) -> tuple[Operator, ...]:
 def placed_operators(path: Path) -> tuple[Placed, ...]:
     """The same with sizes; dynamic dimensions count as 1."""
     model = schema.Model.GetRootAs(path.read_bytes(), 0)
+    graphs = [model.Subgraphs(place) for place in range(model.SubgraphsLength())]
+    of_graphs = [Tensors(model, graph) for graph in graphs]
     found = []
-    for place in range(model.SubgraphsLength()):
-        graph = model.Subgraphs(place)
-        tensors = Tensors(model, graph)
+    for graph, tensors, often in zip(graphs, of_graphs, turns(model, of_graphs), strict=True):
         placed = [_operator(model, graph.Operators(index), tensors) for index in range(graph.OperatorsLength())]
-        found += _with_readers(placed, graph)
+        found += [replace(each, turns=often) for each in _with_readers(placed, graph)]
     return tuple(found)
 
 

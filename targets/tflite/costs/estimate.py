@@ -39,12 +39,14 @@ _ROWS: Mapping[str, str] = {
     "DEQUANTIZE": "DequantizeLinear", "GELU": "Gelu",
     # No table has a row for these: that of an operator whose kernel does about as much.
     "SQUARED_DIFFERENCE": "Sub", "SQUARE": "Mul", "NEG": "Relu", "CAST": "QuantizeLinear", "ELU": "Tanh",
+    "REVERSE_V2": "Slice", "DYNAMIC_UPDATE_SLICE": "Slice",
     "DIV": "Sigmoid", "SQRT": "Sigmoid", "RSQRT": "Sigmoid", "EXP": "Sigmoid", "LOG": "Sigmoid",
 }  # fmt: skip
 """Rows of the cost tables by builtin operator."""
 _WHOLE_NUMBERS = "Add"
 """The row of what computes with indices and flags, of which no model has many."""
-_UNKNOWABLE = frozenset({"WHILE", "IF", "CALL", "CALL_ONCE", "CUSTOM", "DELEGATE"})
+_LOOP = "WHILE"
+_UNKNOWABLE = frozenset({"IF", "CALL", "CALL_ONCE", "CUSTOM", "DELEGATE"})
 _READS_SIZES = frozenset({"SHAPE", "RANK"})
 _PADS_ITSELF = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 """Their border of zeros is taken to cost nothing.
@@ -52,6 +54,7 @@ _PADS_ITSELF = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 Measured for float32, where XNNPACK makes it a part of the convolution.  For int8 it is assumed: it
 brings the estimate of a whole MobileNetV2 to 0.98 of its emulation, from 1.26.
 """
+_WAYS_OUT = ("convertkit bench without --device, which measures here",)
 _INTEGERS = ("int8", "int16x8")
 
 
@@ -90,8 +93,15 @@ class _Machine:
         return self.known.kernel_costs.start_ns if multiplies else 0.0
 
     def nanoseconds(self, placed: Placed) -> float:
-        """Of one call of the operator."""
+        """Of the operator in one call of the file, in all turns of its loop."""
+        if placed.turns is None:
+            raise Unsupported("its loop does not count to a constant", subject=placed.told.name, ways_out=_WAYS_OUT)
+        return placed.turns * self._once(placed)
+
+    def _once(self, placed: Placed) -> float:
         kind = placed.told.kind
+        if kind == _LOOP:
+            return 0.0  # what it runs are operators of their own
         if not placed.reads or kind in _READS_SIZES:
             return 0.0  # made of constants, once, when the file is loaded; or of a tensor's sizes alone
         if kind == "PAD" and placed.reader in _PADS_ITSELF:
@@ -112,7 +122,7 @@ class _Machine:
             raise Unsupported(
                 f"no cost table knows {kind}, so the time of the file cannot be estimated",
                 subject=placed.told.name,
-                ways_out=("convertkit bench without --device, which measures here",),
+                ways_out=_WAYS_OUT,
             )
         return self._row(placed, _ROWS[kind])
 

@@ -6,11 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
+from convertkit.errors import Unsupported
+from convertkit.onnx.load import load_model
 from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.costs.estimate import estimates
 from convertkit.targets.tflite.graph import Program
+from convertkit.targets.tflite.handlers.steps import STEPS_A_TURN
+from convertkit.targets.tflite.inspection import placed_operators
+from convertkit.targets.tflite.passes import Options
 from convertkit.targets.tflite.tensor import Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
 from tests.targets.tflite.compiled import compiled
@@ -59,3 +67,41 @@ def test_a_depthwise_convolution_of_one_channel_is_a_convolution(tmp_path: Path)
     plain = ms(written(tmp_path / "plain.tflite", (1, 49, 40, 1), convolution))
     assert ms(written(tmp_path / "one.tflite", (1, 49, 40, 1), depthwise)) == pytest.approx(plain, rel=1e-9)
     assert ms(written(tmp_path / "two.tflite", (1, 49, 40, 2), depthwise)) > 2 * plain
+
+
+def recurrent(steps: int, path: Path) -> Path:
+    """An LSTM of 64 units."""
+    rng = np.random.default_rng(0)
+    shapes = {"w": (1, 256, 8), "r": (1, 256, 64)}
+    stored = [numpy_helper.from_array(rng.normal(0, 0.1, s).astype(np.float32), name) for name, s in shapes.items()]
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=64)
+    values = {"x": [steps, 1, 8], "y": [steps, 1, 1, 64]}
+    infos = [helper.make_tensor_value_info(name, 1, shape) for name, shape in values.items()]
+    graph = helper.make_graph([node], "g", infos[:1], infos[1:], stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), path / "m.onnx")
+    compile_model(load_model(path / "m.onnx"), Options()).write(path / f"{steps}.tflite")
+    return path / f"{steps}.tflite"
+
+
+def test_what_a_loop_holds_counts_as_often_as_it_runs(tmp_path: Path) -> None:
+    files = {steps: recurrent(steps, tmp_path) for steps in (100, 200)}
+    for steps, path in files.items():
+        placed = placed_operators(path)
+        inner = [each for each in placed if each.turns != 1.0]
+        assert {each.turns for each in inner} == {steps / STEPS_A_TURN, steps / STEPS_A_TURN + 1}
+        assert {each.told.kind for each in inner if each.turns != steps / STEPS_A_TURN} == {"LESS"}
+        assert sum(each.told.kind == "LOGISTIC" for each in inner) == STEPS_A_TURN
+    short, long = (estimates(path, ["arm64-a76"])[0] for path in files.values())
+    of_kind = [sum(node.ms for node in found.nodes if node.kind == "LOGISTIC") for found in (short, long)]
+    assert of_kind[1] == pytest.approx(2 * of_kind[0], rel=1e-6)
+    assert long.ms > 1.9 * short.ms
+
+
+def test_a_loop_of_unknown_length_is_refused(tmp_path: Path) -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]> g (int64 n, float[3] x) => (float[3] last)
+        <bool go = {1}> { last = Loop(n, go, x) <body = b (int64 i, bool c, float[3] v) => (bool d, float[3] w) {
+            d = Identity(c)  w = Add(v, x) }> }""")
+    case.compiled.write(tmp_path / "m.tflite")
+    assert {each.turns for each in placed_operators(tmp_path / "m.tflite")} == {1.0, None}
+    with pytest.raises(Unsupported, match="does not count to a constant"):
+        estimates(tmp_path / "m.tflite", ["arm64-a76"])
