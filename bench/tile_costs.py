@@ -109,6 +109,7 @@ DENSE = tuple(
     for rows, deep, wide in (
         (1, 16, 16), (1, 32, 32), (1, 64, 64), (1, 64, 128), (1, 128, 128), (4, 32, 32), (8, 64, 16), (16, 32, 32),
         (16, 64, 64), (34, 16, 16), (34, 34, 16), (34, 64, 64), (64, 32, 64), (64, 128, 128), (128, 64, 32),
+        (4, 64, 64), (16, 128, 64),
     )
 )  # fmt: skip
 LARGE = 6e7
@@ -168,8 +169,9 @@ def both_ways(layer: Timed) -> tuple[Shape, Shape]:
 
 def table_within(kind: str, layers: Sequence[Timed], dtype: DType, clock: Clock) -> None:
     """Print the best tile of what is timed within a model, with what a call costs."""
-    times = within(layers, dtype, clock)
-    both = [both_ways(layer) for layer in layers]
+    told = zip(layers, within(layers, dtype, clock), strict=True)
+    known = [(both_ways(layer), each) for layer, each in told if each > 0]  # a difference of two chains may be less
+    both, times = [pair for pair, _ in known], [each for _, each in known]
     found = [each for sizes in itertools.product(LIKELY, ROWS) for each in fitted_within(*sizes, both, times)]
     error, tile = min(found, key=lambda each: each[0])
     for pair, each in zip(both, times, strict=True):
