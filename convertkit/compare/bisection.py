@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -214,6 +214,7 @@ class _Search:
         tolerance = inner_tolerance(whole, self._budget)
         found = scan(sides, mine, pairs, tolerance, self._folder, self._progress, every=self._every)
         kept = found.departures if self._every else found.departures[:1]
+        notes += list(dict.fromkeys(note for each in kept for note in _within_bodies(each)))
         agrees = report.passed or (not kept and ran.judged().passed)
         return Bisection(
             self._first.given,
@@ -268,6 +269,17 @@ class _Search:
             _element(found.got, worst) if fits else None,
             repro,
         )
+
+
+_BODIES = frozenset({"If", "Loop", "Scan"})
+
+
+def _within_bodies(found: Departure) -> Iterator[str]:
+    """What to say where the difference may arise in the body of a node, whose values are not looked at."""
+    for node in found.nodes:
+        if node.kind in _BODIES:
+            case = "the case that --output writes holds that node with its bodies, and its inputs"
+            yield f"the values in the bodies of {node.title} are not looked at, the fault may lie there; {case}"
 
 
 def _element(values: Array, index: tuple[int, ...]) -> float | None:

@@ -249,9 +249,8 @@ class _Chunk:
         artifact = replace(made, inputs=tuple(own.get(spec.name, spec) for spec in made.inputs))
         dtypes = {spec.name: spec.dtype for spec in artifact.inputs}
         given = {given_name(name): got[name] for name in cuts}
-        typed = {
-            name: np.ascontiguousarray(value.astype(dtypes[name])) for name, value in given.items() if name in dtypes
-        }
+        # not ascontiguousarray, which makes a vector of a scalar
+        typed = {name: np.asarray(value, dtypes[name], order="C") for name, value in given.items() if name in dtypes}
         return artifact, {name: value for name, value in self._sides.feed.items() if name in own} | typed
 
 

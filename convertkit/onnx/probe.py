@@ -45,7 +45,9 @@ class OnnxProbe:
 
     def cut(self, inputs: Sequence[str], outputs: Sequence[str], path: Path) -> None:
         """Write the nodes between these values."""
-        ir.save(part(inferred(self._artifact.path), inputs, outputs), path)
+        from convertkit.onnx.save import save_model
+
+        save_model(part(inferred(self._artifact.path), inputs, outputs), path, "cut")
 
 
 def inferred(path: Path) -> ir.Model:
@@ -68,7 +70,7 @@ def computed(model: ir.Model) -> Iterator[tuple[ir.Node, ir.Value]]:
 
 
 def _described(node: ir.Node, value: ir.Value) -> Inner:
-    reads = [each for each in node.inputs if each is not None and each.const_value is None and each.name]
+    reads = [each for each in _read(node) if each.const_value is None and each.name]
     shape = () if value.shape is None else tuple(size if isinstance(size, int) else 1 for size in value.shape)
     dtype = "" if value.dtype is None else dtype_name(value.dtype)
     domain = f"{node.domain}." if node.domain else ""
@@ -127,14 +129,10 @@ def _keep_needed(graph: ir.Graph, wanted: Collection[ir.Value]) -> None:
     needed = {value.producer() for value in wanted} - {None}
     for node in reversed(list(graph)):
         if node in needed:
-            read = [
-                *node.inputs,
-                *(value for inner in _bodies(node) for each in inner.all_nodes() for value in each.inputs),
-            ]
-            read += [value for inner in _bodies(node) for value in inner.outputs]
-            needed |= {value.producer() for value in read if value is not None}
+            needed |= {value.producer() for value in _read(node)}
     for node in reversed(list(graph)):
         if node not in needed:
+            _let_go(node)
             graph.remove(node, safe=True)
     used = {value for node in graph.all_nodes() for value in node.inputs if value is not None}
     used |= {value for each in graph.subgraphs() for value in each.outputs}
@@ -144,6 +142,26 @@ def _keep_needed(graph: ir.Graph, wanted: Collection[ir.Value]) -> None:
         name for name, value in graph.initializers.items() if value not in used and not value.is_graph_output()
     ]:
         del graph.initializers[name]
+
+
+def _read(node: ir.Node) -> tuple[ir.Value, ...]:
+    """What a node reads, and what its bodies read of the graph around it, each once."""
+    inside = {value for body in _bodies(node) for value in (*body.inputs, *body.initializers.values())}
+    nodes = [inner for body in _bodies(node) for inner in body.all_nodes()]
+    inside |= {value for inner in nodes for value in inner.outputs}
+    inside |= {value for inner in nodes for body in _bodies(inner) for value in body.inputs}
+    of_bodies = [value for inner in nodes for value in inner.inputs]
+    of_bodies += [value for body in _bodies(node) for value in body.outputs]
+    outer = [value for value in of_bodies if value is not None and value not in inside]
+    return tuple(dict.fromkeys((*(each for each in node.inputs if each is not None), *outer)))
+
+
+def _let_go(node: ir.Node) -> None:
+    """Have the bodies of a node that goes read nothing of the graph around it."""
+    for body in _bodies(node):
+        for inner in body.all_nodes():
+            for place in range(len(inner.inputs)):
+                inner.replace_input_with(place, None)
 
 
 def _bodies(node: ir.Node) -> Iterator[ir.Graph]:

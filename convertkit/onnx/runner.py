@@ -64,6 +64,9 @@ class OnnxRunner:
         # The arena grows by powers of two, and stays as long as any output: integer weights that are made real would
         # take up to three times their float size.
         options.enable_cpu_mem_arena = not is_large(self._artifact)
+        if self._unread:  # what is not a file has no folder of its own
+            folder = str(self._artifact.path.resolve().parent)
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         level = ort.GraphOptimizationLevel
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:
@@ -133,7 +136,7 @@ class OnnxRunner:
     def _model(self) -> str | bytes:
         if not self._unread:
             return str(self._artifact.path)
-        proto = onnx.load_model(self._artifact.path)
+        proto = onnx.load_model(self._artifact.path, load_external_data=False)
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._unread)
         return bytes(proto.SerializeToString())
 

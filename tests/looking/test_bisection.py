@@ -15,6 +15,7 @@ import convertkit
 from convertkit.errors import ParityError, UsageError
 from convertkit.state import STATE_FILE, save_arrays
 from convertkit.summary import schema
+from tests import onnx_models
 from tests.command_line import check_refusal, here
 from tests.looking.nets import image_net
 from tests.looking.planted import FAULTS, everything, named, start
@@ -264,3 +265,77 @@ def test_no_real_model_departs_from_itself(cases):
     for path in files:
         found = convertkit.bisect(path, path)
         assert found.findings == (), (path.name, found.headline)
+
+
+def looping(place, added, kind):
+    """A body that adds a constant, below a Loop of four turns or in both branches of an If."""
+    add = onnx.helper.make_node("Add", ["state" if kind == "Loop" else "before", "c"], ["next"], "inside")
+    constant = onnx.helper.make_node("Constant", [], ["c"], value_float=added)
+    value = onnx.helper.make_tensor_value_info
+    floats, tensor = ("next", onnx.TensorProto.FLOAT, ["N", 4]), onnx.numpy_helper.from_array
+    if kind == "Loop":
+        keep = onnx.helper.make_node("Identity", ["go"], ["on"])
+        inputs = [value("turn", onnx.TensorProto.INT64, []), value("go", onnx.TensorProto.BOOL, [])]
+        inputs.append(value("state", onnx.TensorProto.FLOAT, ["N", 4]))
+        outputs = [value("on", onnx.TensorProto.BOOL, []), value(*floats)]
+        body = onnx.helper.make_graph([constant, add, keep], "body", inputs, outputs)
+        node = onnx.helper.make_node("Loop", ["four", "yes", "before"], ["made"], "control", body=body)
+    else:
+        body = onnx.helper.make_graph([constant, add], "body", [], [value(*floats)])
+        other = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["before"], ["same"])], "other", [],
+                                       [value("same", *floats[1:])])  # fmt: skip
+        total = [onnx.helper.make_node("ReduceSum", ["before"], ["sum"], keepdims=0)]
+        total.append(onnx.helper.make_node("Less", ["sum", "limit"], ["is_less"]))
+        node = onnx.helper.make_node("If", ["is_less"], ["made"], "control", then_branch=body, else_branch=other)
+    nodes = [onnx.helper.make_node("Relu", ["x"], ["before"], "relu"), *(total if kind == "If" else []), node]
+    nodes.append(onnx.helper.make_node("Tanh", ["made"], ["y"], "tanh"))
+    stored = [tensor(np.array(4), "four"), tensor(np.array(True), "yes"), tensor(np.float32(1e6), "limit")]
+    model = onnx_models.model(nodes, {"x": ["N", 4]}, {"y": ["N", 4]}, stored)
+    return onnx_models.write(place, model, f"{kind}-{added}.onnx")
+
+
+@pytest.mark.parametrize("kind", ["Loop", "If"])
+def test_in_a_body_it_says_that_it_does_not_look_there(tmp_path, kind):
+    found = convertkit.bisect(
+        looping(tmp_path, 0.01, kind), looping(tmp_path, 0.05, kind), output=tmp_path / "bug", every=False
+    )
+    assert [each.nodes for each in found.findings] == [(f"control ({kind})",)]
+    (note,) = [each for each in found.notes if "bodies" in each]
+    assert note.startswith(f"the values in the bodies of control ({kind}) are not looked at, the fault may lie there; ")
+    case = onnx.load(tmp_path / "bug" / "first.onnx")
+    assert [node.op_type for node in case.graph.node] == [kind]
+    same = convertkit.bisect(looping(tmp_path, 0.01, kind), looping(tmp_path, 0.01, kind))
+    assert not same.findings
+    assert not any("bodies" in each for each in same.notes)
+
+
+@pytest.mark.nightly
+def test_above_two_gigabytes(tmp_path):
+    """Weights that one protobuf cannot hold: the file beside the model is a sparse one."""
+    rows = 600_000_000
+    with (tmp_path / "table.bin").open("wb") as file:
+        file.write(np.random.default_rng(0).standard_normal(1000).astype(np.float32).tobytes())
+        file.truncate(4 * rows)
+    table = onnx.TensorProto(name="table", data_type=1, dims=[rows, 1], data_location=1)
+    for key, value in (("location", "table.bin"), ("offset", "0"), ("length", str(4 * rows))):
+        table.external_data.add(key=key, value=value)
+    for name, added in (("a.onnx", 1.5), ("b.onnx", 1.75)):
+        nodes = [
+            onnx.helper.make_node("Gather", ["table", "ids"], ["rows"], "look"),
+            onnx.helper.make_node("Add", ["rows", "s"], ["shifted"], "shift"),
+            onnx.helper.make_node("Tanh", ["shifted"], ["y"], "act"),
+        ]
+        ids = onnx.helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["N"])
+        y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["N", 1])
+        stored = [table, onnx.numpy_helper.from_array(np.array([added], np.float32), "s")]
+        graph = onnx.helper.make_graph(nodes, "g", [ids], [y], stored)
+        opset = [onnx.helper.make_opsetid("", 17)]
+        (tmp_path / name).write_bytes(
+            onnx.helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()
+        )
+    np.savez(tmp_path / "ids.npz", ids=np.arange(8))
+    found = convertkit.bisect(
+        tmp_path / "a.onnx", tmp_path / "b.onnx", calib=tmp_path / "ids.npz", output=tmp_path / "bug"
+    )
+    assert [each.nodes for each in found.findings] == [("shift (Add)",)]
+    assert sum(file.stat().st_size for file in (tmp_path / "bug").iterdir()) < 100_000
