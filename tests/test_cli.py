@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,36 @@ def test_shell_completion_as_documented(shell):
         "COMP_CWORD": "tf" if shell == "fish" else "4",
     }
     assert "tflite" in subprocess.run(tool, env=environment, capture_output=True, text=True, check=False).stdout
+
+
+_IN_SHELLS = {
+    "bash": """eval "$(_CONVERTKIT_COMPLETE=bash_source convertkit)"
+        COMP_WORDS=(convertkit run --lo); COMP_CWORD=2; _convertkit_completion convertkit; echo "${COMPREPLY[@]}"
+        COMP_WORDS=(convertkit ex); COMP_CWORD=1; _convertkit_completion convertkit; echo "${COMPREPLY[@]}" """,
+    "zsh": """autoload -Uz compinit && compinit -u -D; eval "$(_CONVERTKIT_COMPLETE=zsh_source convertkit)"
+        compadd() { echo ${(P)${@[-1]}}; }; _describe() { echo ${(P)3}; }  # what the editor's functions are given
+        words=(convertkit run --lo); CURRENT=3; ${_comps[convertkit]}
+        words=(convertkit ex); CURRENT=2; ${_comps[convertkit]}""",
+    "fish": """_CONVERTKIT_COMPLETE=fish_source convertkit | source
+        complete -C "convertkit run --lo"; complete -C "convertkit ex" """,
+}
+
+
+@pytest.mark.parametrize("shell", _IN_SHELLS)
+def test_a_shell_completes(shell, tmp_path):
+    """What a user sees who has done as the page says; zsh and fish are looked for."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    tool = tmp_path / "convertkit"
+    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m convertkit "$@"\n')
+    tool.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
+    quietly = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
+    said = subprocess.run(
+        [shell, *quietly, "-c", _IN_SHELLS[shell]], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "--log-json" in said.stdout, said.stderr
+    assert "export" in said.stdout
 
 
 @pytest.mark.parametrize(
