@@ -6,7 +6,7 @@ feeds through both sides and decides.  A stage can neither forget that check nor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -234,6 +234,12 @@ class Converter(Protocol):
         ...
 
 
+Once = Callable[[Any], Any]
+"""Runs a ``convertkit.tasks.task.Task`` that needs no others, or hands on what another stage of this run, or a cache,
+has made by it; nobody may change that.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class BuildContext:
     """What passes and targets may need to know to build their stages."""
@@ -243,6 +249,7 @@ class BuildContext:
     source_sha256: str = ""
     calibration: FeedSource | None = None
     progress: Progress = field(default_factory=Silent)
+    once: Once | None = None
 
     @property
     def target_options(self) -> Mapping[str, Any]:

@@ -22,9 +22,8 @@ from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
 from convertkit.quantization.calibrate.flat import flat_values
 from convertkit.quantization.calibrate.histogram import Statistics, merge_samples
-from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.calibrate.ranges import noise
-from convertkit.quantization.calibrate.resume import EVERY, checkpoint
+from convertkit.quantization.calibrate.shared import Calibrate, collected
 from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.graph.sizes import measure_sizes
@@ -57,7 +56,7 @@ from convertkit.quantization.weights.recurrent import quantize_recurrent
 from convertkit.quantization.weights.tables import quantize_tables
 from convertkit.quantization.weights.tune import Tuned, affordable, bias_shift, tune_all, worth_tuning
 from convertkit.recipe import ExportOptions
-from convertkit.stage import Feed, FeedSource
+from convertkit.stage import Feed, FeedSource, Once
 
 _SINGLE_TENSOR_TRIALS = 12
 _WIDE = 32
@@ -80,7 +79,9 @@ class Integers:
         state: Mapping[str, Array],
         progress: Progress,
         passes: Collection[str] = PASSES,
+        once: Once | None = None,
     ) -> None:
+        self._once = once
         self._passes = frozenset(passes)
         self._model = at_least(model, INT16_OPSET) if profile.activation == "int16" else model
         self._profile, self._options = profile, options
@@ -227,14 +228,11 @@ class Integers:
         return frozenset(unit.name for unit in able)
 
     def _observed(self, units: tuple[Unit, ...], feeds: Collection[Feed]) -> dict[str, Statistics]:
-        names = measurable(units)
-        tracked = self._progress.track(feeds, len(feeds), "calibrating")
-        if len(feeds) < 2 * EVERY or self._state:
-            return observe(self._model, names, tracked, self._state)
-        where = checkpoint(self._model, names, self._data_sha256, f"{len(feeds)} samples")
-        found = observe(self._model, names, tracked, self._state, where)
-        where.clear()
-        return found
+        """Statistics of what integers may need the range of; targets that ask for the same measure it once."""
+        part = "held out" if feeds is self._held_out else "measured"
+        names = tuple(measurable(units))
+        calibrate = Calibrate(self._model, names, feeds, part, self._data_sha256, self._state, self._progress)
+        return collected(calibrate, self._once)
 
     def _tuned(
         self, units: tuple[Unit, ...], plan: Plan, trials: Trials, ranges: Ranges

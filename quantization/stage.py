@@ -40,7 +40,7 @@ from convertkit.quantization.weights.patches import has_rows, moments
 from convertkit.quantization.weights.tune import Tuned, affordable, tune_all
 from convertkit.quantization.weights.weight_only import is_candidate, nearest
 from convertkit.recipe import ExportOptions
-from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Stage
+from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Once, Stage
 from convertkit.state import initial_state
 
 _FILE = "quantized.onnx"
@@ -62,6 +62,7 @@ class QuantizeIntegers(LossyStep):
     choices: ExportOptions
     profile: QuantProfile
     calibration: FeedSource
+    once: Once | None = None
 
     name = "quantize"
 
@@ -79,7 +80,8 @@ class QuantizeIntegers(LossyStep):
         model = load_model(source.path)
         if not is_quantized(model):
             widen_halves(model)
-            worker = Integers(model, self.profile, self.choices, self.calibration, initial_state(source), self.progress)
+            state = initial_state(source)
+            worker = Integers(model, self.profile, self.choices, self.calibration, state, self.progress, once=self.once)
             model = worker.quantized()
             self.diagnosis = worker.diagnosis()
         else:
@@ -211,7 +213,7 @@ def build(context: BuildContext) -> Stage:
         return QuantizeWeights(options, profile, context.calibration, progress=context.progress)
     if context.calibration is None:
         raise data_lacks(options)
-    return QuantizeIntegers(options, profile, context.calibration, progress=context.progress)
+    return QuantizeIntegers(options, profile, context.calibration, context.once, progress=context.progress)
 
 
 def is_quantized(model: ir.Model) -> bool:

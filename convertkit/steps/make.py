@@ -132,7 +132,7 @@ class OfPlugin:
     def opened(self, context: Context) -> Iterator[Stage]:
         data = live.calibration(self.options, self.source.inputs, context.resources)
         target = plugins.target(self.target)
-        built = BuildContext(self.options, target, self.source.sha256, data, context.progress)
+        built = BuildContext(self.options, target, self.source.sha256, data, context.progress, context.once)
         with blamed(self.title, *self.plugins):
             stages = steps_of(built, target)
         yield stages[self.place]

@@ -23,6 +23,7 @@ from typing import Any
 from convertkit.errors import MissingFramework, ToolError, UsageError, WorkerError
 from convertkit.progress import Progress, Silent
 from convertkit.tasks.executor import Ran
+from convertkit.tasks.inner import InnerTasks
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.task import Context, Task
 from convertkit.tasks.versions import code_version
@@ -63,7 +64,7 @@ class Dask:
         """How many tasks the cluster runs at once."""
         return sum(self._client.nthreads().values())
 
-    def start(self, resources: Resources, progress: Progress) -> None:
+    def start(self, resources: Resources, progress: Progress, inner: InnerTasks) -> None:
         """Give every worker process resources of its own; those of this process are not used."""
         if not self.jobs:
             raise ToolError(f"the Dask scheduler at {self._address} has no workers")

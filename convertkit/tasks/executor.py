@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from convertkit.progress import Progress
+from convertkit.tasks.inner import InnerTasks
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.task import Task
 
@@ -24,7 +25,7 @@ class Ran:
 class Executor(Protocol):
     """Runs tasks, as many at once as it is given.  :meth:`start` comes first and :meth:`close` last."""
 
-    def start(self, resources: Resources, progress: Progress) -> None:
+    def start(self, resources: Resources, progress: Progress, inner: InnerTasks) -> None:
         """What tasks that run in this process work with; elsewhere they have others."""
         ...
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from convertkit.progress import Progress
 from convertkit.tasks.executor import Ran
+from convertkit.tasks.inner import InnerTasks
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.task import Context, Task
 
@@ -18,17 +19,17 @@ class Local:
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
-        self._started: tuple[ThreadPoolExecutor, Resources, Progress] | None = None
+        self._started: tuple[ThreadPoolExecutor, Resources, Progress, InnerTasks] | None = None
 
-    def start(self, resources: Resources, progress: Progress) -> None:
+    def start(self, resources: Resources, progress: Progress, inner: InnerTasks) -> None:
         """Let tasks use these."""
-        self._started = (ThreadPoolExecutor(self._jobs, "task"), resources, progress)
+        self._started = (ThreadPoolExecutor(self._jobs, "task"), resources, progress, inner)
 
     def submit(self, name: str, task: Task[Any], given: tuple[Any, ...], folder: Path) -> Future[Ran]:
         """Run the task in the next free thread."""
         assert self._started is not None
-        threads, resources, progress = self._started
-        return threads.submit(_run, task, given, Context(folder, progress, resources))
+        threads, resources, progress, inner = self._started
+        return threads.submit(_run, task, given, Context(folder, progress, resources, inner))
 
     def close(self) -> None:
         """Wait for what runs."""

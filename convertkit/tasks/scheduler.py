@@ -17,6 +17,7 @@ from convertkit.tasks.codec import paths_in
 from convertkit.tasks.course import Course
 from convertkit.tasks.executor import Executor, Ran
 from convertkit.tasks.graph import Gone, Graph
+from convertkit.tasks.inner import InnerTasks
 from convertkit.tasks.nodes import Node, State, below
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.store import Store
@@ -63,7 +64,7 @@ class Scheduler:
         self._changed = threading.Condition()
         self._thread = threading.local()
         self._stopping = False
-        executor.start(resources, progress)
+        executor.start(resources, progress, InnerTasks(store))
 
     def __enter__(self) -> Scheduler:
         return self

@@ -8,12 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from convertkit.progress import Progress
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.versions import code_version
 
+if TYPE_CHECKING:
+    from convertkit.tasks.inner import InnerTasks
+
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -28,6 +32,12 @@ class Context:
     folder: Path
     progress: Progress
     resources: Resources
+    inner: InnerTasks | None = None
+    """Where tasks of one run share what they come to ask for; None where each has its own."""
+
+    def once(self, task: Task[T]) -> T:
+        """The result of a task that needs no others, made now or by whoever has asked for the same before."""
+        return task.run((), self) if self.inner is None else self.inner.run(task, self)
 
 
 class Task(ABC, Generic[T_co]):

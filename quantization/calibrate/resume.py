@@ -34,7 +34,7 @@ class Checkpoint:
         try:
             with np.load(self.path, allow_pickle=False) as stored:
                 done, numbers, counts = int(stored["done"]), stored["numbers"], stored["counts"]
-            return done, dict(zip(names, map(_statistics, numbers, counts), strict=True))
+            return done, dict(zip(names, map(from_numbers, numbers, counts), strict=True))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return 0, {name: Statistics() for name in names}
 
@@ -42,7 +42,7 @@ class Checkpoint:
         """Replace the state.  Where the folder cannot be written a killed calibration starts again: no error."""
         buffer = io.BytesIO()
         every = statistics.values()
-        numbers = [_numbers(each) for each in every]
+        numbers = [to_numbers(each) for each in every]
         np.savez(buffer, done=done, numbers=numbers, counts=np.stack([each.histogram.counts for each in every]))
         partial = self.path.with_suffix(f".{os.getpid()}.partial")
         try:
@@ -75,13 +75,15 @@ def checkpoint(model: ir.Model, names: Sequence[str], data_sha256: str, part: st
     return Checkpoint(cache / "convertkit" / "calibration" / f"{digest.hexdigest()}.npz")
 
 
-def _numbers(statistics: Statistics) -> list[float]:
+def to_numbers(statistics: Statistics) -> list[float]:
+    """All of them but the counts."""
     histogram = statistics.histogram
     return [statistics.low, statistics.high, statistics.mean_low, statistics.mean_high,
             float(statistics.samples), float(histogram.exponent), float(histogram.zeros)]  # fmt: skip
 
 
-def _statistics(numbers: np.typing.NDArray[np.float64], counts: np.typing.NDArray[np.int64]) -> Statistics:
+def from_numbers(numbers: np.typing.NDArray[np.float64], counts: np.typing.NDArray[np.int64]) -> Statistics:
+    """What :func:`to_numbers` and the counts were made of."""
     low, high, mean_low, mean_high, samples, exponent, zeros = (float(number) for number in numbers)
     histogram = Histogram(int(exponent), counts.copy(), int(zeros))
     return Statistics(low, high, mean_low, mean_high, int(samples), histogram)

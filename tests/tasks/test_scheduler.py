@@ -127,8 +127,8 @@ class Watched:
     def __init__(self, inner):
         self.inner, self.now, self.seen, self.guard = inner, set(), [], threading.Lock()
 
-    def start(self, resources, progress):
-        self.inner.start(resources, progress)
+    def start(self, resources, progress, inner):
+        self.inner.start(resources, progress, inner)
 
     def submit(self, name, task, given, folder):
         with self.guard:
