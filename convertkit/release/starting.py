@@ -78,12 +78,17 @@ def _free(inputs: Sequence[TensorSpec]) -> list[str]:
 
 
 def _targets() -> Iterator[str]:
-    """What is installed, first what runs here; packages of others' artifacts, and what is missing, as comments."""
+    """What is installed and takes float32, first what runs here; as comments what does not, what packages the artifacts
+    of others, and what is missing.
+    """
     entries = listing.everything()["targets"]
     there = [each.name for each in entries if each.installed]
     there.sort(key=lambda name: not plugins.target(name).runs_here)
     packages = [name for name in there if isinstance(plugins.target(name), PackagingTarget)]
-    yield f"targets = [{', '.join(_text(name) for name in there if name not in packages)}]"
+    of_integers = [name for name in there if "float32" not in plugins.target(name).precisions and name not in packages]
+    yield f"targets = [{', '.join(_text(name) for name in there if name not in (*packages, *of_integers))}]"
+    if of_integers:
+        yield f"# of integers alone: {', '.join(of_integers)}"
     if packages:
         yield f"# packages around these: {', '.join(packages)}"
     yield from (f"# {each.name}: {each.install}" for each in entries if not each.installed)

@@ -112,6 +112,9 @@ def test_a_first_recipe_runs_as_it_is_written(tmp_path, monkeypatch):
     assert "# output  y: float32 [N, 3]" in text
     assert '# static = { "N" = 1 }' in text
     assert next(iter(cells_of(load(tmp_path / "release.toml")))).name == "my-best-net:onnxruntime:float32"
+    said = here("run", "release.toml", "--dry-run")
+    assert said.code == 0, said.err
+    assert "my-best-net:tflite:float32" in said.out
     whole = text.replace("# static", "static").replace('# size = "10MB"', 'size = "10MB"')
     (tmp_path / "release.toml").write_text(whole)
     assert here("run", "release.toml", "--only", "my-best-net:onnxruntime").code == 0
