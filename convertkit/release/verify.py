@@ -209,7 +209,7 @@ def _cell(path: Path, cell: Json) -> Check:
 def _elsewhere(target: str) -> str:
     """What to say where the runtime that answered is not the target's own."""
     where = execution(plugins.target(target)) if target in plugins.target_names() else "here"
-    return {"here": "", "simulated": ", simulated"}.get(where, f", on ONNX Runtime and not {target}")
+    return {"here": "", "simulated": ", simulated"}.get(where, f", not on {target}")
 
 
 def _of_folder(path: Path, key: Path | None) -> Iterator[Check]:

@@ -1,8 +1,7 @@
 """What the HTP's integer kernels take, by the simulator of QNN 2.51.
 
 Activations are unsigned in the delivered graph (:mod:`convertkit.onnx.unsigned`), and ranges express what a Relu or a
-Clip would: the signed form that TensorRT takes, with a Relu between an operator and its QuantizeLinear, is not placed
-on the NPU as a whole.
+Clip would; a Relu of a model that came quantized gets integers in front of it (:mod:`.pairs`).
 """
 
 from __future__ import annotations

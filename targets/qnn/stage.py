@@ -13,6 +13,7 @@ from convertkit.onnx.save import save_model
 from convertkit.onnx.unsigned import make_unsigned
 from convertkit.stage import Stage, Tolerance
 from convertkit.targets.qnn.context import binary_of, refuse_fallback, sealed
+from convertkit.targets.qnn.pairs import place_pairs
 from convertkit.targets.qnn.readme import readme
 from convertkit.targets.qnn.runtime import SERVICE, runtime_name
 from convertkit.workers.process import Worker
@@ -44,6 +45,7 @@ class CompileContext:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """``Unsupported`` names the nodes that the NPU does not take, ``ToolError`` is what QNN says."""
         model = load_own(source.path)
+        place_pairs(model)
         make_unsigned(model)
         path = workdir / "model.onnx"
         with tempfile.TemporaryDirectory(prefix="convertkit-qnn-") as place:

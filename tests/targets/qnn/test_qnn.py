@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import convertkit
 from convertkit import plugins
@@ -22,6 +23,7 @@ from convertkit.onnx.unsigned import make_unsigned
 from convertkit.report.schema import schema
 from convertkit.result import Result
 from convertkit.targets.qnn.devices import SOCS
+from convertkit.targets.qnn.pairs import place_pairs
 from convertkit.targets.qnn.stage import CompileContext
 from tests.command_line import check_refusal, here
 
@@ -87,7 +89,7 @@ def graph(folder: Path, kind: str, shape: list[int]) -> Artifact:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
     nodes = [helper.make_node(kind, ["x"], ["y"], "odd")]
     made = helper.make_graph(nodes, "g", ports[:1], ports[1:])
-    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), folder / "m.onnx")
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), folder / "m.onnx")
     specs = [TensorSpec(name, tuple(shape), "float32") for name in ("x", "y")]
     return Artifact(folder / "m.onnx", "onnx", tuple(specs[:1]), tuple(specs[1:]), "")
 
@@ -163,9 +165,32 @@ def test_wrong_numbers_of_the_binary_are_caught(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_form_of_tensorrt_is_refused_as_a_whole(tmp_path):
+def test_a_model_that_came_quantized_keeps_its_integers(tmp_path, monkeypatch):
+    """In TensorRT's form, which needs a pair in front of every Relu."""
     signed = convertkit.export(NETWORK, "tensorrt", int8=True, calib=CALIBRATION, output=tmp_path / "signed")
-    (tmp_path / "out").mkdir()
-    source = Artifact(signed.artifact.path, "onnx", signed.artifact.inputs, signed.artifact.outputs, "")
+    made = convertkit.export(signed.artifact.path, "qnn", output=tmp_path / "out", **INTEGERS)
+    (output,) = made.report["steps"][-1]["parity"]["versus_source"]["tensors"]
+    assert float(output["snr_db"]) > 35
+    monkeypatch.setattr("convertkit.targets.qnn.stage.place_pairs", lambda model: 0)
     with pytest.raises(Unsupported, match=r"the NPU does not take it in this form, and \d+ more"):
-        CompileContext("sm8650").run(source, tmp_path / "out")
+        convertkit.export(signed.artifact.path, "qnn", output=tmp_path / "refused", **INTEGERS)
+
+
+@pytest.mark.parametrize("zero", [-128, 0, 3])
+def test_a_pair_in_front_of_a_relu_changes_nothing(zero, tmp_path):
+    """Compared by the reference evaluator, beyond the range on both sides."""
+    source = graph(tmp_path, "Relu", [1, 301])
+    model = onnx.load(source.path)
+    scale, point = numpy_helper.from_array(np.float32(0.037), "s"), numpy_helper.from_array(np.int8(zero), "z")
+    model.graph.initializer.extend([scale, point])
+    kinds = {"Neg": "x a", "Relu": "a b", "QuantizeLinear": "b s z q", "DequantizeLinear": "q s z y"}
+    del model.graph.node[:]
+    for kind, names in kinds.items():
+        *inputs, output = names.split()
+        model.graph.node.append(helper.make_node(kind, inputs, [output], kind))
+    paired = ir.from_proto(model)
+    assert place_pairs(paired) == 1
+    value = np.linspace(-11, 11, 301, dtype=np.float32).reshape(1, 301)
+    before, after = (ReferenceEvaluator(each).run(None, {"x": value}) for each in (model, ir.to_proto(paired)))
+    np.testing.assert_array_equal(before, after)
+    assert place_pairs(paired) == 0
