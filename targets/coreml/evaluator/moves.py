@@ -164,6 +164,13 @@ def _depth_to_space(*, x: Array, block_size: Array | None = None, upscale_factor
     return x.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(n, c // b**2, h * b, w * b)
 
 
+@moves.computes("pixel_unshuffle")
+def _pixel_unshuffle(*, x: Array, downscale_factor: Array) -> Array:
+    n, c, h, w = x.shape
+    b = int(downscale_factor)
+    return x.reshape(n, c, h // b, b, w // b, b).transpose(0, 1, 3, 5, 2, 4).reshape(n, c * b * b, h // b, w // b)
+
+
 @moves.computes("space_to_depth")
 def _space_to_depth(*, x: Array, block_size: Array) -> Array:
     n, c, h, w = x.shape

@@ -61,3 +61,45 @@ def interpolated(x: Array, axis: int, at: Array) -> Array:
     high = np.minimum(low + 1, size - 1)
     share = (held - low).astype(np.float32).reshape(-1, *[1] * (-axis - 1))
     return np.asarray(np.take(x, low, axis) * (1 - share) + np.take(x, high, axis) * share)
+
+
+@sampling.computes("resample")
+def _resample(
+    *,
+    x: Array,
+    coordinates: Array,
+    sampling_mode: Array,
+    padding_mode: Array,
+    padding_value: Array,
+    coordinates_mode: Array,
+    align_corners: Array,
+) -> Array:
+    """Bilinear, at places from -1 to 1: what the target writes."""
+    if (str(sampling_mode), str(coordinates_mode)) != ("bilinear", "normalized_minus_one_to_one"):
+        raise NotImplementedError(f"resample of mode {sampling_mode} at {coordinates_mode} places")
+    sizes = np.array(x.shape[:1:-1])  # width, height
+    spans = sizes - 1 if bool(align_corners) else sizes
+    at = (coordinates.astype(np.float64) + 1) / 2 * spans - (0.0 if bool(align_corners) else 0.5)
+    low = np.floor(at).astype(np.int64)
+    share = at - low
+    total = np.zeros(x.shape[:2] + coordinates.shape[1:3])
+    for corner in map(np.array, np.ndindex(2, 2)):
+        places = low + corner
+        weights = np.abs(1 - corner - share).prod(-1)
+        inside = ((places >= 0) & (places < sizes)).all(-1)
+        columns, rows = (_padded(places[..., axis], int(sizes[axis]), str(padding_mode)) for axis in (0, 1))
+        read = x[np.arange(len(x))[:, None, None], :, rows, columns].transpose(0, 3, 1, 2)
+        if str(padding_mode) == "constant":
+            read = np.where(inside[:, None], read, padding_value)
+        total += weights[:, None] * read
+    return total.astype(x.dtype)
+
+
+def _padded(places: Array, size: int, mode: str) -> Array:
+    """The element that stands at a place, which may lie outside."""
+    if mode in ("constant", "border"):
+        return np.clip(places, 0, size - 1)
+    period = max(2 * (size - 1), 1) if mode == "reflection" else 2 * size
+    within = np.mod(places, period)
+    last = 0 if mode == "reflection" else 1
+    return np.where(within < size, within, period - last - within)

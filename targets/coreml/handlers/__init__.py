@@ -18,6 +18,7 @@ from convertkit.targets.coreml.handlers.reductions import reductions
 from convertkit.targets.coreml.handlers.resize import resize
 from convertkit.targets.coreml.handlers.scatter import scatter
 from convertkit.targets.coreml.handlers.shapes import shapes
+from convertkit.targets.coreml.handlers.signal import signal
 from convertkit.targets.coreml.handlers.slices import slices
 
 COREML = Registry(
@@ -37,6 +38,7 @@ COREML = Registry(
         resize,
         scatter,
         shapes,
+        signal,
         slices,
     ]
 )

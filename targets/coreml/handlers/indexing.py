@@ -106,11 +106,16 @@ def non_zero(b: Builder, x: Tensor) -> Tensor:
 
 @indexing.lowers("Compress", since=(11, 28))
 def compress(b: Builder, x: Tensor, condition: Tensor, *, axis: int | None = None) -> Tensor:
-    """Which elements stay has to be known: Core ML then knows how many."""
-    kept = np.flatnonzero(known(condition, "a condition"))
+    """The places of a condition that is known, or that MIL finds when the model runs."""
+    if x.dtype == "bool":
+        return b.cast(compress(b, b.cast(x, "int32"), condition, axis=axis), "bool")
+    if condition.array is not None:
+        kept = constant(np.flatnonzero(condition.array).astype(np.int32))
+    else:
+        kept = b.op("squeeze", x=b.op("non_zero", x=b.cast(condition, "int32")), axes=(1,))
     if axis is None:
         x, axis = b.reshape(x, (-1,)), 0
-    return b.op("gather", x=x, indices=constant(kept.astype(np.int32)), axis=np.int32(axis % x.rank))
+    return b.op("gather", x=x, indices=kept, axis=np.int32(axis % x.rank))
 
 
 @indexing.lowers("ReverseSequence", since=(10, 28))

@@ -143,3 +143,48 @@ def along(b: Builder, x: Tensor, axis: int, weights: np.ndarray) -> Tensor:
     perm = [each for each in range(x.rank) if each != axis] + [axis]
     turned = b.op("matmul", x=b.transpose(x, perm), y=factor, transpose_y=True)
     return b.transpose(turned, [int(each) for each in np.argsort(perm)])
+
+
+@resize.lowers("GridSample", since=16)
+def grid_sample_16(
+    b: Builder,
+    x: Tensor,
+    grid: Tensor,
+    *,
+    align_corners: int = 0,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+) -> Tensor:
+    return grid_sample(b, x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode)
+
+
+@resize.lowers("GridSample", since=(20, 22))
+def grid_sample(
+    b: Builder,
+    x: Tensor,
+    grid: Tensor,
+    *,
+    align_corners: int = 0,
+    mode: str = "linear",
+    padding_mode: str = "zeros",
+) -> Tensor:
+    """Bilinear alone: how Core ML rounds a place between two pixels is not documented.
+
+    A reflection is at the centres of the outermost pixels with ``align_corners``, else at their edges.
+    """
+    only_float(x, "GridSample")
+    if mode not in ("linear", "bilinear"):
+        raise Unsupported(f"GridSample of mode {mode}: of Core ML's only the bilinear one is documented")
+    if x.rank != 4:
+        raise Unsupported("GridSample of volumes: Core ML samples images alone")
+    reflection = "reflection" if align_corners else "symmetric"
+    return b.op(
+        "resample",
+        x=x,
+        coordinates=grid,
+        sampling_mode="bilinear",
+        padding_mode={"zeros": "constant", "border": "border", "reflection": reflection}[padding_mode],
+        padding_value=b.real(0, x),
+        coordinates_mode="normalized_minus_one_to_one",
+        align_corners=bool(align_corners),
+    )

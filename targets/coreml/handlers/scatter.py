@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.columns import block_places
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import Builder
 from convertkit.targets.coreml.handlers.indexing import from_front
+from convertkit.targets.coreml.handlers.operands import integers
 from convertkit.targets.coreml.tensor import Tensor, constant
 
 scatter = Registry()
@@ -56,3 +60,26 @@ def scatter_nd(b: Builder, x: Tensor, indices: Tensor, updates: Tensor, *, reduc
         moved = b.op("add", x=indices, y=sizes)
         places = b.select(b.op("less", x=indices, y=b.full(0, indices)), moved, indices)
     return b.op("scatter_nd", data=x, indices=places, updates=updates, mode=_MODES[reduction])
+
+
+@scatter.lowers("Col2Im", since=18)
+def col2im(
+    b: Builder,
+    x: Tensor,
+    image_shape: Tensor,
+    block_shape: Tensor,
+    *,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Tensor:
+    """Columns added at constant places of the image; what falls into the padding goes to a row that is dropped."""
+    image, block = integers(image_shape, "the image's shape"), integers(block_shape, "the block's shape")
+    places = block_places(image, block, dilations, pads, strides)
+    batch, columns, count = x.sizes
+    channels, pixels = columns // math.prod(block), math.prod(image)
+    rows = b.transpose(b.reshape(x, (batch * channels, math.prod(block) * count)), (1, 0))
+    zeros = constant(np.zeros((pixels + 1, batch * channels), x.dtype))
+    added = b.op("scatter_nd", data=zeros, indices=constant(places.reshape(-1, 1)), updates=rows, mode="add")
+    kept = b.op("slice_by_index", x=added, begin=(0, 0), end=(pixels, batch * channels))
+    return b.reshape(b.transpose(kept, (1, 0)), (batch, channels, *image))

@@ -191,6 +191,13 @@ def space_to_depth(b: Builder, x: Tensor, *, blocksize: int) -> Tensor:
     return b.op("space_to_depth", x=x, block_size=np.int32(blocksize))
 
 
+@shapes.lowers("SpaceToDepth", since=28)
+def space_to_depth_28(b: Builder, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    if mode == "DCR":
+        return space_to_depth(b, x, blocksize=blocksize)
+    return b.op("pixel_unshuffle", x=x, downscale_factor=np.uint32(blocksize))
+
+
 @shapes.lowers("EyeLike", since=(9, 22))
 def eye_like(b: Builder, x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
     import onnx

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.onnx.columns import block_places
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import accepted, as_accepted, constant_ints, like
@@ -170,7 +170,7 @@ def col2im(
 ) -> Tensor:
     """Columns added at constant places of the image; what falls into the padding goes to a row that is dropped."""
     image, block = constant_ints(image_shape, "the image's shape"), constant_ints(block_shape, "the block's shape")
-    places = _block_places(image, block, dilations, pads, strides)
+    places = block_places(image, block, dilations, pads, strides)
     batch, columns = static_shape(x, "Col2Im")[:2]
     channels, pixels = columns // math.prod(block), math.prod(image)
     split = b.reshape(x, (batch * channels, math.prod(block) * x.shape[2]))
@@ -179,30 +179,3 @@ def col2im(
     added = b.scatter_nd(b.constant(places.reshape(-1, 1)), rows, b.ints(shape), shape)
     kept = cut(b, added, [slice(0, pixels), slice(None)])
     return b.reshape(b.transpose(kept, (1, 0)), (batch, channels, *image))
-
-
-def _block_places(
-    image: tuple[int, ...],
-    block: tuple[int, ...],
-    dilations: tuple[int, ...] | None,
-    pads: tuple[int, ...] | None,
-    strides: tuple[int, ...] | None,
-) -> Array:
-    """For each element of each block the pixel it adds to, the pixel behind the last where it is padding."""
-    rank = len(image)
-    holes, sides, steps = dilations or (1,) * rank, pads or (0,) * (2 * rank), strides or (1,) * rank
-    axes = []
-    for axis, size in enumerate(image):
-        reach = (block[axis] - 1) * holes[axis] + 1
-        count = (size + sides[axis] + sides[axis + rank] - reach) // steps[axis] + 1
-        inside = np.arange(block[axis])[:, None] * holes[axis]
-        axes.append(inside + np.arange(count)[None] * steps[axis] - sides[axis])
-    flat = np.zeros((1,) * (2 * rank), np.int64)
-    valid = np.ones((1,) * (2 * rank), bool)
-    for axis, (size, places) in enumerate(zip(image, axes, strict=True)):
-        view = [1] * (2 * rank)
-        view[axis], view[axis + rank] = places.shape
-        grid = places.reshape(view)
-        flat = flat * size + grid
-        valid = valid & (grid >= 0) & (grid < size)
-    return np.where(valid, flat, math.prod(image)).astype(np.int32).reshape(-1)

@@ -301,6 +301,51 @@ ROWS = [
     ),
     Row("global-lp-pool", IMAGE, "float[2,3,1,1] y", "y = GlobalLpPool<p=3>(x)"),
     Row("reduce-log-sum-exp", X34, "float[3,1] y", "y = ReduceLogSumExp<keepdims=1>(x, a)", {"a": np.int64([1])}),
+    Row(
+        "dft-of-a-dynamic-batch",
+        "float[N,9,1] x",
+        "float[N,5,2] y",
+        "y = DFT<onesided=1>(x, , a)",
+        {"a": np.int64(1)},
+        {"x": numbers(3, 9, 1)},
+        expect=("reshape", "linear"),
+    ),
+    Row(
+        "dft-of-a-part",
+        "float[2,9,3,2] x",
+        "float[2,5,3,2] y",
+        "y = DFT(x, n, a)",
+        {"n": np.int64(5), "a": np.int64(1)},
+    ),
+    Row(
+        "stft",
+        "float[2,40,1] x",
+        "float[2,9,5,2] y",
+        "y = STFT(x, s, w)",
+        {"s": np.int64(4), "w": numbers(8)},
+    ),
+    Row(
+        "col2im",
+        "float[2,12,20] x",
+        "float[2,3,6,5] y",
+        "y = Col2Im(x, i, k)",
+        {"i": np.int64([6, 5]), "k": np.int64([2, 2])},
+    ),
+    Row(
+        "sampled-at-edges",
+        "float[2,3,5,7] x, float[2,4,4,2] g",
+        "float[2,3,4,4] y",
+        'y = GridSample<padding_mode="reflection">(x, g)',
+        feed={"x": numbers(2, 3, 5, 7), "g": 2 * numbers(2, 4, 4, 2, seed=1)},
+        expect=("resample", "identity"),
+    ),
+    Row(
+        "compressed-while-it-runs",
+        "float[3,4] x, bool[4] c",
+        "float[3,M] y",
+        "y = Compress<axis=1>(x, c)",
+        feed={"x": numbers(3, 4), "c": np.array([True, False, True, True])},
+    ),
     Row("p-relu", IMAGE, "float[2,3,5,7] y", "y = PRelu(x, a)", {"a": np.abs(numbers(3, 1, 1))}),
 ]
 
@@ -319,6 +364,12 @@ REFUSED = [
     ("double[3] x", "double[3] y", "y = Add(x, x)", "float64 numbers"),
     ("string[3] x", "string[3] y", "y = Identity(x)", "string numbers"),
     ("int32[3] x", "int32[3] y", "y = BitwiseNot(x)", "no such operator"),
+    (
+        "float[1,1,3,3] x, float[1,2,2,2] g",
+        "float[1,1,2,2] y",
+        'y = GridSample<mode="nearest">(x, g)',
+        "only the bilinear one is documented",
+    ),
     ("float[1,1,1,1,1,2] x", "float[1,1,1,1,1,2] y", "y = Relu(x)", "6 dimensions"),
 ]
 
