@@ -10,8 +10,10 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
+from convertkit.kernel_costs import SMALL_MATRIX
 from convertkit.mincut import MinCut
 from convertkit.profile import QuantProfile
+from convertkit.quantization.graph.sizes import elements
 from convertkit.quantization.graph.units import Unit
 from convertkit.quantization.place.costs import conversion, unit_cost
 from convertkit.quantization.place.exact_float import can_be_exact
@@ -87,7 +89,8 @@ def with_float_end(units: tuple[Unit, ...], profile: QuantProfile, chosen: froze
     """``chosen`` without the units at the graph's end that cost next to nothing in float.
 
     Nothing there clips or rounds what a sample louder than calibration's makes: a classifier's pooling and dense layer.
-    Only where the target quantizes such a product on the fly: else its weights would be real.
+    Only where the target quantizes such a product on the fly: else its weights would be real.  What reads integers is
+    not quantized so, as the graph says to which it is rounded; of many weights that is four times the memory to read.
     """
     if not (profile.dynamic and profile.costs):
         return chosen
@@ -100,11 +103,27 @@ def with_float_end(units: tuple[Unit, ...], profile: QuantProfile, chosen: froze
             continue
         rest -= {unit}
         moves = unit.rule is not None and unit.rule.same_scale
-        if not moves and total_cost(units, profile, rest) <= limit:
+        dear = any(_has_real_weights(each, at, rest) for each in chosen - rest)
+        if not moves and not dear and total_cost(units, profile, rest) <= limit:
             best = rest
         if len(chosen) - len(rest) == _LONGEST_END:
             break
     return best
+
+
+def _has_real_weights(unit: Unit, at: Mapping[ir.Node, Unit], integer: frozenset[Unit]) -> bool:
+    """Whether a float product has many weights, which are made real when the model is loaded."""
+    return unit.weight is not None and elements(unit.weight[1]) > SMALL_MATRIX and _reads_integers(unit, at, integer)
+
+
+def _reads_integers(unit: Unit, at: Mapping[ir.Node, Unit], integer: frozenset[Unit]) -> bool:
+    """Whether what it computes on comes from an integer unit, as it is or moved."""
+    makers = [at.get(node) for value in unit.data.values() if (node := value.producer()) is not None]
+    return any(
+        maker in integer or (maker.rule is not None and maker.rule.same_scale and _reads_integers(maker, at, integer))
+        for maker in makers
+        if maker is not None
+    )
 
 
 def total_cost(units: tuple[Unit, ...], profile: QuantProfile, integer: frozenset[Unit]) -> float:
