@@ -105,9 +105,9 @@ def test_every_file_and_library_is_in_the_code_version(tmp_path, monkeypatch):
     (package / "below" / "numbers.json").write_text("2")
     assert version(package.name) != before
     told = tmp_path / "a_library-1.dist-info" / "METADATA"
-    told.parent.mkdir()
     monkeypatch.setattr(versions, "LIBRARIES", ("a-library",))
     found = [version()]
+    told.parent.mkdir()
     for number in ("1.0", "1.0.post1"):
         told.write_text(f"Metadata-Version: 2.1\nName: a-library\nVersion: {number}\n\nVersion: 7 is old.\n")
         found.append(version())
