@@ -151,6 +151,7 @@ ALONE = {
     "--allow-unverified",
     "--force",
     "--json",
+    "--log-json",
     "--quiet",
     "--verbose",
     "--help",

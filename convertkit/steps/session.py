@@ -284,7 +284,12 @@ class Session:
         of_source = (*scheduler.result(self._convert).notes, *scheduler.result(self._told).notes)
         about_data = self._calibration.warnings if self._calibration else ()
         doubt = () if self._judge is None else (scheduler.result(self._judge).doubt,)
-        return tuple(dict.fromkeys(filter(None, (*of_source, *about_data, *self._notes, *doubt))))
+        notes = filter(None, (*of_source, *about_data, *self._notes, *doubt))
+        return tuple(dict.fromkeys(note for note in notes if not self._was_followed(note)))
+
+    def _was_followed(self, note: str) -> bool:
+        """Whether a note advises a ``--static`` that was given."""
+        return any(f"--static {name}=" in note for name, _ in self._options.static)
 
 
 def _digest(data: FeedSource | None) -> str | None:

@@ -189,7 +189,10 @@ def test_a_program_without_free_sizes_is_delivered_with_a_free_batch(tmp_path: P
     source = _saved(Token(), (torch.rand(1, 5, 4),), tmp_path)
     result = convertkit.export(source, "onnxruntime", output=tmp_path / "out")
     assert [spec.shape for spec in result.artifact.inputs] == [("N", 5, 4)]
-    assert "the batch is dynamic, as dimension N; --static N=1 fixes it" in result.report["notes"]
+    advice = "the batch is dynamic, as dimension N; --static N=1 fixes it"
+    assert advice in result.report["notes"]
+    fixed = convertkit.export(source, "onnxruntime", output=tmp_path / "fixed", static={"N": 2})
+    assert advice not in fixed.report["notes"]
     lines = {location(node).partition(":")[0] for node in ir.load(result.artifact.path).graph}
     assert "test_rebatching.py" in lines
     assert not any(line.startswith("<") for line in lines), "lines of generated code say nothing to a user"
