@@ -23,6 +23,8 @@ _ZIP, _GZIP, _XZ, _BZIP2, _7Z, _RAR = (
     b"Rar!\x1a\x07",
 )
 _PACKED = {_GZIP: "gunzip", _XZ: "unxz", _BZIP2: "bunzip2", _7Z: "7z x", _RAR: "unrar x"}
+_ORT = b"ORTM"
+"""Of a FlatBuffer's identifier, its bytes 4 to 8.  Source: ONNX Runtime, core/flatbuffers/schema/ort.fbs."""
 _START_BYTES = 512
 _HEAVIEST_LISTING = 10_000
 
@@ -43,7 +45,7 @@ def elsewhere(source: str) -> str | None:
 
 
 def not_a_model(path: Path) -> str | None:
-    """What a file is that no model begins like: left by a download, or compressed; None for anything else."""
+    """What a file is that is not read: left by a download, compressed, or ``.ort``; None for anything else."""
     if not path.is_file():
         return None
     start = _start(path)
@@ -53,6 +55,11 @@ def not_a_model(path: Path) -> str | None:
         return (
             f"{path} is a page of HTML, not a model: the address that it was downloaded from shows the file\n"
             "  try   the address of the download itself (on most sites with 'raw' or 'resolve' in it)"
+        )
+    if start[4:8] == _ORT:
+        return (
+            f"{path} is a .ort file, which ONNX Runtime has optimised; convertkit writes that and does not read it\n"
+            "  try   the .onnx that it was made from"
         )
     command = next((command for mark, command in _PACKED.items() if start.startswith(mark)), None)
     if command is None:

@@ -4,6 +4,7 @@ import gzip
 import tarfile
 import zipfile
 
+import onnxruntime
 import pytest
 
 from convertkit.options.export_recipe import read_recipe
@@ -41,6 +42,15 @@ def test_what_a_download_left_in_the_place_of_a_model(place, name):
     check_refusal(here("export", name), 1, "is a Git LFS pointer", "git lfs pull")
     (place / name).write_text("\n\n<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>")
     check_refusal(here("export", name), 1, "is a page of HTML", "try   the address of the download")
+
+
+@pytest.mark.parametrize("command", [("export",), ("inspect",)])
+def test_a_file_of_onnx_runtimes_own_format(place, command):
+    session = onnxruntime.SessionOptions()
+    session.optimized_model_filepath = "model.ort"
+    session.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession("model.onnx", session, providers=["CPUExecutionProvider"])
+    check_refusal(here(*command, "model.ort"), 1, "is a .ort file", "does not read it", "try   the .onnx")
 
 
 @pytest.mark.parametrize("inner", ["model.onnx", "deep/net.tflite", "net/saved_model.pb", "notes.txt"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -14,6 +14,18 @@ from convertkit.stage import Feed, FeedSource
 from convertkit.state import initial_state
 
 MOST_VECTORS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """One call: arrays by name, as what the test gives them to has them."""
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.nbytes for each in (*self.inputs.values(), *self.outputs.values()))
 
 
 def golden_feeds(artifact: Artifact, calibration: FeedSource | None, seed: int) -> Iterator[dict[str, Array]]:

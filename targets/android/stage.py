@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from convertkit.artifact import Artifact, sha256_of
+from convertkit.parity.golden import Vector
 from convertkit.recipe import ExportOptions
 from convertkit.stage import EXACT, FeedSource, Stage
 from convertkit.targets.android import maven, project
@@ -21,7 +22,7 @@ from convertkit.targets.android.runner import AndroidRunner
 from convertkit.targets.android.runtimes import PhoneRuntime
 from convertkit.targets.mobile.api import Wanted, beginning, check_one_file, typed_api
 from convertkit.targets.mobile.files import write_files
-from convertkit.targets.mobile.golden import Vector, little, vectors
+from convertkit.targets.mobile.golden import little, vector_files, vectors
 from convertkit.targets.mobile.opsets import check_opset
 from convertkit.targets.mobile.pictures import Picture, example_pixels
 
@@ -114,7 +115,7 @@ class PackageAndroid:
 
 def _golden(found: Sequence[Vector], picture: Picture | None, seed: int) -> dict[str, bytes]:
     """Vectors by their numbers, and a picture with what it becomes."""
-    files = {f"{at}/{name}": data for at, vector in enumerate(found) for name, data in vector.files().items()}
+    files = {f"{at}/{name}": data for at, vector in enumerate(found) for name, data in vector_files(vector).items()}
     if picture is not None:
         pixels = example_pixels(seed)
         red, green, blue = (pixels[:, :, at].astype(np.uint32) for at in range(3))

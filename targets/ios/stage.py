@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from convertkit.artifact import Artifact, sha256_of
+from convertkit.parity.golden import Vector
 from convertkit.recipe import ExportOptions
 from convertkit.stage import EXACT, FeedSource, Stage
 from convertkit.targets.ios.checks import PRIVACY, PRIVACY_CONTENT, check_package
@@ -21,7 +22,7 @@ from convertkit.targets.ios.runtimes import AppleRuntime
 from convertkit.targets.ios.swift import SwiftApi, golden_test, sources
 from convertkit.targets.mobile.api import Wanted, beginning, check_one_file, typed_api
 from convertkit.targets.mobile.files import write_files
-from convertkit.targets.mobile.golden import Vector, little, vectors
+from convertkit.targets.mobile.golden import little, vector_files, vectors
 from convertkit.targets.mobile.opsets import check_opset
 from convertkit.targets.mobile.pictures import Picture, example_pixels
 
@@ -100,7 +101,7 @@ def _resources(api: SwiftApi, source: Artifact) -> dict[str, bytes]:
 
 def _golden(found: Sequence[Vector], picture: Picture | None, seed: int) -> dict[str, bytes]:
     """Vectors by their numbers, and a picture with what it becomes."""
-    files = {f"{at}/{name}": data for at, vector in enumerate(found) for name, data in vector.files().items()}
+    files = {f"{at}/{name}": data for at, vector in enumerate(found) for name, data in vector_files(vector).items()}
     if picture is not None:
         pixels = example_pixels(seed)
         padding = np.full((*pixels.shape[:2], 1), 255, np.uint8)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from convertkit.parity.golden import Vector
 from convertkit.targets.ios.names import ModuleName
 from convertkit.targets.ios.runtimes import AppleRuntime
 from convertkit.targets.mobile.api import TypedApi
-from convertkit.targets.mobile.golden import Vector, allowed
+from convertkit.targets.mobile.golden import allowed
 from convertkit.targets.mobile.pictures import Picture
 from convertkit.targets.mobile.ports import Port
 from convertkit.targets.mobile.rendering import rendered

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
 from convertkit.artifact import Array, Artifact
-from convertkit.parity.golden import golden_feeds
+from convertkit.parity.golden import Vector, golden_feeds
 from convertkit.stage import FeedSource, Runner
 from convertkit.targets.mobile.ports import Port, Ports
 
@@ -22,21 +21,10 @@ ON_THE_FLY = 1e-2
 """Of the greatest output, where the runtime quantizes activations as it goes: one of 127 steps may fall otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vector:
-    """Arrays by the ports' variables, state left out: each vector begins at the start of a sequence."""
-
-    inputs: Mapping[str, Array]
-    outputs: Mapping[str, Array]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(each.nbytes for each in (*self.inputs.values(), *self.outputs.values()))
-
-    def files(self) -> dict[str, bytes]:
-        """Each array's elements, little-endian, by a name of its own."""
-        named = {**{f"in_{k}": v for k, v in self.inputs.items()}, **{f"out_{k}": v for k, v in self.outputs.items()}}
-        return {f"{name}.bin": little(value) for name, value in named.items()}
+def vector_files(vector: Vector) -> dict[str, bytes]:
+    """Each array's elements, little-endian, by a name of its own."""
+    named = {**{f"in_{k}": v for k, v in vector.inputs.items()}, **{f"out_{k}": v for k, v in vector.outputs.items()}}
+    return {f"{name}.bin": little(value) for name, value in named.items()}
 
 
 def little(value: Array) -> bytes:
@@ -47,7 +35,10 @@ def little(value: Array) -> bytes:
 def vectors(
     artifact: Artifact, ports: Ports, runner: Runner, calibration: FeedSource | None, seed: int
 ) -> tuple[Vector, ...]:
-    """What the packaged model computes for samples or drawn inputs; fewer where all would take too much room."""
+    """What the packaged model computes for samples or drawn inputs; fewer where all would take too much room.
+
+    Arrays by the ports' variables, state left out: each vector begins at the start of a sequence.
+    """
     found = list[Vector]()
     for feed in golden_feeds(artifact, calibration, seed):
         outputs = runner.run(feed)

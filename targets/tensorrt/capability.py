@@ -57,7 +57,7 @@ def _judged(node: ir.Node, allowed: frozenset[str]) -> Capability:
             subject=f"{node.name} ({node.op_type})",
             ways_out=(
                 f"--tensorrt-allow {node.op_type}, where a plugin computes it",
-                "--target onnxruntime",
+                "--target onnxruntime, for Triton with --package triton",
             ),
         )
     return Capability(

@@ -10,14 +10,14 @@ import base64
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from convertkit.artifact import Array, Artifact, Dim, TensorSpec
 from convertkit.errors import ToolError
-from convertkit.parity.golden import golden_feeds
+from convertkit.parity.golden import Vector, golden_feeds
 from convertkit.stage import FeedSource, Runner
 from convertkit.targets.tensorrt.shapes import Range
 
@@ -28,18 +28,6 @@ SHARE = 1e-2
 STEPS = 2
 """Of an output's integers: by so much other engines' kernels were measured to differ that compute the same integers."""
 _CLASS = "polygraphy_class"
-
-
-@dataclass(frozen=True, slots=True)
-class Vector:
-    """One call: arrays by name, as the model's own interface has them."""
-
-    inputs: Mapping[str, Array]
-    outputs: Mapping[str, Array]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(each.nbytes for each in (*self.inputs.values(), *self.outputs.values()))
 
 
 def vectors(

@@ -22,8 +22,9 @@ from convertkit.errors import ToolError
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.specs import interface
+from convertkit.parity.golden import Vector
 from convertkit.targets.tensorrt.sparsity import is_sparse
-from convertkit.targets.tensorrt.vectors import Vector, allowed, vectors
+from convertkit.targets.tensorrt.vectors import allowed, vectors
 from tests import onnx_models
 
 
