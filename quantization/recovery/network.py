@@ -18,12 +18,16 @@ from convertkit.artifact import Array
 from convertkit.onnx.walk import check, walk
 from convertkit.quantization.graph.units import is_float
 from convertkit.quantization.recovery.operators import TABLE, rounded
+from convertkit.quantization.recovery.recurrent import RECURRENT
 
 _TRAINED = {
     "Conv": (1, 2), "ConvTranspose": (1, 2), "Gemm": (1, 2), "MatMul": (0, 1), "Add": (0, 1),
     "LayerNormalization": (1, 2), "InstanceNormalization": (1, 2), "BatchNormalization": (1, 2),
+    "LSTM": (1, 2, 3), "GRU": (1, 2, 3), "RNN": (1, 2, 3),
 }  # fmt: skip
 """Which inputs of which operators are weights, where they are constant."""
+_BIAS = 3
+"""Of a recurrent layer: of two axes, and often half zeros that no pruning made."""
 _LEAST_ZEROS = 0.05
 """A layer with fewer zeros was not pruned."""
 _NEEDS = "--recover"
@@ -115,7 +119,7 @@ def _weights(graph: ir.Graph, keep_zeros: bool) -> tuple[Weight, ...]:
                 continue
             if value.const_value is not None and is_float(value):
                 if value.const_value.size > 1:
-                    found[value] = _plain(value, keep_zeros)
+                    found[value] = _plain(value, keep_zeros and not (node.op_type in RECURRENT and place == _BIAS))
             elif (weight := _stored(value, keep_zeros)) is not None:
                 found[value] = weight
     return tuple(found.values())

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from convertkit.quantization.recovery.recurrent import RECURRENT
+
 _DTYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 11: torch.float64}
 
 
@@ -301,4 +303,5 @@ TABLE: Mapping[str, Callable[..., Any]] = {
     "ReduceMax": reduce(lambda x, axes, keep: x.amax(axes, keepdim=keep)),
     "ReduceMin": reduce(lambda x, axes, keep: x.amin(axes, keepdim=keep)),
     "QuantizeLinear": quantize_linear, "DequantizeLinear": dequantize_linear,
+    **RECURRENT,
 }  # fmt: skip

@@ -13,9 +13,11 @@ from convertkit.artifact import Array, Artifact
 from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
+from convertkit.profile import RECURRENT
 from convertkit.progress import Progress, Silent
 from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import held_out
+from convertkit.quantization.graph.sizes import sizes
 from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.reference import Reference
@@ -29,6 +31,8 @@ _PASSES = 8
 _SPEED = 6e9
 """Operations in a second on one core; it is this number that MINUTES are counted by, and not a clock."""
 _PER_NODE_S = 4e-4
+_NODES_A_TURN = 3
+"""What one time step of one direction of a recurrent layer takes, in nodes."""
 _LEAST_SAMPLES = 16
 
 
@@ -124,8 +128,18 @@ def _worth(quality: Quality) -> tuple[float, float]:
 def _steps(model: ir.Model, minutes: float) -> int:
     """How many steps are counted for so many minutes; no clock decides."""
     work = sum(map(multiply_adds, model.graph))
-    each = _PASSES * work * _BATCH / _SPEED + _PER_NODE_S * len(model.graph)
+    each = _PASSES * work * _BATCH / _SPEED + _PER_NODE_S * sum(map(_nodes, model.graph))
     return max(1, int(60 * minutes / each))
+
+
+def _nodes(node: ir.Node) -> int:
+    """How many nodes' time it takes to call what computes this one."""
+    if node.domain or node.op_type not in RECURRENT:
+        return 1
+    data, weight = node.inputs[:2]
+    assert data is not None
+    assert weight is not None
+    return _NODES_A_TURN * (*sizes(data), 1)[0] * (*sizes(weight), 1)[0]
 
 
 def _stacked(part: str, feeds: Sequence[Feed]) -> dict[str, Array]:

@@ -56,6 +56,13 @@ def i(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
+def recurrent(gates: int, directions: int = 1) -> tuple[np.ndarray, ...]:
+    """Weights and biases of a layer with 3 hidden units, for inputs of 5."""
+    return f(directions, 3 * gates, 5), f(directions, 3 * gates, 3), f(directions, 6 * gates)
+
+
+SERIES = (6, 2, 5)
+LENGTHS = np.array([6, 4], np.int32)
 VECTOR = np.abs(f(4)) + 0.5
 ROWS = [
     row("Conv", f(6, 4, 3, 2), f(6), pads=[1, 0, 2, 1], strides=[2, 1], dilations=[1, 2]),
@@ -83,6 +90,23 @@ ROWS = [
     row("Gather", i(2, -1, 0), axis=1), row("Gather", i(3), axis=2), row("Expand", i(3, 1, 6, 1)),
     row("ReduceMean", i(2, 3), keepdims=0), row("ReduceSum", i(-1)), row("ReduceMax"), row("ReduceMin", i(1)),
     row("QuantizeLinear", np.float32(0.02), np.uint8(120)), row("Pow", np.float32(2)), row("Reciprocal"),
+    row("LSTM", *recurrent(4), shape=SERIES, outputs=3, hidden_size=3),
+    row("LSTM", *recurrent(4, 2), shape=SERIES, outputs=3, hidden_size=3, direction="bidirectional"),
+    row("LSTM", *recurrent(4, 2), LENGTHS, f(2, 2, 3), f(2, 2, 3), f(2, 9), shape=SERIES, outputs=3, hidden_size=3,
+        direction="bidirectional"),
+    row("LSTM", *recurrent(4), shape=SERIES, outputs=3, hidden_size=3, direction="reverse", input_forget=1, clip=0.4),
+    row("LSTM", *recurrent(4)[:2], shape=SERIES, outputs=3, hidden_size=3, activation_alpha=[0.3],
+        activation_beta=[0.4], activations=["HardSigmoid", "Softsign", "Relu"]),
+    row("GRU", *recurrent(3), shape=SERIES, outputs=2, hidden_size=3),
+    row("GRU", *recurrent(3, 2), LENGTHS, f(2, 2, 3), shape=SERIES, outputs=2, hidden_size=3, linear_before_reset=1,
+        direction="bidirectional"),
+    row("GRU", *recurrent(3), LENGTHS, shape=SERIES, outputs=2, hidden_size=3, direction="reverse", clip=0.5),
+    row("GRU", *recurrent(3), shape=SERIES, outputs=2, hidden_size=3, activations=["HardSigmoid", "LeakyRelu"],
+        activation_alpha=[0.3, 0.2], activation_beta=[0.4]),
+    row("RNN", *recurrent(1), shape=SERIES, outputs=2, hidden_size=3, activations=["Elu"], activation_alpha=[0.7]),
+    row("RNN", *recurrent(1), shape=SERIES, outputs=2, hidden_size=3),
+    row("RNN", *recurrent(1, 2), LENGTHS, shape=SERIES, outputs=2, hidden_size=3, direction="bidirectional",
+        activations=["Relu", "Softplus"]),
 ]  # fmt: skip
 
 
@@ -213,6 +237,40 @@ def test_a_damaged_model_learns_its_answers_again(tmp_path: Path) -> None:
     assert large
     assert all(not after[before == 0].any() for before, after in large)
     assert any((after != before).any() for before, after in large)
+
+
+def small_lstm() -> onnx.ModelProto:
+    """An LSTM of 12 units without one of its biases over 8 steps, the last state into a Gemm."""
+    w, r, b = 0.5 * f(1, 48, 6), 0.3 * f(1, 48, 12), np.concatenate([f(1, 48), np.zeros((1, 48), np.float32)], 1)
+    nodes = [
+        helper.make_node("LSTM", ["x", "w", "r", "b"], ["", "h"], "lstm", hidden_size=12),
+        helper.make_node("Squeeze", ["h", "first"], ["s"], "squeeze"),
+        helper.make_node("Gemm", ["s", "g"], ["y"], "gemm"),
+    ]
+    constants = {"w": w, "r": r, "b": b, "g": f(12, 4), "first": i(0)}
+    return model_of(nodes, constants, {"x": [8, 1, 6]}, {"y": [1, 4]})
+
+
+def test_a_damaged_recurrent_layer_learns_its_answers_again(tmp_path: Path) -> None:
+    source = artifact_of(small_lstm(), tmp_path)
+    feeds = load_feeds({"x": np.random.default_rng(3).normal(0, 1, (64, 8, 1, 6)).astype(np.float32)}, source.inputs)
+    stage = Recovered(Damaged(), 0.04, feeds, 0, keep_zeros=True)
+    made = stage.run(source, tmp_path)
+    told = stage.diagnosis["recovered"]
+    assert told["kept"]
+    assert min(told["losses"]) < 0.3 * told["losses"][0]
+    before, after = (load_model(path).graph.initializers for path in (tmp_path / "damaged.onnx", made.path))
+    for name in ("w", "r"):
+        damaged, trained = before[name].const_value.numpy(), after[name].const_value.numpy()
+        assert (damaged != trained).any()
+        assert not trained[damaged == 0].any()
+
+
+def test_zeros_of_a_recurrent_bias_are_trained() -> None:
+    from convertkit.quantization.recovery.network import Network
+
+    network = Network(ir.from_proto(small_lstm()), keep_zeros=True)
+    assert {weight.stored.name: weight.mask for weight in network.weights} == dict.fromkeys(("w", "r", "b", "g"))
 
 
 def test_the_flag_puts_training_behind_the_step() -> None:
