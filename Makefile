@@ -75,6 +75,10 @@ conformance-command: $(VENV)/.ready-all  ## the same through the whole export, w
 conformance-openvino: $(VENV)/.ready-all  ## the same through the OpenVINO target alone
 	$(BIN)/python tests/conformance/command_board.py --target openvino --out docs/measurements/conformance-openvino.md
 
+conformance-coreml: $(VENV)/.ready-all  ## the same through the Core ML target and its evaluator
+	mkdir -p build
+	$(BIN)/python tests/conformance/board.py --target coreml --json build/conformance-coreml.jsonl $(BOARD) --out docs/measurements/conformance-coreml.md
+
 conformance-stablehlo: $(VENV)/.ready-all  ## the same for StableHLO, on the programs among the real cases
 	$(BIN)/python tests/converters/stablehlo/conformance.py --write docs/measurements/conformance-stablehlo.md
 
@@ -107,4 +111,4 @@ $(VENV)/.ready-all: $(VENV)/.ready-demo
 	$(PIP) --editable '.[all,dev]'
 	@touch $@
 
-.PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-openvino conformance-stablehlo docs wheel fixtures clean
+.PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-openvino conformance-coreml conformance-stablehlo docs wheel fixtures clean

@@ -26,7 +26,8 @@ from convertkit.workers.process import Reply
 
 import_coremltools()
 
-from convertkit.targets.coreml.compile import compile_model  # noqa: E402 - only after coremltools
+from convertkit.targets.coreml.builder import MOST_DIMENSIONS  # noqa: E402 - only after coremltools
+from convertkit.targets.coreml.compile import compile_model  # noqa: E402
 from convertkit.targets.coreml.evaluator.evaluate import Evaluator  # noqa: E402
 from convertkit.targets.coreml.options import TARGETS, Choices  # noqa: E402
 from convertkit.targets.coreml.package.program import read_package  # noqa: E402
@@ -53,10 +54,43 @@ class CoreMLConformance:
                 model = canonicalize(load_model(path), max_opset=_NEWEST)
                 compile_model(model, Choices(TARGETS["iOS18"]), package)
             except Unsupported as refusal:
-                return Reply({"status": "refused", "reason": str(refusal).splitlines()[0]})
+                told = {"status": "refused", "reason": str(refusal).splitlines()[0]}
+                return Reply({**told, "barrier": barrier(onnx.load(path), data)})
             verdict = _judged(path, package, data, params["rtol"], params["atol"])
         status = "wrong" if verdict.reason else "right"
         return Reply({"status": status, "reason": verdict.reason, "worst": verdict.worst})
+
+
+_HELD = frozenset({"float32", "float16", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
+"""Element types whose numbers a package can hold; those of int64 and uint32 within int32."""
+_INT32 = np.iinfo(np.int32)
+
+
+def barrier(model: onnx.ModelProto, data: _Feed) -> str:
+    """What of a case's interface and constants no Core ML package can hold, or nothing.
+
+    ``data`` has its inputs and outputs.  Judged by the case alone, not by what the compiler said of it.
+    """
+    values = [*model.graph.input, *model.graph.output]
+    if any(not value.type.HasField("tensor_type") for value in values):
+        return "sequences and optional values"
+    if not model.graph.input:
+        return "a model without inputs"
+    numbers = [value.type.tensor_type.elem_type for value in values]
+    numbers += [each.data_type for each in model.graph.initializer]
+    names = {onnx.TensorProto.DataType.Name(number).lower() for number in numbers}
+    if unheld := sorted(names.difference(_HELD) - {"float"}):
+        return f"element type {unheld[0]}"
+    arrays = [*data.values(), *map(onnx.numpy_helper.to_array, model.graph.initializer)]
+    sized = [*part(data, "in").values(), *part(data, "out").values()]
+    if any(each.ndim > MOST_DIMENSIONS for each in sized):
+        return f"more than {MOST_DIMENSIONS} dimensions"
+    if any(not each.size for each in sized):
+        return "inputs or outputs without elements"
+    whole = [each for each in arrays if each.dtype.kind in "iu" and each.size]
+    if any(int(each.max()) > _INT32.max or int(each.min()) < _INT32.min for each in whole):
+        return "integers beyond 32 bits"
+    return ""
 
 
 def _judged(path: Path, package: Path, data: _Feed, rtol: float, atol: float) -> Verdict:
