@@ -36,14 +36,19 @@ class Collected:
         """What was measured, in the order of its names."""
         rows = {id(each): each for each in found.values()}
         order = {key: row for row, key in enumerate(rows)}
-        numbers = np.array([to_numbers(each) for each in rows.values()], np.float64).reshape(len(rows), -1)
-        counts = np.array([each.histogram.counts for each in rows.values()], np.int64).reshape(len(rows), -1)
+        numbers = _table([to_numbers(each) for each in rows.values()], np.float64)
+        counts = _table([each.histogram.counts for each in rows.values()], np.int64)
         return Collected(tuple(order[id(each)] for each in found.values()), numbers, counts)
 
     def statistics(self, names: Sequence[str]) -> dict[str, Statistics]:
         """New statistics by name, which whoever asks may go on with; tensors with the same numbers share one object."""
         rows = [from_numbers(*each) for each in zip(self.numbers, self.counts, strict=True)]
         return {name: rows[place] for name, place in zip(names, self.places, strict=True)}
+
+
+def _table(rows: Sequence[Array | list[float]], dtype: type[np.generic]) -> Array:
+    """A row each; none where a graph has nothing to measure."""
+    return np.array(rows, dtype).reshape(len(rows), -1) if rows else np.zeros((0, 0), dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -56,6 +56,10 @@ def test_a_cache_keeps_what_was_measured(place, measured):
     assert measured == [30, 10] * 2
 
 
+def test_a_graph_without_anything_to_measure():
+    assert Collected.of({}).statistics(()) == {}
+
+
 def test_statistics_come_back_as_they_were():
     one, two = Statistics(), Statistics()
     for number, each in enumerate((one, two), 1):
