@@ -90,9 +90,6 @@ def port(name, *shape):
     }
 
 
-KNOWN = {"from_ms": 0.0, "to_ms": 0.05, "median": 0.1, "worst": 0.4}
-
-
 def device_time(device, ms, *, shown, error=None):
     layers = [ms / 25] * 20 + [ms / 5] if shown else []
     return {"device": device, "ms": ms, "float32_ms": 2 * ms, "error": error, "shown": shown, "layers_ms": layers}
@@ -205,7 +202,9 @@ def report():
         "estimates": {
             "devices": [
                 device_time("x86", 0.015625, shown=False),
-                device_time("arm64-a76", 0.03125, error=KNOWN, shown=True),
+                device_time(
+                    "arm64-a76", 0.03125, error={"from_ms": 0, "to_ms": 1, "median": 0.1, "worst": 0.4}, shown=True
+                ),
             ],
             "lacking": "",
         },
