@@ -69,13 +69,13 @@ class Latency:
 
     @property
     def slower(self) -> bool:
-        """Whether the delivered artifact is clearly slower than float32 on this machine."""
-        return self.speedup is not None and self.speedup < 1 / _MATTERS
+        """Whether the delivered artifact is clearly slower than float32 on this machine, in three of four turns."""
+        return self.speedup is not None and self.speedup < 1 / _MATTERS and (self.spread is None or self.spread[1] < 1)
 
     @property
     def faster(self) -> bool:
-        """Whether it is clearly faster."""
-        return self.speedup is not None and self.speedup > _MATTERS
+        """Whether it is clearly faster, in three of four turns."""
+        return self.speedup is not None and self.speedup > _MATTERS and (self.spread is None or self.spread[0] > 1)
 
     @property
     def verdict(self) -> str:

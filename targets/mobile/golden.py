@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from convertkit.artifact import Array, Artifact
-from convertkit.parity.golden import Vector, golden_feeds
+from convertkit.parity.golden import Vector, answered
 from convertkit.stage import FeedSource, Runner
 from convertkit.targets.mobile.ports import Port, Ports
 
@@ -40,8 +40,7 @@ def vectors(
     Arrays by the ports' variables, state left out: each vector begins at the start of a sequence.
     """
     found = list[Vector]()
-    for feed in golden_feeds(artifact, calibration, seed):
-        outputs = runner.run(feed)
+    for feed, outputs in answered(artifact, calibration, seed, runner.run):
         vector = Vector(
             {port.variable: port.given(feed[port.name]) for port in ports.given},
             {port.variable: port.given(np.asarray(outputs[port.name])) for port in ports.returned},

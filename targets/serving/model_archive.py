@@ -46,8 +46,8 @@ class PackageTorchServe:
         """Package ``source``; ``Unsupported`` for element types that the protocol has no JSON for."""
         for spec in (*source.inputs, *source.outputs):
             protocol_type(spec)
-        feed, _ = requests.samples(source, self._calibration, self._seed)
         with optimised_runner(source) as runner:
+            feed, _ = requests.samples(runner, source, self._calibration, self._seed)
             outputs = runner.run(feed)
         path = workdir / STORE
         path.mkdir()

@@ -63,8 +63,8 @@ class PackageTriton:
 
         ``Unsupported`` where a batch is asked for and the model's answers would depend on who else asks.
         """
-        feed, other = requests.samples(source, self._calibration, self._seed)
         with plugins.runner(source) as runner:
+            feed, other = requests.samples(runner, source, self._calibration, self._seed)
             reason = mixing(runner, source, feed, other)
             outputs = runner.run(feed)
         most = self._max_batch(reason)

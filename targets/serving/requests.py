@@ -6,17 +6,14 @@ Source: Open Inference Protocol, "HTTP/REST", inference request JSON object.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from convertkit.artifact import Array, Artifact, TensorSpec
-from convertkit.parity.feeds import generated_feed
-from convertkit.stage import Feed, FeedSource
-from convertkit.state import initial_state
+from convertkit.parity.golden import answered
+from convertkit.stage import Feed, FeedSource, Runner
 from convertkit.targets.serving.datatypes import numpy_type, protocol_type
 
 
@@ -58,20 +55,11 @@ def text(body: Mapping[str, Any]) -> str:
     return json.dumps(body, allow_nan=True) + "\n"
 
 
-def samples(artifact: Artifact, calibration: FeedSource | None, seed: int) -> tuple[Feed, Feed]:
-    """Two calls of one sample each, in the source's layout, with the initial state.
+def samples(runner: Runner, artifact: Artifact, calibration: FeedSource | None, seed: int) -> tuple[Feed, Feed]:
+    """Two calls of one sample each that ``runner`` answers, in the source's layout, with the initial state.
 
     The user's data where there are two samples of it, else generated values.
     """
-    found = [] if calibration is None else list(islice(calibration, 2))
-    found += islice(_generated(artifact.inputs, seed), 2 - len(found))
-    start = initial_state(artifact)
-    return {**start, **found[0]}, {**start, **found[1]}
-
-
-def _generated(inputs: Sequence[TensorSpec], seed: int) -> Iterator[Feed]:
-    """Real numbers also for an integer interface; whole numbers without a range are 0 and 1."""
-    drawn = [replace(spec, dtype="float32") if spec.quantization else spec for spec in inputs if not spec.is_state]
-    rng = np.random.default_rng(seed)
-    while True:
-        yield generated_feed(drawn, {}, rng, 0)
+    found = [] if calibration is None else [feed for feed, _ in answered(artifact, calibration, seed, runner.run, 2)]
+    found += [feed for feed, _ in answered(artifact, None, seed, runner.run, 2 - len(found))]
+    return found[0], found[1]

@@ -9,16 +9,15 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from convertkit.artifact import Array, Artifact, Dim, TensorSpec
-from convertkit.errors import ToolError
-from convertkit.parity.golden import Vector, golden_feeds
-from convertkit.stage import FeedSource, Runner
+from convertkit.parity.golden import Vector, answered, golden_feeds
+from convertkit.stage import FeedSource, Outputs, Runner
 from convertkit.targets.tensorrt.shapes import Range
 
 MOST_BYTES = 4 << 20
@@ -33,21 +32,11 @@ _CLASS = "polygraphy_class"
 def vectors(
     artifact: Artifact, runner: Runner, calibration: FeedSource | None, seed: int, ranges: Sequence[Range] = ()
 ) -> tuple[Vector, ...]:
-    """What ``runner`` computes for samples or drawn inputs.
-
-    None where NumPy's files lack the type of an array, and where the model fails on inputs that nobody has described,
-    such as a divisor of 0.
-    """
+    """What ``runner`` computes for samples or drawn inputs; none where NumPy's files lack the type of an array."""
     if any(_lacks(spec) for spec in (*artifact.inputs, *artifact.outputs)):
         return ()
     found = list[Vector]()
-    for feed in _feeds(artifact, calibration, seed, ranges):
-        try:
-            got = runner.run(feed)
-        except ToolError:
-            if calibration is not None:
-                raise
-            continue
+    for feed, got in _answered(artifact, calibration, seed, ranges, runner):
         inputs = {spec.name: spec.encode(np.asarray(feed[spec.name])) for spec in artifact.inputs}
         vector = Vector(inputs, {spec.name: spec.encode(np.asarray(got[spec.name])) for spec in artifact.outputs})
         if found and sum(kept.size_bytes for kept in (*found, vector)) > MOST_BYTES:
@@ -56,16 +45,18 @@ def vectors(
     return tuple(found)
 
 
-def _feeds(
-    artifact: Artifact, calibration: FeedSource | None, seed: int, ranges: Sequence[Range]
-) -> Sequence[Mapping[str, Array]]:
-    """Inputs of sizes that the engine takes; where none are, drawn ones of the usual sizes."""
-    feeds = list(golden_feeds(artifact, calibration, seed))
-    if fitting := [feed for feed in feeds if _fit(artifact, feed, ranges)]:
-        return fitting
+def _answered(
+    artifact: Artifact, calibration: FeedSource | None, seed: int, ranges: Sequence[Range], runner: Runner
+) -> Iterator[tuple[Mapping[str, Array], Outputs]]:
+    """Inputs of sizes that the engine takes, with outputs; where none are, drawn ones of the usual sizes."""
+    given = list(golden_feeds(artifact, calibration, seed))
+    if fitting := [feed for feed in given if _fit(artifact, feed, ranges)]:
+        samples = None if calibration is None else fitting
+        yield from answered(artifact, samples, seed, runner.run)
+        return
     usual = {each.name: each.usual for each in ranges}
     inputs = tuple(replace(spec, shape=tuple(_sized(dim, usual) for dim in spec.shape)) for spec in artifact.inputs)
-    return list(golden_feeds(replace(artifact, inputs=inputs), None, seed))
+    yield from answered(replace(artifact, inputs=inputs), None, seed, runner.run)
 
 
 def _sized(dim: Dim, sizes: Mapping[str, int]) -> Dim:

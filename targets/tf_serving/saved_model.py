@@ -124,7 +124,9 @@ def _settle(message: Any, folder: Path) -> None:
         library.function.extend(functions)
     file.write_bytes(model.SerializeToString(deterministic=True))
     (folder / "fingerprint.pb").unlink(missing_ok=True)
-    (folder / "variables").mkdir(exist_ok=True)
+    variables = folder / "variables"
+    if variables.exists():
+        variables.rmdir()  # weights are constants; what packs files, as manifests and archives do, has no empty folder
 
 
 def _plain(name: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from convertkit import plugins
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
 from convertkit.targets.serving import requests
@@ -41,7 +42,8 @@ class PackageSavedModel:
         folder = path / self._name / VERSION
         folder.parent.mkdir(parents=True)
         ins, outs = [spec.name for spec in source.inputs], [spec.name for spec in source.outputs]
-        feed, _ = requests.samples(source, self._calibration, self._seed)
+        with plugins.runner(source) as runner:
+            feed, _ = requests.samples(runner, source, self._calibration, self._seed)
         given = {spec.name: spec.encode(np.asarray(feed[spec.name])) for spec in source.inputs}
         with Worker(SERVICE, timeout_s=self._timeout_s, env=ENVIRONMENT, framework="tensorflow") as worker:
             worker.call("write", {"model": str(source.path), "folder": str(folder), "inputs": ins, "outputs": outs})

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from convertkit.artifact import Array, Artifact
-from convertkit.parity.golden import golden_feeds
+from convertkit.parity.golden import answered
 from convertkit.stage import FeedSource
 from convertkit.targets.tflite_micro.c_array import ALIGNMENT_BYTES, rows
+from convertkit.targets.tflite_micro.file import FileGraph
 from convertkit.targets.tflite_micro.runtime import MicroInterpreter
 
 MOST_BYTES = 1 << 16
@@ -33,21 +34,20 @@ class Vector:
         return sum(each.nbytes for each in (*self.inputs, *self.outputs))
 
 
-def encoded_inputs(
-    artifact: Artifact, names: Sequence[str], calibration: FeedSource | None, seed: int
-) -> tuple[tuple[Array, ...], ...]:
-    """Inputs for the vectors, in the order of ``names``: samples of the user's, else generated ones."""
+def vectors(
+    interpreter: MicroInterpreter, artifact: Artifact, main: FileGraph, calibration: FeedSource | None, seed: int
+) -> tuple[Vector, ...]:
+    """What the runtime computes for samples or generated inputs; fewer where all would take too much flash."""
     specs = {spec.name: spec for spec in artifact.inputs}
-    feeds = golden_feeds(artifact, calibration, seed)
-    return tuple(tuple(specs[name].encode(feed[name]) for name in names) for feed in feeds)
+    names = [main.tensors[index].name for index in main.inputs]
 
+    def run(feed: Mapping[str, Array]) -> Vector:
+        given = tuple(specs[name].encode(feed[name]) for name in names)
+        interpreter.run(given)
+        return Vector(given, tuple(np.array(interpreter.output(place)) for place in range(len(main.outputs))))
 
-def vectors(interpreter: MicroInterpreter, inputs: Sequence[tuple[Array, ...]], outputs: int) -> tuple[Vector, ...]:
-    """What the runtime computes for ``inputs``; fewer of them where all would take too much flash."""
     found: list[Vector] = []
-    for each in inputs:
-        interpreter.run(each)
-        vector = Vector(each, tuple(np.array(interpreter.output(place)) for place in range(outputs)))
+    for _, vector in answered(artifact, calibration, seed, run):
         if found and sum(kept.size_bytes for kept in (*found, vector)) > MOST_BYTES:
             break
         found.append(vector)

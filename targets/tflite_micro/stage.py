@@ -90,10 +90,8 @@ class PackageMicro:
             )
 
     def _vectors(self, source: Artifact, main: FileGraph, arena: Arena) -> tuple[golden.Vector, ...]:
-        names = [main.tensors[index].name for index in main.inputs]
-        inputs = golden.encoded_inputs(source, names, self._calibration, self._seed)
         interpreter = MicroInterpreter(source.path.read_bytes(), arena.size)
-        return golden.vectors(interpreter, inputs, len(main.outputs))
+        return golden.vectors(interpreter, source, main, self._calibration, self._seed)
 
 
 def _check_sizes(graphs: tuple[FileGraph, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -97,6 +98,15 @@ def test_two_runs_give_the_same_bytes(source, served):
     assert len(names) > 5
     for name in names:
         assert (again.path / name).read_bytes() == (served.path / name).read_bytes(), name
+
+
+def test_force_replaces_what_an_export_wrote(source, served, tmp_path):
+    """A folder is in no manifest: an empty one was nobody's, and --force refused its own package."""
+    assert not [folder for folder in served.path.rglob("*") if folder.is_dir() and not any(folder.iterdir())]
+    copied = tmp_path / "served"
+    shutil.copytree(served.path, copied)
+    again = convertkit.export(str(source), "tf-serving", output=copied, force=True, progress=False)
+    assert (again.path / "manifest.json").read_text() == (served.path / "manifest.json").read_text()
 
 
 def test_integers_are_refused_before_any_work(source):
