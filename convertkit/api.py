@@ -57,6 +57,8 @@ def export(
     description: str | None = None,
     label_file: str | PathLike[str] | None = None,
     normalization: str | Normalization | Sequence[str | Normalization] = (),
+    preprocess: str | None = None,
+    postprocess: str | None = None,
     opset: int | None = None,
     trust: str | Iterable[str] = (),
     timeout: float | None = None,
@@ -120,6 +122,9 @@ def export(
         description: what the model does, for the file's metadata.
         label_file: names of the classes, one per line.
         normalization: ``INPUT:MEAN/STD`` that the model was trained with, one or several.
+        preprocess: steps from a picture of bytes to the input that become part of the model, as in
+            ``image:256,crop:0.875,mean:0,std:255``.
+        postprocess: steps behind an output that become part of the model: ``softmax``, ``argmax``, ``top:5``.
         opset: opset of a delivered ``.onnx``.
         trust: code in the file that may be executed: ``pickle``, ``lambda``, ``pyfunc``.
         timeout: longest time for one call of a framework, in seconds.

@@ -125,6 +125,9 @@ class ExportOptions:
     description: str = ""
     label_file: str | None = None
     normalization: tuple[Normalization, ...] = ()
+    preprocess: str | None = None
+    """Steps from a picture of bytes to the input, which become part of the model."""
+    postprocess: str | None = None
     opset: int | None = None
     trust: frozenset[Trust] = field(default_factory=frozenset)
     timeout_s: float | None = None

@@ -35,6 +35,10 @@ _TRAINABLE = ("int8", "int16x8", "w8", "w4")
 RULES: tuple[Rule, ...] = (
     Rule(lambda o: not o.targets, "--target is an empty list; name at least one"),
     Rule(
+        lambda o: o.preprocess is not None and bool(o.normalization),
+        "--preprocess writes the normalisation into the model, which takes bytes then: leave --normalization out",
+    ),
+    Rule(
         lambda o: o.max_drop is not None and o.eval is None, "--max-drop needs --eval with labelled data to measure on"
     ),
     Rule(lambda o: o.metric is not None and o.eval is None, "--metric needs --eval with labelled data to measure on"),

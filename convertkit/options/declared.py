@@ -212,6 +212,13 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     ),
     _flag("Input", "--timeout", type=float, metavar="S", help="Longest time for one call of a framework, in seconds."),
     _flag("Input", "--recipe", type=click.Path(), metavar="FILE.toml", help="Read flags from a file; flags given win."),
+    _flag(
+        "Input",
+        "--preprocess",
+        metavar="STEPS",
+        help="Into the model: image:256,crop:0.875,mean:124,116,104,std:58,57,57; bgr, input:NAME.",
+    ),
+    _flag("Input", "--postprocess", metavar="STEPS", help="Into the model: softmax, argmax or top:5; output:NAME."),
     _switch("Precision", "--int8", help="8-bit integers where they pay."),
     _switch("Precision", "--int16x8", help="16-bit activations, 8-bit weights."),
     _switch("Precision", "--fp16", help="float16 weights."),

@@ -14,6 +14,7 @@ from typing import Any, get_args
 from convertkit.errors import UsageError
 from convertkit.options import consistency, of_targets
 from convertkit.options.sounds import parse_wav
+from convertkit.processing.words import read_postprocess, read_preprocess
 from convertkit.recipe import (
     CalibMethod,
     ExportOptions,
@@ -58,6 +59,8 @@ _KEYS = (
     "description",
     "label_file",
     "normalization",
+    "preprocess",
+    "postprocess",
     "opset",
     "trust",
     "timeout",
@@ -104,6 +107,8 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
             "signature",
             "description",
             "label_file",
+            "preprocess",
+            "postprocess",
             "cache",
             "scheduler",
         ),
@@ -352,6 +357,8 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "device": lambda value: _commas("device", value),
     "images": parse_images,
     "wav": parse_wav,
+    "preprocess": read_preprocess,
+    "postprocess": read_postprocess,
     "prune": str,
     "target_options": of_targets.given,
 }

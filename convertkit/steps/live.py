@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from convertkit.data.feeds import Feeds
     from convertkit.parity.truth import AskTruth, Truth
 
-SOURCE_OPTIONS = frozenset({"source", "model", "inputs", "signature", "trust", "seed", "timeout_s"})
-"""What a converter reads."""
+SOURCE_OPTIONS = frozenset(
+    {"source", "model", "inputs", "signature", "trust", "seed", "timeout_s", "preprocess", "postprocess"}
+)
+"""What a converter reads, and what is put around its source."""
 DATA_OPTIONS = frozenset({"images", "wav", "normalization", "calib_samples", "precision"})
 """What makes samples of files."""
 
@@ -79,7 +81,23 @@ def is_shared(source: Source) -> bool:
 
 def _opened(options: ExportOptions, resources: Resources, progress: Progress) -> AbstractContextManager[Source]:
     converter = plugins.converter_for(options.source)
-    return converter.open(options.source, options, resources.folder("source"), progress)
+    opened = converter.open(options.source, options, resources.folder("source"), progress)
+    if options.preprocess is None and options.postprocess is None:
+        return opened
+    return _processed(opened, options)
+
+
+def _processed(opened: Source, options: ExportOptions) -> Source:
+    """The source with its pre- and post-processing."""
+    from convertkit.processing.interface import processing_of
+    from convertkit.processing.source import ProcessedSource
+
+    try:
+        processing = processing_of(opened.artifact, options)
+    except BaseException as error:
+        opened.__exit__(type(error), error, error.__traceback__)
+        raise
+    return opened if processing is None else ProcessedSource(opened, processing)
 
 
 def calibration(options: ExportOptions, inputs: Sequence[TensorSpec], resources: Resources) -> Feeds | None:

@@ -1,0 +1,114 @@
+"""Which input and output of a model are processed, and how its interface looks then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from convertkit.artifact import Artifact, TensorSpec
+from convertkit.data.images import ImageReader
+from convertkit.errors import FeedError, UsageError
+from convertkit.processing.words import Postprocess, Preprocess, parse_postprocess, parse_preprocess
+from convertkit.recipe import ExportOptions, ImageOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The input called ``name``, of ``size`` (height, width), that a picture of bytes becomes."""
+
+    how: Preprocess
+    name: str
+    size: tuple[int, int]
+    channels: int
+    channels_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The output called ``name`` that is processed, and what its results are called."""
+
+    how: Postprocess
+    name: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (f"{self.name}_scores", f"{self.name}_classes") if self.how.choice == "top" else (self.name,)
+
+
+@dataclass(frozen=True, slots=True)
+class Processing:
+    """What becomes part of one model."""
+
+    picture: Picture | None
+    scores: Scores | None
+
+    def applied(self, artifact: Artifact) -> Artifact:
+        """The source with the interface that it has with its processing."""
+        inputs = tuple(spec if self._other(spec) else self._bytes(spec) for spec in artifact.inputs)
+        outputs = tuple(each for spec in artifact.outputs for each in self._results(spec))
+        return replace(artifact, inputs=inputs, outputs=outputs)
+
+    def _other(self, spec: TensorSpec) -> bool:
+        return self.picture is None or spec.name != self.picture.name
+
+    def _bytes(self, spec: TensorSpec) -> TensorSpec:
+        assert self.picture is not None
+        shape = (spec.source_shape[0], self.picture.how.height, self.picture.how.width, self.picture.channels)
+        return TensorSpec(spec.name, shape, "uint8", value_range=(0, 256))
+
+    def _results(self, spec: TensorSpec) -> tuple[TensorSpec, ...]:
+        if self.scores is None or spec.name != self.scores.name:
+            return (spec,)
+        how, plain = self.scores.how, replace(spec, clamped=False, lsb=None)
+        if how.choice == "argmax":
+            return (replace(plain, shape=spec.shape[:-1], dtype="int64"),)
+        if how.choice == "top":
+            best = replace(plain, shape=(*spec.shape[:-1], how.top), ranked=True)
+            first, second = self.scores.names
+            return replace(best, name=first), replace(best, name=second, dtype="int64")
+        return (plain,)
+
+
+def processing_of(artifact: Artifact, options: ExportOptions) -> Processing | None:
+    """What ``options`` ask for of this source, None without any; ``UsageError`` where it does not fit."""
+    if options.preprocess is None and options.postprocess is None:
+        return None
+    picture = None if options.preprocess is None else _picture(parse_preprocess(options.preprocess), artifact.inputs)
+    scores = None if options.postprocess is None else _scores(parse_postprocess(options.postprocess), artifact.outputs)
+    return Processing(picture, scores)
+
+
+def _picture(how: Preprocess, inputs: Sequence[TensorSpec]) -> Picture:
+    spec = _chosen("--preprocess", "input", how.input, [s for s in inputs if len(s.shape) == 4 or s.name == how.input])
+    if spec.dtype != "float32":
+        raise UsageError(f"--preprocess: input {spec.name} is {spec.dtype}, and a normalised picture is float32")
+    try:
+        reader = ImageReader(spec, ImageOptions(layout=how.layout, mean=how.mean, std=how.std))
+    except FeedError as error:
+        raise UsageError(f"--preprocess: {error}") from error
+    height, width = reader.shape[1:] if reader.channels_first else reader.shape[:2]
+    return Picture(how, spec.name, (height, width), reader.channels, reader.channels_first)
+
+
+def _scores(how: Postprocess, outputs: Sequence[TensorSpec]) -> Scores:
+    spec = _chosen("--postprocess", "output", how.output, outputs)
+    if spec.dtype != "float32" or len(spec.shape) < 2:
+        raise UsageError(f"--postprocess: output {spec.name} is {spec.dtype} of {list(spec.shape)}, and scores are "
+                         "float32 with the classes in the last of two axes or more")  # fmt: skip
+    classes = spec.shape[-1]
+    if not isinstance(classes, int) or how.top > classes:
+        raise UsageError(f"--postprocess: output {spec.name} has {classes} classes, too few for top:{how.top}"
+                         if isinstance(classes, int) else
+                         f"--postprocess: output {spec.name} has a dynamic number of classes ({classes})")  # fmt: skip
+    return Scores(how, spec.name)
+
+
+def _chosen(flag: str, role: str, name: str | None, specs: Sequence[TensorSpec]) -> TensorSpec:
+    """The one that is meant."""
+    found = [spec for spec in specs if spec.name == name] if name is not None else list(specs)
+    if len(found) == 1:
+        return found[0]
+    named = ", ".join(spec.name for spec in specs) or f"none{' with four axes' if role == 'input' else ''}"
+    if name is not None:
+        raise UsageError(f"{flag} {role}:{name}: no such {role}; there are: {named}")
+    raise UsageError(f"{flag}: which {role} is meant? The model has: {named}; say {role}:NAME")

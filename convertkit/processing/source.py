@@ -1,0 +1,154 @@
+"""A source with its processing: it takes pictures of bytes, and becomes ONNX that does so, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from convertkit.artifact import Artifact
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_own
+from convertkit.onnx.save import save_model
+from convertkit.processing.graph import write_in
+from convertkit.processing.interface import Processing
+from convertkit.processing.reference import postprocessed, preprocessed
+from convertkit.stage import (
+    ConcurrentSource,
+    Feed,
+    FreedSource,
+    Outputs,
+    Runner,
+    Settled,
+    SettledSource,
+    SettlingStage,
+    Source,
+    Stage,
+    Tolerance,
+)
+
+
+class ProcessedSource:
+    """``inner`` with its processing around it, computed in NumPy: what every later artifact is held against."""
+
+    def __init__(self, inner: Source, processing: Processing) -> None:
+        self._inner, self._processing = inner, processing
+        self.artifact = processing.applied(inner.artifact)
+        self.concurrent = isinstance(inner, ConcurrentSource) and inner.concurrent
+        self.implied_sizes: Mapping[str, int] = inner.implied_sizes if isinstance(inner, FreedSource) else {}
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """The source's own."""
+        return self._inner.notes
+
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._inner.__exit__(kind, error, trace)
+
+    def runner(self) -> Runner:
+        """The source's own, with the processing before and behind it."""
+        return ProcessedRunner(self._inner.runner(), self._processing)
+
+    def stage(self) -> Stage:
+        """The source's own, with the processing written into the ONNX that it makes."""
+        return ProcessedStage(self._inner.stage(), self._inner.artifact, self._processing)
+
+    def settled(self, settled: Settled) -> Source:
+        """The same source with the interface that its conversion left it."""
+        if not isinstance(self._inner, SettledSource):
+            return self
+        plain = _without(settled.artifact, self._inner.artifact, self._processing)
+        return ProcessedSource(self._inner.settled(replace(settled, artifact=plain)), self._processing)
+
+
+class ProcessedRunner:
+    """NumPy before and behind what runs the source."""
+
+    def __init__(self, inner: Runner, processing: Processing) -> None:
+        self._inner, self._processing = inner, processing
+
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._inner.__exit__(kind, error, trace)
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for pictures of bytes."""
+        picture, scores = self._processing.picture, self._processing.scores
+        if picture is not None:
+            pixels = np.asarray(feed[picture.name])
+            made = preprocessed(pixels, picture.how, picture.size, channels_first=picture.channels_first)
+            feed = {**feed, picture.name: made}
+        outputs: Outputs = {}
+        for name, value in self._inner.run(feed).items():
+            if scores is not None and name == scores.name:
+                outputs |= zip(scores.names, postprocessed(value, scores.how), strict=True)
+            else:
+                outputs[name] = value
+        return outputs
+
+
+class ProcessedStage:
+    """The step to ONNX, and the processing written into it."""
+
+    def __init__(self, inner: Stage, source: Artifact, processing: Processing) -> None:
+        self._inner, self._source, self._processing = inner, source, processing
+        self.name, self.version = inner.name, inner.version
+        self.accepts, self.produces = inner.accepts, inner.produces
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """The source's own: the processing is the same float32 arithmetic."""
+        return self._inner.tolerance
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """The source's own, and the steps of the processing."""
+        picture, scores = self._processing.picture, self._processing.scores
+        steps = {"preprocess": picture and str(picture.how), "postprocess": scores and str(scores.how)}
+        return {**self._inner.options, **{name: text for name, text in steps.items() if text}}
+
+    @property
+    def settled(self) -> Settled | None:
+        """What the conversion has found out, with the interface of the processed source."""
+        found = self._inner.settled if isinstance(self._inner, SettlingStage) else None
+        return None if found is None else replace(found, artifact=self._processing.applied(found.artifact))
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Convert the source, and write the processing into ``processed.onnx``."""
+        made = self._inner.run(self._source, workdir)
+        model = load_own(made.path)
+        write_in(model, self._processing)
+        model = canonicalize(model)
+        processed = save_model(model, workdir / "processed.onnx", made.made_by, made.initial_state)
+        return replace(processed, inputs=self._processing.applied(made).inputs)
+
+
+def _without(artifact: Artifact, inner: Artifact, processing: Processing) -> Artifact:
+    """A processed interface as the source's own has it; sizes in front stay what they became."""
+    plain = {spec.name: spec for spec in inner.inputs}
+    inputs = tuple(
+        replace(plain[spec.name], shape=(spec.shape[0], *plain[spec.name].shape[1:]))
+        if processing.picture is not None and spec.name == processing.picture.name
+        else spec
+        for spec in artifact.inputs
+    )
+    outputs = artifact.outputs
+    if processing.scores is not None:
+        kept = {spec.name: spec for spec in artifact.outputs}
+        outputs = tuple(spec if spec.name == processing.scores.name else kept[spec.name] for spec in inner.outputs)
+    return replace(artifact, inputs=inputs, outputs=outputs)
