@@ -19,6 +19,8 @@ Dim = int | str
 STATE_PREFIX = "state."
 NEXT_STATE_PREFIX = "next_state."
 STATE_FILE = "initial_state.npz"
+PROCESSED = "+processing"
+"""Ends the format of a source that is run with its pre- or post-processing around it, which its file does not hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,51 +3,63 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
+from onnx import helper
 from PIL import Image
+from sklearn.datasets import load_sample_images
 
 import convertkit
-from convertkit.errors import UsageError
+from convertkit import plugins
+from convertkit.errors import FeedError, UsageError
 from convertkit.options.flags import options_from
-from convertkit.processing.reference import bilinear
+from convertkit.processing.reference import bilinear, factor, preprocessed
 from convertkit.processing.words import Postprocess, Preprocess, parse_postprocess, parse_preprocess
 from tests import onnx_models
 
-STEPS = "image:10x12,crop:0.5,mean:20,std:240"
+STEPS = "image:16,crop:0.5,mean:0,std:255"
+ROUNDING = 2.0**-24
+"""Of float32, relative to the number that is rounded."""
 
 
-def jpeg_pixels() -> np.ndarray:
-    """A decoded JPEG of 10 x 12 grey pixels, (1, 10, 12, 1)."""
-    rng = np.random.default_rng(3)
+def as_jpeg(picture: np.ndarray) -> np.ndarray:
+    """``picture`` of bytes, grey (height, width) or coloured, as a JPEG of the best quality holds it: (1, H, W, C)."""
     stream = io.BytesIO()
-    Image.fromarray(rng.integers(0, 256, (10, 12), dtype=np.uint8)).save(stream, "JPEG", quality=95)
-    return np.asarray(Image.open(stream))[None, :, :, None]
+    Image.fromarray(picture).save(stream, "JPEG", quality=95, subsampling=0)
+    decoded = np.asarray(Image.open(stream))
+    return decoded.reshape(1, *picture.shape[:2], -1)
 
 
-def by_pillow(pixels: np.ndarray) -> np.ndarray:
-    """What the digits' model takes: the centre of 5 x 6, enlarged to 8 x 8, normalised."""
-    centre = Image.fromarray(pixels[0, 2:7, 3:9, 0].astype(np.float32))
-    assert centre.size == (6, 5)
-    return ((np.asarray(centre.resize((8, 8), Image.Resampling.BILINEAR)) - 20) / 240)[None, None]
+def photograph(height: int, width: int) -> np.ndarray:
+    """A part of a real photograph, decoded from its JPEG: (1, height, width, 3)."""
+    return load_sample_images().images[0][100 : 100 + height, 200 : 200 + width][None]
 
 
 @pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
 def test_from_a_jpeg_to_the_answer(target, digits, tmp_path):
+    """Scans of digits lie in the centre of a JPEG; the delivered file says what the plain model says of the centre."""
     made = convertkit.export(
         digits.model, target, preprocess=STEPS, postprocess="softmax,top:3", output=tmp_path / "out"
     )
     assert made.passed
-    pixels = jpeg_pixels()
-    with torch.no_grad():
-        plain = torch.jit.load(str(digits.model))(torch.from_numpy(by_pillow(pixels)))
-    scores, classes = (each.numpy() for each in plain.softmax(1).topk(3))
-    found = answers(target, made.artifact, pixels)
-    np.testing.assert_allclose(found["scores"], scores, rtol=1e-4, atol=1e-6)
-    np.testing.assert_array_equal(found["classes"], classes)
+    plain = torch.jit.load(str(digits.model))
+    right = 0
+    for image, label in zip(digits.images[:20], digits.labels, strict=False):
+        sheet = np.full((16, 16), 40, np.uint8)
+        sheet[4:12, 4:12] = np.rint(image[0] * 255)
+        pixels = as_jpeg(sheet)
+        centre = torch.from_numpy((pixels[:, 4:12, 4:12, 0] / 255).astype(np.float32))[:, None]
+        with torch.no_grad():
+            scores, classes = (each.numpy() for each in plain(centre).softmax(1).topk(3))
+        found = answers(target, made.artifact, pixels)
+        np.testing.assert_allclose(found["scores"], scores, rtol=1e-4, atol=1e-6)
+        assert found["classes"][0, 0] == classes[0, 0]
+        right += found["classes"][0, 0] == label
+    assert right >= 19, "the model itself knows 99 % of the digits"
 
 
 def answers(target, artifact, pixels):
@@ -69,18 +81,94 @@ def answers(target, artifact, pixels):
     return {"classes" if each.dtype.kind == "i" else "scores": each for each in results}
 
 
+def negation(folder: Path, shape: list[int | str]) -> Path:
+    """``y = -x``, so that the answer is the picture itself."""
+    node = helper.make_node("Neg", ["x"], ["y"])
+    return onnx_models.write(folder, onnx_models.model([node], {"x": shape}, {"y": shape}))
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite", "openvino"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_the_models_pixels_are_the_pictures(target, layout, tmp_path):
+    """Without a resize: cut, turned around and normalised, in float32 to its rounding."""
+    shape = ["N", 3, 14, 18] if layout == "nchw" else ["N", 14, 18, 3]
+    steps = "image:20x26,crop:0.7,bgr,mean:123.675,116.28,103.53,std:58.395,57.12,57.375"
+    made = convertkit.export(negation(tmp_path, shape), target, preprocess=steps, output=tmp_path / "out")
+    pixels = photograph(20, 26)
+    centre = pixels[:, 3:17, 4:22, ::-1].astype(np.float64)
+    wanted = (centre - [123.675, 116.28, 103.53]) / [58.395, 57.12, 57.375]
+    wanted = wanted.transpose(0, 3, 1, 2) if layout == "nchw" else wanted
+    # mean and 1 / std are rounded, then the difference and the product: four roundings of numbers of up to 255
+    np.testing.assert_allclose(-made.run({"x": pixels})["y"], wanted, rtol=0, atol=4 * 255 * ROUNDING / 57)
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite", "coreml"])
+@pytest.mark.parametrize("size", [(40, 33), (11, 17)])
+def test_a_resized_picture_is_the_references(target, size, tmp_path):
+    steps = "image:24x30,mean:0,std:1"
+    made = convertkit.export(negation(tmp_path, [1, 3, *size]), target, preprocess=steps, output=tmp_path / "out")
+    pixels = photograph(24, 30)
+    wanted = preprocessed(pixels, parse_preprocess(steps), size, channels_first=True)
+    # A factor of float32 is off by up to two roundings, and a place is three more: neighbours differ by up to 255. Then
+    # each axis has a weight, its complement, two products and their sum; Core ML's package holds weights in a matrix.
+    bound = 255 * ROUNDING * (5 * (24 + 30) + 2 * 5)
+    np.testing.assert_allclose(-made.run({"x": pixels.astype(np.uint8)})["y"], wanted, rtol=0, atol=bound)
+
+
+def test_the_models_twin_has_the_processing_too(tmp_path):
+    """Kernels place pixels in float32, which is beyond the tolerance here: the twin of what was made decides."""
+    path = negation(tmp_path, [1, 3, 224, 224])
+    made = convertkit.export(path, preprocess="image:256,mean:0,std:1", output=tmp_path / "out")
+    assert made.passed
+    (explained, *_) = made.report["steps"][0]["parity"]["versus_source"]["explained"]
+    assert "float64 tells" in str(explained)
+
+
 @pytest.mark.parametrize(("old", "new"), [((5, 6), (8, 8)), ((7, 3), (21, 20))])
 def test_a_picture_that_grows_is_pillows(old, new):
     pixels = np.random.default_rng(1).integers(0, 256, old).astype(np.float32)
     expected = np.asarray(Image.fromarray(pixels).resize(new[::-1], Image.Resampling.BILINEAR))
-    np.testing.assert_allclose(bilinear(pixels[None, :, :, None], new)[0, :, :, 0], expected, atol=1e-4)
+    found = bilinear(pixels[None, :, :, None].astype(np.float64), new)[0, :, :, 0]
+    # Pillow's factor is of float64, and moves places by 2 roundings of the size; Pillow rounds behind each axis
+    np.testing.assert_allclose(found, expected, rtol=0, atol=255 * ROUNDING * (2 * sum(old) + 2))
 
 
 def test_a_picture_that_shrinks_is_torchs():
-    pixels = np.random.default_rng(1).integers(0, 256, (1, 13, 11, 3)).astype(np.float32)
+    pixels = np.random.default_rng(1).integers(0, 256, (1, 13, 11, 3)).astype(np.float64)
     expected = torch.nn.functional.interpolate(torch.from_numpy(pixels).permute(0, 3, 1, 2), (5, 7), mode="bilinear")
-    rounding = 255 * 13 * 2.0**-23  # torch rounds places of up to 13 pixels to float32, and neighbours differ by 255
-    np.testing.assert_allclose(bilinear(pixels, (5, 7)), expected.permute(0, 2, 3, 1).numpy(), atol=rounding)
+    # torch's factor is of float64, and moves places by 2 roundings of the size; neighbours differ by up to 255
+    bound = 255 * ROUNDING * 2 * (13 + 11)
+    np.testing.assert_allclose(bilinear(pixels, (5, 7)), expected.permute(0, 2, 3, 1).numpy(), rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("sizes", [(224, 256), (299, 321), (7, 9), (100, 333), (640, 426)])
+def test_the_factor_gives_the_size_whatever_computes_it(sizes):
+    new, old = sizes
+    found = factor(old, new)
+    assert np.floor(found * np.float32(old)) == np.floor(float(found) * old) == new
+    assert abs(float(found) * old / new - 1) <= 2 * ROUNDING
+
+
+def test_integers_behind_a_resize(digits, tmp_path):
+    """The quantizer sees the normalised picture, and the runtime's own kernel resizes it."""
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 256, (40, 10, 12, 1), np.uint8)
+    np.savez(tmp_path / "calib.npz", input=pictures)
+    how = {"preprocess": "image:10x12,crop:0.5,mean:20,std:240", "calib": tmp_path / "calib.npz"}
+    made = convertkit.export(digits.model, "tflite", int8=True, output=tmp_path / "out", **how)
+    assert made.passed
+    kernels = [each.kind for each in plugins.target("tflite").operators(made.artifact)]
+    assert "RESIZE_BILINEAR" in kernels
+    assert "CONV_2D" in kernels
+
+
+def test_open_sizes_become_those_of_the_pictures_centre(tmp_path):
+    path = negation(tmp_path, ["N", 3, "height", "width"])
+    made = convertkit.export(path, preprocess="image:20x30,crop:0.5,mean:0,std:255", output=tmp_path / "out")
+    pixels = photograph(20, 30)
+    found = -made.run({"x": pixels})["y"]
+    assert found.shape == (1, 3, 10, 15)
+    np.testing.assert_allclose(found, pixels[:, 5:15, 7:22].transpose(0, 3, 1, 2) / 255, rtol=2 * ROUNDING)
 
 
 def test_words():
@@ -103,11 +191,31 @@ def test_words():
         ({"postprocess": "labels"}, "labels is not a step"),
         ({"postprocess": "argmax,top:3"}, "exclude each other"),
         ({"postprocess": "output:x"}, "names no step"),
+        ({"preprocess": "image:8,mean:0,std:1", "int8": True, "calib": "c", "full_integer": True}, "allows none"),
+        ({"postprocess": "top:3", "int8": True, "calib": "c", "io_dtype": "int8"}, "leave one of them out"),
     ],
 )
 def test_bad_words_are_refused_at_the_start(given, sentence):
     with pytest.raises(UsageError, match=sentence):
         options_from({"source": "m.onnx", **given})
+
+
+def test_what_microcontrollers_lack_is_refused_before_any_work(digits, tmp_path):
+    for given, sentence in (
+        ({"preprocess": "image:8,mean:0,std:255"}, "CAST takes no uint8"),
+        ({"postprocess": "argmax"}, "ARG_MAX no int64"),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            convertkit.export(digits.model, "tflite-micro", output=tmp_path / "out", **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_of_another_kind_is_refused_with_the_kind_that_is_wanted(digits, tmp_path):
+    with pytest.raises(FeedError, match="pictures as bytes"):
+        convertkit.export(
+            digits.model, "tflite", int8=True, calib=digits.calib, preprocess=STEPS, output=tmp_path / "out"
+        )
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,15 @@ IDLE = {
         ("--target tflite --normalization x:1,2/1,2", "--normalization x: 2 channels"),
         ("--target tflite --normalization x:1/2 --normalization x:1/3", "--normalization x is given twice"),
     ],
+    "--preprocess": [
+        ("--preprocess image:8,mean:0,std:1", "--preprocess: which input is meant? The model has: none with four axes"),
+        ("--preprocess image:8,mean:0,std:1 --normalization x:1/2", "leave --normalization out"),
+        ("--preprocess image:8,mean:0,std:1 --target tflite --int8 --full-integer --calib DATA", "leave --preprocess"),
+    ],
+    "--postprocess": [
+        ("--postprocess top:4", "output y has 3 classes, too few for top:4"),
+        ("--postprocess top:2 --target tflite --int8 --calib DATA --io-dtype int8", "leave one of them out"),
+    ],
     "--opset": [
         ("--target tflite --opset 17", "--opset does nothing for tflite; it is for --target ios or "),
         ("--opset 12 --w8", "--opset 12 has no integers of the kind that --w8 writes"),

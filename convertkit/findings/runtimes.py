@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol, runtime_checkable
 
 from convertkit import plugins
-from convertkit.artifact import Artifact
+from convertkit.artifact import PROCESSED, Artifact
 
 _PYTORCH = ("PyTorch", ("torch",))
 _JAX = ("JAX", ("jax",))
@@ -41,7 +41,8 @@ def runtime_of(artifact: Artifact) -> str:
 
 def source_runtime(source: Artifact) -> str:
     """What executed the source here: its framework, with the version that is installed."""
-    title, packages = _SOURCES.get(source.format, (source.format, ()))
+    kind = source.format.removesuffix(PROCESSED)
+    title, packages = _SOURCES.get(kind, (kind, ()))
     for package in packages:
         try:
             return f"{title} {version(package)}"

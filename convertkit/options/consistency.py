@@ -39,6 +39,15 @@ RULES: tuple[Rule, ...] = (
         "--preprocess writes the normalisation into the model, which takes bytes then: leave --normalization out",
     ),
     Rule(
+        lambda o: o.preprocess is not None and o.full_integer,
+        "--preprocess makes real numbers of bytes, and --full-integer allows none: leave --preprocess out; --io-dtype "
+        "uint8 takes bytes where training took pixels of 0 to 1 or 0 to 255",
+    ),
+    Rule(
+        lambda o: o.io_dtype != "float32" and o.postprocess is not None and "top:" in o.postprocess,
+        "--postprocess top gives scores as real numbers, which --io-dtype {o.io_dtype} excludes: leave one of them out",
+    ),
+    Rule(
         lambda o: o.max_drop is not None and o.eval is None, "--max-drop needs --eval with labelled data to measure on"
     ),
     Rule(lambda o: o.metric is not None and o.eval is None, "--metric needs --eval with labelled data to measure on"),

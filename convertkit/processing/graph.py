@@ -10,6 +10,7 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.onnx.edit import Attribute, add_constant
 from convertkit.processing.interface import Picture, Processing, Scores
+from convertkit.processing.reference import factor
 
 _NONE: Mapping[str, Attribute] = {}
 
@@ -69,7 +70,8 @@ def _pictures(graph: ir.Graph, picture: Picture) -> None:
     if picture.channels_first or resized:
         chain.then("Transpose", attributes={"perm": [0, 3, 1, 2]})
     if resized:
-        factors = [_factor(old, new) for old, new in zip((height, width), picture.size, strict=True)]
+        # no sizes: those of two axes are newer than opset 17, and ONNX Runtime 1.31 fails to move a Transpose past them
+        factors = [factor(old, new) for old, new in zip((height, width), picture.size, strict=True)]
         scales = chain.constant("scales", np.array([1, 1, *factors], np.float32))
         linear = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
         chain.then("Resize", [None, scales], linear)
@@ -82,14 +84,6 @@ def _pictures(graph: ir.Graph, picture: Picture) -> None:
         graph.insert_before(graph[0], chain.nodes)
     else:
         graph.extend(chain.nodes)
-
-
-def _factor(old: int, new: int) -> np.float32:
-    """The least float32 of at least ``new / old`` whose product with ``old``, rounded down, is ``new``."""
-    factor = np.float32(new / old)
-    while np.floor(factor * np.float32(old)) < new:
-        factor = np.nextafter(factor, np.float32(np.inf))
-    return factor
 
 
 def _normalise(chain: _Chain, picture: Picture) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from convertkit.artifact import Artifact, TensorSpec
+from convertkit.artifact import PROCESSED, Artifact, TensorSpec
 from convertkit.data.images import ImageReader
 from convertkit.errors import FeedError, UsageError
 from convertkit.processing.words import Postprocess, Preprocess, parse_postprocess, parse_preprocess
 from convertkit.recipe import ExportOptions, ImageOptions
+
+_COLOURS = (1, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,31 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Processing:
-    """What becomes part of one model."""
+    """What becomes part of one model.
+
+    ``words`` are the flags' own, by their names.
+    """
 
     picture: Picture | None
     scores: Scores | None
+    words: Mapping[str, str]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What an app has to give, in a sentence."""
+        if self.picture is None:
+            return ()
+        how, colours = self.picture.how, "grey" if self.picture.channels == 1 else "red, green, blue"
+        return (
+            f"input {self.picture.name} takes a picture of {how.height} x {how.width} pixels as bytes of 0 to 255, "
+            f"channels last ({colours}); all else that --preprocess names is in the model",
+        )
 
     def applied(self, artifact: Artifact) -> Artifact:
         """The source with the interface that it has with its processing."""
         inputs = tuple(spec if self._other(spec) else self._bytes(spec) for spec in artifact.inputs)
         outputs = tuple(each for spec in artifact.outputs for each in self._results(spec))
-        return replace(artifact, inputs=inputs, outputs=outputs)
+        return replace(artifact, format=f"{artifact.format}{PROCESSED}", inputs=inputs, outputs=outputs)
 
     def _other(self, spec: TensorSpec) -> bool:
         return self.picture is None or spec.name != self.picture.name
@@ -75,19 +92,38 @@ def processing_of(artifact: Artifact, options: ExportOptions) -> Processing | No
         return None
     picture = None if options.preprocess is None else _picture(parse_preprocess(options.preprocess), artifact.inputs)
     scores = None if options.postprocess is None else _scores(parse_postprocess(options.postprocess), artifact.outputs)
-    return Processing(picture, scores)
+    words = {"preprocess": options.preprocess, "postprocess": options.postprocess}
+    return Processing(picture, scores, {name: text for name, text in words.items() if text is not None})
 
 
 def _picture(how: Preprocess, inputs: Sequence[TensorSpec]) -> Picture:
-    spec = _chosen("--preprocess", "input", how.input, [s for s in inputs if len(s.shape) == 4 or s.name == how.input])
+    spec = _chosen("--preprocess", "input", how.input, [spec for spec in inputs if len(spec.shape) == 4])
     if spec.dtype != "float32":
         raise UsageError(f"--preprocess: input {spec.name} is {spec.dtype}, and a normalised picture is float32")
+    fixed = _with_size(spec, how, inputs)
     try:
-        reader = ImageReader(spec, ImageOptions(layout=how.layout, mean=how.mean, std=how.std))
+        reader = ImageReader(fixed, ImageOptions(layout=how.layout, mean=how.mean, std=how.std))
     except FeedError as error:
         raise UsageError(f"--preprocess: {error}") from error
     height, width = reader.shape[1:] if reader.channels_first else reader.shape[:2]
     return Picture(how, spec.name, (height, width), reader.channels, reader.channels_first)
+
+
+def _with_size(spec: TensorSpec, how: Preprocess, inputs: Sequence[TensorSpec]) -> TensorSpec:
+    """The input with the size of the picture's centre, where the model leaves height or width open."""
+    first = how.layout == "nchw" or (how.layout == "auto" and spec.shape[1] in _COLOURS)
+    places = (2, 3) if first else (1, 2)
+    _, _, *centre = how.cut
+    shape = list(spec.shape)
+    for place, size in zip(places, centre, strict=True):
+        if isinstance(shape[place], str):
+            shape[place] = size
+    gone = set(map(str, spec.shape)) - set(map(str, shape))
+    for other in inputs:
+        if other.name != spec.name and gone & set(map(str, other.shape)):
+            raise UsageError(f"--preprocess fixes the size of {spec.name}, and input {other.name} "
+                             f"{list(other.shape)} has the same dynamic size: start from fixed sizes")  # fmt: skip
+    return replace(spec, shape=tuple(shape))
 
 
 def _scores(how: Postprocess, outputs: Sequence[TensorSpec]) -> Scores:

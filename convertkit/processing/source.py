@@ -43,8 +43,8 @@ class ProcessedSource:
 
     @property
     def notes(self) -> Sequence[str]:
-        """The source's own."""
-        return self._inner.notes
+        """The source's own, and what an app has to give."""
+        return (*self._inner.notes, *self._processing.notes)
 
     def __enter__(self) -> Self:
         self._inner.__enter__()
@@ -108,7 +108,7 @@ class ProcessedStage:
     def __init__(self, inner: Stage, source: Artifact, processing: Processing) -> None:
         self._inner, self._source, self._processing = inner, source, processing
         self.name, self.version = inner.name, inner.version
-        self.accepts, self.produces = inner.accepts, inner.produces
+        self.accepts, self.produces = frozenset({processing.applied(source).format}), inner.produces
 
     @property
     def tolerance(self) -> Tolerance:
@@ -118,15 +118,16 @@ class ProcessedStage:
     @property
     def options(self) -> Mapping[str, object]:
         """The source's own, and the steps of the processing."""
-        picture, scores = self._processing.picture, self._processing.scores
-        steps = {"preprocess": picture and str(picture.how), "postprocess": scores and str(scores.how)}
-        return {**self._inner.options, **{name: text for name, text in steps.items() if text}}
+        return {**self._inner.options, **self._processing.words}
 
     @property
     def settled(self) -> Settled | None:
         """What the conversion has found out, with the interface of the processed source."""
         found = self._inner.settled if isinstance(self._inner, SettlingStage) else None
-        return None if found is None else replace(found, artifact=self._processing.applied(found.artifact))
+        if found is None:
+            return None
+        notes = (*found.notes, *self._processing.notes)
+        return replace(found, artifact=self._processing.applied(found.artifact), notes=notes)
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Convert the source, and write the processing into ``processed.onnx``."""
@@ -151,4 +152,4 @@ def _without(artifact: Artifact, inner: Artifact, processing: Processing) -> Art
     if processing.scores is not None:
         kept = {spec.name: spec for spec in artifact.outputs}
         outputs = tuple(spec if spec.name == processing.scores.name else kept[spec.name] for spec in inner.outputs)
-    return replace(artifact, inputs=inputs, outputs=outputs)
+    return replace(artifact, format=inner.format, inputs=inputs, outputs=outputs)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec
+from convertkit.errors import FeedError
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.report.jsonable import jsonable
@@ -127,8 +128,13 @@ def _loaded(
 ) -> Feeds | None:
     """Samples are read again and again, by any number of tasks at a time: only opening them is for one alone."""
     key = f"{role} {chosen(options, DATA_OPTIONS)} {tuple(inputs)}"
-    with resources.held(key, lambda: nullcontext(load(options, inputs))) as samples:
-        return samples
+    try:
+        with resources.held(key, lambda: nullcontext(load(options, inputs))) as samples:
+            return samples
+    except FeedError as error:
+        if options.preprocess is None:
+            raise
+        raise FeedError(f"{error}\n  try   pictures as bytes, which the model takes with --preprocess") from error
 
 
 def truth(artifact: Artifact, resources: Resources) -> AskTruth:

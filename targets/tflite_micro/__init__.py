@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from convertkit.errors import MissingFramework
+from convertkit.errors import MissingFramework, UsageError
+from convertkit.processing.words import parse_postprocess
 from convertkit.recipe import ExportOptions
 from convertkit.target_options import TargetOption
 from convertkit.targets.tflite import target as tflite
@@ -47,6 +48,18 @@ class TfliteMicroTarget:
     def profile(self, options: ExportOptions) -> QuantProfile:
         """As the ``tflite`` target wants it, whose file this is."""
         return tflite.profile(options)
+
+    def check(self, options: ExportOptions) -> None:
+        """``UsageError`` for what TensorFlow Lite Micro has no operators for, whatever the model."""
+        if options.preprocess is not None:
+            raise UsageError(
+                "--preprocess makes real numbers of bytes, and TensorFlow Lite Micro's CAST takes no uint8: leave it "
+                "out; --full-integer --io-dtype uint8 takes bytes where training took pixels of 0 to 1 or of 0 to 255"
+            )
+        if options.postprocess is not None and parse_postprocess(options.postprocess).choice is not None:
+            raise UsageError(
+                "--postprocess: TensorFlow Lite Micro has no TOPK_V2, and its ARG_MAX no int64: softmax alone goes"
+            )
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """One step, behind those of ``tflite``; ``MissingFramework`` where TensorFlow Lite Micro is not installed."""

@@ -178,7 +178,7 @@ def _builtin(b: Builder, x: Tensor, axes: dict[int, Axis], method: Method) -> Te
     if x.rank != 4 or not set(axes) <= {1, 2} or not axes or not (x.dtype == "float32" or x.is_quantized):
         return None
     height, width = (axes.get(place, Axis(x.shape[place], x.shape[place], 1.0)) for place in (1, 2))
-    if any(not _is_ratio(axis) for axis in (height, width)):
+    if any(not _is_ratio(axis, within=1.0 if method.mode == "linear" else 0.0) for axis in (height, width)):
         return None
     out, size = (height.wanted, width.wanted), b.ints((height.wanted, width.wanted))
     corners = method.coordinates == "align_corners"
@@ -197,11 +197,16 @@ def _builtin(b: Builder, x: Tensor, axes: dict[int, Axis], method: Method) -> Te
     return None
 
 
-def _is_ratio(axis: Axis) -> bool:
-    """Whether the scale is that of the sizes, which is all that kernels know; it is where only the target is known."""
+def _is_ratio(axis: Axis, within: float) -> bool:
+    """Whether the scale is that of the sizes, which is all that kernels know; it is where only the target is known.
+
+    ``within`` so many steps of float32, in which models hold scales: a place moves by its rounding alone, which
+    interpolation follows and a choice of the nearest need not.
+    """
     if axis.size == DYNAMIC:
         return math.isnan(axis.scale) and axis.wanted != DYNAMIC
-    return axis.scale == axis.wanted / axis.size
+    ratio = axis.wanted / axis.size
+    return abs(axis.scale - ratio) <= within * float(np.spacing(np.float32(ratio)))
 
 
 def _is_floor(method: Method) -> bool:
