@@ -23,9 +23,14 @@ from convertkit.targets.coreml.wrapping import wrapped
 WAYS_OUT = ("--target onnxruntime", "--target tflite")
 
 _WRAPPED = frozenset(
-    {"Add", "Sub", "Mul", "Neg", "Abs", "Pow", "Sum", "CumSum", "ReduceSum", "ReduceProd", "ReduceSumSquare"}
+    {
+        *("Add", "Sub", "Mul", "Neg", "Abs", "Pow", "Sum", "CumSum", "CumProd"),
+        *("ReduceSum", "ReduceProd", "ReduceSumSquare", "BitwiseNot", "BitShift"),
+    }
 )
 """Operators whose small integers begin again at the other end where they leave their range."""
+_BITS = frozenset({"BitwiseNot", "BitShift"})
+"""Operators that reach the highest bits, of which int32 lacks some of the unsigned types' own."""
 _PLAIN = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 """Operators that make or take real int8 and uint8 tensors."""
 
@@ -96,6 +101,8 @@ class Lowering:
         if value.shape is not None and not _agrees(value.shape, tensor):
             sizes = ["?" if size is None else size for size in tensor.shape]
             raise Unsupported(f"lowered to shape {sizes} where ONNX says {list(value.shape)}: a handler's mistake")
+        if node.op_type in _BITS and name in ("uint32", "uint64"):
+            raise Unsupported(f"the highest bits of {name}: Core ML's integers are int32")
         if 0 in tensor.shape and tensor.array is None:
             raise Unsupported("a result without elements: Core ML has no empty tensors")
         if name in HELD and np.dtype(name).kind in "iu" and np.dtype(name).itemsize < 4 and node.op_type in _WRAPPED:

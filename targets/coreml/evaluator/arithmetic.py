@@ -43,10 +43,22 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
 }
 
+
+def _divided(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """``function`` of floats, and of integers without a 0 among the divisors: for that one there is no answer."""
+
+    def quotient(x: Array, y: Array) -> Array:
+        if y.dtype.kind in "iu" and not y.all():
+            raise ValueError("a division of integers by 0")
+        return function(x, y)
+
+    return quotient
+
+
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "equal": np.equal,
-    "floor_div": np.floor_divide,
+    "floor_div": _divided(np.floor_divide),
     "greater": np.greater,
     "greater_equal": np.greater_equal,
     "less": np.less,
@@ -56,11 +68,11 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "logical_xor": np.logical_xor,
     "maximum": np.maximum,
     "minimum": np.minimum,
-    "mod": np.mod,
+    "mod": _divided(np.mod),
     "mul": np.multiply,
     "not_equal": np.not_equal,
     "pow": np.power,
-    "real_div": np.divide,
+    "real_div": _divided(np.divide),
     "sub": np.subtract,
 }
 

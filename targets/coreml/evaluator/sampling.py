@@ -76,7 +76,7 @@ def _resample(
 ) -> Array:
     """Bilinear, at places from -1 to 1: what the target writes."""
     if (str(sampling_mode), str(coordinates_mode)) != ("bilinear", "normalized_minus_one_to_one"):
-        raise NotImplementedError(f"resample of mode {sampling_mode} at {coordinates_mode} places")
+        raise ValueError(f"mode {sampling_mode} at {coordinates_mode} places is not one that is written here")
     sizes = np.array(x.shape[:1:-1])  # width, height
     spans = sizes - 1 if bool(align_corners) else sizes
     at = (coordinates.astype(np.float64) + 1) / 2 * spans - (0.0 if bool(align_corners) else 0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.handlers.activations import activations
 from convertkit.targets.coreml.handlers.arithmetic import arithmetic
+from convertkit.targets.coreml.handlers.bits import bits
 from convertkit.targets.coreml.handlers.comparisons import comparisons
 from convertkit.targets.coreml.handlers.convolutions import convolutions
 from convertkit.targets.coreml.handlers.indexing import indexing
@@ -25,6 +26,7 @@ COREML = Registry(
     [
         activations,
         arithmetic,
+        bits,
         comparisons,
         convolutions,
         indexing,

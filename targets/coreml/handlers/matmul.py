@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import Builder
 from convertkit.targets.coreml.tensor import Tensor, constant
@@ -62,3 +63,42 @@ def _is_weight(y: Tensor, transposed: int) -> bool:
         return True
     made = None if y.var is None else y.var.op
     return bool(transposed) and made is not None and made.op_type.startswith("constexpr_")
+
+
+_MOST_ROWS = 3
+
+
+@matmul.lowers("Det", since=(11, 22))
+def det(b: Builder, x: Tensor) -> Tensor:
+    """The sum of signed products, which for more rows would be many or need pivots chosen at run time."""
+    rows, columns = x.size(-2), x.size(-1)
+    if rows != columns or rows > _MOST_ROWS:
+        raise Unsupported(f"Det of {rows} x {columns}: it is expanded up to {_MOST_ROWS} rows")
+    cells = [[_cell(b, x, row, column) for column in range(rows)] for row in range(rows)]
+    return _expanded(b, cells)
+
+
+def _cell(b: Builder, x: Tensor, row: int, column: int) -> Tensor:
+    lead = x.rank - 2
+    return b.op(
+        "slice_by_index",
+        x=x,
+        begin=(*[0] * lead, row, column),
+        end=(*[0] * lead, row + 1, column + 1),
+        end_mask=(*[True] * lead, False, False),
+        squeeze_mask=(*[False] * lead, True, True),
+    )
+
+
+def _expanded(b: Builder, cells: list[list[Tensor]]) -> Tensor:
+    """By the first row: each of its cells times the determinant of what is in neither its row nor its column."""
+    first, *rest = cells
+    if not rest:
+        return b.op("identity", x=first[0])
+    total = None
+    for column, cell in enumerate(first):
+        minor = _expanded(b, [row[:column] + row[column + 1 :] for row in rest])
+        part = b.op("mul", x=cell, y=minor)
+        total = part if total is None else b.op("sub" if column % 2 else "add", x=total, y=part)
+    assert total is not None
+    return total

@@ -65,14 +65,15 @@ def quantize_23(
 
 
 def _quantize(b: Builder, x: Tensor, scale: Tensor, zero: Tensor | None, axis: int, block_size: int = 0) -> Tensor:
-    """``quantize``, whose zero point is a vector wherever the scale is one."""
-    if block_size:
-        raise Unsupported("blocks of values that share a scale, which Core ML has for weights alone")
+    """``quantize``, whose zero point is a vector wherever the scale is one; blocks by arithmetic, in int32."""
     steps = known(scale, "scales")
     shift = None if zero is None else known(zero, "zero points")
     kind = "uint8" if shift is None else shift.dtype.name
     if kind not in _BYTES:
         raise Unsupported(f"{kind} integers: MIL's quantize makes int8 and uint8")
+    if block_size:
+        points = None if shift is None else constant(_spread(shift, x, axis, block_size).astype(x.dtype))
+        return _held(b, x, constant(_spread(steps, x, axis, block_size).astype(x.dtype)), points, kind)
     if shift is None:
         shift = np.zeros(steps.shape, np.uint8)
     if steps.size == 1:
@@ -83,6 +84,28 @@ def _quantize(b: Builder, x: Tensor, scale: Tensor, zero: Tensor | None, axis: i
     return b.op(
         "quantize", input=x, zero_point=shift[()], scale=steps.astype(x.dtype)[()], axis=along, output_dtype=kind
     )
+
+
+def _held(b: Builder, x: Tensor, scale: Tensor, zero: Tensor | None, kind: str) -> Tensor:
+    """``x`` in steps of ``scale`` from ``zero`` on, both real, as the int32 that stand for integers of ``kind``."""
+    limits = np.iinfo(kind)
+    steps = b.op("round", x=b.op("real_div", x=x, y=scale))
+    steps = steps if zero is None else b.op("add", x=steps, y=zero)
+    return b.cast(b.op("clip", x=steps, alpha=b.real(limits.min, x), beta=b.real(limits.max, x)), "int32")
+
+
+@quantization.lowers("DynamicQuantizeLinear", since=11)
+def dynamic_quantize(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """uint8 from the least to the largest number and 0; one step is 1 where all are 0, as ONNX Runtime has it."""
+    axes, zero = tuple(range(x.rank)), b.full(0, x)
+    flat = b.reshape(x, (1,)) if not x.rank else x
+    least = b.op("minimum", x=b.op("reduce_min", x=flat, axes=axes or (0,), keep_dims=False), y=zero)
+    most = b.op("maximum", x=b.op("reduce_max", x=flat, axes=axes or (0,), keep_dims=False), y=zero)
+    span = b.op("sub", x=most, y=least)
+    step = b.op("real_div", x=span, y=b.full(255, x))
+    step = b.select(b.op("equal", x=span, y=zero), b.full(1, x), step)
+    point = _held(b, b.op("mul", x=least, y=b.full(-1, x)), step, None, "uint8")
+    return _held(b, x, step, b.cast(point, x.dtype), "uint8"), step, point
 
 
 @quantization.lowers("DequantizeLinear", since=(13, 19))
@@ -117,7 +140,7 @@ def _dequantize(b: Builder, x: Tensor, scale: Tensor, zero: Tensor | None, axis:
     if x.array is not None:
         return _weight(b, x.array, steps, shift, axis, block_size)
     if x.dtype not in _BYTES:
-        return _by_arithmetic(b, x, steps, shift, axis)
+        return _by_arithmetic(b, x, steps, shift, axis, block_size)
     if steps.size == 1:
         steps, shift = steps.reshape(()), None if shift is None else shift.reshape(())
     along = np.int32(axis % x.rank) if steps.ndim else None
@@ -125,15 +148,22 @@ def _dequantize(b: Builder, x: Tensor, scale: Tensor, zero: Tensor | None, axis:
     return b.op("dequantize", input=x, zero_point=point, scale=steps[()], axis=along)
 
 
-def _by_arithmetic(b: Builder, x: Tensor, steps: Array, shift: Array | None, axis: int) -> Tensor:
+def _by_arithmetic(b: Builder, x: Tensor, steps: Array, shift: Array | None, axis: int, block_size: int) -> Tensor:
     """Integers that Core ML holds as int32, such as an input of the model."""
-    view = [1] * x.rank
-    if steps.size > 1:
-        view[axis % x.rank] = steps.size
     real = b.cast(x, steps.dtype.name)
     if shift is not None and shift.any():
-        real = b.op("sub", x=real, y=constant(shift.astype(real.dtype).reshape(view if shift.size > 1 else ())))
-    return b.op("mul", x=real, y=constant(steps.reshape(view if steps.size > 1 else ())))
+        real = b.op("sub", x=real, y=constant(_spread(shift, x, axis, block_size).astype(real.dtype)))
+    return b.op("mul", x=real, y=constant(_spread(steps, x, axis, block_size)))
+
+
+def _spread(values: Array, x: Tensor, axis: int, block_size: int) -> Array:
+    """Scales or zero points in a shape that meets ``x``: one for each element of the axis, or one for all."""
+    at = axis % x.rank if x.rank else 0
+    if block_size:
+        return np.repeat(values, block_size, at).take(range(x.size(at)), at)
+    if values.size == 1:
+        return values.reshape(())
+    return values.reshape([values.size if each == at else 1 for each in range(x.rank)])
 
 
 def _weight(b: Builder, x: Array, steps: Array, shift: Array | None, axis: int, block_size: int) -> Tensor:
@@ -173,17 +203,7 @@ def _blocks(x: Array, values: Array, axis: int, block_size: int) -> Array:
 
 def _real(x: Array, steps: Array, shift: Array | None, axis: int, block_size: int) -> Array:
     """The floats that integers stand for.  Source: ONNX operators, DequantizeLinear-21."""
-    numbers = x.astype(np.float64)
-
-    def spread(values: Array) -> Array:
-        if block_size:
-            return np.repeat(values, block_size, axis).take(range(x.shape[axis]), axis)
-        if values.size == 1:
-            return values.reshape(())
-        view = [1] * x.ndim
-        view[axis] = values.size
-        return values.reshape(view)
-
+    numbers, like = x.astype(np.float64), constant(x)
     if shift is not None:
-        numbers = numbers - spread(shift.astype(np.float64))
-    return np.asarray(numbers * spread(steps.astype(np.float64))).astype(steps.dtype)
+        numbers = numbers - _spread(shift.astype(np.float64), like, axis, block_size)
+    return np.asarray(numbers * _spread(steps.astype(np.float64), like, axis, block_size)).astype(steps.dtype)

@@ -75,3 +75,31 @@ reductions.lowers("ArgMin", since=13)(_choice("reduce_argmin"))
 def cum_sum(b: Builder, x: Tensor, axis: Tensor, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
     (at,) = integers(axis, "axis")
     return b.op("cumsum", x=x, axis=np.int32(at % x.rank), exclusive=bool(exclusive), reverse=bool(reverse))
+
+
+@reductions.lowers("CumProd", since=26)
+def cum_prod(b: Builder, x: Tensor, axis: Tensor, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
+    """Products with what stands 1, 2, 4, … places before: as many as the size has binary digits."""
+    (place,) = integers(axis, "axis")
+    at = place % x.rank
+    product = b.op("reverse", x=x, axes=(at,)) if reverse else x
+    if exclusive:
+        product = _delayed(b, product, at, 1)
+    step = 1
+    while step < x.size(at):
+        product = b.op("mul", x=product, y=_delayed(b, product, at, step))
+        step *= 2
+    return b.op("reverse", x=product, axes=(at,)) if reverse else product
+
+
+def _delayed(b: Builder, x: Tensor, axis: int, places: int) -> Tensor:
+    """``x`` moved back along ``axis``, with ones in front."""
+    sizes = list(x.sizes)
+    kept = sizes[axis] - places
+    sizes[axis] = places
+    front = constant(np.ones(sizes, x.dtype))
+    if not kept:
+        return front
+    ends = tuple(kept if each == axis else 0 for each in range(x.rank))
+    mask = tuple(each != axis for each in range(x.rank))
+    return b.concat([front, b.op("slice_by_index", x=x, begin=(0,) * x.rank, end=ends, end_mask=mask)], axis)

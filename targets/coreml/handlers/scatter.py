@@ -83,3 +83,24 @@ def col2im(
     added = b.op("scatter_nd", data=zeros, indices=constant(places.reshape(-1, 1)), updates=rows, mode="add")
     kept = b.op("slice_by_index", x=added, begin=(0, 0), end=(pixels, batch * channels))
     return b.reshape(b.transpose(kept, (1, 0)), (batch, channels, *image))
+
+
+@scatter.lowers("TensorScatter", since=24)
+def tensor_scatter(
+    b: Builder, cache: Tensor, update: Tensor, start: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
+) -> Tensor:
+    """Rows of each batch written from that batch's own index on, around the end where circular."""
+    at = axis % cache.rank
+    batch, length, count = cache.size(0), cache.size(at), update.size(at)
+    order = [0, at, *(other for other in range(1, cache.rank) if other != at)]
+    steps = constant(np.tile(np.arange(count, dtype=np.int32), (batch, 1)))
+    places = steps
+    if start is not None:
+        places = b.op("add", x=b.reshape(start, (batch, 1)), y=steps)
+        if mode == "circular":
+            places = b.op("mod", x=places, y=b.full(length, places))
+    rows = constant(np.broadcast_to(np.arange(batch, dtype=np.int32)[:, None, None], (batch, count, 1)))
+    where = b.concat([rows, b.reshape(places, (batch, count, 1))], 2)
+    moved, fresh = b.transpose(cache, order), b.transpose(update, order)
+    written = b.op("scatter_nd", data=moved, indices=where, updates=fresh, mode="update")
+    return b.transpose(written, [order.index(place) for place in range(cache.rank)])

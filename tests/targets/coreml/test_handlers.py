@@ -12,7 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from convertkit.errors import Unsupported
+from convertkit.errors import ToolError, Unsupported
+from convertkit.targets.coreml.evaluator.evaluate import Evaluator
+from convertkit.targets.coreml.package.program import Block, Operation, TensorType
+from convertkit.targets.coreml.runner import CoreMLRunner
 from convertkit.workers.process import Worker
 from tests.targets.coreml.apple_packages import Arrays, compile_text, numbers
 
@@ -38,6 +41,7 @@ class Row:
 
 SCALES = {"s": np.float32(0.05), "z": np.int8(3)}
 W8 = np.random.default_rng(1).integers(-127, 128, (6, 4), np.int8)
+INTEGERS = np.int32([0, 1, -1, 2**31 - 1, -(2**31), 0x5A5A5A5A, -123456789])
 ROWS = [
     Row("relu", X34, "float[3,4] y", "y = Relu(x)", expect=("relu", "identity")),
     Row(
@@ -347,6 +351,57 @@ ROWS = [
         feed={"x": numbers(3, 4), "c": np.array([True, False, True, True])},
     ),
     Row("p-relu", IMAGE, "float[2,3,5,7] y", "y = PRelu(x, a)", {"a": np.abs(numbers(3, 1, 1))}),
+    Row(
+        "bits-beside-a-constant",
+        "int32[7] x",
+        "int32[7] y",
+        "a = BitwiseAnd(x, m) o = BitwiseOr(a, n) y = BitwiseXor(o, x)",
+        {"m": np.int32(-(2**31) + 0x55AA), "n": np.int32([0, -1, 5, 1 << 30, -7, 0, 3])},
+        {"x": INTEGERS},
+    ),
+    Row(
+        "lowest-bits",
+        "int32[7] x",
+        "int32[7] y",
+        "y = BitwiseAnd(x, m)",
+        {"m": np.int32(0xFF)},
+        {"x": INTEGERS},
+        expect=("mod", "identity"),
+    ),
+    Row("bits-of-bytes", "uint8[3] x", "uint8[3] y", "y = BitwiseNot(x)", feed={"x": np.uint8([0, 7, 255])}),
+    Row("bits-of-integers", "int64[7] x", "int64[7] y", "y = BitwiseNot(x)", feed={"x": INTEGERS.astype(np.int64)}),
+    Row(
+        "shifted",
+        "uint8[4] x, uint8[4] s",
+        "uint8[4] y",
+        'r = BitShift<direction="RIGHT">(x, s) y = BitShift<direction="LEFT">(r, t)',
+        {"t": np.uint8([7, 0, 1, 3])},
+        {"x": np.uint8([255, 254, 77, 200]), "s": np.uint8([0, 1, 7, 3])},
+    ),
+    Row("determinant", "float[2,3,3] x", "float[2] y", "y = Det(x)"),
+    Row("determinant-of-one", "float[2,1,1] x", "float[2] y", "y = Det(x)"),
+    Row(
+        "bytes-of-this-input",
+        X34,
+        "float[3,4] y",
+        "q, s, z = DynamicQuantizeLinear(x) c = Cast<to=1>(q) y = Mul(c, s)",
+        expect=("reduce_min", "minimum"),
+    ),
+    Row(
+        "bytes-of-zeros",
+        X34,
+        "uint8[3,4] q, float s",
+        "q, s, z = DynamicQuantizeLinear(x)",
+        feed={"x": np.zeros((3, 4), np.float32)},
+    ),
+    Row(
+        "blocks-of-an-input",
+        "int8[2,6] x",
+        "float[2,6] y",
+        "y = DequantizeLinear<axis=1, block_size=3>(x, s, z)",
+        {"s": np.float32([[0.1, 0.2], [0.3, 0.4]]), "z": np.int8([[1, 2], [3, 4]])},
+        {"x": np.arange(-6, 6, dtype=np.int8).reshape(2, 6)},
+    ),
 ]
 
 
@@ -363,7 +418,9 @@ def test_row(row: Row, worker: Worker, tmp_path: Path):
 REFUSED = [
     ("double[3] x", "double[3] y", "y = Add(x, x)", "float64 numbers"),
     ("string[3] x", "string[3] y", "y = Identity(x)", "string numbers"),
-    ("int32[3] x", "int32[3] y", "y = BitwiseNot(x)", "no such operator"),
+    ("int64[3] x", "int32[3] y", "y = BitCast<to=6>(x)", "no such operator"),
+    ("uint32[3] x", "uint32[3] y", "y = BitwiseNot(x)", "highest bits of uint32"),
+    ("float[4,4] x", "float y", "y = Det(x)", "Det of 4 x 4"),
     (
         "float[1,1,3,3] x, float[1,2,2,2] g",
         "float[1,1,2,2] y",
@@ -379,6 +436,32 @@ def test_what_core_ml_cannot_hold_is_refused(inputs, outputs, body, reason, work
     with pytest.raises(Unsupported, match=reason) as refused:
         compile_text(worker, f"test ({inputs}) => ({outputs}) {{ {body} }}", tmp_path / "c")
     assert refused.value.ways_out
+
+
+def test_a_division_by_0_has_no_answer(worker: Worker, tmp_path: Path):
+    """Golden inputs are then others; numbers that NumPy makes up are not an answer."""
+    made = compile_text(worker, "test (int32[3] x, int32[3] d) => (int32[3] y) { y = Div(x, d) }", tmp_path / "c")
+    with CoreMLRunner(made.artifact) as runner, pytest.raises(ToolError, match="division of integers by 0"):
+        runner.run({"x": np.int32([1, 2, 3]), "d": np.int32([1, 0, 2])})
+    golden = json.loads((made.artifact.path.parent / "golden.json").read_text())
+    assert golden["vectors"]
+
+
+def test_a_program_of_others_is_refused_by_the_operation():
+    operation = Operation(
+        "resample",
+        {"x": (np.zeros((1, 1, 2, 2), np.float32),), "coordinates": (np.zeros((1, 1, 1, 2), np.float32),)},
+        (("y", TensorType("float32", (1, 1, 1, 1))),),
+        {
+            "sampling_mode": np.array("nearest"),
+            "padding_mode": np.array("constant"),
+            "padding_value": np.float32(0),
+            "coordinates_mode": np.array("unnormalized"),
+            "align_corners": np.array(True),
+        },
+    )
+    with pytest.raises(ToolError, match="mode nearest at unnormalized places"):
+        Evaluator(Block((), ("y",), (operation,))).run({})
 
 
 def test_four_bits_need_ios_18(worker: Worker, tmp_path: Path):
