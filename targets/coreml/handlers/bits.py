@@ -1,6 +1,6 @@
 """ONNX operators on the bits of integers, as arithmetic of int32: MIL has none of them.
 
-A package holds integers of every type as int32 of the same value, so that one sign bit stands for all that it extends to.
+A package holds integers of every type as int32 of the same value: its one sign bit stands for all that it extends to.
 """
 
 from __future__ import annotations
