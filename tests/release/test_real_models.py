@@ -14,6 +14,7 @@ import pytest
 
 from tests import installed
 from tests.command_line import apart, command
+from tests.tasks.clusters import running
 
 for each in ("torch", "tensorflow", "keras", "jax", "openvino"):
     installed.needs(each)
@@ -45,7 +46,8 @@ source = "${FIXTURES}/flax-digits/model.stablehlo"
 calib = "flax.npz"
 """
 CELLS = 6 * 4 * 3
-KILLED_AFTER_S = (25, 50)
+KILLS = 20
+LONGEST_BEFORE_A_KILL_S = 25
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +139,10 @@ def test_a_failing_cell_withholds_the_release(place, cases, first):
 
 
 def test_killed_and_one_at_a_time_it_is_the_same(place, cases, first):
-    """Two runs are killed, at other stages of other models; the third goes on and makes the same bytes."""
+    """Runs are killed at moments drawn at random; the last one goes on and makes the same bytes."""
     flags = ("--jobs", "1", "--cache", place / "cache-of-killed")
-    for seconds in KILLED_AFTER_S:
+    kept = []
+    for seconds in np.random.default_rng(0).uniform(1, LONGEST_BEFORE_A_KILL_S, KILLS):
         process = subprocess.Popen(
             command(*words(place, "again", *flags)),
             env=environment(cases), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -148,10 +151,27 @@ def test_killed_and_one_at_a_time_it_is_the_same(place, cases, first):
         os.killpg(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
         assert not (place / "again").exists()
+        kept.append(sum(path.is_file() for path in (place / "cache-of-killed").rglob("*")))
+    assert kept[-1] > kept[0], "each run goes on where the one before it was killed"
     code, found, told = run(place, cases, "again", *flags)
     assert code == 0, told
     assert any(each["cached"] for each in found["release"]["cells"]), "what was made before is not made again"
     assert steady(place / "again") == first
+
+
+def test_a_cluster_that_loses_a_worker_makes_the_same(place, cases, first):
+    pytest.importorskip("distributed")
+    with running("--local-directory", place / "workers", environment=environment(cases)) as cluster:
+        flags = ("--scheduler", cluster.address, "--cache", place / "cache-of-cluster")
+        process = subprocess.Popen(
+            command(*words(place, "there", *flags)), env=environment(cases), stdout=subprocess.PIPE, text=True
+        )
+        time.sleep(LONGEST_BEFORE_A_KILL_S)
+        assert process.poll() is None
+        cluster.workers[0].send_signal(signal.SIGKILL)
+        printed, _ = process.communicate()
+    assert process.returncode == 0, printed
+    assert steady(place / "there") == first
 
 
 def test_it_verifies(place, first):

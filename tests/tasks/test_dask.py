@@ -1,10 +1,7 @@
 """The same graph on a cluster: the same results, and nothing lost where a worker dies."""
 
 import os
-import re
 import signal
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,47 +12,10 @@ import pytest
 from convertkit import errors
 from convertkit.tasks.local import Local
 from convertkit.tasks.store import Store
+from tests.tasks.clusters import running
 from tests.tasks.small_tasks import Say
 
 distributed = pytest.importorskip("distributed")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
-
-
-@dataclass
-class Cluster:
-    address: str
-    workers: list
-
-
-def started(module, *words):
-    command = [sys.executable, "-m", f"distributed.cli.{module}", *words, "--no-dashboard"]
-    return subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
-
-
-def said(process, pattern):
-    for line in process.stderr:
-        if found := re.search(pattern, line):
-            return found[1]
-    raise AssertionError("it ended")
-
-
-@contextmanager
-def running(*words):
-    """A scheduler and two workers, each a process of its own, which are not started again."""
-    scheduler = started("dask_scheduler", "--host", "127.0.0.1", "--port", "0")
-    workers = []
-    try:
-        address = said(scheduler, r"(tcp://[\d.]+:\d+)")
-        for _ in range(2):
-            workers.append(started("dask_worker", address, "--nthreads", "1", "--no-nanny", *words))
-        for worker in workers:
-            said(worker, r"(Registered to)")
-        yield Cluster(address, workers)
-    finally:
-        for process in (*workers, scheduler):
-            process.kill()
-            process.wait()
-            process.stderr.close()
 
 
 @pytest.fixture(scope="module")
