@@ -25,6 +25,10 @@ _ZIP, _GZIP, _XZ, _BZIP2, _7Z, _RAR = (
 _PACKED = {_GZIP: "gunzip", _XZ: "unxz", _BZIP2: "bunzip2", _7Z: "7z x", _RAR: "unrar x"}
 _ORT = b"ORTM"
 """Of a FlatBuffer's identifier, its bytes 4 to 8.  Source: ONNX Runtime, core/flatbuffers/schema/ort.fbs."""
+_DELIVERED = ("*/manifest.json", "*/*/manifest.json", "*/*/*/manifest.json", "*/*/*/*/manifest.json")
+"""In the folder of an export for several targets, and in a release: a model's name may have a slash."""
+_RELEASE = "release.json"
+_MOST_NAMED = 3
 _START_BYTES = 512
 _HEAVIEST_LISTING = 10_000
 
@@ -76,6 +80,20 @@ def archive_of(path: Path) -> str | None:
     if _start(path).startswith(_ZIP):
         return _told(path, "zip archive", _zipped(path), f"unzip {path}")
     return _told(path, "tar archive", _tarred(path), f"tar xf {path}") if tarfile.is_tarfile(path) else None
+
+
+def deliveries_of(path: Path) -> str | None:
+    """Which artifacts a folder holds that convertkit delivered, a release or an export for several targets."""
+    if not path.is_dir():
+        return None
+    found = sorted({made.parent for pattern in _DELIVERED for made in path.glob(pattern)})
+    if not found:
+        return None
+    release = (path / _RELEASE).is_file()
+    ways = [f"its artifact {each}" for each in found[:_MOST_NAMED]]
+    ways += [f"convertkit verify {path}, which checks them all"] if release else []
+    kind = "a release" if release else "what an export for several targets delivered"
+    return "\n  try   ".join([f"{path} is {kind}, not a model; it holds {len(found)}", *ways])
 
 
 def _told(path: Path, kind: str, names: list[str], command: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from convertkit import CONVERTKIT_PLUGIN_API, __version__
 from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError, SourceError, UsageError, missing_framework
-from convertkit.lookalikes import archive_of, not_a_model
+from convertkit.lookalikes import archive_of, deliveries_of, not_a_model
 from convertkit.recipe import ExportOptions
 from convertkit.references import closest, found_at, not_found, python_file
 from convertkit.stage import ChoosingTarget, Converter, PackagingTarget, PassPlugin, Runner, RunnerFactory, Target
@@ -193,8 +193,8 @@ def converter_for(source: str) -> Converter:
         raise SourceError(f"{source} is empty")
     if path.suffix == ".py":
         raise SourceError(python_file(path))
-    if (packed := archive_of(path)) is not None:
-        raise SourceError(packed)
+    if (other := archive_of(path) or deliveries_of(path)) is not None:
+        raise SourceError(other)
     kind = "folder" if path.is_dir() else "file"
     known = "; ".join(each.summary for each in converters())
     raise SourceError(f"{source}: this {kind} is not a model that convertkit recognises; it reads: {known}")

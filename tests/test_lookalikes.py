@@ -36,6 +36,19 @@ def test_what_is_not_on_this_disk(place, source, words):
     check_refusal(here("export", source), 1, *words)
 
 
+def test_a_folder_of_several_artifacts(place):
+    """The model to look at is one of them; a release is checked as a whole."""
+    assert here("export", "model.onnx", "-t", "onnxruntime", "-t", "tflite", "-o", "out").code == 0
+    words = ("out is what an export for several targets delivered", "try   its artifact out/tflite")
+    check_refusal(here("inspect", "out"), 1, *words)
+    models, targets = '[models."a/b"]\nsource = "model.onnx"', 'targets = ["onnxruntime"]'
+    (place / "release.toml").write_text(f"{models}\n[defaults]\n{targets}\n")
+    assert here("run", "release.toml", "-o", "made").code == 0
+    words = ("made is a release, not a model; it holds 1", "artifact made/a/b/onnxruntime", "convertkit verify made")
+    check_refusal(here("inspect", "made"), 1, *words)
+    assert here("inspect", "made/a/b/onnxruntime-float32").code == 0
+
+
 @pytest.mark.parametrize("name", ["model2.onnx", "model.pt", "model.safetensors", "model.tflite", "model.keras"])
 def test_what_a_download_left_in_the_place_of_a_model(place, name):
     (place / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n")

@@ -38,7 +38,7 @@ def command(session: Session, /, source: str, output: str | None, as_json: bool,
     if place is not None and place.exists():
         raise DeliveryError(f"{place} exists; name another file, or remove it")
     given = {name: value for name, value in how.items() if value not in (None, ())}
-    text = starting_recipe(paths(source)[0], Path() if place is None else place.parent, given)
+    text = starting_recipe(paths(source)[0], place, given)
     if as_json:
         session.found = {"init": {"recipe": text, "file": None if place is None else str(place)}}
     if place is None:

@@ -16,28 +16,30 @@ from convertkit.stage import PackagingTarget
 _NAME = re.compile(r"[^\w.+-]+")
 
 
-def starting_recipe(model: str, beside: Path, how: Mapping[str, Any]) -> str:
-    """The text of a recipe in the folder ``beside``; ``how`` are the flags that say how to open the model.
+def starting_recipe(model: str, file: Path | None, how: Mapping[str, Any]) -> str:
+    """The text of a recipe for ``file``, None where it is not written yet, in the folder that a user is in.
+
+    ``how`` are the flags that say how to open the model.
 
     The model is opened, so that its inputs stand in it; raises what an export would where it cannot be.
     """
     with opened(model, **how) as found:
         inputs, outputs = found.artifact.inputs, found.artifact.outputs
         notes = found.notes
-    return "\n".join(_lines(model, beside, inputs, outputs, notes, how)) + "\n"
+    return "\n".join(_lines(model, file, inputs, outputs, notes, how)) + "\n"
 
 
 def _lines(
     model: str,
-    beside: Path,
+    file: Path | None,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     notes: Sequence[str],
     how: Mapping[str, Any],
 ) -> Iterator[str]:
     name = _NAME.sub("-", Path(model.rpartition(":")[2] or model).stem).strip("-.+") or "model"
-    yield f"# Make this release with: convertkit run {name}.toml"
-    yield "# All keys: docs/how-to/release.md; for editors: convertkit run --schema"
+    yield f"# Make this release with: convertkit run {f'{name}.toml' if file is None else file.name}"
+    yield "# All keys, for editors, too: convertkit run --schema"
     yield ""
     yield "[release]"
     yield f"name = {_text(name)}"
@@ -49,7 +51,7 @@ def _lines(
     yield 'precisions = ["float32"]           # also: "fp16", "w8", "w4"; with calib: "int8", "int16x8"'
     yield ""
     yield f"[models.{_text(name)}]"
-    yield f"source = {_text(_path(model, beside))}"
+    yield f"source = {_text(_path(model, Path() if file is None else file.parent))}"
     yield from (f"{key} = {_value(value)}" for key, value in how.items() if value not in (None, (), False))
     for kind, spec in _ends(inputs, outputs):
         yield f"# {kind}  {spec.name}: {spec.dtype} {shape_text(spec.source_shape)}"
