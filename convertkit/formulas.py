@@ -13,6 +13,7 @@ from functools import cache
 from types import MappingProxyType
 
 from convertkit.errors import UsageError
+from convertkit.syntax import parsed
 
 _FUNCTIONS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
     {"floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "max": max, "min": min}
@@ -112,10 +113,10 @@ def _tree(dim: str) -> ast.Expression | None:
     if not _WRITTEN.fullmatch(dim) or dim.isidentifier():
         return None
     try:
-        tree = ast.parse(dim.replace("^", "**"), mode="eval")
+        tree = parsed(dim.replace("^", "**"), "eval")
     except (SyntaxError, ValueError):
         return None
-    return tree if _is_formula(tree.body) else None
+    return tree if isinstance(tree, ast.Expression) and _is_formula(tree.body) else None
 
 
 def _is_formula(node: ast.expr) -> bool:

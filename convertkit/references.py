@@ -18,6 +18,7 @@ from types import ModuleType
 
 from convertkit.errors import ConvertKitError
 from convertkit.lookalikes import elsewhere
+from convertkit.syntax import parsed
 
 _REFERENCE = re.compile(r"(?:[A-Za-z_][\w.]*|.+\.py):[A-Za-z_][\w.]*")
 _MOST_FILES = 400
@@ -170,7 +171,7 @@ def _imports(name: str, file: Path) -> Iterator[str]:
     if file.suffix != ".py":
         return
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = parsed(file.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return
     package = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
