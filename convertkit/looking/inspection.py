@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import ConvertKitError, MissingFramework, Unsupported
 from convertkit.formatting import size_text
@@ -19,9 +20,11 @@ from convertkit.operators import Operator
 
 if TYPE_CHECKING:
     from convertkit.looking.timing import Timed
+    from convertkit.onnx.providers import ProviderShare
     from convertkit.recipe import InputSpec
 
 _MOST_ROWS = 40
+_MOST_LEFT = 3
 _NO_PARAMETERS = frozenset({"INT64", "BOOL", "STRING"})
 """Element types of shapes, axes and flags in ONNX."""
 _LEAST_BYTES = 64
@@ -34,7 +37,8 @@ class Inspection(Shown):
 
     ``operators`` are those of the file, or of its ONNX where the format has none of its own (``graph`` says which).
     ``parameters`` counts the elements of its constants, without shapes, axes and flags.  ``metadata`` is what the file
-    says about itself, ``made`` how it was delivered, None for a source.  ``timed`` is there where that was asked for.
+    says about itself, ``made`` how it was delivered, None for a source.  ``timed`` is there where that was asked for,
+    as is ``providers``: what ONNX Runtime's execution providers would take of its ONNX, by their lists.
     """
 
     path: str
@@ -49,6 +53,7 @@ class Inspection(Shown):
     made: Mapping[str, Any] | None
     timed: Timed | None
     notes: tuple[str, ...]
+    providers: tuple[ProviderShare, ...] = ()
 
     @property
     def macs(self) -> int:
@@ -76,7 +81,29 @@ class Inspection(Shown):
         found.append(Table("metadata", ("", ""), said))
         if self.made is not None:
             found.append(Table("made by", ("", ""), tuple((key, str(value)) for key, value in self.made.items())))
+        found += [self._providers(), self._left()]
         return (*found, *(() if self.timed is None else self.timed.tables()))
+
+    def _providers(self) -> Table:
+        rows = tuple(
+            (
+                each.provider,
+                f"{each.nodes} of {each.of_nodes}",
+                share_text(each.macs / each.of_macs) if each.of_macs else "",
+                str(each.parts),
+            )
+            for each in self.providers
+        )
+        title = "ONNX Runtime's execution providers, by the lists that they publish; nothing was run"
+        return Table(title, ("", "nodes", "multiply-adds", "parts"), rows, (1, 2, 3))
+
+    def _left(self) -> Table:
+        rows = tuple(
+            (each.provider, left.operator, str(left.count), left.first, left.reason)
+            for each in self.providers
+            for left in each.left[:_MOST_LEFT]
+        )
+        return Table("left to the CPU", ("", "operator", "count", "first", "reason"), rows, (2,))
 
     def _precisions(self) -> Table:
         counts, macs, sizes = Counter[str](), Counter[str](), Counter[str]()
@@ -120,6 +147,7 @@ def inspect(
     source: str | PathLike[str],
     *,
     time: bool = False,
+    providers: bool = False,
     input: str | InputSpec | Sequence[str | InputSpec] = (),
     model: str | None = None,
     signature: str | None = None,
@@ -133,6 +161,7 @@ def inspect(
     Args:
         source: a path, ``pkg.mod:callable`` or a delivered folder.
         time: measure how long a call takes, and each node where the runtime tells; of ONNX and TFLite files.
+        providers: tell what ONNX Runtime's execution providers would take of its ONNX, by the lists that they publish.
         input: shapes that the file does not hold, as in ``export``.
         model: ``pkg.mod:factory`` of the module that a state_dict belongs to.
         signature: signature of a SavedModel or of a TFLite file.
@@ -147,10 +176,10 @@ def inspect(
             from convertkit.looking.timing import timed_alone
 
             timed = timed_alone(found)
-        return inspected(found, timed)
+        return inspected(found, timed, providers=providers)
 
 
-def inspected(found: Opened, timed: Timed | None = None) -> Inspection:
+def inspected(found: Opened, timed: Timed | None = None, *, providers: bool = False) -> Inspection:
     """What is in an open model."""
     operators: tuple[Operator, ...] = ()
     graph, notes, parameters = "", list[str](), None
@@ -175,7 +204,16 @@ def inspected(found: Opened, timed: Timed | None = None) -> Inspection:
         made=_made(found),
         timed=timed,
         notes=(*found.notes, *notes),
+        providers=_provider_shares(found) if providers else (),
     )
+
+
+def _provider_shares(found: Opened) -> tuple[ProviderShare, ...]:
+    from convertkit.onnx.providers import AcceleratedTarget, provider_shares
+
+    targets = [plugins.target(name) for name in plugins.target_names()]
+    known = [each for target in targets if isinstance(target, AcceleratedTarget) for each in target.providers()]
+    return provider_shares(found.onnx().path, known)
 
 
 def _parameters(found: Opened) -> int:

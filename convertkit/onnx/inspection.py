@@ -23,10 +23,15 @@ _MOVES = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "
 
 def operators(path: Path) -> tuple[Operator, ...]:
     """Every node of the graph and of its bodies, in the file's order; conversions and constants count as such."""
-    model = load_own(path)
+    model = with_shapes(load_own(path))
+    return tuple(_operator(node) for node in model.graph.all_nodes() if node.op_type != "Constant")
+
+
+def with_shapes(model: ir.Model) -> ir.Model:
+    """``model``, whose values have types and shapes as far as these can be inferred."""
     if any(value.dtype is None or value.shape is None for node in model.graph for value in node.outputs):
         ShapeInferencePass()(model)
-    return tuple(_operator(node) for node in model.graph.all_nodes() if node.op_type != "Constant")
+    return model
 
 
 def _operator(node: ir.Node) -> Operator:
@@ -37,7 +42,7 @@ def _operator(node: ir.Node) -> Operator:
         kind=node.op_type,
         precision=_precision(node),
         weight_bytes=sum(value.const_value.nbytes for value in constants if value.const_value is not None),
-        macs=_macs(node),
+        macs=macs_of(node),
     )
 
 
@@ -114,7 +119,8 @@ def _all_quantized(node: ir.Node) -> bool:
     )
 
 
-def _macs(node: ir.Node) -> int:
+def macs_of(node: ir.Node) -> int:
+    """Multiply-adds of one call with every dynamic dimension 1; 0 for what is not a product."""
     inputs = [() if value is None else _sizes(value) for value in node.inputs]
     output = _sizes(node.outputs[0]) if node.outputs else ()
     if node.op_type in ("Conv", "ConvInteger", "QLinearConv") and len(inputs) > 1:

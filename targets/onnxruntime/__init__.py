@@ -9,6 +9,7 @@ from convertkit.target_options import TargetOption, values
 
 if TYPE_CHECKING:
     from convertkit.artifact import Artifact
+    from convertkit.onnx.providers import Provider
     from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
@@ -62,6 +63,12 @@ class OnnxRuntimeTarget:
         from convertkit.onnx.inspection import operators
 
         return operators(artifact.path)
+
+    def providers(self) -> tuple[Provider, ...]:
+        """The execution providers that publish which operators they take, but for TensorRT's."""
+        from convertkit.targets.onnxruntime.providers import providers
+
+        return providers()
 
 
 target = OnnxRuntimeTarget()

@@ -42,6 +42,22 @@ def report(found: Collection[Capability]) -> dict[str, object]:
     return {"sources": list(_SOURCES), "unsupported": refused, "nodes": [asdict(each) for each in found]}
 
 
+@dataclass(frozen=True, slots=True)
+class ParserProvider:
+    """ONNX Runtime's provider for TensorRT takes what TensorRT's parser takes."""
+
+    name: str = "TensorRT"
+    source: str = _SOURCES[0]
+
+    def fault(self, node: ir.Node) -> str:
+        """Why the parser would not take ``node``, empty where it would."""
+        return fault(node)
+
+    def unjudged(self, node: ir.Node) -> str:
+        """Nothing: what the parser restricts is looked at."""
+        return ""
+
+
 def _nodes(model: ir.Model) -> Iterator[ir.Node]:
     yield from model.graph.all_nodes()
     for function in model.functions.values():

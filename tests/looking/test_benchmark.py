@@ -51,7 +51,7 @@ def test_all_that_is_measured(delivered):
 def test_a_slow_down_beside_the_first_is_found(models):
     found = convertkit.bench(models[4], models[32], seconds=0.3, threads=1, max_ratio=1.5)
     assert not found.passed
-    assert 3 < found.compared[0].ratio.median < 20
+    assert found.compared[0].ratio.median > 3, "eight times the products"
     assert "TOO SLOW" in "\n".join(found.lines())
     back = convertkit.bench(models[32], models[4], seconds=0.3, threads=1, max_ratio=1.5)
     assert back.passed

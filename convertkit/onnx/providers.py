@@ -1,0 +1,137 @@
+"""What ONNX Runtime's execution providers would take of a model, by what they publish: nothing is run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import onnx_ir as ir
+
+from convertkit.onnx.inspection import macs_of, with_shapes
+from convertkit.onnx.load import load_own
+
+
+class Provider(Protocol):
+    """An execution provider.
+
+    ``source`` names the list that it publishes.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def source(self) -> str: ...
+
+    def fault(self, node: ir.Node) -> str:
+        """Why it does not take ``node``, empty where it does as far as the list tells."""
+        ...
+
+    def unjudged(self, node: ir.Node) -> str:
+        """A condition of the list for nodes like ``node`` that is not looked at, empty where there is none."""
+        ...
+
+
+@runtime_checkable
+class AcceleratedTarget(Protocol):
+    """A target that knows execution providers of ONNX Runtime."""
+
+    def providers(self) -> tuple[Provider, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Nodes of one operator that a provider leaves to the CPU: how many, the first one's output, and why."""
+
+    operator: str
+    count: int
+    first: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderShare:
+    """What a provider would take: ``nodes`` of ``of_nodes`` in ``parts`` that are connected, and their multiply-adds.
+
+    Between two parts the CPU computes, and values are copied.  ``unjudged`` are conditions that may leave more to it.
+    """
+
+    provider: str
+    source: str
+    nodes: int
+    of_nodes: int
+    macs: int
+    of_macs: int
+    parts: int
+    left: tuple[Left, ...]
+    unjudged: tuple[str, ...]
+
+
+def provider_shares(path: Path, providers: Sequence[Provider]) -> tuple[ProviderShare, ...]:
+    """One of each provider for the ONNX model at ``path``; bodies of If, Loop and Scan count as their node.
+
+    What is computed from constants alone is not counted: ONNX Runtime computes it when it loads the model.
+    """
+    model = with_shapes(load_own(path))
+    nodes = [node for node in model.graph if not all(is_constant(value) for value in node.outputs)]
+    return tuple(_share(provider, nodes) for provider in providers)
+
+
+def is_constant(value: ir.Value | None, *, with_integers: bool = False) -> bool:
+    """Whether a value is stored, left out, or computed from such values when the model is loaded.
+
+    Stored integers that DequantizeLinear makes real count ``with_integers``: the node is left to a provider.
+    """
+    if value is None or value.const_value is not None:
+        return True
+    maker = value.producer()
+    if maker is None or (maker.op_type == "DequantizeLinear" and not with_integers):
+        return False
+    return maker.op_type == "Constant" or (
+        bool(maker.inputs) and all(is_constant(each, with_integers=with_integers) for each in maker.inputs)
+    )
+
+
+def _share(provider: Provider, nodes: Sequence[ir.Node]) -> ProviderShare:
+    faults = [provider.fault(node) for node in nodes]
+    taken = [node for node, fault in zip(nodes, faults, strict=True) if not fault]
+    refused = [(node, fault) for node, fault in zip(nodes, faults, strict=True) if fault]
+    counts = Counter(node.op_type for node, _ in refused)
+    firsts = {node.op_type: (node, fault) for node, fault in reversed(refused)}
+    left = [
+        Left(kind, counts[kind], str(firsts[kind][0].outputs[0].name), firsts[kind][1])
+        for kind in sorted(counts, key=lambda kind: (-counts[kind], kind))
+    ]
+    unjudged = dict.fromkeys(f"{node.op_type}: {told}" for node in taken if (told := provider.unjudged(node)))
+    return ProviderShare(
+        provider=provider.name,
+        source=provider.source,
+        nodes=len(taken),
+        of_nodes=len(nodes),
+        macs=sum(map(macs_of, taken)),
+        of_macs=sum(map(macs_of, nodes)),
+        parts=_parts(nodes, {id(node) for node in taken}),
+        left=tuple(left),
+        unjudged=tuple(unjudged),
+    )
+
+
+def _parts(nodes: Sequence[ir.Node], taken: set[int]) -> int:
+    """Into how many parts ONNX Runtime cuts ``nodes``, sorted by what they read.
+
+    A part holds all that can be computed before a node of the CPU is waited for.  Source of the rule:
+    onnxruntime/core/providers/partitioning_utils.cc, CreateSupportedPartitionNodeGroups.
+    """
+    turns: dict[int, int] = {}
+    found = set[int]()
+    for node in nodes:
+        mine = id(node) in taken
+        before = [producer for value in node.inputs if value is not None and (producer := value.producer()) is not None]
+        waits = [turns[id(each)] + (not mine and id(each) in taken) for each in before if id(each) in turns]
+        turns[id(node)] = max(waits, default=0)
+        if mine:
+            found.add(turns[id(node)])
+    return len(found)

@@ -1,0 +1,167 @@
+"""The execution providers of ``providers.toml``: which nodes they take, by the lists that ONNX Runtime publishes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from convertkit.onnx.providers import Provider, is_constant
+from convertkit.onnx.specs import dtype_name
+
+_UNJUDGED = "?"
+_Q, _DQ = "QuantizeLinear", "DequantizeLinear"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedProvider:
+    """A provider with the operators that it lists and their conditions; ``integers`` as in ``providers.toml``."""
+
+    name: str
+    source: str
+    operators: frozenset[str]
+    conditions: Mapping[str, tuple[str, ...]]
+    integers: str
+    fixed_sizes: bool
+
+    def fault(self, node: ir.Node) -> str:
+        """Why it does not take ``node``, empty where it does as far as the list tells."""
+        if self.fixed_sizes and any(_is_dynamic(value) for value in (*node.inputs, *node.outputs)):
+            return "a size is dynamic"
+        if self.integers == "QLinear" and node.op_type in (_Q, _DQ):
+            return "" if any(self._takes_between(each) for each in _around(node)) else "no operator between integers"
+        if self._takes_between(node):
+            return ""
+        key = _key(node)
+        if key not in self.operators:
+            return "not in its list"
+        if not self.integers and _between_integers(node):
+            return "its inputs are integers"
+        if self.integers == "QLinear" and _between_integers(node):
+            return "not between integers"
+        return self._unmet(key, node)
+
+    def unjudged(self, node: ir.Node) -> str:
+        """A condition of the list for nodes like ``node`` that is not looked at, empty where there is none."""
+        told = (each[1:] for each in self.conditions.get(_key(node), ()) if each.startswith(_UNJUDGED))
+        return "; ".join(told)
+
+    def _takes_between(self, node: ir.Node) -> bool:
+        """Whether it takes ``node`` together with the conversions around it, as one operator of integers."""
+        if self.integers != "QLinear" or not _between_integers(node):
+            return False
+        names = [
+            name
+            for name in (f"QLinear{node.op_type}", f"com.microsoft.QLinear{node.op_type}")
+            if name in self.operators
+        ]
+        return bool(names) and not self._unmet(node.op_type, node)
+
+    def _unmet(self, key: str, node: ir.Node) -> str:
+        """The first condition that ``node`` does not meet, in words."""
+        for condition in self.conditions.get(key, ()):
+            if not condition.startswith(_UNJUDGED) and not self._meets(node, condition):
+                return _told(condition)
+        return ""
+
+    def _meets(self, node: ir.Node, condition: str) -> bool:
+        name, equals, wanted = condition.partition(" = ")
+        if equals:
+            return _attribute(node, name) == wanted
+        word, *rest = condition.split()
+        if word == "constant":
+            given = [node.inputs[int(each)] for each in rest if int(each) < len(node.inputs)]
+            return all(is_constant(value, with_integers=bool(self.integers)) for value in given)
+        return _CONDITIONS[word](node, rest)
+
+
+@cache
+def providers() -> tuple[Provider, ...]:
+    """Those of ``providers.toml``, in its order."""
+    table = tomllib.loads(Path(__file__).with_name("providers.toml").read_text(encoding="utf-8"))
+    return tuple(
+        ListedProvider(
+            name=each["title"],
+            source=each["source"],
+            operators=frozenset((*each["operators"], *each.get("conditions", ()))),
+            conditions={name: tuple(words) for name, words in each.get("conditions", {}).items()},
+            integers=each.get("integers", ""),
+            fixed_sizes=each.get("fixed_sizes", False),
+        )
+        for each in table.values()
+    )
+
+
+def _key(node: ir.Node) -> str:
+    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+
+
+def _told(condition: str) -> str:
+    word, *rest = condition.split()
+    if word == "constant":
+        return f"input {' or '.join(rest)} is computed"
+    if word in ("types", "all"):
+        return f"its type is not {', '.join(each for each in rest if each != 'types')}"
+    return f"needs {condition}"
+
+
+def _is_dynamic(value: ir.Value | None) -> bool:
+    return value is not None and value.shape is not None and not value.shape.is_static()
+
+
+def _around(node: ir.Node) -> list[ir.Node]:
+    """Whose conversion a node is: what reads a DequantizeLinear, what a QuantizeLinear reads."""
+    if node.op_type == _DQ:
+        return [use.node for value in node.outputs for use in value.uses()]
+    return [producer for value in node.inputs[:1] if value is not None and (producer := value.producer()) is not None]
+
+
+def _between_integers(node: ir.Node) -> bool:
+    """Whether it reads data from a DequantizeLinear."""
+    first = node.inputs[0] if node.inputs else None
+    maker = None if first is None else first.producer()
+    return maker is not None and maker.op_type == _DQ and node.op_type not in (_Q, _DQ)
+
+
+def _attribute(node: ir.Node, name: str) -> str:
+    """An attribute's value as text, ONNX's default where it is not given."""
+    given = node.attributes.get(name)
+    if given is not None:
+        return str(given.value)
+    known = onnx.defs.get_schema(node.op_type, node.version or onnx.defs.onnx_opset_version(), "").attributes
+    default = onnx.helper.get_attribute_value(known[name].default_value) if name in known else ""
+    return default.decode() if isinstance(default, bytes) else str(default)
+
+
+def _rank(value: ir.Value | None) -> int | None:
+    return None if value is None or value.shape is None else len(value.shape)
+
+
+def _has_space(node: ir.Node, ranks: frozenset[int]) -> bool:
+    return bool(node.inputs) and _rank(node.inputs[0]) in ranks
+
+
+def _is_last(node: ir.Node) -> bool:
+    axis, rank = int(_attribute(node, "axis")), _rank(node.inputs[0])
+    return axis == -1 or (rank is not None and axis == rank - 1)
+
+
+def _has_types(node: ir.Node, names: list[str], most: int | None = 1) -> bool:
+    given = [value.dtype for value in node.inputs[:most] if value is not None and value.dtype is not None]
+    return all(dtype_name(each) in names for each in given)
+
+
+_CONDITIONS: Mapping[str, Callable[[ir.Node, list[str]], bool]] = {
+    "1d": lambda node, _: _has_space(node, frozenset({3, 4})),
+    "2d": lambda node, _: _has_space(node, frozenset({4})),
+    "rank": lambda node, rest: all(_rank(value) == int(rest[0]) for value in node.inputs[:2]),
+    "last": lambda node, _: _is_last(node),
+    "types": _has_types,
+    "all": lambda node, names: _has_types(node, names[1:], None),
+}
+"""By the first word of a condition; the others are given."""
