@@ -2,56 +2,35 @@
 
 Prints a table for each kind of kernel, for ``targets/tflite/costs/x86.kernels.toml``, which holds those of several
 machines.
-Convolutions of different width, plain, of one element and transposed, and dense layers are timed; the tile is the one
-of a few likely ones with which
-``call + rounded pixels * rounded filters * (output + taps * rounded channels * product)`` fits best.
-All but the transposed ones are timed within a model: as the difference of a long and a short chain of them.  Between
-floats the int8 kernel takes longer by what it reads and writes.  ``--no-amx`` denies the process the processor's matrix
-tiles, as if it had none.
+Convolutions of different width, plain, of one element and transposed, and dense layers are timed
+(``convertkit.targets.tflite.costs.measured.tiles``).  Between floats the int8 kernel takes longer by what it reads and
+writes.  ``--no-amx`` denies the process the processor's matrix tiles, as if it had none.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import itertools
 import struct
 import sys
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
 
-import numpy as np
-from clocks import Clock, Here
-from scipy.optimize import nnls
+from convertkit.targets.tflite.costs.measured.clock import Clock, Here
+from convertkit.targets.tflite.costs.measured.tiles import (
+    DENSE,
+    LARGE,
+    POINTWISE,
+    STEPS,
+    STRIDED,
+    Timed,
+    best_alone,
+    best_within,
+    between_floats,
+    rendered,
+    timings,
+)
 
-from convertkit.kernel_costs import ConvShape, DenseShape, Shape, Tile, TransposedShape
-from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.graph import Program
-from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
-from convertkit.targets.tflite.writer import Signature, write_model
-
-WINDOWS = (
-    *((side, 3, width, width) for side in (4, 7, 14) for width in (8, 16, 24, 32, 48, 64, 128)),
-    (28, 3, 8, 8), (28, 3, 16, 16), (28, 3, 24, 24),
-    (12, 3, 12, 12), (28, 5, 1, 8), (28, 5, 8, 16), (64, 3, 3, 16), (64, 3, 3, 32), (64, 3, 16, 32), (56, 3, 64, 64),
-    (28, 3, 128, 128), (14, 3, 256, 256),
-)  # fmt: skip
-POINTS = (
-    *((side, 1, width, width) for side in (4, 7, 14, 28) for width in (8, 16, 24, 32, 48, 64, 128)),
-    (7, 1, 16, 64), (14, 1, 24, 96), (28, 1, 8, 32), (4, 1, 128, 256), (7, 1, 96, 128), (7, 1, 40, 40), (9, 1, 80, 80),
-    (20, 1, 20, 20), (14, 1, 112, 672), (56, 1, 24, 144), (56, 1, 16, 96), (28, 1, 32, 192), (7, 1, 192, 192),
-    (7, 1, 96, 576),
-)  # fmt: skip
-"""Elements of a side, of the window's, channels and filters."""
-TRANSPOSED = ((16, 2, 128, 64), (32, 3, 64, 32), (14, 2, 256, 128), (8, 4, 32, 16), (56, 2, 64, 32), (28, 3, 16, 8),
-              (64, 2, 32, 16), (28, 4, 128, 64), (12, 5, 48, 48))  # fmt: skip
-"""Elements of a side, of the window's, channels and filters; the stride is 2."""
-LIKELY = tuple(itertools.product((1, 4, 8, 16, 32, 64), (8, 16, 32, 64)))
 HERE = Here(sweeps=12, rounds=3)
 ALONE = Here(sweeps=1, rounds=20)
-_INPUT = QuantParams.per_tensor(0.05, -3)
 
 
 def deny_matrix_tiles() -> None:
@@ -75,234 +54,25 @@ def deny_matrix_tiles() -> None:
         raise SystemExit("this system does not let a process filter its system calls")
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A convolution of a square image, or a dense layer."""
-
-    shape: Shape
-    side: int = 0
-    window: int = 0
-
-    @property
-    def work(self) -> float:
-        return self.shape.pixels * self.shape.taps * self.shape.channels * self.shape.filters
-
-    @property
-    def read(self) -> int:
-        return self.side * self.side * self.shape.channels
-
-
-def _plain(side: int, window: int, channels: int, filters: int) -> Timed:
-    return Timed(ConvShape(side * side, side, (window, window), 1, channels, filters), side, window)
-
-
-STEPS = tuple(_plain(*sizes) for sizes in WINDOWS)
-POINTWISE = tuple(_plain(*sizes) for sizes in POINTS)
-STRIDED = tuple(
-    Timed(TransposedShape((2 * side - 2 + window) ** 2, window * window / 4, channels, filters), side, window)
-    for side, window, channels, filters in TRANSPOSED
-)
-
-
-DENSE = tuple(
-    Timed(DenseShape(rows, deep, wide))
-    for rows, deep, wide in (
-        (1, 16, 16), (1, 32, 32), (1, 64, 64), (1, 64, 128), (1, 128, 128), (4, 32, 32), (8, 64, 16), (16, 32, 32),
-        (16, 64, 64), (34, 16, 16), (34, 34, 16), (34, 64, 64), (64, 32, 64), (64, 128, 128), (128, 64, 32),
-        (4, 64, 64), (16, 128, 64),
-    )
-)  # fmt: skip
-LARGE = 6e7
-"""Multiply-adds of the largest layer that is emulated: it takes seconds, and costs what smaller ones tell."""
-ROWS = (1, 4, 6, 7, 8, 16)
-"""That a kernel may round up to."""
-SAMPLES = 5
-"""For each cost that is fitted."""
-SHORT, LONG = 1, 5
-"""Layers of two chains, there and back: their difference is free of what a call of the whole model costs."""
-
-
-def chain(layer: Timed, layers: int, dtype: DType, path: Path) -> Path:
-    """A model of convolutions or dense layers, to ``filters`` and back to ``channels``, ``layers`` times."""
-    rng = np.random.default_rng(0)
-    program = Program()
-    subgraph = program.subgraphs[program.new_subgraph("main")]
-    builder, whole = Builder(program, subgraph), dtype == "int8"
-    builder.results = (_INPUT,)
-    shape = layer.shape
-    dense = isinstance(shape, DenseShape)
-    given = (shape.pixels, shape.channels) if dense else (1, layer.side, layer.side, shape.channels)
-    window = () if dense else (layer.window, layer.window)
-    x = y = Tensor("x", given, dtype, None, _INPUT if whole else None)
-    subgraph.inputs = [x]
-    for wide, deep in ((shape.filters, shape.channels), (shape.channels, shape.filters)) * layers:
-        size = (wide, *window, deep)
-        scales, points = (0.01,) * wide, (0,) * wide
-        if whole:
-            weight = builder.constant(rng.integers(-127, 128, size).astype(np.int8), QuantParams(scales, points, 0))
-            params = QuantParams((0.0005,) * wide, points, 0)
-            bias = builder.constant(rng.integers(0, 9, wide).astype(np.int32), params)
-        else:
-            weight = builder.constant(rng.normal(0, 0.1, size).astype(np.float32))
-            bias = builder.constant(rng.normal(0, 0.1, wide).astype(np.float32))
-        y = builder.fully_connected(y, weight, bias) if dense else builder.conv_2d(y, weight, bias, padding="SAME")
-    subgraph.outputs = [y]
-    write_model(program, Signature({"x": x}, {"y": y}), path, metadata={}, description="")
-    return path
-
-
-def within(layers: Sequence[Timed], dtype: DType, clock: Clock) -> list[float]:
-    """Nanoseconds of one layer each within a model, the mean of there and back."""
-    with tempfile.TemporaryDirectory() as name:
-        lengths = (SHORT, SHORT + 1 if clock.exact else LONG)
-        folder, pairs = Path(name), [(each, many) for each in layers for many in lengths]
-        paths = [chain(*pair, dtype, folder / f"{place}.tflite") for place, pair in enumerate(pairs)]
-        times = np.array(clock.nanoseconds(paths)).reshape(-1, 2)
-    return [float(long - short) / (2 * (lengths[1] - SHORT)) for short, long in times]
-
-
-def both_ways(layer: Timed) -> tuple[Shape, Shape]:
-    """The two shapes of a chain."""
-    there = layer.shape
-    return there, replace(there, channels=there.filters, filters=there.channels)
-
-
-def table_within(kind: str, layers: Sequence[Timed], dtype: DType, clock: Clock) -> None:
-    """Print the best tile of what is timed within a model, with what a call costs."""
-    told = zip(layers, within(layers, dtype, clock), strict=True)
-    known = [(both_ways(layer), each) for layer, each in told if each > 0]  # a difference of two chains may be less
-    both, times = [pair for pair, _ in known], [each for _, each in known]
-    found = [each for sizes in itertools.product(LIKELY, ROWS) for each in fitted_within(*sizes, both, times)]
-    error, tile = min(found, key=lambda each: each[0])
-    for pair, each in zip(both, times, strict=True):
-        print(f"{kind} {pair[0]}: {each:.0f} ns, by the tile {_mean(tile, pair):.0f}", file=sys.stderr)
-    print(f"{kind}: mean error {100 * error:.0f} %", file=sys.stderr)
-    print(f"[[{kind}]]\nchannels = {tile.channels}\nfilters = {tile.filters}\npixels = {tile.pixels}")
-    print(f"product = {tile.product:.3g}" + (f"\npaired = {tile.paired:.3g}" if tile.paired else ""))
-    print(f"output = {tile.output:.3g}\ncall = {tile.call:.3g}\n")
-
-
-def fitted_within(
-    sizes: tuple[int, int], rows: int, both: Sequence[tuple[Shape, Shape]], times: Sequence[float]
-) -> list[tuple[float, Tile]]:
-    """Tiles of these sizes that explain the times best, each with its mean relative error: plain, and with pairs.
-
-    No cost is below 0.  A form that makes no sense is left out, or that few samples would fit anyhow; one with pairs
-    counts as worse than it is, as it has more to choose.
-    """
-    tiny = 1e-30  # to be counted as pairs, and cost nothing
-    call, output = Tile(*sizes, 0.0, 0.0, rows, call=1.0), Tile(*sizes, 0.0, 1.0, rows)
-    single, pairs = Tile(*sizes, 1.0, 0.0, rows, paired=tiny), Tile(*sizes, 0.0, 0.0, rows, paired=1.0)
-    found = []
-    for units, handicap in (((call, output, Tile(*sizes, 1.0, 0.0, rows)), 1.0), ((call, output, single, pairs), 1.2)):
-        scaled = np.array([[_mean(unit, pair) for unit in units] for pair in both]) / np.array(times)[:, None]
-        costs, _ = nnls(scaled, np.ones(len(times)))
-        error = handicap * float(np.abs(scaled @ costs - 1).mean())
-        fixed, each, product, *paired = (float(cost) for cost in costs)
-        if product + sum(paired) > 0 and SAMPLES * len(costs) <= len(times) and all(cost < product for cost in paired):
-            found.append((error, Tile(*sizes, product, each, rows, fixed, *paired)))
-    return found
-
-
-def _mean(tile: Tile, pair: tuple[Shape, Shape]) -> float:
-    return float(np.mean([tile.nanoseconds(shape) for shape in pair]))
-
-
-def artifact(timed: Timed, given: DType, stored: DType, path: Path) -> Path:
-    """A model of one convolution, of images of type ``given`` with weights of type ``stored``."""
-    rng = np.random.default_rng(0)
-    program = Program()
-    subgraph = program.subgraphs[program.new_subgraph("main")]
-    builder, filters = Builder(program, subgraph), timed.shape.filters
-    size = (filters, timed.window, timed.window, timed.shape.channels)
-    x = Tensor("x", (1, timed.side, timed.side, size[3]), given, None, _INPUT if given == "int8" else None)
-    subgraph.inputs = [x]
-    builder.results = (_INPUT,)
-    points = (0,) * filters
-    if stored == "int8":
-        weight = builder.constant(
-            rng.integers(-127, 128, size).astype(np.int8), QuantParams((0.01,) * filters, points, 0)
-        )
-    else:
-        weight = builder.constant(rng.normal(0, 1, size).astype(np.float32))
-    if given == "int8":
-        bias = builder.constant(np.zeros(filters, np.int32), QuantParams((0.0005,) * filters, points, 0))
-    else:
-        bias = builder.constant(np.zeros(filters, np.float32))
-    if isinstance(timed.shape, TransposedShape):
-        side = 2 * timed.side - 2 + timed.window
-        wanted = (1, side, side, filters)
-        y = builder.transpose_conv(
-            x, weight, bias, sizes=builder.ints(wanted), shape=wanted, padding="VALID", strides=(2, 2)
-        )
-    else:
-        y = builder.conv_2d(x, weight, bias, padding="SAME")
-    subgraph.outputs = [y]
-    write_model(program, Signature({"x": x}, {"y": y}), path, metadata={}, description="")
-    return path
-
-
-def fitted(all_timed: Sequence[Timed], times: Sequence[float]) -> tuple[Tile, float]:
-    """The likely tile that explains the times best, and its mean relative error."""
-    found = []
-    for channels, filters in LIKELY:
-        parts = [[tile.nanoseconds(timed.shape) for timed in all_timed] for tile in _units(channels, filters)]
-        rows = np.array(parts).T / np.array(times)[:, None]
-        (product, output), *_ = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)
-        if product > 0 and output > 0:
-            error = float(np.abs(rows @ (product, output) - 1).mean())
-            found.append((error, Tile(channels, filters, float(product), float(output))))
-    error, tile = min(found, key=lambda each: each[0])
-    return tile, error
-
-
-def _units(channels: int, filters: int) -> tuple[Tile, Tile]:
-    """A tile of which only products cost something, and one of which only outputs do."""
-    return Tile(channels, filters, 1.0, 0.0), Tile(channels, filters, 0.0, 1.0)
-
-
-def timings(all_timed: Sequence[Timed], given: DType, stored: DType, clock: Clock) -> list[float]:
-    """Nanoseconds of each."""
-    with tempfile.TemporaryDirectory() as name:
-        paths = [
-            artifact(timed, given, stored, Path(name) / f"{place}.tflite") for place, timed in enumerate(all_timed)
-        ]
-        return clock.nanoseconds(paths)
-
-
-def table(kind: str, all_timed: Sequence[Timed], times: Sequence[float]) -> None:
-    """Print the best tile as a table; what was measured goes to stderr."""
-    tile, error = fitted(all_timed, times)
-    for timed, each in zip(all_timed, times, strict=True):
-        by_tile = tile.nanoseconds(timed.shape) / 1e3
-        print(f"{kind} {timed.shape}: {each / 1e3:.1f} us, by the tile {by_tile:.1f}", file=sys.stderr)
-    print(f"{kind}: mean error {100 * error:.0f} %", file=sys.stderr)
-    print(f"[[{kind}]]\nchannels = {tile.channels}\nfilters = {tile.filters}")
-    print(f"product = {tile.product:.3g}\noutput = {tile.output:.3g}\n")
-
-
-def between_floats(all_timed: Sequence[Timed], whole: Sequence[float], mixed: Sequence[float]) -> None:
-    """Print what an element that is read costs more than in integers throughout; writing floats is no dearer."""
-    read = np.array([timed.read for timed in all_timed]) / np.array(mixed)
-    more = (np.array(mixed) - np.array(whole)) / np.array(mixed)
-    print(f"[between_floats]\nread = {max(float(read @ more / (read @ read)), 0.0):.3g}\n")
+def say(line: str) -> None:
+    """What was measured goes to stderr."""
+    print(line, file=sys.stderr)
 
 
 def tables(clock: Clock, alone: Clock) -> None:
     """Print all; ``alone`` times convolutions that are a model of their own."""
-    kinds: tuple[tuple[str, Sequence[Timed]], ...] = (
-        ("", STEPS),
-        ("_pointwise", POINTWISE),
-        ("_dense", DENSE),
-    )
+    kinds: tuple[tuple[str, tuple[Timed, ...]], ...] = (("", STEPS), ("_pointwise", POINTWISE), ("_dense", DENSE))
     for suffix, every in kinds:
         layers = [each for each in every if not clock.exact or each.work <= LARGE]
-        table_within(f"float32{suffix}", layers, "float32", clock)
-        table_within(f"int8{suffix}", layers, "int8", clock)
-    table("float32_transposed", STRIDED, timings(STRIDED, "float32", "float32", alone))
-    table("int8_transposed", STRIDED, timings(STRIDED, "int8", "int8", alone))
+        for dtype in ("float32", "int8"):
+            kind = f"{dtype}{suffix}"
+            print(rendered(kind, best_within(kind, layers, dtype, clock, say)), end="")
+    for dtype in ("float32", "int8"):
+        kind = f"{dtype}_transposed"
+        times = timings(STRIDED, dtype, dtype, alone)
+        print(rendered(kind, best_alone(kind, STRIDED, times, say)), end="")
     whole, mixed = (timings(STEPS, given, "int8", alone) for given in ("int8", "float32"))
-    between_floats(STEPS, whole, mixed)
+    print(f"[between_floats]\nread = {between_floats(STEPS, whole, mixed):.3g}\n")
 
 
 def main() -> None:

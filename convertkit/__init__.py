@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from convertkit.looking.checking import Checked, check
     from convertkit.looking.doctor import Diagnosis, doctor
     from convertkit.looking.inspection import Inspection, inspect
-    from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, Normalization, WavOptions
+    from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, MeasuredDevice, Normalization, WavOptions
     from convertkit.release.api import run
     from convertkit.release.reproduce import Reproduction, reproduce
     from convertkit.release.result import Release
@@ -51,6 +51,7 @@ __all__ = [
     "Inspection",
     "Integrity",
     "Interface",
+    "MeasuredDevice",
     "Normalization",
     "Release",
     "Reproduction",
@@ -89,6 +90,7 @@ _HOMES = {
     "InputSpec": "convertkit.recipe",
     "Inspection": "convertkit.looking.inspection",
     "Interface": "convertkit.result",
+    "MeasuredDevice": "convertkit.recipe",
     "Normalization": "convertkit.recipe",
     "Verification": "convertkit.compare.agreement",
     "WavOptions": "convertkit.recipe",

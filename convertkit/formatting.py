@@ -199,6 +199,9 @@ def resources_text(estimate: Mapping[str, Any]) -> str:
 def trust_text(estimate: Mapping[str, Any]) -> str:
     """Who estimated, and how far that can be trusted."""
     by = estimate.get("by", "")
+    measured = estimate.get("measured", "")
+    if measured:
+        return f"by cost tables measured on {measured}"
     return f"{by}'s estimate, not measured" if by else error_text(estimate["error"])
 
 

@@ -20,6 +20,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.result import Result
 from convertkit.stage import Target
 from convertkit.steps.describe import Describe
+from convertkit.steps.device import with_measured
 from convertkit.target_options import chosen, flag
 from convertkit.tasks.executor import Executor
 from convertkit.tasks.local import Local
@@ -96,6 +97,7 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
         delivery.workspace(root) as work,
         scheduled(options, work.path, told) as (scheduler, resources, store),
     ):
+        options = with_measured(options, targets, scheduler)
         describe = Describe(options, kept=store.is_shared)
         scheduler.hold(describe)
         scheduler.submit(describe)

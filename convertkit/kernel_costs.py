@@ -8,10 +8,8 @@ window is shorter, and the filters of as many outputs are computed together.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -107,7 +105,8 @@ class Tile:
 
     ``product`` is nanoseconds per multiply-add of what was rounded up, ``output`` per rounded output element,
     ``call`` is what a call costs whatever its size.  ``paired`` is ``product`` where the filters fill pairs of tiles
-    without a rest, which some processors have kernels for; 0 where that is no faster.
+    without a rest, which some processors have kernels for; 0 where that is no faster.  ``single`` is ``product`` of one
+    pixel alone, for which each weight is loaded; 0 where that is no dearer.
     """
 
     channels: int
@@ -117,6 +116,7 @@ class Tile:
     pixels: int = 1
     call: float = 0.0
     paired: float = 0.0
+    single: float = 0.0
 
     def nanoseconds(self, shape: Shape) -> float:
         """Of one call."""
@@ -124,6 +124,8 @@ class Tile:
         channels = -(-shape.channels // self.channels) * self.channels
         pixels = -(-shape.pixels // self.pixels) * self.pixels
         product = self.product if shape.filters % (2 * self.filters) or not self.paired else self.paired
+        if shape.pixels == 1 and self.single:
+            pixels, product = 1, self.single
         return self.call + pixels * filters * (self.output + shape.taps * channels * product)
 
 
@@ -136,7 +138,9 @@ class KernelCosts:
     shares of what counts; without them, all count the same.
 
     ``read_ns`` is what an element costs an int8 kernel more where it is given floats, ``row_ns`` a row of a dense one,
-    ``start_ns`` what the first integer product of a model costs beside itself.
+    ``start_ns`` what the first integer product of a model costs beside itself.  ``float32_weight_ns`` and
+    ``integer_weight_ns`` are what it takes to load a weight for a call, of those beyond :data:`SMALL_MATRIX`: a whole
+    model's are not in the near caches.
     """
 
     float32: tuple[Tile, ...]
@@ -150,6 +154,8 @@ class KernelCosts:
     read_ns: float = 0.0
     row_ns: float = 0.0
     start_ns: float = 0.0
+    float32_weight_ns: float = 0.0
+    integer_weight_ns: float = 0.0
     weights: tuple[float, ...] = ()
 
     def times(self, shape: Shape) -> tuple[float, float]:
@@ -174,6 +180,11 @@ class KernelCosts:
         most = (_LEAST_GAIN if isinstance(shape, DenseShape) else _LEAST_GAIN_OF_IMAGES) * float_ns
         slower = any(own + rounding > float_own for own, float_own in zip(each, _for_all(real, len(each)), strict=True))
         return float_ns - taken if taken <= most and not slower else 0.0
+
+    def loading_ns(self, weights: int) -> tuple[float, float]:
+        """What a call takes to load so many weights, in integers and in float."""
+        far = max(weights - SMALL_MATRIX, 0)
+        return far * self.integer_weight_ns, far * self.float32_weight_ns
 
     def rounding_ns(self, shape: Shape, read: int) -> float:
         """Nanoseconds more of an int8 kernel that is given ``read`` floats."""
@@ -212,17 +223,19 @@ class KernelCosts:
 
     def _integer_times(self, shape: Shape) -> tuple[float, ...]:
         if isinstance(shape, TransposedShape):
-            return _times(self.integer_transposed, shape)
+            return _times(self.integer_transposed, shape, 0.0)
         if isinstance(shape, DenseShape):
-            return _times(self.integer_dense, shape)
-        return _times(self.integer_pointwise if shape.is_pointwise else self.integer, shape)
+            return _times(self.integer_dense, shape, 0.0)
+        tiles = self.integer_pointwise if shape.is_pointwise else self.integer
+        return _times(tiles, shape, self.loading_ns(shape.weights)[0])
 
     def _float_times(self, shape: Shape) -> tuple[float, ...]:
         if isinstance(shape, TransposedShape):
-            return _times(self.float32_transposed, shape)
+            return _times(self.float32_transposed, shape, 0.0)
         if isinstance(shape, DenseShape):
-            return _times(self.float32_dense, shape)
-        return _times(self.float32_pointwise if shape.is_pointwise else self.float32, shape)
+            return _times(self.float32_dense, shape, 0.0)
+        tiles = self.float32_pointwise if shape.is_pointwise else self.float32
+        return _times(tiles, shape, self.loading_ns(shape.weights)[1])
 
 
 _FIELDS = (
@@ -244,7 +257,7 @@ def mixed(parts: Sequence[KernelCosts], shares: Sequence[float]) -> KernelCosts:
     weights = tuple(share / count for share, count in zip(shares, counts, strict=True) for _ in range(count))
     ends: dict[str, Any] = {
         name: sum(share * getattr(part, name) for share, part in zip(shares, parts, strict=True))
-        for name in ("read_ns", "row_ns", "start_ns")
+        for name in ("read_ns", "row_ns", "start_ns", "float32_weight_ns", "integer_weight_ns")
     }
     return KernelCosts(**kernels, **ends, weights=weights)
 
@@ -254,13 +267,15 @@ def _for_all(each: Sequence[_T], count: int) -> tuple[_T, ...]:
     return tuple(each) * count if len(each) == 1 else tuple(each)
 
 
-def read_kernel_costs(path: Path) -> KernelCosts:
-    """From a TOML file with an array of tables for each kind of kernel, and ``between_floats``."""
-    table: Mapping[str, Any] = tomllib.loads(path.read_text())
+def kernel_costs(table: Mapping[str, Any]) -> KernelCosts:
+    """Of a file's content: an array of tables for each kind of kernel, ``between_floats``, and ``weights`` if known."""
     kinds = (tuple(map(_tile, table[kind])) for kind in KINDS)
     plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8 = kinds
     read, row, start = (float(table["between_floats"][name]) for name in ("read", "row", "start"))
-    return KernelCosts(plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8, read, row, start)
+    loaded = table.get("weights", {})
+    weights = float(loaded.get("float32", 0.0)), float(loaded.get("int8", 0.0))
+    ends = read, row, start, *weights
+    return KernelCosts(plain, plain_8, point, point_8, transposed, transposed_8, dense, dense_8, *ends)
 
 
 def _tile(row: Mapping[str, Any]) -> Tile:
@@ -272,8 +287,9 @@ def _tile(row: Mapping[str, Any]) -> Tile:
         int(row.get("pixels", 1)),
         float(row.get("call", 0.0)),
         float(row.get("paired", 0.0)),
+        float(row.get("single", 0.0)),
     )
 
 
-def _times(kernel_costs: Sequence[Tile], shape: Shape) -> tuple[float, ...]:
-    return tuple(tile.nanoseconds(shape) for tile in kernel_costs)
+def _times(tiles: Sequence[Tile], shape: Shape, loading_ns: float) -> tuple[float, ...]:
+    return tuple(tile.nanoseconds(shape) + loading_ns for tile in tiles)

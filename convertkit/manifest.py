@@ -19,6 +19,7 @@ from convertkit.target_options import texts
 SCHEMA = 1
 _NOT_CONTENT = frozenset(
     {
+        "measured",
         "output",
         "force",
         "keep_failed",

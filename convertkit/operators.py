@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from convertkit.artifact import Artifact
+from convertkit.recipe import MeasuredDevice
 
 ON_THE_FLY = "int8 on the fly"
 """Integer products of stored integer weights and activations that the runtime quantizes at every call."""
@@ -60,6 +61,7 @@ class Estimate:
 
     ``error`` is that of estimates of about this time; None where nothing was compared.  ``by`` is the compiler that
     estimated it, with its version, empty for cost tables; ``cycles`` and ``memory_bytes`` are what it tells beside.
+    ``measured`` says where and when the tables of the device ``this`` were measured.
     """
 
     device: str
@@ -69,6 +71,7 @@ class Estimate:
     by: str = ""
     cycles: int | None = None
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    measured: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,23 @@ class EstimatingTarget(Protocol):
 
     def estimates(self, artifact: Artifact, devices: Sequence[str]) -> tuple[Estimate, ...]:
         """Of each device; ``Unsupported`` for an operator that no table knows."""
+        ...
+
+
+@runtime_checkable
+class MeasuringTarget(Protocol):
+    """A target that measures what its kernels cost on the machine at hand, for the device ``this``."""
+
+    def machine(self) -> Mapping[str, str]:
+        """What decides the result: the processor, and the version of the runtime.  ``name`` is for people."""
+        ...
+
+    def measure_here(self) -> str:
+        """Cost tables as JSON, in less than a minute; they differ a little from time to time."""
+        ...
+
+    def estimate_here(self, artifact: Artifact, measured: MeasuredDevice) -> Estimate:
+        """Of one call by such tables; ``Unsupported`` for an operator that no table knows."""
         ...
 
 

@@ -85,6 +85,24 @@ class Normalization:
     std: tuple[float, ...]
 
 
+THIS = "this"
+"""The device of ``--device`` that is the machine at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredDevice:
+    """Cost tables that were measured on the machine at hand: which it is, when that was, and the tables as JSON."""
+
+    machine: str
+    when: str
+    tables: str
+
+    @property
+    def told(self) -> str:
+        """``AMD EPYC 7B13, 2026-11-23 17:20 UTC``."""
+        return f"{self.machine}, {self.when}"
+
+
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
     """Every choice of one export; field names are the flags' with underscores.
@@ -103,6 +121,8 @@ class ExportOptions:
     io_dtype: Literal["float32", "int8", "uint8", "int16"] = "float32"
     device: tuple[str, ...] = ()
     """What the artifact is to be fast on, by names that the target knows; empty is what the target takes by itself."""
+    measured: MeasuredDevice | None = None
+    """The machine that the device ``this`` stands for; no flag: it is measured when an export begins."""
     calib: object = None
     calib_samples: int | None = None
     images: ImageOptions = ImageOptions()

@@ -13,7 +13,7 @@ from convertkit.target_options import words as target_words
 
 _ELSEWHERE = frozenset(
     {"source", "targets", "output", "precision", "verbose", "force", "keep_failed", "jobs", "cache", "scheduler"}
-    | {"target_options"}
+    | {"target_options", "measured"}
 )
 _PATHS = frozenset({"calib", "eval", "label_file"})
 _RENAMED = {"inputs": "input", "timeout_s": "timeout", "passes": "pass"}

@@ -7,22 +7,27 @@ from collections.abc import Sequence
 from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.findings.values import DeviceTime, Estimates
-from convertkit.operators import CompilingTarget, Estimate, EstimatingTarget, MemoryTarget
+from convertkit.operators import CompilingTarget, Estimate, EstimatingTarget, MeasuringTarget, MemoryTarget
+from convertkit.recipe import MeasuredDevice
 
 
 def estimates(
-    target: EstimatingTarget, artifact: Artifact, float32: Artifact | None, asked: Sequence[str]
+    target: EstimatingTarget,
+    artifact: Artifact,
+    float32: Artifact | None,
+    asked: Sequence[str],
+    measured: MeasuredDevice | None = None,
 ) -> Estimates:
-    """On every device of the target; ``asked`` are those that the user named.
+    """On every device of the target, and on the ``measured`` one; ``asked`` are those that the user named.
 
     ``float32`` is the same model as float32, None where ``artifact`` is that.
     """
     memory = target.memory(artifact) if isinstance(target, MemoryTarget) else None
     try:
-        ours = target.estimates(artifact, target.devices)
+        ours = _all(target, artifact, measured)
     except Unsupported as reason:
         return Estimates((), f"{reason.subject}: {reason.reason}", memory)
-    plain = {} if float32 is None else _times(target, float32)
+    plain = {} if float32 is None else _times(target, float32, measured)
     shown = asked or target.likely_devices
     devices = tuple(_device(each, plain.get(each.device), each.device in shown) for each in ours)
     return Estimates(devices, memory=memory)
@@ -33,10 +38,17 @@ def compiled_estimates(target: CompilingTarget, artifact: Artifact) -> Estimates
     return Estimates((_device(target.compiled_estimate(artifact), None, shown=True),))
 
 
-def _times(target: EstimatingTarget, float32: Artifact) -> dict[str, float]:
+def _all(target: EstimatingTarget, artifact: Artifact, measured: MeasuredDevice | None) -> tuple[Estimate, ...]:
+    found = target.estimates(artifact, target.devices)
+    if measured is None or not isinstance(target, MeasuringTarget):
+        return found
+    return (*found, target.estimate_here(artifact, measured))
+
+
+def _times(target: EstimatingTarget, float32: Artifact, measured: MeasuredDevice | None) -> dict[str, float]:
     """By device; empty where float32 needs an operator that no table knows, although the artifact does not."""
     try:
-        return {each.device: each.ms for each in target.estimates(float32, target.devices)}
+        return {each.device: each.ms for each in _all(target, float32, measured)}
     except Unsupported:
         return {}
 
@@ -44,7 +56,7 @@ def _times(target: EstimatingTarget, float32: Artifact) -> dict[str, float]:
 def _device(ours: Estimate, float32_ms: float | None, shown: bool) -> DeviceTime:
     layers = tuple(_figure(node.ms) for node in ours.nodes) if shown else ()
     plain = None if float32_ms is None else _figure(float32_ms)
-    beside = ours.by, ours.cycles, ours.memory_bytes
+    beside = ours.by, ours.cycles, ours.memory_bytes, ours.measured
     return DeviceTime(ours.device, _figure(ours.ms), plain, ours.error, shown, layers, *beside)
 
 

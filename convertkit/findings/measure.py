@@ -128,7 +128,7 @@ def _estimates(subject: Subject, float32: Artifact | None) -> Estimates | None:
         return compiled_estimates(target, subject.artifact)
     if not isinstance(target, EstimatingTarget):
         return None
-    return estimates(target, subject.artifact, float32, subject.options.device)
+    return estimates(target, subject.artifact, float32, subject.options.device, subject.options.measured)
 
 
 def _has_other_float32(subject: Subject) -> bool:

@@ -97,7 +97,8 @@ class DeviceTime:
     that of estimates of about this time, None where nothing was compared.  ``shown`` devices are those that the user
     named, else the likely ones; of them ``layers_ms`` has the time of each operator, where
     that is known.  ``by`` is the compiler that estimated it, with its version, empty for cost tables.  ``cycles`` of
-    the device and ``memory_bytes`` by the memory's name are what such a compiler tells beside.
+    the device and ``memory_bytes`` by the memory's name are what such a compiler tells beside.  ``measured`` says
+    where and when the tables of the device ``this`` were measured, empty for others.
     """
 
     device: str
@@ -109,6 +110,7 @@ class DeviceTime:
     by: str = ""
     cycles: int | None = None
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    measured: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from convertkit.looking.tables import Table
 from convertkit.looking.timing import as_run
 from convertkit.operators import EstimatingTarget, NodeTime
 from convertkit.options.relevance import check_devices
+from convertkit.recipe import THIS
 
 _MOST_NODES = 12
 
@@ -35,6 +36,8 @@ def estimated(names: Sequence[str], devices: Sequence[str]) -> tuple[Estimated, 
 
     Raises ``UsageError`` for a format or a device without tables, ``Unsupported`` for an operator without a row.
     """
+    if THIS in devices:
+        raise UsageError(f"--device {THIS}: without --device, bench measures on this machine; an estimate is less")
     found = [each for name in names for each in _of_one(name, devices)]
     return tuple(sorted(found, key=lambda each: list(devices).index(each.device)))
 

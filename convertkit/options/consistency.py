@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from convertkit.errors import UsageError
-from convertkit.recipe import ExportOptions, InputSpec, Trust
+from convertkit.recipe import THIS, ExportOptions, InputSpec, Trust
 
 OPSETS = range(7, 27)
 """What ``--opset`` may ask for: 7 is the oldest that ONNX's version converter reaches, 26 the newest we write."""
@@ -83,6 +83,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda o: bool(o.device) and o.precision not in ("int8", "w8", "w4"),
         "--device decides where integers pay; it goes with --int8, --w8 or --w4",
+    ),
+    Rule(
+        lambda o: THIS in o.device and o.scheduler is not None,
+        "--device this measures the machine at hand, and with --scheduler others work",
     ),
     Rule(
         lambda o: o.prune is not None and o.prune_channels is not None,

@@ -15,8 +15,9 @@ from convertkit.data.kinds import holds_images, holds_sounds
 from convertkit.data.user_functions import data_function, metric_function
 from convertkit.errors import FeedError, UsageError
 from convertkit.model_flags import check_dims, check_normalization, data_lacks, labelled, labels, refuse_unit_scale
+from convertkit.operators import MeasuringTarget
 from convertkit.options import of_targets
-from convertkit.recipe import METRICS, ExportOptions, ImageOptions, WavOptions
+from convertkit.recipe import METRICS, THIS, ExportOptions, ImageOptions, WavOptions
 from convertkit.references import closest, found_at
 from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader, Target
 
@@ -50,7 +51,7 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
                 f"{flag} does nothing for {_listed(each.name for each in targets)}; "
                 f"it is for --target {_listed(others)}{_AND_IMAGES.get(flag, '')}"
             )
-    check_devices(options.device, [name for each in targets if isinstance(each, DeviceReader) for name in each.devices])
+    check_devices(options.device, [name for each in targets for name in _devices_of(each)])
     if options.images != ImageOptions() and not (_folders_of_images(options) or _named(targets, "--images")):
         raise UsageError("--images is about folders of images, and neither --calib nor --eval is one")
     if options.wav != WavOptions() and not any(holds_sounds(data) for data in (options.calib, options.eval)):
@@ -72,6 +73,11 @@ def check_precision(options: ExportOptions, target: Target) -> None:
         if options.precision not in part.precisions:
             has = ", ".join(part.precisions)
             raise UsageError(f"target {part.name} does not deliver {options.precision}; it has: {has}")
+
+
+def _devices_of(target: Target) -> tuple[str, ...]:
+    known = target.devices if isinstance(target, DeviceReader) else ()
+    return (*known, THIS) if isinstance(target, MeasuringTarget) else known
 
 
 def check_devices(names: Sequence[str], known: Sequence[str]) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convertkit import delivery, job, plugins
-from convertkit.errors import CellsFailed
+from convertkit.errors import CellsFailed, UsageError
 from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries, visible_stderr
-from convertkit.recipe import ExportOptions
+from convertkit.recipe import THIS, ExportOptions
 from convertkit.release import folder, making, signing
 from convertkit.release.cells import Cell, cells_of, chosen
 from convertkit.release.judging import Baseline, judged
@@ -90,6 +90,11 @@ def check(cells: Sequence[Cell]) -> None:
     for cell in cells:
         job.targets_of(cell.options)
         relevance.check_request(cell.options, [plugins.target(cell.target)])
+        if THIS in cell.options.device:
+            raise UsageError(
+                f"{cell.name}: the device {THIS} is measured anew on each machine, and a release is the same on all; "
+                "name a device, or export by itself"
+            )
     for cell in {each.model.name: each for each in cells}.values():
         relevance.check_source(cell.options, plugins.converter_for(cell.options.source))
 

@@ -11,6 +11,7 @@ from convertkit import plugins
 from convertkit.findings.values import Findings
 from convertkit.recipe import ExportOptions
 from convertkit.records import Made, Recorded, Verified
+from convertkit.report.jsonable import jsonable
 from convertkit.steps import live
 from convertkit.steps.describe import Described, with_sizes
 from convertkit.steps.recorded import described
@@ -47,6 +48,7 @@ class Measure(Task[Findings]):
             "target": self.target,
             "precision": chosen.precision,
             "device": list(chosen.device),
+            "measured": None if chosen.measured is None else jsonable(chosen.measured),
             "label_file": chosen.label_file is not None,
             "data": self.data,
         }

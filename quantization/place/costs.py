@@ -14,6 +14,7 @@ from convertkit.quantization.place.dense import dense_cost, dense_shape
 
 _UNKNOWN = OpCost(1.0, 1.0)
 _ON_THE_FLY = "DynamicQuantizeLinear"
+_DENSE = frozenset({"Gemm", "MatMul"})
 _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
@@ -28,10 +29,26 @@ def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
             return dense_cost(unit, dense, profile.kernel_costs, on_the_fly=unit.kinds[-1] in profile.dynamic)
     touched = {*unit.data.values(), *unit.outputs}
     integer, real = (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(elements, touched)))
+    whole_ns, real_ns = _loading(unit, profile)
+    integer, real = integer + whole_ns, real + real_ns
     on_the_fly = profile.costs.get(_ON_THE_FLY)
     if on_the_fly is None or unit.kinds[-1] not in profile.dynamic or not unit.data:
         return integer, real
     return integer, integer + _rounding(unit, on_the_fly)
+
+
+def _loading(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
+    """What a product takes to load its constant matrix, in integers and in float."""
+    if profile.kernel_costs is None or unit.weight is None or unit.kinds[-1] not in _DENSE:
+        return 0.0, 0.0
+    return profile.kernel_costs.loading_ns(elements(unit.weight[1]))
+
+
+def real_product(unit: Unit, profile: QuantProfile) -> float:
+    """Nanoseconds of a dense product in float with real weights: nothing is quantized on the fly."""
+    touched = {*unit.data.values(), *unit.outputs}
+    _, real = (profile.cost(unit.kinds) or _UNKNOWN).times(unit_work(unit), sum(map(elements, touched)))
+    return real + _loading(unit, profile)[1]
 
 
 def _rounding(unit: Unit, cost: OpCost) -> float:

@@ -15,7 +15,7 @@ from convertkit.mincut import MinCut
 from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.sizes import elements
 from convertkit.quantization.graph.units import Unit
-from convertkit.quantization.place.costs import conversion, unit_cost
+from convertkit.quantization.place.costs import conversion, real_product, unit_cost
 from convertkit.quantization.place.exact_float import can_be_exact
 
 _NEVER = 1e18
@@ -90,7 +90,7 @@ def with_float_end(units: tuple[Unit, ...], profile: QuantProfile, chosen: froze
 
     Nothing there clips or rounds what a sample louder than calibration's makes: a classifier's pooling and dense layer.
     Only where the target quantizes such a product on the fly: else its weights would be real.  What reads integers is
-    not quantized so, as the graph says to which it is rounded; of many weights that is four times the memory to read.
+    not quantized so, as the graph says to which it is rounded: its weights are real, and that costs what they do.
     """
     if not (profile.dynamic and profile.costs):
         return chosen
@@ -103,17 +103,21 @@ def with_float_end(units: tuple[Unit, ...], profile: QuantProfile, chosen: froze
             continue
         rest -= {unit}
         moves = unit.rule is not None and unit.rule.same_scale
-        dear = any(_has_real_weights(each, at, rest) for each in chosen - rest)
-        if not moves and not dear and total_cost(units, profile, rest) <= limit:
+        real = sum(_more_for_real_weights(each, at, rest, profile) for each in chosen - rest)
+        if not moves and total_cost(units, profile, rest) + real <= limit:
             best = rest
         if len(chosen) - len(rest) == _LONGEST_END:
             break
     return best
 
 
-def _has_real_weights(unit: Unit, at: Mapping[ir.Node, Unit], integer: frozenset[Unit]) -> bool:
-    """Whether a float product has many weights, which are made real when the model is loaded."""
-    return unit.weight is not None and elements(unit.weight[1]) > SMALL_MATRIX and _reads_integers(unit, at, integer)
+def _more_for_real_weights(
+    unit: Unit, at: Mapping[ir.Node, Unit], integer: frozenset[Unit], profile: QuantProfile
+) -> float:
+    """What a float product costs more than ``unit_cost`` says where its many weights are made real at load."""
+    if unit.weight is None or elements(unit.weight[1]) <= SMALL_MATRIX or not _reads_integers(unit, at, integer):
+        return 0.0
+    return max(real_product(unit, profile) - unit_cost(unit, profile)[1], 0.0)
 
 
 def _reads_integers(unit: Unit, at: Mapping[ir.Node, Unit], integer: frozenset[Unit]) -> bool:

@@ -9,11 +9,12 @@ from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.devices import DEVICES, LIKELY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from convertkit.artifact import Artifact
     from convertkit.operators import Estimate, Memory, Operator
     from convertkit.profile import QuantProfile
+    from convertkit.recipe import MeasuredDevice
     from convertkit.stage import BuildContext, Stage
 
 
@@ -56,6 +57,26 @@ class TfliteTarget:
         from convertkit.targets.tflite.costs.estimate import estimates
 
         return estimates(artifact.path, devices)
+
+    def machine(self) -> Mapping[str, str]:
+        """The processor, and LiteRT's version."""
+        from convertkit.targets.tflite.costs.measured.machine import machine
+
+        return machine()
+
+    def measure_here(self) -> str:
+        """The tables of this machine as JSON."""
+        import json
+
+        from convertkit.targets.tflite.costs.measured.here import measured_tables
+
+        return json.dumps(measured_tables())
+
+    def estimate_here(self, artifact: Artifact, measured: MeasuredDevice) -> Estimate:
+        """What one call takes by tables of this machine."""
+        from convertkit.targets.tflite.costs.estimate import estimate_here
+
+        return estimate_here(artifact.path, measured)
 
     def memory(self, artifact: Artifact) -> Memory | None:
         """What one instance holds while it is called, in XNNPACK."""

@@ -92,7 +92,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
         fold_constants(model)  # bodies ask for sizes, too
     interface_change = prepare(model, options)
     why = reasons(model.graph)
-    program = Program(portable=options.full_integer, kernel_costs=tables(options.device).kernel_costs)
+    program = Program(portable=options.full_integer, kernel_costs=tables(options.device, options.measured).kernel_costs)
     opsets: Mapping[str, int] = dict(model.graph.opset_imports)
     lowering = Lowering(program, TFLITE, opsets)
     inputs, outputs = lowering.main(model.graph)

@@ -96,7 +96,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         return _of_weights(options)
     beside = not options.full_integer
     rules = {**_INT8, **_AVERAGES, **_REAL} if beside else _INT8
-    known = tables(options.device)
+    known = tables(options.device, options.measured)
     return QuantProfile(
         _name(options),
         "int8",
@@ -124,7 +124,7 @@ def _name(options: ExportOptions) -> str:
 
 def _of_weights(options: ExportOptions) -> QuantProfile:
     """Integers for weights alone; where a product quantizes what it reads, that is part of its cost."""
-    known = tables(options.device)
+    known = tables(options.device, options.measured)
     plain = QuantProfile(
         _name(options),
         "int8",

@@ -54,6 +54,7 @@ class CompileTflite:
             "io_dtype": self._options.io_dtype,
             "full_integer": self._options.full_integer,
             **({"device": "+".join(self._options.device)} if self._options.device else {}),
+            **({"measured": self._options.measured.told} if self._options.measured else {}),
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
@@ -62,7 +63,14 @@ class CompileTflite:
         model = load_own(source.path)
         float32 = float32_tolerance(model)
         chosen = self._options
-        passes = Options(chosen.input_layout, chosen.full_integer, chosen.precision, chosen.io_dtype, chosen.device)
+        passes = Options(
+            chosen.input_layout,
+            chosen.full_integer,
+            chosen.precision,
+            chosen.io_dtype,
+            chosen.device,
+            chosen.measured,
+        )
         compiled = compile_model(model, passes, dict(_only_values(source.inputs, chosen.inputs)))
         by_kind = {"float": float32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
         if compiled.from_halves:

@@ -56,7 +56,7 @@ def mentioned(kind):
 
 def test_what_options_take_is_public():
     taken = mentioned(convertkit.export) | mentioned(convertkit.ExportOptions)
-    assert taken == {"ImageOptions", "InputSpec", "Normalization", "WavOptions"}
+    assert taken == {"ImageOptions", "InputSpec", "MeasuredDevice", "Normalization", "WavOptions"}
     assert taken <= set(convertkit.__all__)
 
 

@@ -104,12 +104,15 @@ def test_an_end_that_costs_nothing_is_float() -> None:
     assert with_float_end(units, replace(TFLITE, dynamic=frozenset()), whole) == whole
 
 
-def test_an_end_whose_many_weights_would_be_real_stays() -> None:
-    """Behind integers a float product is not quantized on the fly: four times the memory is read for one row."""
-    ends = {classes: classifier(384, classes) for classes in (512, 513)}
-    whole = {classes: frozenset(unit for unit in units if unit.rule is not None) for classes, units in ends.items()}
-    left = {classes: whole[classes] - with_float_end(units, TFLITE, whole[classes]) for classes, units in ends.items()}
-    assert {classes: {unit.name for unit in each} for classes, each in left.items()} == {512: {"dense"}, 513: set()}
+@pytest.mark.parametrize(("load_ns", "left"), [(0.0, {"dense"}), (1.0, {"dense"}), (300.0, set())])
+def test_an_end_whose_real_weights_are_dear_to_load_stays(load_ns: float, left: set[str]) -> None:
+    """Behind integers a float product is not quantized on the fly: each of its weights is read as float32."""
+    units = classifier(384, 1024)
+    whole = frozenset(unit for unit in units if unit.rule is not None)
+    assert TFLITE.kernel_costs is not None
+    costs = replace(TFLITE.kernel_costs, float32_weight_ns=load_ns)
+    found = with_float_end(units, replace(TFLITE, kernel_costs=costs), whole)
+    assert {unit.name for unit in whole - found} == left
 
 
 def test_an_end_that_is_much_of_the_model_stays() -> None:

@@ -18,6 +18,7 @@ from convertkit.errors import Unsupported
 from convertkit.kernel_costs import SMALL_MATRIX, ConvShape, DenseShape, Shape, TransposedShape
 from convertkit.operators import ON_THE_FLY, Estimate, NodeTime
 from convertkit.profile import OpCost
+from convertkit.recipe import THIS, MeasuredDevice
 from convertkit.targets.tflite.costs.tables import Tables, tables
 from convertkit.targets.tflite.devices import error_of, machines_of
 from convertkit.targets.tflite.inspection import Placed, placed_operators
@@ -67,6 +68,17 @@ def estimates(path: Path, devices: Sequence[str]) -> tuple[Estimate, ...]:
     return tuple(_estimate(name, operators) for name in devices)
 
 
+def estimate_here(path: Path, measured: MeasuredDevice) -> Estimate:
+    """Of one call by tables of the machine at hand; raises as :func:`estimates` does."""
+    operators = placed_operators(path)
+    machine = _Machine(tables((THIS,), measured))
+    nodes = tuple(
+        NodeTime(placed.told.name, placed.told.kind, machine.nanoseconds(placed) / 1e6) for placed in operators
+    )
+    ms = sum(node.ms for node in nodes) + machine.start_ns(operators) / 1e6
+    return Estimate(THIS, ms, nodes, measured=measured.told)
+
+
 def _estimate(device: str, operators: Sequence[Placed]) -> Estimate:
     shares = machines_of((device,))
     each = [_Machine(tables((name,))) for name in shares]
@@ -110,10 +122,11 @@ class _Machine:
             shape = _SHAPES[kind](placed)
             if shape is not None:
                 return self._tiled(placed, shape)
-            return self._row(placed, _row_of_product(placed), float(placed.told.macs))
+            row = _row_of_product(placed)
+            return self._row(placed, row, float(placed.told.macs)) + self._loading(placed, row)
         if kind == "BATCH_MATMUL":
             row = "MatMul.dynamic" if len(placed.reads) > 1 else "MatMul"
-            return self._row(placed, row, float(placed.told.macs))
+            return self._row(placed, row, float(placed.told.macs)) + self._loading(placed, row)
         if kind == "TRANSPOSE":
             return self._row(placed, "Transpose.shuffle" if _is_shuffle(placed) else "Transpose")
         if kind not in _ROWS and not placed.told.precision and kind not in _UNKNOWABLE:
@@ -140,6 +153,13 @@ class _Machine:
         if placed.told.precision == ON_THE_FLY:
             return integer + self._rounding(placed)
         return integer if _is_integer(placed) else real
+
+    def _loading(self, placed: Placed, row: str) -> float:
+        """What it takes to load the weights of a dense layer."""
+        if row not in ("Gemm", "MatMul"):
+            return 0.0
+        integer, real = self.known.kernel_costs.loading_ns(math.prod(placed.weight))
+        return integer if placed.told.precision == ON_THE_FLY or _is_integer(placed) else real
 
     def _rounding(self, placed: Placed) -> float:
         """What it takes to quantize the rows that a product reads, and to write float."""

@@ -7,14 +7,17 @@ What is chosen by the tables of several is the best for their weighted sum, and 
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from convertkit.kernel_costs import KernelCosts, mixed, read_kernel_costs
+from convertkit.kernel_costs import KernelCosts, kernel_costs, mixed
 from convertkit.profile import NarrowCosts, OpCost, narrow_costs
+from convertkit.recipe import THIS, MeasuredDevice
 from convertkit.targets.tflite.devices import PARTS, machines_of
 
 _HERE = Path(__file__).parent
@@ -34,19 +37,22 @@ class Tables:
 
 
 @cache
-def tables(devices: tuple[str, ...]) -> Tables:
-    """The tables of ``devices``, each of the same weight; names are those that :mod:`devices` knows."""
+def tables(devices: tuple[str, ...], measured: MeasuredDevice | None = None) -> Tables:
+    """The tables of ``devices``, each of the same weight; names are those that :mod:`devices` knows.
+
+    ``measured`` are those of the device ``this``.
+    """
     shares = machines_of(devices)
-    costs = [_costs(name) for name in shares]
-    kernel_costs = [read_kernel_costs(_HERE / f"{name}.kernels.toml") for name in shares]
-    each = tuple(table for table, own in zip(costs, kernel_costs, strict=True) for _ in own.machines())
+    files = [_files(name) if name != THIS or measured is None else _measured(measured) for name in shares]
+    costs, kernels = [_costs(table) for table, _ in files], [kernel_costs(table) for _, table in files]
+    each = tuple(table for table, own in zip(costs, kernels, strict=True) for _ in own.machines())
     names = tuple(part for name in shares for part in PARTS.get(name, (name,)))
     if len(shares) == 1:
-        return Tables(costs[0], kernel_costs[0], each, names)
+        return Tables(costs[0], kernels[0], each, names)
     weights = tuple(shares.values())
     kinds = costs[0].keys()
     together = {kind: _weighted([table[kind] for table in costs], weights) for kind in kinds}
-    return Tables(together, mixed(kernel_costs, weights), each, names)
+    return Tables(together, mixed(kernels, weights), each, names)
 
 
 @cache
@@ -64,9 +70,20 @@ def _weighted(costs: Sequence[OpCost], weights: Sequence[float]) -> OpCost:
     return OpCost(**(sums | {"near": min(cost.near for cost in costs)}))
 
 
-def _costs(name: str) -> Mapping[str, OpCost]:
+def _files(name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    return (
+        tomllib.loads((_HERE / f"{name}.toml").read_text()),
+        tomllib.loads((_HERE / f"{name}.kernels.toml").read_text()),
+    )
+
+
+def _measured(device: MeasuredDevice) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    found = json.loads(device.tables)
+    return found, found["kernels"]
+
+
+def _costs(table: Mapping[str, Any]) -> Mapping[str, OpCost]:
     """One device's; every operator costs a call besides."""
-    table = tomllib.loads((_HERE / f"{name}.toml").read_text())
     rows, call, near = table["ns_per_unit"], table["call_ns"], table["near_elements"]
     return {
         kind: OpCost(

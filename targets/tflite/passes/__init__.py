@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from convertkit.recipe import Layout
+from convertkit.recipe import Layout, MeasuredDevice
 from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.passes.affine import fold_factors_behind, fold_norms_ahead
@@ -36,6 +36,7 @@ class Options:
     precision: str = "float32"
     io_dtype: str = "float32"
     device: tuple[str, ...] = ()
+    measured: MeasuredDevice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tu
     move_integers(part)  # after layout, whose transposes these are
     fold_quantized(part, full_integer=options.full_integer)  # after layout: a QDQ group is not cut by transposes
     drop_repeated_rounding(part)  # after folding: a pair inside of a QDQ group is part of it
-    fold_hybrid(part, tables(options.device).kernel_costs)  # what is left with integer weights has float activations
+    costs = tables(options.device, options.measured).kernel_costs
+    fold_hybrid(part, costs)  # what is left with integer weights has float activations
     round_in_floats(part)  # last: what the graph rounds is told from other floats by its DequantizeLinear
     return perms

@@ -1,0 +1,208 @@
+"""``--device this``: what is measured becomes a table, is kept, and decides as any other device's does."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+import convertkit
+from convertkit.errors import UsageError
+from convertkit.formatting import estimate_lines
+from convertkit.kernel_costs import DenseShape, Tile
+from convertkit.options.flags import options_from
+from convertkit.recipe import MeasuredDevice
+from convertkit.release.cells import load
+from convertkit.release.run import Running, run
+from convertkit.report.schema import schema
+from convertkit.targets.tflite import TfliteTarget
+from convertkit.targets.tflite.costs import tables as module
+from convertkit.targets.tflite.costs.measured.fitting import nonnegative
+from convertkit.targets.tflite.costs.measured.here import measured_tables
+from convertkit.targets.tflite.costs.measured.machine import machine
+from convertkit.targets.tflite.costs.measured.tiles import DENSE, best_within
+from convertkit.targets.tflite.costs.tables import tables
+from convertkit.targets.tflite.inspection import Placed, placed_operators
+from tests import onnx_models
+
+COSTS = Path(module.__file__).parent
+WHEN = "2026-11-23 17:20 UTC"
+
+
+class Counted:
+    """A clock of a made-up machine, on which each operator takes what ``nanoseconds`` says; nothing runs."""
+
+    exact = False
+
+    def nanoseconds(self, paths: Sequence[Path]) -> list[float]:
+        return [sum(self.of(each) for each in placed_operators(path)) for path in paths]
+
+    def of(self, placed: Placed) -> float:
+        whole = placed.told.precision == "int8"
+        if placed.told.macs:
+            return 100 + placed.told.macs * (0.01 if whole else 0.04)
+        return 30 + placed.written_elements * (0.1 if whole else 0.2)
+
+
+def committed(name: str) -> Mapping[str, Any]:
+    """The tables of another device in the form of this one's."""
+    costs, kernels = (tomllib.loads((COSTS / f"{name}{end}").read_text()) for end in (".toml", ".kernels.toml"))
+    return {**costs, "kernels": kernels}
+
+
+@pytest.fixture(scope="module")
+def found() -> Mapping[str, Any]:
+    return measured_tables(within=Counted(), alone=Counted())
+
+
+def test_what_the_clock_tells_is_in_the_table(found: Mapping[str, Any]) -> None:
+    rows = found["ns_per_unit"]
+    assert rows.keys() == committed("x86")["ns_per_unit"].keys()
+    assert rows["Add"]["float32_near"] == pytest.approx(0.2, rel=0.01)
+    assert rows["Add"]["int8_near"] == pytest.approx(0.1, rel=0.01)
+    assert rows["Add"]["float32_call"] == pytest.approx(30, rel=0.1)
+    assert rows["Gemm"]["float32"] == pytest.approx(0.04, rel=0.01)
+    assert rows["Gemm"]["int8"] == pytest.approx(0.01, rel=0.01)
+    assert rows["PRelu"]["float32"] > 0  # no chain has it: that of x86, at this machine's pace
+
+
+def test_kernels_cost_what_the_clock_told(found: Mapping[str, Any]) -> None:
+    device = MeasuredDevice("made up", WHEN, json.dumps(found))
+    kernels = tables(("this",), device).kernel_costs
+    for shape in (DenseShape(1, 64, 128), DenseShape(32, 64, 64)):
+        products = shape.pixels * shape.weights
+        integer, real = kernels.times(shape)
+        assert integer == pytest.approx(100 + 0.01 * products, rel=0.05)
+        assert real == pytest.approx(100 + 0.04 * products, rel=0.05)
+    assert kernels.loading_ns(1 << 20) == pytest.approx((0, 0), abs=100)
+
+
+def test_a_row_alone_has_its_own_price() -> None:
+    """Each weight is loaded for one product: three times the time of a product that shares it."""
+
+    class Loads(Counted):
+        def of(self, placed: Placed) -> float:
+            alone = placed.written_elements == placed.weight[0]
+            return 50 + placed.told.macs * (0.06 if alone else 0.02)
+
+    tile = best_within("float32_dense", DENSE, "float32", Loads(), lambda line: None)
+    assert tile.nanoseconds(DenseShape(1, 64, 128)) == pytest.approx(50 + 0.06 * 64 * 128, rel=0.05)
+    assert tile.nanoseconds(DenseShape(32, 64, 128)) == pytest.approx(50 + 0.02 * 32 * 64 * 128, rel=0.05)
+
+
+def test_one_row_is_not_rounded_up() -> None:
+    tile = Tile(1, 8, 1.0, 0.0, pixels=4, single=2.0)
+    assert [tile.nanoseconds(DenseShape(rows, 8, 8)) for rows in (1, 2, 4)] == [128, 256, 256]
+
+
+def test_fitted_costs_are_not_below_zero() -> None:
+    rows = np.array([[1.0, 1.0], [2.0, 1.0], [3.0, 1.0]])
+    assert nonnegative(rows, rows @ (2.0, 5.0)) == pytest.approx([2.0, 5.0])
+    assert nonnegative(rows, np.array([3.0, 2.0, 1.0])) == pytest.approx([0.0, 2.0])
+    assert nonnegative(rows, -np.ones(3)) == pytest.approx([0.0, 0.0])
+
+
+def test_a_machine_is_its_processor_and_the_runtime(tmp_path: Path) -> None:
+    told = tmp_path / "cpuinfo"
+    core = "processor\t: {}\nmodel name\t: Big One\nflags\t\t: b a\nbogomips\t: {}\n\n"
+    told.write_text(core.format(0, 5000.1) + core.format(1, 5000.2))
+    first = machine(told)
+    assert first["name"] == "Big One"
+    told.write_text(core.format(0, 4999.9))
+    assert machine(told) == first
+    told.write_text(core.format(0, 5000.1).replace("b a", "b a vnni"))
+    assert machine(told)["features"] != first["features"]
+    assert machine(tmp_path / "none")["name"]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three convolutions, large enough for integers to pay on a phone's core."""
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.normal(0, 0.06, (32, 32, 3, 3)).astype(np.float32), f"w{i}") for i in "012"]
+    nodes = [
+        helper.make_node("Conv", [before, f"w{i}"], [after], f"conv{i}", pads=[1] * 4)
+        for i, (before, after) in enumerate((("x", "a"), ("a", "b"), ("b", "y")))
+    ]
+    shape = [1, 32, 28, 28]
+    return onnx_models.write(
+        tmp_path_factory.mktemp("source"), onnx_models.model(nodes, {"x": shape}, {"y": shape}, weights)
+    )
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """This machine has the tables of a phone's core; every measurement is noted."""
+    noted: list[str] = []
+
+    def measure(target: TfliteTarget) -> str:
+        noted.append("measured")
+        return json.dumps(committed("arm64-a76"))
+
+    monkeypatch.setattr(TfliteTarget, "measure_here", measure)
+    return noted
+
+
+def exported(source: Path, place: Path, **how: Any) -> convertkit.Result:
+    calib = {"x": np.random.default_rng(0).normal(0, 1, (16, 32, 28, 28)).astype(np.float32)}
+    return convertkit.export(source, "tflite", int8=True, calib=calib, output=place, **how)
+
+
+def test_it_decides_as_the_same_table_of_another_name(source: Path, tmp_path: Path, measured: list[str]) -> None:
+    ours = exported(source, tmp_path / "this", device="this")
+    assert measured == ["measured"]
+    phone = exported(source, tmp_path / "phone", device="arm64-a76")
+    assert ours.artifact.path.read_bytes() == phone.artifact.path.read_bytes()
+    jsonschema.validate(ours.report, schema())
+    devices = {each["device"]: each for each in ours.report["estimates"]["devices"]}
+    assert devices["this"]["shown"]
+    assert not devices["arm64-a76"]["shown"]
+    assert devices["this"]["ms"] == devices["arm64-a76"]["ms"]
+    assert devices["this"]["layers_ms"]
+    assert devices["this"]["measured"].endswith(" UTC")
+    told = "\n".join(estimate_lines(ours.report["estimates"]))
+    assert f"by cost tables measured on {devices['this']['measured']}" in told
+    assert "ns_per_unit" not in (ours.path / "manifest.json").read_text()
+
+
+def test_a_cache_keeps_it(source: Path, tmp_path: Path, measured: list[str]) -> None:
+    first = exported(source, tmp_path / "first", device="this", cache=tmp_path / "cache")
+    second = exported(source, tmp_path / "second", device="this,x86", cache=tmp_path / "cache")
+    assert measured == ["measured"]
+    told = [each.report["estimates"]["devices"][-1]["measured"] for each in (first, second)]
+    assert told[0] == told[1]
+    exported(source, tmp_path / "third", device="this")
+    assert measured == ["measured"] * 2
+
+
+def test_the_name_stands_for_one_machine_alone(source: Path, tmp_path: Path, measured: list[str]) -> None:
+    with pytest.raises(UsageError, match="--device this measures the machine at hand, and with --scheduler others"):
+        options_from({"source": "m.onnx", "target": "tflite", "w8": True, "device": "this", "scheduler": "tcp://x:1"})
+    file = exported(source, tmp_path / "made", device="this").artifact.path
+    with pytest.raises(UsageError, match="without --device, bench measures on this machine"):
+        convertkit.bench(file, device="this")
+    recipe = tmp_path / "convertkit.toml"
+    cells = 'targets = ["tflite"]\nprecisions = ["w8"]\ndevice = "this"\n'
+    recipe.write_text(f'[models.net]\nsource = "{source}"\n{cells}')
+    with pytest.raises(UsageError, match="net:tflite:w8: the device this is measured anew on each machine"):
+        run(load(recipe), Running(output=str(tmp_path / "release")))
+    with pytest.raises(UsageError, match="--device this: no device is called so"):
+        convertkit.export(source, "android", w8=True, device="this", output=tmp_path / "app")
+
+
+@pytest.mark.nightly
+def test_this_machine_has_a_table() -> None:
+    """Measured in earnest: whatever the clock says, the table can be used."""
+    device = MeasuredDevice("here", WHEN, json.dumps(measured_tables()))
+    own = tables(("this",), device)
+    assert all(np.isfinite(each) and each >= 0 for cost in own.costs.values() for each in cost.times(1e4, 2e4))
+    integer, real = own.kernel_costs.times(DenseShape(16, 64, 64))
+    assert 0 < integer < 1e6
+    assert 0 < real < 1e6
