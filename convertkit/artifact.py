@@ -45,7 +45,8 @@ class TensorSpec:
     ``ranked`` marks an output behind a choice of best candidates, whose order near ties is rounding's, ``clamped`` one
     that ends in Clip, Relu, Min or Max, so that its limits are exact, ``discrete`` floats that stand for choices (of
     OneHot, Sign, a Cast of integers) and ``fixed`` one that no input's values reach.  ``rising`` marks an input whose
-    values begin at 0 and do not fall, such as places at which something begins.
+    values begin at 0 and do not fall, such as places at which something begins.  ``classes`` is how many places the
+    integers of an output choose among, behind ArgMax or TopK; None for any other.
     """
 
     name: str
@@ -60,6 +61,7 @@ class TensorSpec:
     discrete: bool = False
     fixed: bool = False
     rising: bool = False
+    classes: int | None = None
 
     @property
     def source_shape(self) -> tuple[Dim, ...]:

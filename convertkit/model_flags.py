@@ -68,14 +68,21 @@ def labels(path: Path) -> bytes:
 
 
 def labelled(path: str, content: bytes, outputs: Sequence[TensorSpec]) -> str:
-    """The output whose last axis has one element for each label."""
+    """The output whose last axis has one element for each label, or else the one whose integers choose among them."""
     count = content.count(b"\n")
-    fitting = [spec.name for spec in outputs if spec.shape and spec.shape[-1] == count]
+    scores = [spec.name for spec in outputs if spec.shape and spec.shape[-1] == count and not spec.ranked]
+    chosen = [spec.name for spec in outputs if spec.classes == count]
+    ranked = [spec.name for spec in outputs if spec.shape and spec.shape[-1] == count]
+    fitting = scores or chosen or ranked
     if len(fitting) != 1:
-        shapes = ", ".join(f"{spec.name} {list(spec.shape)}" for spec in outputs)
+        shapes = ", ".join(f"{spec.name} {list(spec.shape)}{_among(spec)}" for spec in outputs)
         found = "no output has" if not fitting else "several outputs have"
         raise UsageError(f"--label-file {path}: {count} labels, and {found} {count} classes; outputs: {shapes}")
     return fitting[0]
+
+
+def _among(spec: TensorSpec) -> str:
+    return "" if spec.classes is None else f" of {spec.classes} classes"
 
 
 def data_lacks(options: ExportOptions) -> UsageError:

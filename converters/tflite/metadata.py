@@ -16,7 +16,7 @@ _IDENTIFIER = b"M001"
 _DESCRIPTION, _SUBGRAPHS = 1, 3
 _INPUTS, _OUTPUTS = 2, 3
 _NAME, _PROCESS_UNITS, _FILES = 0, 4, 6
-_NORMALIZATION = 1
+_NORMALIZATION, _VALUE_LABELS = 1, 3
 
 
 def described(metadata: Array) -> tuple[str, ...]:
@@ -30,8 +30,13 @@ def described(metadata: Array) -> tuple[str, ...]:
         for tensor in graph.tables(_INPUTS):
             found += _normalization(tensor)
         for tensor in graph.tables(_OUTPUTS):
-            found += [f"output {tensor.text(_NAME)} has labels in {file.text(0)}" for file in tensor.tables(_FILES)]
+            found += [_labels(tensor, file) for file in tensor.tables(_FILES)]
     return tuple(found)
+
+
+def _labels(tensor: Table, file: Table) -> str:
+    values = " of its values" if file.scalar(2, "u8", 0) == _VALUE_LABELS else ""
+    return f"output {tensor.text(_NAME)} has labels{values} in {file.text(0)}"
 
 
 def _normalization(tensor: Table) -> Iterator[str]:

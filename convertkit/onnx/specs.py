@@ -27,6 +27,7 @@ def interface(model: ir.Model) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec
             clamped=_is_clamped(value),
             discrete=_is_discrete(value),
             fixed=value in fixed or value.is_initializer(),
+            classes=_classes(value),
         )
         for value in graph.outputs
     )
@@ -110,6 +111,24 @@ def _maker(value: ir.Value) -> ir.Node | None:
     while node is not None and node.op_type in _MOVES_DATA and node.inputs[0] is not None:
         node = node.inputs[0].producer()
     return node
+
+
+_PLACES = {"ArgMax": 0, "ArgMin": 0, "TopK": 1}
+"""Which output of an operator says places, along an axis."""
+
+
+def _classes(value: ir.Value) -> int | None:
+    """How many elements there are along the axis whose places a value tells."""
+    node = value.producer()
+    while node is not None and node.op_type in _MOVES_DATA | {"Cast"} and node.inputs[0] is not None:
+        value = node.inputs[0]
+        node = value.producer()
+    if node is None or node.domain or value.index() != _PLACES.get(node.op_type) or node.inputs[0] is None:
+        return None
+    shape = node.inputs[0].shape
+    axis = node.attributes.get_int("axis", -1 if node.op_type == "TopK" else 0)
+    size = None if shape is None else shape[axis]
+    return size if isinstance(size, int) else None
 
 
 def _is_clamped(value: ir.Value) -> bool:

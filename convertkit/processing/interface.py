@@ -78,12 +78,17 @@ class Processing:
             return (spec,)
         how, plain = self.scores.how, replace(spec, clamped=False, lsb=None)
         if how.choice == "argmax":
-            return (replace(plain, shape=spec.shape[:-1], dtype="int64"),)
+            return (replace(plain, shape=spec.shape[:-1], dtype="int64", classes=_count(spec)),)
         if how.choice == "top":
             best = replace(plain, shape=(*spec.shape[:-1], how.top), ranked=True)
             first, second = self.scores.names
-            return replace(best, name=first), replace(best, name=second, dtype="int64")
+            return replace(best, name=first), replace(best, name=second, dtype="int64", classes=_count(spec))
         return (plain,)
+
+
+def _count(scores: TensorSpec) -> int:
+    """How many classes have scores; :func:`_scores` has refused a dynamic number."""
+    return int(scores.shape[-1])
 
 
 def processing_of(artifact: Artifact, options: ExportOptions) -> Processing | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,10 @@ from convertkit.targets.mobile.ports import Port, Ports, plain, ports_of
 
 @dataclass(frozen=True, slots=True)
 class TypedApi:
-    """``labels`` is the output that ``label_text`` (one for each line) names; ``picture`` and ``sound`` are inputs."""
+    """``labels`` is the output that ``label_text`` (one for each line) names; ``picture`` and ``sound`` are inputs.
+
+    ``scores`` is the output that holds the scores of the classes which ``labels`` tells, where that tells classes.
+    """
 
     ports: Ports
     picture: Picture | None
@@ -26,12 +30,18 @@ class TypedApi:
     labels: Port | None
     label_text: bytes
     description: str
+    scores: Port | None = None
 
     @property
     def classifies(self) -> bool:
         """Whether each score has a label."""
         count = self.label_text.count(b"\n")
         return self.labels is not None and self.labels.count == count and self.labels.api == "float32"
+
+    @property
+    def names(self) -> bool:
+        """Whether the output with labels tells classes, as integers."""
+        return self.labels is not None and self.labels.spec.classes is not None
 
     def special(self, medium: str) -> Port | None:
         """The input that a ``picture`` or a ``sound`` takes the place of."""
@@ -46,6 +56,8 @@ class TypedApi:
             "sound": self.sound,
             "labels": self.labels,
             "classifies": self.classifies,
+            "names": self.names,
+            "scores": self.scores,
             "description": plain(self.description) or f"The model {name}.",
         }
 
@@ -71,7 +83,15 @@ def typed_api(
         text = labels(Path(options.label_file))
         name = labelled(options.label_file, text, source.outputs)
         named = next(port for port in ports.returned if port.name == name)
-    return TypedApi(ports, picture, sound, named, text, options.description)
+    return TypedApi(ports, picture, sound, named, text, options.description, _scores_of(named, ports.returned))
+
+
+def _scores_of(named: Port | None, outputs: Sequence[Port]) -> Port | None:
+    """The one output of ranked scores that has an element for each class which ``named`` tells."""
+    if named is None or named.spec.classes is None:
+        return None
+    found = [port for port in outputs if port.api == "float32" and port.spec.ranked and port.shape == named.shape]
+    return found[0] if len(found) == 1 else None
 
 
 def beginning(source: Artifact, ports: Ports) -> bytes:

@@ -25,19 +25,23 @@ _PARSER = "1.0.0"
 """The oldest metadata parser that knows all that is written here."""
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
-_AXIS_LABELS = 2  # AssociatedFileType.TENSOR_AXIS_LABELS
+_AXIS_LABELS, _VALUE_LABELS = 2, 3  # AssociatedFileType.TENSOR_AXIS_LABELS, TENSOR_VALUE_LABELS
 _NORMALIZATION_OPTIONS = 1  # ProcessUnitOptions.NormalizationOptions
 _UNIX, _READABLE = 3, 0o644 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the user says about the model; ``labelled`` is the output that ``labels`` (one per line) belong to."""
+    """What the user says about the model; ``labelled`` is the output that ``labels`` (one per line) belong to.
+
+    They name its values where it tells classes (``by_value``), else the elements of its last axis.
+    """
 
     description: str = ""
     normalization: tuple[Normalization, ...] = ()
     labels: bytes = b""
     labelled: str = ""
+    by_value: bool = False
 
     @property
     def says_something(self) -> bool:
@@ -51,7 +55,9 @@ def metadata_of(options: ExportOptions, inputs: Sequence[TensorSpec], outputs: S
     if options.label_file is None:
         return Metadata(options.description, options.normalization)
     content = labels(Path(options.label_file))
-    return Metadata(options.description, options.normalization, content, labelled(options.label_file, content, outputs))
+    name = labelled(options.label_file, content, outputs)
+    by_value = any(spec.name == name and spec.classes is not None for spec in outputs)
+    return Metadata(options.description, options.normalization, content, name, by_value)
 
 
 def packed(metadata: Metadata, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
@@ -59,7 +65,8 @@ def packed(metadata: Metadata, inputs: Sequence[str], outputs: Sequence[str]) ->
     builder = flatbuffers.Builder(1024)
     units = {each.input: each for each in metadata.normalization}
     ins = [_input(builder, name, units.get(name)) for name in inputs]
-    outs = [_output(builder, name, labelled=name == metadata.labelled) for name in outputs]
+    kind = _VALUE_LABELS if metadata.by_value else _AXIS_LABELS
+    outs = [_output(builder, name, kind if name == metadata.labelled else None) for name in outputs]
     graph = _table(builder, {2: _tables(builder, ins), 3: _tables(builder, outs)})
     fields = {3: _tables(builder, [graph]), 7: builder.CreateString(_PARSER)}
     if metadata.description:
@@ -87,10 +94,11 @@ def _input(builder: flatbuffers.Builder, name: str, normalization: Normalization
     return _table(builder, fields)
 
 
-def _output(builder: flatbuffers.Builder, name: str, *, labelled: bool) -> int:
+def _output(builder: flatbuffers.Builder, name: str, labels: int | None) -> int:
+    """``labels`` says what the labels are of, as an AssociatedFileType; None where there are none for this output."""
     fields = {0: builder.CreateString(name)}
-    if labelled:
-        file = _table(builder, {0: builder.CreateString(LABELS)}, {2: _AXIS_LABELS})
+    if labels is not None:
+        file = _table(builder, {0: builder.CreateString(LABELS)}, {2: labels})
         fields[6] = _tables(builder, [file])
     return _table(builder, fields)
 

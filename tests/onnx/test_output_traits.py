@@ -15,6 +15,23 @@ def traits(body, declared="float[2,3] x"):
 
 
 @pytest.mark.parametrize(
+    ("body", "classes"),
+    [
+        ("y = ArgMax<axis = 1>(x)", 3),
+        ("a = ArgMin(x) y = Cast<to = 6>(a)", 2),
+        ("k = Constant<value = int64[1] {2}>() v, i = TopK(x, k) y = Squeeze(i)", 3),
+        ("k = Constant<value = int64[1] {2}>() y, i = TopK(x, k)", None),
+        ("y = Relu(x)", None),
+    ],
+)
+def test_classes_that_an_output_tells(body, classes):
+    text = f'<ir_version: 9, opset_import: ["" : 18]> g (float[2,3] x) => (y) {{ {body} }}'
+    model = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))
+    (output,) = interface(ir.from_proto(model))[1]
+    assert output.classes == classes
+
+
+@pytest.mark.parametrize(
     ("body", "declared", "expected"),
     [
         ("r = Relu(x) y = Transpose(r)", "float[2,3] x", {"clamped"}),

@@ -131,7 +131,17 @@ def test_sources_parse(folder, onnxruntime, litert):
     keywords = convertkit.export(
         Path(__file__).parents[3] / "fixtures/keywords/model.pt2", "ios", static={"N": 1}, output=folder / "keywords"
     )
-    files = [path for each in (onnxruntime, litert, types, keywords) for path in each.path.rglob("*.swift")]
+    chosen = [
+        convertkit.export(
+            folder / "net.onnx", "ios", output=folder / how, label_file=str(folder / "labels.txt"),
+            preprocess="image:30x20,crop:0.8,mean:0,std:255", postprocess=how,
+            target_options={"ios": {"image": "image"}},
+        )
+        for how in ("top:2", "argmax")
+    ]  # fmt: skip
+    for each, function in zip(chosen, ("classes(_ outputs: Outputs, count: Int = 2)", "names(_ outputs: Outputs)")):
+        assert f"public func {function} -> [" in (each.artifact.path / "Sources/Model/Model.swift").read_text()
+    files = [path for each in (onnxruntime, litert, types, keywords, *chosen) for path in each.path.rglob("*.swift")]
     assert len(files) >= 18
     for file in files:
         assert not parser.parse(file.read_bytes()).root_node.has_error, file

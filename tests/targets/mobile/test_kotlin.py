@@ -32,6 +32,16 @@ CASES = {
     ),
     "lanczos": ("pixels1", {"images": "lanczos"}, {"image": "image", "ai_pack": True}),
     "nearest": ("pixels3", {"images": "nearest,crop:0.9"}, {"image": "image"}),
+    "prepared": (
+        "bytes3",
+        {"preprocess": "image:30x20,crop:0.8,mean:127.5,std:127.5", "postprocess": "top:2", "images": "crop:0.9"},
+        {"image": "image"},
+    ),
+    "named": (
+        "bytes3",
+        {"preprocess": "image:24x17,bgr,mean:0,std:255", "postprocess": "argmax"},
+        {"runtime": "onnxruntime"},
+    ),
     "types": ("types", {}, {"runtime": "onnxruntime"}),
     "types_litert": ("types", {}, {}),
     "sounds": ("sound", {}, {"audio": "sound"}),
@@ -55,8 +65,9 @@ def packages(tmp_path_factory):
     results = {}
     for name, (kind, flags, options) in CASES.items():
         given = dict(flags)
-        if kind.startswith("pixels"):
+        if kind.startswith(("pixels", "bytes")):
             given["label_file"] = str(folder / "labels.txt")
+        if kind.startswith("pixels"):
             given["calib"] = np.random.default_rng(0).random((8, int(kind[-1]), 24, 17), np.float32)
         results[name] = convertkit.export(
             source(kind, folder), "android", output=folder / name, **given,

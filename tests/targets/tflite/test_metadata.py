@@ -57,6 +57,21 @@ def test_our_reader_says_it_again(classifier, labels, tmp_path):
     )
 
 
+def test_labels_of_a_choice_name_its_values(labels, tmp_path):
+    """Not the elements of the best scores, which are as many as there are labels."""
+    proto = parser.parse_model("""<ir_version: 8, opset_import: ["" : 21]> g (float[N,4] x)
+        => (float[N,4] best, int64[N,4] places) {
+            k = Constant<value = int64[1] {4}>()
+            best, places = TopK(x, k) }""")
+    chooser = compiled(proto).compiled
+    found = metadata_of(options_from({"source": "m.onnx", "label_file": labels}), chooser.inputs, chooser.outputs)
+    assert (found.labelled, found.by_value) == ("places", True)
+    chooser.write(tmp_path / "model.tflite", found)
+    assert described(read_model(tmp_path / "model.tflite").metadata[BUFFER]) == (
+        "output places has labels of its values in labels.txt",
+    )
+
+
 @pytest.mark.parametrize("limit", [0, writer.INSIDE_LIMIT_BYTES])
 def test_labels_lie_in_an_archive_behind_a_model_that_runs(classifier, labels, tmp_path, monkeypatch, limit):
     monkeypatch.setattr(writer, "INSIDE_LIMIT_BYTES", limit)
