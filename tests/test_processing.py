@@ -15,6 +15,8 @@ from sklearn.datasets import load_sample_images
 
 import convertkit
 from convertkit import plugins
+from convertkit.compare import verify
+from convertkit.compare.bisection import bisect
 from convertkit.errors import FeedError, UsageError
 from convertkit.options.flags import options_from
 from convertkit.processing.reference import bilinear, factor, preprocessed
@@ -122,6 +124,21 @@ def test_the_models_twin_has_the_processing_too(tmp_path):
     assert made.passed
     (explained, *_) = made.report["steps"][0]["parity"]["versus_source"]["explained"]
     assert "float64 tells" in str(explained)
+
+
+def test_an_export_is_compared_with_its_plain_source(tmp_path):
+    """The manifest tells the steps, whichever of the two comes first; another source is found out."""
+    path = negation(tmp_path, ["N", 3, 14, 18])
+    steps = {"preprocess": "image:20x26,crop:0.7,bgr,mean:100,std:58", "postprocess": "top:2"}
+    made = convertkit.export(path, "tflite", output=tmp_path / "out", **steps)
+    assert verify(path, tmp_path / "out").passed
+    assert verify(made.artifact.path, path).passed
+    assert not bisect(path, tmp_path / "out").findings
+    (tmp_path / "other").mkdir()
+    same = helper.make_node("Identity", ["x"], ["y"])
+    ends = {"x": ["N", 3, 14, 18]}, {"y": ["N", 3, 14, 18]}
+    other = onnx_models.write(tmp_path / "other", onnx_models.model([same], *ends))
+    assert not verify(other, tmp_path / "out").passed
 
 
 @pytest.mark.parametrize(("old", "new"), [((5, 6), (8, 8)), ((7, 3), (21, 20))])

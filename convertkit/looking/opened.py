@@ -18,7 +18,7 @@ from convertkit.options.relevance import check_source
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions
-from convertkit.result import MANIFEST, Result, load
+from convertkit.result import MANIFEST, Result, load, read_json
 from convertkit.stage import FlagReader, Runner, SettledSource, Source, Tolerance
 
 ONNX_FILES = frozenset({"onnx", "onnxruntime", "tensorrt"})
@@ -135,7 +135,12 @@ def opened(model: str, progress: Progress | None = None, /, **given: Any) -> Ite
         check_source(options, converter)
         folder = Path(place) / "source"
         folder.mkdir()
-        with converter.open(model, options, folder, progress or Silent()) as source:
+        with converter.open(model, options, folder, progress or Silent()) as plain:
+            source = plain
+            if options.preprocess is not None or options.postprocess is not None:
+                from convertkit.processing.source import with_processing
+
+                source = with_processing(plain, options)
             yield Opened(model, options, source.artifact, None, source, Path(place))
 
 
@@ -163,14 +168,25 @@ def opened_both(
 ) -> Iterator[tuple[Opened, Opened]]:
     """Open two models; what says ``how`` holds for those that it can be for, ``data`` are flags of the inputs.
 
-    Raises ``UsageError`` for a flag that does nothing for either.
+    A source beside an export with pre- or post-processing gets the same, for its manifest tells it.  Raises
+    ``UsageError`` for a flag that does nothing for either.
     """
     chosen = [_meant_for(model, how) for model in (first, second)]
     given = {name for name, value in how.items() if value is not None and value != ()}
     if idle := given.difference(*chosen):
         raise UsageError(f"--{min(idle)} does nothing for either of {first} and {second}")
-    with opened(first, **chosen[0], **data) as one, opened(second, **chosen[1]) as other:
+    around = _processing(second, first), _processing(first, second)
+    with opened(first, **chosen[0], **data, **around[0]) as one, opened(second, **chosen[1], **around[1]) as other:
         yield one, other
+
+
+def _processing(delivered: str, source: str) -> dict[str, str]:
+    """The flags of pre- and post-processing that an export had, where the other model is a source."""
+    export = _delivered(Path(delivered).expanduser())
+    if export is None or _delivered(Path(source).expanduser()) is not None:
+        return {}
+    chosen = read_json(export.path / MANIFEST)["options"]
+    return {name: chosen[name] for name in ("preprocess", "postprocess") if chosen.get(name)}
 
 
 def _meant_for(model: str, how: Mapping[str, Any]) -> dict[str, Any]:

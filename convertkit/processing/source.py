@@ -15,8 +15,9 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
 from convertkit.processing.graph import write_in
-from convertkit.processing.interface import Processing
+from convertkit.processing.interface import Processing, processing_of
 from convertkit.processing.reference import postprocessed, preprocessed
+from convertkit.recipe import ExportOptions
 from convertkit.stage import (
     ConcurrentSource,
     Feed,
@@ -30,6 +31,12 @@ from convertkit.stage import (
     Stage,
     Tolerance,
 )
+
+
+def with_processing(source: Source, options: ExportOptions) -> Source:
+    """``source`` with the pre- and post-processing that ``options`` name; ``UsageError`` where it does not fit."""
+    processing = processing_of(source.artifact, options)
+    return source if processing is None else ProcessedSource(source, processing)
 
 
 class ProcessedSource:

@@ -85,20 +85,13 @@ def _opened(options: ExportOptions, resources: Resources, progress: Progress) ->
     opened = converter.open(options.source, options, resources.folder("source"), progress)
     if options.preprocess is None and options.postprocess is None:
         return opened
-    return _processed(opened, options)
-
-
-def _processed(opened: Source, options: ExportOptions) -> Source:
-    """The source with its pre- and post-processing."""
-    from convertkit.processing.interface import processing_of
-    from convertkit.processing.source import ProcessedSource
+    from convertkit.processing.source import with_processing
 
     try:
-        processing = processing_of(opened.artifact, options)
+        return with_processing(opened, options)
     except BaseException as error:
         opened.__exit__(type(error), error, error.__traceback__)
         raise
-    return opened if processing is None else ProcessedSource(opened, processing)
 
 
 def calibration(options: ExportOptions, inputs: Sequence[TensorSpec], resources: Resources) -> Feeds | None:
