@@ -34,6 +34,7 @@ def export(
     w4: bool = False,
     full_integer: bool = False,
     accept_loss: bool = False,
+    size_first: bool = False,
     io_dtype: str = "float32",
     device: str | Sequence[str] = (),
     calib: object = None,
@@ -97,6 +98,7 @@ def export(
         w4: 4-bit weights alone.
         full_integer: every operator in integers, or refuse; with ``int8`` or ``int16x8``.
         accept_loss: keep integers that lose too much, down to 10 dB.
+        size_first: with ``w4``, 4 bits for every weight that can have them: slower, and down to 10 dB.
         io_dtype: dtype of a quantized model's inputs and outputs: ``float32``, ``int8``, ``uint8``, ``int16``.
         device: what the integers of TFLite are to pay on, one or several: ``x86``, ``phone``, ``arm64-a76``,
             ``arm64-i8mm``, ``arm64-a55``; each has to gain.  ``this`` is measured on this machine.

@@ -118,6 +118,8 @@ class ExportOptions:
     precision: Precision = "float32"
     full_integer: bool = False
     accept_loss: bool = False
+    size_first: bool = False
+    """4 bits for every weight that can have them, whatever that costs in time and, down to 10 dB, in SNR."""
     io_dtype: Literal["float32", "int8", "uint8", "int16"] = "float32"
     device: tuple[str, ...] = ()
     """What the artifact is to be fast on, by names that the target knows; empty is what the target takes by itself."""

@@ -115,7 +115,7 @@ class QuantizeWeights(LossyStep):
             state = initial_state(source)
             reference = reference_of(model, self.calibration, state)
             units = find_units(model.graph, self.profile)
-            wide = first_wide(model.graph, units, self.profile)
+            wide = first_wide(model.graph, units, self.profile, size_first=self.choices.size_first)
             tuned = self._tuned(model, [unit for unit in units if unit.name not in wide], state)
             search = WeightSearch(model, self.profile, tuned, self.choices)
             chosen = search.run(reference)

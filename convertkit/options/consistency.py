@@ -67,6 +67,11 @@ RULES: tuple[Rule, ...] = (
         lambda o: o.accept_loss and o.precision not in ("int8", "int16x8", "w8", "w4"),
         "--accept-loss goes with --int8, --int16x8, --w8 or --w4",
     ),
+    Rule(lambda o: o.size_first and o.precision != "w4", "--size-first goes with --w4"),
+    Rule(
+        lambda o: o.size_first and o.accept_loss,
+        "--size-first keeps what loses too much as it is: --accept-loss adds nothing",
+    ),
     Rule(lambda o: o.accept_loss and o.calib is None, "--accept-loss is about samples of --calib; give them"),
     Rule(
         lambda o: o.accept_loss and o.full_integer,

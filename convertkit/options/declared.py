@@ -225,6 +225,7 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     _switch("Precision", "--w8", help="8-bit weights only."),
     _switch("Precision", "--w4", help="4-bit weights only."),
     _switch("Precision", "--full-integer", help="Every operator integer, or refuse (microcontrollers, NPUs)."),
+    _switch("Precision", "--size-first", help="--w4: 4 bits wherever possible, slower, down to 10 dB."),
     _switch("Precision", "--accept-loss", help="Keep integers that lose too much, down to 10 dB."),
     _flag(
         "Precision",

@@ -18,7 +18,9 @@ def refuse_ruin(quality: Quality | None, options: ExportOptions) -> None:
     """``ParityError`` below :data:`LEAST_DB`, where no accuracy gate will judge the artifact."""
     if quality is None or quality.is_bearable or options.max_drop is not None:
         return
-    insists = "--full-integer" if options.full_integer else "--accept-loss" if options.accept_loss else ""
+    given = {"--full-integer": options.full_integer, "--accept-loss": options.accept_loss}
+    given["--size-first"] = options.size_first
+    insists = next((flag for flag, is_given in given.items() if is_given), "")
     asked = f"--{options.precision} {insists}".strip()
     lines = [f"{asked} keeps {quality.told()}: below {LEAST_DB:.0f} dB nothing is delivered"]
     if insists:

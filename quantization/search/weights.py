@@ -57,9 +57,14 @@ class Chosen:
     time_share: float | None = None
 
 
-def first_wide(graph: ir.Graph, units: tuple[Unit, ...], profile: QuantProfile) -> frozenset[str]:
-    """Names of units that get 8 bits from the start: those that 4 would make slow, and the smallest."""
-    if profile.weight != "int4":
+def first_wide(
+    graph: ir.Graph, units: tuple[Unit, ...], profile: QuantProfile, *, size_first: bool = False
+) -> frozenset[str]:
+    """Names of units that get 8 bits from the start: those that 4 would make slow, and the smallest.
+
+    With ``size_first`` none does.
+    """
+    if profile.weight != "int4" or size_first:
         return frozenset()
     slow: frozenset[str] = frozenset()
     if profile.narrow is not None:
@@ -81,7 +86,7 @@ class WeightSearch:
         units = find_units(model.graph, profile)
         self._pace = pace(units, profile) if profile.costs else None
         self._paces = {name: pace(units, own) for name, own in devices(units, profile)}
-        self._start = Widths(first_wide(model.graph, units, profile))
+        self._start = Widths(first_wide(model.graph, units, profile, size_first=options.size_first))
 
     def run(self, reference: Reference | None) -> Chosen:
         """The fewest bits that keep enough of what ``reference`` says, the noisiest layers the first to get more."""
@@ -90,7 +95,8 @@ class WeightSearch:
         self._fewest = quality = self._quality(reference, self._start)
         narrow = self._profile.weight == "int4"
         self._told("int4" if narrow else "int8", self._start, quality)
-        if is_enough(quality, self._options) or self._options.accept_loss:
+        keeps = self._options.accept_loss or self._options.size_first
+        if keeps or is_enough(quality, self._options):
             return self._chosen(self._start, quality)
         noisy = self._noisy()
         everything = frozenset(noisy)

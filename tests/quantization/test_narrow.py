@@ -13,13 +13,16 @@ from onnx import helper
 
 import convertkit
 from convertkit.artifact import Array
+from convertkit.errors import UsageError
 from convertkit.onnx.canonical import canonicalize
+from convertkit.options.flags import options_from
 from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.narrow import pace
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.search.weights import first_wide
 from convertkit.recipe import ExportOptions
+from convertkit.targets.tflite import TfliteTarget
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.passes import Options
 from convertkit.targets.tflite.profile import profile
@@ -77,6 +80,7 @@ def units_of(model: onnx.ModelProto, precision: str = "w4") -> tuple[ir.Graph, t
 )
 def test_what_four_bits_make_slow_gets_eight(model: onnx.ModelProto, wide: set[str]) -> None:
     assert first_wide(*units_of(model)) == wide
+    assert first_wide(*units_of(model), size_first=True) == set()
 
 
 def test_layers_that_are_most_of_the_file_stay_small() -> None:
@@ -146,3 +150,36 @@ def test_what_is_slower_says_how_much(tmp_path: Path) -> None:
     assert told["sentence"].endswith(
         f"; for size only: {told['time_share']:.2f} times float32's time by the cost table"
     )
+
+
+def test_size_first_keeps_four_bits_in_every_layer(tmp_path: Path) -> None:
+    """Convolutions that no fast kernel takes, and the smallest layers, too."""
+    onnx.save(chain({"filters": 32}, {"filters": 8}, {"filters": 32}), tmp_path / "model.onnx")
+    made = {
+        size_first: convertkit.export(
+            tmp_path / "model.onnx", "tflite", w4=True, size_first=size_first, output=tmp_path / str(size_first)
+        )
+        for size_first in (False, True)
+    }
+    stored = {
+        size_first: [each.weight_bytes for each in TfliteTarget().operators(result.artifact) if each.macs]
+        for size_first, result in made.items()
+    }
+    weights = np.array([32 * 16 * 9, 8 * 32 * 9, 32 * 8 * 9])
+    biases = np.array(stored[True]) - weights / 2
+    assert all(biases <= 4 * 32)
+    assert all(np.array(stored[False]) >= weights)
+    assert made[True].artifact.path.stat().st_size < made[False].artifact.path.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"w8": True}, "--size-first goes with --w4"),
+        ({}, "--size-first goes with --w4"),
+        ({"w4": True, "accept_loss": True, "calib": "c.npz"}, "--accept-loss adds nothing"),
+    ],
+)
+def test_size_first_is_for_four_bits(given: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        options_from({"source": "m.onnx", "target": "tflite", "size_first": True, **given})
