@@ -49,8 +49,7 @@ def recovered(stage: Stage, context: BuildContext) -> Stage:
 
     pruned = options.prune is not None or options.prune_channels is not None
     minutes = options.recover / (2 if pruned and options.precision not in ("float32", "fp16") else 1)
-    zeros = options.prune is not None
-    return Recovered(stage, minutes, context.calibration, options.seed, zeros, progress=context.progress)
+    return Recovered(stage, minutes, context.calibration, options.seed, progress=context.progress)
 
 
 prune = PrunePass()

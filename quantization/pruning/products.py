@@ -15,6 +15,7 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.onnx.edit import add_constant
 from convertkit.profile import RECURRENT, OpRule, QuantProfile
+from convertkit.quantization.graph.sparse import mark_pruned
 from convertkit.quantization.graph.units import Unit, constant, find_units, is_constant, is_float
 from convertkit.quantization.weights.patches import MOST_COLUMNS, columns_of, is_product, weight_rows
 
@@ -52,6 +53,11 @@ class Product:
         return None if self.unit is None else self.unit.bias
 
     @property
+    def output(self) -> str | None:
+        """The value that holds what the rows make at every position, where one does."""
+        return str(self.node.outputs[0].name) if self.unit is not None and self.blocks == 1 else None
+
+    @property
     def size(self) -> int:
         """Number of weights."""
         return int(self._array.size)
@@ -73,7 +79,7 @@ class Product:
         return constant(value)
 
     def store(self, rows: Array) -> None:
-        """Replace the weight."""
+        """Replace the weight; its zeros are marked as what pruning made."""
         whole = self._from_blocks(rows)
         array, graph, value = self._array, self.node.graph, self.node.inputs[self.index]
         assert isinstance(graph, ir.Graph)
@@ -86,6 +92,7 @@ class Product:
             made = whole.reshape(array.shape)
         name = str(value.name).removesuffix("_pruned")
         made = np.ascontiguousarray(made.astype(np.float32))
+        mark_pruned(self.node, self.index)
         self.node.replace_input_with(self.index, add_constant(graph, f"{name}_pruned", made))
 
     def columns(self, array: Array, share: int, rng: np.random.Generator) -> Array:
@@ -99,6 +106,13 @@ class Product:
             return self._recurrent(array, share, rng)
         groups = self.node.attributes.get_int("group", 1)
         flat = np.moveaxis(array, 1, -1).reshape(-1, groups, array.shape[1] // groups)
+        return np.ascontiguousarray(_some(flat, share, rng).transpose(1, 0, 2))
+
+    def weights(self, gradient: Array, share: int, rng: np.random.Generator) -> Array:
+        """Of each output at the same places, (parts, positions, rows), where ``rng`` starts as for the columns."""
+        groups = self.node.attributes.get_int("group", 1) if self.node.op_type == "Conv" else 1
+        last = np.moveaxis(gradient, 1, -1) if self.node.op_type == "Conv" else gradient
+        flat = last.reshape(-1, groups, last.shape[-1] // groups)
         return np.ascontiguousarray(_some(flat, share, rng).transpose(1, 0, 2))
 
     def add_to_bias(self, shift: Array) -> None:

@@ -18,10 +18,10 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import drop_unused
-from convertkit.progress import Progress
+from convertkit.progress import Progress, Silent
 from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.pruning.budgets import DENSITIES, Curve, shares
-from convertkit.quantization.pruning.inputs import Inputs, measure_inputs
+from convertkit.quantization.pruning.inputs import Inputs, measure_inputs, measure_weights, moment_cost
 from convertkit.quantization.pruning.patterns import Pattern, largest, neighbours
 from convertkit.quantization.pruning.products import Product, find_products
 from convertkit.quantization.pruning.reconstruct import Effort, Layer, toward_original
@@ -62,21 +62,36 @@ class Sparsifier:
     def __init__(
         self, model: ir.Model, feeds: Sequence[Feed], state: Mapping[str, Array], seed: int, progress: Progress
     ) -> None:
-        self._model, self._state, self._seed, self._progress = model, state, seed, progress
+        self.model, self.state, self._seed, self._progress = model, state, seed, progress
         self.products = find_products(model.graph)
         count = affordable_samples(model, *_SAMPLES)
-        self._feeds = [feeds[index * len(feeds) // min(count, len(feeds))] for index in range(min(count, len(feeds)))]
+        self.feeds = [feeds[index * len(feeds) // min(count, len(feeds))] for index in range(min(count, len(feeds)))]
         self._work = sum(map(multiply_adds, model.graph))
         search = sum(float(product.size) * product.rows.shape[2] for product in self.products)
+        self._weights = measure_weights(model, self.products, self.feeds, state, seed)
         self._effort = Effort() if search * 100 < _SEARCH else _QUICK
+
+    @property
+    def cost(self) -> float:
+        """About how many multiply-adds one pruned copy costs."""
+        runs = self._groups(len(self.products)) * self._work * len(self.feeds)
+        return runs + sum(moment_cost(product, len(self.feeds)) + _search_cost(product) for product in self.products)
+
+    def on(self, feeds: Sequence[Feed]) -> Sparsifier:
+        """One that fits weights on other samples."""
+        return Sparsifier(self.model, feeds, self.state, self._seed, Silent())
+
+    def like(self, curves: Mapping[Product, Curve]) -> dict[Product, Curve]:
+        """The curves of another's products, which are in the same order."""
+        return dict(zip(self.products, curves.values(), strict=True))
 
     def curves(self) -> dict[Product, Curve]:
         """What each product alone costs at each density."""
-        measured = measure_inputs([self._model], self.products, self._feeds, self._state, self._seed)
+        measured = self._inputs([self.model], self.products)
         jobs = [partial(self._alone, product, measured[product]) for product in self.products]
         found = dict(zip(self.products, self._parallel(jobs, "pruning layer by layer"), strict=True))
-        probes = self._feeds[:: -(-len(self._feeds) // affordable_samples(self._model, *_PROBED))]
-        reference = Reference(self._model.clone(), probes, self._state)
+        probes = self.feeds[:: -(-len(self.feeds) // affordable_samples(self.model, *_PROBED))]
+        reference = Reference(self.model.clone(), probes, self.state)
         runs = len(probes) * len(self.products) * max(self._work, 1.0)
         count = int(np.clip(_PROBES / runs, 1, len(DENSITIES)))
         places = sorted({round(place) for place in np.linspace(0, len(DENSITIES) - 1, count + 2)[1:-1]})
@@ -84,21 +99,21 @@ class Sparsifier:
         return {
             product: self._curve(reference, product, each)
             for product, each in self._progress.track(
-                ((product, _Probes(rows, errors, places, shift)) for product, (rows, errors, shift) in found.items()),
+                ((product, _Probes(rows, errors, places, shifts)) for product, (rows, errors, shifts) in found.items()),
                 len(found), "measuring layers",
             )
         }  # fmt: skip
 
     def pruned(self, wanted: Pattern, curves: Mapping[Product, Curve]) -> tuple[ir.Model, tuple[Found, ...]]:
         """A pruned copy of the model, and what became of its layers; ``curves`` are not needed for N:M."""
-        model = self._model.clone()
+        model = self.model.clone()
         copies = find_products(model.graph)
         chosen = self._densities(wanted, curves)
         todo = [(copy, density) for copy, density in zip(copies, chosen, strict=True) if density < 1]
         found: list[Found] = []
         for part in self._progress.track(_parts(todo, self._groups(len(todo))), None, "pruning"):
             products = [product for product, _ in part]
-            measured = measure_inputs([self._model, model], products, self._feeds, self._state, self._seed)
+            measured = self._inputs([self.model, model], products)
             jobs = [partial(self._together, product, density, measured[product], wanted) for product, density in part]
             for product, (rows, shift, snr_db) in zip(products, self._parallel(jobs), strict=True):
                 product.store(rows)
@@ -108,6 +123,9 @@ class Sparsifier:
         drop_unused(model.graph)
         return model, tuple(found)
 
+    def _inputs(self, models: Sequence[ir.Model], products: Sequence[Product]) -> dict[Product, Inputs]:
+        return measure_inputs(models, products, self.feeds, self.state, self._seed, self._weights)
+
     def _densities(self, wanted: Pattern, curves: Mapping[Product, Curve]) -> list[float]:
         if wanted.of:
             return [1 - wanted.share if fits(product, wanted) else 1.0 for product in self.products]
@@ -116,7 +134,7 @@ class Sparsifier:
 
     def _groups(self, layers: int) -> int:
         """How many times the model is run up to somewhere: before every layer, where that is cheap."""
-        once = max(self._work * len(self._feeds), 1.0)
+        once = max(self._work * len(self.feeds), 1.0)
         return int(np.clip(_FORWARD / once, min(4, layers), layers)) if layers else 0
 
     def _parallel(self, jobs: Sequence[Callable[[], T]], title: str = "") -> list[T]:
@@ -124,33 +142,30 @@ class Sparsifier:
             made = pool.map(lambda job: job(), jobs)
             return list(self._progress.track(made, len(jobs), title) if title else made)
 
-    def _alone(self, product: Product, inputs: Inputs) -> tuple[list[Array], list[float], Array | None]:
-        """Rows at each density, float32, and their errors."""
+    def _alone(self, product: Product, inputs: Inputs) -> tuple[list[Array], list[float], list[Array] | None]:
+        """Rows at each density, float32, their errors, and what is added to the bias with them."""
         second, _ = inputs.moments(centred=product.bias is not None)
-        layer = Layer(product.rows, second)
+        layer = _Weighed(product, inputs)
+        search = Layer(layer.rows(product.rows), second)
         rows, errors = [], []
-        for mask in layer.path(DENSITIES, _by_size, self._effort.iterations):
-            fitted = layer.fitted(mask, self._effort.fit // 3)
-            errors.append(layer.error(fitted))
-            rows.append(layer.real(fitted).astype(np.float32))
-        return rows, errors, inputs.means()[0] if product.bias is not None else None
+        for mask in search.path(DENSITIES, _by_size, self._effort.iterations):
+            fitted = search.fitted(mask, self._effort.fit // 3)
+            errors.append(search.error(fitted))
+            rows.append(layer.real(search.real(fitted)).astype(np.float32))
+        return rows, errors, [layer.shift(each) for each in rows] if product.bias is not None else None
 
     def _together(
         self, product: Product, density: float, inputs: Inputs, wanted: Pattern
     ) -> tuple[Array, Array | None, float]:
         """The rows, what is added to the bias, and the SNR in dB."""
-        original = product.rows
         second, cross = inputs.moments(centred=product.bias is not None)
-        layer = Layer(toward_original(original, second, cross), second)
+        layer = _Weighed(product, inputs)
+        search = Layer(toward_original(layer.rows(product.rows), second, cross), second)
         choose = partial(_of_neighbours, wanted=wanted, taps=product.taps) if wanted.of else _by_size
-        fitted = layer.sparse(density, choose, self._effort)
-        rows = layer.real(fitted)
-        snr_db = 10 * np.log10(max(layer.power, 1e-30) / max(layer.error(fitted), 1e-30))
-        if product.bias is None:
-            return rows, None, float(snr_db)
-        now, before = inputs.means()
-        shift = np.einsum("grc,gc->gr", original, before) - np.einsum("grc,gc->gr", rows, now)
-        return rows, shift if product.blocks == 1 else shift.sum(axis=0), float(snr_db)
+        fitted = search.sparse(density, choose, self._effort)
+        rows = layer.real(search.real(fitted))
+        snr_db = 10 * np.log10(max(search.power, 1e-30) / max(search.error(fitted), 1e-30))
+        return rows, None if product.bias is None else layer.shift(rows), float(snr_db)
 
     def _curve(self, reference: Reference, product: Product, probes: _Probes) -> Curve:
         noise = {place: self._noise(reference, product, probes, place) for place in probes.places}
@@ -169,27 +184,51 @@ class Sparsifier:
         rows = probes.rows[place].astype(np.float64)
         before = product.node.inputs[product.index]
         bias = None if product.bias is None else (*product.bias, product.bias[0].inputs[product.bias[1]])
-        if probes.mean is not None:
-            shift = np.einsum("grc,gc->gr", product.rows - rows, probes.mean)
-            product.add_to_bias(shift if product.blocks == 1 else shift.sum(axis=0))
+        if probes.shifts is not None:
+            product.add_to_bias(probes.shifts[place])
         product.store(rows)
-        copy = self._model.clone()
+        copy = self.model.clone()
         product.node.replace_input_with(product.index, before)
         if bias is not None:
             bias[0].replace_input_with(bias[1], bias[2])
-        drop_unused(self._model.graph)
+        drop_unused(self.model.graph)
         drop_unused(copy.graph)
-        return _relative_noise(reference, copy)
+        return relative_noise(reference, copy)
 
 
 @dataclass(frozen=True, slots=True)
 class _Probes:
-    """The rows of one product at each density, their errors, where to measure, and the mean of the inputs."""
+    """The rows of one product at each density, their errors, where to measure, and what is added to the bias."""
 
     rows: Sequence[Array]
     errors: Sequence[float]
     places: Sequence[int]
-    mean: Array | None
+    shifts: Sequence[Array] | None
+
+
+class _Weighed:
+    """A product's rows in the form that its moments take, and back."""
+
+    def __init__(self, product: Product, inputs: Inputs) -> None:
+        rows = product.rows
+        self._shape, self._blocks, self._inputs = rows.shape, product.blocks, inputs
+        self._split = inputs.split(rows)
+        self._importance = np.sqrt(inputs.importance(self._split))
+
+    def rows(self, rows: Array) -> Array:
+        """Rows whose errors add up to what the outputs lose."""
+        return np.asarray(self._inputs.split(rows) * self._importance)
+
+    def real(self, rows: Array) -> Array:
+        """The inverse of :meth:`rows`."""
+        return np.asarray((rows / self._importance).reshape(self._shape))
+
+    def shift(self, rows: Array) -> Array:
+        """What makes up for the mean of the outputs, where ``rows`` stand for the original ones."""
+        now, before = self._inputs.means()
+        lost = np.einsum("grc,gc->gr", self._split, before) - np.einsum("grc,gc->gr", self._inputs.split(rows), now)
+        parts = lost.reshape(self._shape[:2])
+        return np.asarray(parts if self._blocks == 1 else parts.sum(axis=0))
 
 
 def fits(product: Product, wanted: Pattern) -> bool:
@@ -208,7 +247,13 @@ def _of_neighbours(scores: Array, density: float, *, wanted: Pattern, taps: int)
     return neighbours(scores, wanted, taps)
 
 
-def _relative_noise(reference: Reference, copy: ir.Model) -> float:
+def _search_cost(product: Product) -> float:
+    """Multiply-adds of finding one layer's weights."""
+    return float(product.size * product.rows.shape[2] * 100)
+
+
+def relative_noise(reference: Reference, copy: ir.Model) -> float:
+    """The power of the error over that of the outputs, which are summed up; ``copy`` is changed."""
     total = 0.0
     for one, other in zip(reference.outputs, reference.answers(copy), strict=True):
         signal = sum(float(np.square(array.astype(np.float64)).sum()) for array in one.before)

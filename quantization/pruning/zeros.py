@@ -21,11 +21,12 @@ from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import held_out
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.prepare.prepare import prepare
-from convertkit.quantization.pruning.budgets import by_magnitude
+from convertkit.quantization.pruning.budgets import Curve, by_magnitude
 from convertkit.quantization.pruning.patterns import AUTO, Pattern, neighbours, pattern
 from convertkit.quantization.pruning.products import Product, find_products, total
 from convertkit.quantization.pruning.removal import PruneChannels, explicit_biases
 from convertkit.quantization.pruning.sparsify import Found, Sparsifier, fits
+from convertkit.quantization.pruning.tuning import tuned
 from convertkit.quantization.search.floor import is_enough
 from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.reference import Reference
@@ -96,11 +97,15 @@ class PruneWeights(LossyStep):
         reference = Reference(model.clone(), judging, state)
         self.progress.status("measuring layers")
         worker = Sparsifier(model, list(measuring), state, self.choices.seed, self.progress)
-        curves = {} if self.wanted is not None and self.wanted.of else worker.curves()
+        curves: Mapping[Product, Curve] = {} if self.wanted is not None and self.wanted.of else worker.curves()
         if self.wanted is not None:
+            if curves:
+                self.progress.status("trying shares")
+                curves = tuned(worker, curves, self.wanted)
             pruned, found = worker.pruned(self.wanted, curves)
             return pruned, found, reference.quality(pruned.clone())
         low, high = _SHARES
+        curves = tuned(worker, curves, Pattern((low + high) / 2))
         best = None
         while high - low > _FINEST or best is None:
             share = low if best is None and high - low <= _FINEST else (low + high) / 2

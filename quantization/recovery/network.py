@@ -1,6 +1,6 @@
 """An ONNX graph as a function of PyTorch with weights that can be trained.
 
-Float weights are trained as they are, zeros of a pruned layer stay zero.  Weights behind a DequantizeLinear are trained
+Float weights are trained as they are, zeros that pruning made stay zero.  Weights behind a DequantizeLinear are trained
 as the real numbers that are rounded to its integers in every step, so that what is trained is what the graph computes.
 """
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from convertkit.artifact import Array
 from convertkit.onnx.walk import check, walk
+from convertkit.quantization.graph.sparse import Places
 from convertkit.quantization.graph.units import is_float
 from convertkit.quantization.recovery.operators import TABLE, rounded
 from convertkit.quantization.recovery.recurrent import RECURRENT
@@ -28,8 +29,6 @@ _TRAINED = {
 """Which inputs of which operators are weights, where they are constant."""
 _BIAS = 3
 """Of a recurrent layer: of two axes, and often half zeros that no pruning made."""
-_LEAST_ZEROS = 0.05
-"""A layer with fewer zeros was not pruned."""
 _NEEDS = "--recover"
 
 
@@ -76,13 +75,13 @@ class Weight:
 
 
 class Network:
-    """A graph, its constants, and where it has them its weights."""
+    """A graph, its constants, and where it has them its weights; of those at the places of ``zeros`` these stay."""
 
-    def __init__(self, model: ir.Model, *, keep_zeros: bool) -> None:
+    def __init__(self, model: ir.Model, zeros: Places = frozenset()) -> None:
         graph = model.graph
         check(graph, TABLE, _NEEDS)
         self.graph = graph
-        self.weights = _weights(graph, keep_zeros)
+        self.weights = _weights(graph, zeros)
         taken = {weight.stored for weight in self.weights if weight.grid is not None}
         self._constants = {
             value: _tensor(value) for value in graph.initializers.values() if value not in taken
@@ -110,17 +109,18 @@ def _tensor(value: ir.Value) -> Tensor:
     return torch.from_numpy(np.array(plain))
 
 
-def _weights(graph: ir.Graph, keep_zeros: bool) -> tuple[Weight, ...]:
+def _weights(graph: ir.Graph, zeros: Places) -> tuple[Weight, ...]:
     found: dict[ir.Value, Weight] = {}
     for node in graph:
         for place in () if node.domain else _TRAINED.get(node.op_type, ()):
             value = node.inputs[place] if place < len(node.inputs) else None
             if value is None or value in found:
                 continue
+            kept = (str(node.name), place) in zeros and not (node.op_type in RECURRENT and place == _BIAS)
             if value.const_value is not None and is_float(value):
                 if value.const_value.size > 1:
-                    found[value] = _plain(value, keep_zeros and not (node.op_type in RECURRENT and place == _BIAS))
-            elif (weight := _stored(value, keep_zeros)) is not None:
+                    found[value] = _plain(value, kept)
+            elif (weight := _stored(value, kept)) is not None:
                 found[value] = weight
     return tuple(found.values())
 
@@ -131,8 +131,7 @@ def _plain(value: ir.Value, keep_zeros: bool) -> Weight:
 
 
 def _mask(real: Tensor, keep_zeros: bool) -> Tensor | None:
-    mask = (real.detach() != 0).to(torch.float32)
-    return mask if keep_zeros and real.ndim > 1 and float(mask.mean()) < 1 - _LEAST_ZEROS else None
+    return (real.detach() != 0).to(torch.float32) if keep_zeros and real.ndim > 1 else None
 
 
 def _stored(value: ir.Value, keep_zeros: bool) -> Weight | None:

@@ -10,6 +10,7 @@ import torch
 
 from convertkit.artifact import Array
 from convertkit.onnx.load import load_model
+from convertkit.quantization.graph.sparse import pruned, sparse
 from convertkit.quantization.recovery.network import Network
 from convertkit.quantization.recovery.training import train
 from convertkit.workers.process import Reply
@@ -25,10 +26,11 @@ class Recovery:
         """New arrays for initializers, by their names; the value tells how it went."""
         torch.set_num_threads(_THREADS)
         torch.manual_seed(params["seed"])
-        teacher = Network(load_model(Path(params["teacher"])), keep_zeros=False)
+        original, changed = load_model(Path(params["teacher"])), load_model(Path(params["student"]))
+        teacher = Network(original)
         for weight in teacher.weights:
             weight.real.requires_grad_(False)
-        student = Network(load_model(Path(params["student"])), keep_zeros=params["keep_zeros"])
+        student = Network(changed, pruned(changed.graph) | sparse(original.graph))
         samples, held_out = ({
             name.partition(":")[2]: torch.from_numpy(np.array(array))
             for name, array in arrays.items() if name.startswith(part)

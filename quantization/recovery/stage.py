@@ -44,7 +44,6 @@ class Recovered:
     minutes: float
     calibration: FeedSource
     seed: int
-    keep_zeros: bool
     progress: Progress = field(default_factory=Silent)
     diagnosis: Mapping[str, object] | None = None
 
@@ -57,7 +56,7 @@ class Recovered:
 
     @property
     def version(self) -> str:
-        return f"{self.inner.version}+1"
+        return f"{self.inner.version}+2"
 
     @property
     def tolerance(self) -> Tolerance:
@@ -99,7 +98,6 @@ class Recovered:
         steps = _steps(original, self.minutes)
         params = {
             "teacher": str(source.path), "student": str(made.path), "steps": steps, "seed": self.seed,
-            "keep_zeros": self.keep_zeros,
         }  # fmt: skip
         one = {"OMP_NUM_THREADS": "1"}  # idle ones would wait by spinning
         with Worker("convertkit.quantization.recovery.service:Recovery", framework="torch", env=one) as worker:

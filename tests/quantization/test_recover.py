@@ -20,6 +20,7 @@ from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
 from convertkit.quantization import prune
 from convertkit.quantization.graph.replay import open_session
+from convertkit.quantization.graph.sparse import mark_pruned, pruned, sparse
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.recovery.stage import Recovered
 from convertkit.recipe import ExportOptions
@@ -143,7 +144,7 @@ def test_the_network_computes_what_onnx_runtime_does() -> None:
     from convertkit.quantization.recovery.network import Network
 
     model = canonicalize(ir.from_proto(small_cnn()))
-    network = Network(model, keep_zeros=False)
+    network = Network(model)
     x = images(3)[:, None]
     with torch.no_grad():
         (got,) = network({"x": torch.from_numpy(x)}, ["y"])
@@ -175,7 +176,7 @@ def test_fake_quantization_is_what_the_graph_computes(bits: int) -> None:
     from convertkit.quantization.recovery.network import Network
 
     model = ir.from_proto(stored(bits))
-    network = Network(model, keep_zeros=False)
+    network = Network(model)
     (weight,) = network.weights
     before = model.graph.initializers["w"].const_value.numpy().astype(np.int32)
     assert np.array_equal(weight.array(), before)
@@ -196,11 +197,11 @@ def test_what_no_function_takes_is_refused() -> None:
 
     proto = model_of([helper.make_node("Selu", ["x"], ["y"], "odd")], {}, {"x": [1, 4]}, {"y": [1, 4]})
     with pytest.raises(Unsupported, match="knows no such operator"):
-        Network(ir.from_proto(proto), keep_zeros=False)
+        Network(ir.from_proto(proto))
 
 
 class Damaged(LossyStep):
-    """A step that keeps half of all weights and adds noise to them."""
+    """A step that sets 0.4 of all weights to zero, as pruning does, and adds noise to the others."""
 
     name = "damaged"
     options = {}  # noqa: RUF012 - as a stage declares it
@@ -211,8 +212,10 @@ class Damaged(LossyStep):
             array = value.const_value.numpy()
             if array.ndim > 1:
                 noisy = array + 0.3 * array.std() * random.normal(0, 1, array.shape)
-                kept = (noisy * (random.random(array.shape) < 0.8)).astype(np.float32)
+                kept = (noisy * (random.random(array.shape) < 0.6)).astype(np.float32)
                 value.const_value = ir.Tensor(kept, name=name)
+                for use in value.uses():
+                    mark_pruned(use.node, use.idx)
         return save_model(model, workdir / "damaged.onnx", "test")
 
 
@@ -223,7 +226,7 @@ def test_a_damaged_model_learns_its_answers_again(tmp_path: Path) -> None:
     for name in ("one", "two"):
         folder = tmp_path / name
         folder.mkdir()
-        stage = Recovered(Damaged(), 0.03, feeds, 0, keep_zeros=True)
+        stage = Recovered(Damaged(), 0.03, feeds, 0)
         made.append(stage.run(source, folder))
     told = stage.diagnosis["recovered"]
     assert told["kept"]
@@ -254,7 +257,7 @@ def small_lstm() -> onnx.ModelProto:
 def test_a_damaged_recurrent_layer_learns_its_answers_again(tmp_path: Path) -> None:
     source = artifact_of(small_lstm(), tmp_path)
     feeds = load_feeds({"x": np.random.default_rng(3).normal(0, 1, (64, 8, 1, 6)).astype(np.float32)}, source.inputs)
-    stage = Recovered(Damaged(), 0.04, feeds, 0, keep_zeros=True)
+    stage = Recovered(Damaged(), 0.04, feeds, 0)
     made = stage.run(source, tmp_path)
     told = stage.diagnosis["recovered"]
     assert told["kept"]
@@ -269,8 +272,40 @@ def test_a_damaged_recurrent_layer_learns_its_answers_again(tmp_path: Path) -> N
 def test_zeros_of_a_recurrent_bias_are_trained() -> None:
     from convertkit.quantization.recovery.network import Network
 
-    network = Network(ir.from_proto(small_lstm()), keep_zeros=True)
+    network = Network(ir.from_proto(small_lstm()), frozenset({("lstm", 3)}))
     assert {weight.stored.name: weight.mask for weight in network.weights} == dict.fromkeys(("w", "r", "b", "g"))
+
+
+def test_zeros_that_no_pruning_made_are_trained() -> None:
+    from convertkit.quantization.recovery.network import Network
+
+    model = ir.from_proto(small_lstm())
+    nodes = {node.name: node for node in model.graph}
+    for name, share in (("w", 0.2), ("r", 0.2), ("g", 0.1)):
+        value = model.graph.initializers[name]
+        array = value.const_value.numpy().copy()
+        array.ravel()[: int(array.size * share)] = 0
+        value.const_value = ir.Tensor(array, name=name)
+    mark_pruned(nodes["lstm"], 2)
+    assert pruned(model.graph) == {("lstm", 2)}
+    masks = {weight.stored.name: weight.mask for weight in Network(model, pruned(model.graph)).weights}
+    assert masks["w"] is None
+    assert masks["g"] is None
+    assert float(masks["r"].mean()) == pytest.approx(0.8, abs=0.01)
+
+
+def test_a_sparse_source_stays_sparse(tmp_path: Path) -> None:
+    plain = artifact_of(small_cnn(), tmp_path)
+    assert not sparse(load_model(plain.path).graph)
+    source = Damaged().run(plain, tmp_path)
+    assert len(sparse(load_model(source.path).graph)) == 4
+    (tmp_path / "trained").mkdir()
+    made = Recovered(Noisy(), 0.02, load_feeds(images(96), source.inputs), 0).run(source, tmp_path / "trained")
+    before, after = (load_model(path).graph.initializers for path in (source.path, made.path))
+    assert made.path.name == "recovered.onnx"
+    for name, value in before.items():
+        array = value.const_value.numpy()
+        assert array.ndim == 1 or not after[name].const_value.numpy()[array == 0].any()
 
 
 def test_the_flag_puts_training_behind_the_step() -> None:
@@ -278,7 +313,7 @@ def test_the_flag_puts_training_behind_the_step() -> None:
     context = BuildContext(ExportOptions("x", prune="0.8", recover=2.0), None, calibration=feeds)  # type: ignore[arg-type]
     stage = prune.stage(context)
     assert isinstance(stage, Recovered)
-    assert (stage.minutes, stage.keep_zeros, stage.name) == (2.0, True, "prune")
+    assert (stage.minutes, stage.name) == (2.0, "prune")
 
 
 def level(source: Artifact, result: Artifact) -> float:
@@ -286,6 +321,22 @@ def level(source: Artifact, result: Artifact) -> float:
         pairs = [(one.run({"x": each[None]})["y"], other.run({"x": each[None]})["y"]) for each in images(40, 9)]
     before, after = (np.concatenate(each) for each in zip(*pairs, strict=True))
     return float(10 * np.log10(np.square(before - before.mean(0)).sum() / np.square(after - before).sum()))
+
+
+class Noisy(LossyStep):
+    """A step that adds noise to what is not zero."""
+
+    name = "noisy"
+    options = {}  # noqa: RUF012 - as a stage declares it
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        model, random = load_model(source.path), np.random.default_rng(2)
+        for name, value in model.graph.initializers.items():
+            array = value.const_value.numpy()
+            if array.ndim > 1:
+                noisy = array * random.normal(1, 0.5, array.shape)
+                value.const_value = ir.Tensor(noisy.astype(np.float32), name=name)
+        return save_model(model, workdir / "noisy.onnx", "test")
 
 
 class Unchanged(LossyStep):
@@ -301,7 +352,7 @@ class Unchanged(LossyStep):
 def test_what_training_does_not_better_stays(tmp_path: Path) -> None:
     source = artifact_of(small_cnn(), tmp_path)
     feeds = load_feeds(images(40), source.inputs)
-    stage = Recovered(Unchanged(), 0.002, feeds, 0, keep_zeros=False)
+    stage = Recovered(Unchanged(), 0.002, feeds, 0)
     result = stage.run(source, tmp_path)
     assert result.path.name == "same.onnx"
     assert not stage.diagnosis["recovered"]["kept"]
@@ -310,6 +361,6 @@ def test_what_training_does_not_better_stays(tmp_path: Path) -> None:
 
 def test_too_few_samples_are_refused(tmp_path: Path) -> None:
     source = artifact_of(small_cnn(), tmp_path)
-    stage = Recovered(Unchanged(), 1.0, load_feeds(images(12), source.inputs), 0, keep_zeros=False)
+    stage = Recovered(Unchanged(), 1.0, load_feeds(images(12), source.inputs), 0)
     with pytest.raises(Unsupported, match="needs 16"):
         stage.run(source, tmp_path)

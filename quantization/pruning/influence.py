@@ -1,0 +1,94 @@
+"""How much the model's outputs depend on each output of a product, at every position of every sample.
+
+Errors of the layers are weighed with the squares of these gradients: what a Relu cuts off, a channel that nothing reads
+and a frame of silence need not be kept.  Outputs are looked at in random directions, since a model may have thousands.
+Source: the Gauss-Newton approximation of a squared error at the outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.quantization.graph.gradient import GRADIENT, SEED, with_gradients
+from convertkit.quantization.graph.replay import open_session, run_all
+from convertkit.quantization.graph.sizes import measure_sizes, sizes
+from convertkit.quantization.graph.units import is_float
+from convertkit.quantization.graph.work import multiply_adds
+from convertkit.quantization.search.measured import readings
+from convertkit.stage import Feed
+
+_BUDGET = 2e11
+"""Multiply-adds that all gradients may cost."""
+_PASSES = 4
+"""What a gradient costs, in runs of the model."""
+_DIRECTIONS = (1, 8)
+
+
+def influence(
+    model: ir.Model, names: Sequence[str], feeds: Sequence[Feed], state: Mapping[str, Array], seed: int
+) -> Iterator[Mapping[str, Array]]:
+    """Squared gradients by the names of values, for each feed; without those that have none."""
+    copy = model.clone()
+    outputs = _seeds(copy)
+    if state or not outputs or not _alike(copy, feeds):
+        return ({} for _ in feeds)
+    measure_sizes(copy, feeds[0], state)
+    made = {str(value.name): value for node in copy.graph for value in node.outputs}
+    shapes = {name: sizes(made[name]) for name in outputs}
+    found = with_gradients(copy, outputs, [name for name in names if name in made])
+    return _squared(copy, found, _scales(model, shapes, feeds), feeds, seed)
+
+
+def _squared(
+    model: ir.Model, names: Sequence[str], scales: Mapping[str, Array], feeds: Sequence[Feed], seed: int
+) -> Iterator[dict[str, Array]]:
+    if not names:
+        yield from ({} for _ in feeds)
+        return
+    work = sum(map(multiply_adds, model.graph)) * len(feeds)
+    directions = int(np.clip(_BUDGET / max(_PASSES * work, 1.0), *_DIRECTIONS))
+    random = np.random.default_rng(seed)
+    asked = (
+        {**feed, **{SEED + name: scale * random.choice((-1, 1), scale.shape).astype(np.float32)
+                    for name, scale in scales.items()}}
+        for feed in feeds for _ in range(directions)
+    )  # fmt: skip
+    answers = run_all(open_session(model), [GRADIENT + name for name in names], asked, {})
+    for _ in feeds:
+        several = [next(answers) for _ in range(directions)]
+        yield {name: np.mean([np.square(each[GRADIENT + name]) for each in several], axis=0) for name in names}
+
+
+def _seeds(model: ir.Model) -> tuple[str, ...]:
+    """The values that results are read from, in front of a softmax or sigmoid."""
+    nodes = {node.name: node for node in model.graph}
+    made = {str(value.name): value for node in model.graph for value in node.outputs}
+    read = readings(model.graph)
+    found = [nodes[each.node].inputs[each.place] if each.node else made.get(each.name) for each in read]
+    names = dict.fromkeys(str(value.name) for value in found if value is not None and is_float(value))
+    return tuple(name for name in names if name in made)
+
+
+def _alike(model: ir.Model, feeds: Sequence[Feed]) -> bool:
+    """Whether every sample has the sizes that the graph's gradient is written for."""
+    taken = [value for value in model.graph.inputs if value.name in feeds[0]]
+    return all(feed[str(value.name)].shape == feeds[0][str(value.name)].shape for feed in feeds for value in taken)
+
+
+def _scales(model: ir.Model, shapes: Mapping[str, tuple[int, ...]], feeds: Sequence[Feed]) -> dict[str, Array]:
+    """Outputs of different size count alike: one over their deviation and the root of their number."""
+    copy = model.clone()
+    made = {str(value.name): value for node in copy.graph for value in node.outputs}
+    copy.graph.outputs.extend(made[name] for name in shapes if not made[name].is_graph_output())
+    answers = list(run_all(open_session(copy), list(shapes), feeds, {}))
+    found = {}
+    for name, shape in shapes.items():
+        values = np.stack([answer[name] for answer in answers]).astype(np.float64)
+        size = max(float(values.std(axis=0).mean()), 1e-3 * float(np.abs(values).mean()), 1e-12)
+        found[name] = np.full(shape, 1 / size / max(math.prod(shape), 1) ** 0.5, np.float32)
+    return found
