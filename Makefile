@@ -73,7 +73,8 @@ conformance-command: $(VENV)/.ready-all  ## the same through the whole export, w
 	$(BIN)/python tests/conformance/command_board.py --out docs/measurements/conformance-command.md
 
 conformance-openvino: $(VENV)/.ready-all  ## the same through the OpenVINO target alone
-	$(BIN)/python tests/conformance/command_board.py --target openvino --out docs/measurements/conformance-openvino.md
+	mkdir -p build
+	$(BIN)/python tests/conformance/command_board.py --target openvino --json build/conformance-openvino.jsonl $(BOARD) --out docs/measurements/conformance-openvino.md
 
 conformance-coreml: $(VENV)/.ready-all  ## the same through the Core ML target and its evaluator
 	mkdir -p build

@@ -118,6 +118,14 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())[:400]
 
 
+def known(path: Path) -> dict[str, Outcome]:
+    """Outcomes that a run before this one has written, by the case's name."""
+    if not path.exists():
+        return {}
+    rows = (json.loads(line) for line in path.read_text().splitlines())
+    return {row["name"]: Outcome(**row) for row in rows}
+
+
 def main() -> None:
     """Run the board and print the totals."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -127,21 +135,26 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="only each n-th case")
     parser.add_argument("--out", type=Path, help="write the page here")
     parser.add_argument("--json", type=Path, help="write every outcome here, a line each")
+    parser.add_argument("--resume", action="store_true", help="keep what --json has, and run the other cases only")
     options = parser.parse_args()
+    if options.resume and not options.json:
+        parser.error("--resume goes on where the file of --json ends: give --json")
     cases = suite.eligible()[:: options.every]
     if options.op or options.case:
         cases = tuple(case for case in cases if case.op in (options.op or ()) or case.name in (options.case or ()))
     targets = (options.target,) if options.target else TARGETS
-    outcomes = []
-    if options.json:
+    found = known(options.json) if options.resume else {}
+    if options.json and not options.resume:
         options.json.write_text("")
-    for outcome in run(cases, targets):
-        outcomes.append(outcome)
+    left = [case for case in cases if case.name not in found]
+    for outcome in run(left, targets) if left else ():
+        found[outcome.name] = outcome
         if options.json:
             with options.json.open("a") as stream:
                 stream.write(json.dumps(asdict(outcome)) + "\n")
         if options.op or options.case:
             print(f"{outcome.status:8} {outcome.target:12} {outcome.name}  {outcome.reason[:800]}", flush=True)
+    outcomes = [found[case.name] for case in cases]
     if options.out:
         options.out.write_text(page(outcomes, targets))
     print(dict(Counter(outcome.status for outcome in outcomes)))

@@ -1,0 +1,42 @@
+"""The page of the whole export goes on where a run before it has ended."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+import command_board as board
+import pytest
+import suite
+
+RIGHT = board.Outcome("test_abs", "Abs", "right", "openvino", "")
+
+
+def test_a_known_outcome_is_not_run_again(tmp_path, monkeypatch):
+    cases = tuple(case for case in suite.eligible() if case.op in ("Abs", "Det"))
+    stored, page, ran = tmp_path / "board.jsonl", tmp_path / "page.md", []
+    stored.write_text(json.dumps(asdict(RIGHT)) + "\n")
+
+    def refused(left, targets):
+        ran.extend(case.name for case in left)
+        return (board.Outcome(case.name, case.op, "refused", "", "no rule | here") for case in left)
+
+    monkeypatch.setattr(board, "run", refused)
+    monkeypatch.setattr(suite, "eligible", lambda: cases)
+    arguments = ["--target", "openvino", "--json", str(stored), "--resume", "--out", str(page)]
+    monkeypatch.setattr(sys, "argv", ["command_board.py", *arguments])
+    board.main()
+    assert ran == [case.name for case in cases if case.op == "Det"]
+    assert len(stored.read_text().splitlines()) == len(cases)
+    text = page.read_text()
+    assert f"**1 of {len(cases)} delivered and right" in text
+    assert "0 wrong" in text
+    assert "| test_det_2d | refused | no rule \\| here |" in text
+
+
+def test_resuming_needs_the_file(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["command_board.py", "--resume"])
+    with pytest.raises(SystemExit):
+        board.main()
+    assert "give --json" in capsys.readouterr().err
