@@ -107,6 +107,8 @@ def _told(condition: str) -> str:
         return f"input {' or '.join(rest)} is computed"
     if word in ("types", "all"):
         return f"its type is not {', '.join(each for each in rest if each != 'types')}"
+    if word == "version":
+        return f"newer than the operator's version {rest[0]}"
     return f"needs {condition}"
 
 
@@ -133,9 +135,15 @@ def _attribute(node: ir.Node, name: str) -> str:
     given = node.attributes.get(name)
     if given is not None:
         return str(given.value)
-    known = onnx.defs.get_schema(node.op_type, node.version or onnx.defs.onnx_opset_version(), "").attributes
+    known = _schema(node).attributes
     default = onnx.helper.get_attribute_value(known[name].default_value) if name in known else ""
     return default.decode() if isinstance(default, bytes) else str(default)
+
+
+def _schema(node: ir.Node) -> onnx.defs.OpSchema:
+    """What ONNX says about ``node`` at the opset of its model."""
+    opsets = {} if node.graph is None else node.graph.opset_imports
+    return onnx.defs.get_schema(node.op_type, opsets.get("") or onnx.defs.onnx_opset_version(), "")
 
 
 def _rank(value: ir.Value | None) -> int | None:
@@ -161,6 +169,7 @@ _CONDITIONS: Mapping[str, Callable[[ir.Node, list[str]], bool]] = {
     "2d": lambda node, _: _has_space(node, frozenset({4})),
     "rank": lambda node, rest: all(_rank(value) == int(rest[0]) for value in node.inputs[:2]),
     "last": lambda node, _: _is_last(node),
+    "version": lambda node, rest: _schema(node).since_version <= int(rest[0]),
     "types": _has_types,
     "all": lambda node, names: _has_types(node, names[1:], None),
 }

@@ -83,6 +83,7 @@ UNMET = [
     ("float[1,2,4] x, float[1,4,3] w", "y = MatMul (x, w)", "XNNPACK", "needs rank 2"),
     ("float[N,4] x", "y = Relu (x)", "QNN", "a size is dynamic"),
     ("int32[2,4] x", "y = ArgMax <axis = 1> (x)", "CUDA", "its type is not float32, float16, float64"),
+    ("float[1,4] x", "y = Equal (x, x)", "CUDA", "newer than the operator's version 13"),
     ("int32[2,4] x", "y = Pow (x, x)", "Core ML, ML program", "its type is not float32"),
 ]
 MET = [
@@ -116,6 +117,16 @@ def test_integers_are_taken_with_the_conversions_around_them(tmp_path):
     assert nodes["Core ML, ML program"] == 0
     assert {each.operator for each in found["XNNPACK"].left} == {"QuantizeLinear", "DequantizeLinear"}
     assert found["XNNPACK"].macs == found["XNNPACK"].of_macs > 0
+
+
+def test_an_older_version_of_an_operator_is_taken(tmp_path):
+    text = '<ir_version: 10, opset_import: ["" : 18]> g (float[1,4] x) => (bool[1,4] y) { y = Equal (x, x) }'
+    (found,) = [
+        each
+        for each in provider_shares(write(tmp_path, onnx.parser.parse_model(text)), providers())
+        if each.provider == "CUDA"
+    ]
+    assert found.left == ()
 
 
 def test_what_is_computed_at_load_is_not_counted(tmp_path):
