@@ -22,6 +22,7 @@ from convertkit.commands.ending import Ending, Session, print_results
 from convertkit.defects import told
 from convertkit.errors import ConvertKitError
 from convertkit.on_demand import on_demand
+from convertkit.telemetry import without_telemetry
 
 if TYPE_CHECKING:
     from convertkit.event_log import EventLog
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     session = Session(_named(words), as_json="--json" in words, log=_log(words))
     if arguments is None:
         signal.signal(signal.SIGTERM, _terminate)
-    with on_demand():
+    with on_demand(), without_telemetry():
         ending = _ended(words, session)
     print_results(session, ending)
     if ending is not None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
+from convertkit.telemetry import without_telemetry
+
 _LOGGERS = ("onnxscript", "onnx_ir")
 """They tell by warnings which rewrites they left out: ours to judge, every one is proven or not."""
 
@@ -79,12 +81,13 @@ def stderr_if_free() -> Iterator[bool]:
 
 @contextmanager
 def quiet_libraries(*, verbose: bool) -> Iterator[None]:
-    """Silence them, except with ``verbose`` and where the caller has set a level for one."""
+    """Silence them, except with ``verbose`` and where the caller has set a level for one; telemetry is off always."""
     loggers = [] if verbose else [each for name in _LOGGERS if not (each := logging.getLogger(name)).level]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
     try:
-        yield
+        with without_telemetry():
+            yield
     finally:
         for logger in loggers:
             logger.setLevel(logging.NOTSET)

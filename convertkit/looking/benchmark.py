@@ -19,6 +19,7 @@ from convertkit.looking.tables import Shown, Table
 from convertkit.looking.timing import as_run, node_table, one_feed, prepared, profile, runner_of
 from convertkit.operators import NodeTime
 from convertkit.stage import Feed
+from convertkit.telemetry import without_telemetry
 from convertkit.turns import Interval, exactly, in_turns, interval, quantiles_ms, ratio, yardstick
 from convertkit.workers.process import Worker
 
@@ -137,6 +138,7 @@ class Bench(Shown):
         return (*found, *([node_table(self.measured[0].nodes)] if len(self.measured) == 1 else ()))
 
 
+@without_telemetry()
 def bench(
     *artifacts: str | PathLike[str],
     threads: int | None = None,

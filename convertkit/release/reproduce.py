@@ -21,6 +21,7 @@ from convertkit.release.recipe import Recipe
 from convertkit.release.run import OnCell, Running, run
 from convertkit.report.jsonable import jsonable
 from convertkit.result import read_json
+from convertkit.telemetry import without_telemetry
 
 _OF_PLACE = ("root",)
 """What release.json says of where it lies."""
@@ -62,6 +63,7 @@ class Reproduction(Shown):
         return {**jsonable(self), "path": str(self.path), "passed": self.passed}
 
 
+@without_telemetry()
 def reproduce(
     folder: str | PathLike[str],
     root: str | PathLike[str] | None = None,

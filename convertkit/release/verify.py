@@ -19,6 +19,7 @@ from convertkit.release.names import BOM, PROVENANCE, RELEASE, SIGNATURE, SUMS
 from convertkit.report.jsonable import jsonable
 from convertkit.result import MANIFEST, REPORT, load, read_json
 from convertkit.stage import execution
+from convertkit.telemetry import without_telemetry
 
 Json = Mapping[str, Any]
 
@@ -69,6 +70,7 @@ class Integrity(Shown):
         return {"path": str(self.path), "passed": self.passed, "checks": jsonable(self.checks)}
 
 
+@without_telemetry()
 def verify_release(
     folder: str | PathLike[str], key: str | PathLike[str] | None = None, progress: Progress | None = None
 ) -> Integrity:
