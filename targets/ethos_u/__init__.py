@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -74,13 +75,7 @@ class EthosUTarget:
         from convertkit.targets.ethos_u.stage import CompileVela
 
         options, allowed = context.options, tuple(context.target_options["allow-cpu"])
-        if not options.full_integer:
-            raise UsageError("--target ethos-u needs --full-integer: the NPU computes integers alone")
-        if options.io_dtype == "float32" and not {"QUANTIZE", "DEQUANTIZE"} <= set(allowed):
-            raise UsageError(
-                "--target ethos-u needs --io-dtype int8: the NPU takes no floats; with "
-                "--ethos-u-allow-cpu QUANTIZE --ethos-u-allow-cpu DEQUANTIZE the CPU rounds them"
-            )
+        _check_integers(options, allowed)
         return (CompileVela(chosen(self, options), allowed, options.timeout_s),)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
@@ -94,6 +89,19 @@ class EthosUTarget:
         from convertkit.targets.ethos_u.package import read_facts
 
         return read_facts(artifact.path.parent).estimate()
+
+
+def _check_integers(options: ExportOptions, allowed: Collection[str]) -> None:
+    """``UsageError`` with all the flags that are missing for a file without floats."""
+    rounds = options.io_dtype == "float32" and not {"QUANTIZE", "DEQUANTIZE"} <= set(allowed)
+    kind = "int16" if options.precision == "int16x8" else "int8"
+    missing = (*(() if options.full_integer else ("--full-integer",)), *((f"--io-dtype {kind}",) if rounds else ()))
+    if missing:
+        instead = "--ethos-u-allow-cpu QUANTIZE --ethos-u-allow-cpu DEQUANTIZE"
+        other = f"; with {instead} instead of --io-dtype the CPU rounds inputs and outputs" if rounds else ""
+        raise UsageError(
+            f"--target ethos-u needs {' and '.join(missing)}: the NPU computes integers alone, takes no floats{other}"
+        )
 
 
 target = EthosUTarget()

@@ -177,8 +177,9 @@ def test_what_the_cpu_would_compute_is_named_or_allowed(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--full-integer",), "--io-dtype int8"),
-        (("--io-dtype", "int8"), "--full-integer"),
+        ((), "needs --full-integer and --io-dtype int8"),
+        (("--full-integer",), "needs --io-dtype int8"),
+        (("--io-dtype", "int8"), "needs --full-integer:"),
         (("--full-integer", "--io-dtype", "int8", "--ethos-u-accelerator", "ethos-u99"), "ethos-u55-128"),
         (("--full-integer", "--io-dtype", "int8", "--ethos-u-system-config", "Ethos_U85_SYS_DRAM_Low"), "Ethos_U55_"),
     ],
