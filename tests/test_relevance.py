@@ -29,6 +29,10 @@ IDLE = {
     "--fp16": [("--fp16 --w8", "exclude each other")],
     "--w8": [("--w8 --w4", "exclude each other")],
     "--w4": [("--w4 --int8", "exclude each other")],
+    "--size-first": [
+        ("--size-first --w8", "--size-first goes with --w4"),
+        ("--size-first --w4 --accept-loss", "--accept-loss adds nothing"),
+    ],
     "--full-integer": [("--full-integer --w8", "--full-integer goes with --int8")],
     "--accept-loss": [
         ("--accept-loss --fp16", "--accept-loss goes with --int8"),
