@@ -97,7 +97,6 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
         delivery.workspace(root) as work,
         scheduled(options, work.path, told) as (scheduler, resources, store),
     ):
-        options = with_measured(options, targets, scheduler)
         describe = Describe(options, kept=store.is_shared)
         scheduler.hold(describe)
         scheduler.submit(describe)
@@ -107,6 +106,7 @@ def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | Non
             get_ready()
         from convertkit.steps.session import Place, Session
 
+        options = with_measured(options, targets, scheduler, describe)
         place = Place(scheduler, resources, told, on_step, work.path / "finished", store.is_shared)
         scheduler.course.expect_parts(place.part(each.name) for each in targets)
         session = Session(options, describe, place)

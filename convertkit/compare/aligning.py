@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
+from convertkit.around import Around
 from convertkit.artifact import Array, Artifact, Dim, TensorSpec
 from convertkit.errors import ParityError
 from convertkit.stage import Feed, Outputs, Runner
@@ -142,20 +141,12 @@ def _encoded(spec: TensorSpec, value: Array, perm: tuple[int, ...] | None) -> Ar
     return value.astype(wanted) if value.dtype.kind == wanted.kind else value  # what is encoded stays as it is
 
 
-class _Translated:
+class _Translated(Around[Runner]):
     """A runner behind another model's interface."""
 
     def __init__(self, inner: Runner, how: Aligned) -> None:
-        self._inner, self._how = inner, how
-
-    def __enter__(self) -> Self:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._inner.__exit__(kind, error, trace)
+        super().__init__(inner)
+        self._how = how
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed."""

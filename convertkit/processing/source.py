@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
+from convertkit.around import Around
 from convertkit.artifact import Artifact
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_own
@@ -39,11 +38,12 @@ def with_processing(source: Source, options: ExportOptions) -> Source:
     return source if processing is None else ProcessedSource(source, processing)
 
 
-class ProcessedSource:
+class ProcessedSource(Around[Source]):
     """``inner`` with its processing around it, computed in NumPy: what every later artifact is held against."""
 
     def __init__(self, inner: Source, processing: Processing) -> None:
-        self._inner, self._processing = inner, processing
+        super().__init__(inner)
+        self._processing = processing
         self.artifact = processing.applied(inner.artifact)
         self.concurrent = isinstance(inner, ConcurrentSource) and inner.concurrent
         self.implied_sizes: Mapping[str, int] = inner.implied_sizes if isinstance(inner, FreedSource) else {}
@@ -52,15 +52,6 @@ class ProcessedSource:
     def notes(self) -> Sequence[str]:
         """The source's own, and what an app has to give."""
         return (*self._inner.notes, *self._processing.notes)
-
-    def __enter__(self) -> Self:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._inner.__exit__(kind, error, trace)
 
     def runner(self) -> Runner:
         """The source's own, with the processing before and behind it."""
@@ -78,20 +69,12 @@ class ProcessedSource:
         return ProcessedSource(self._inner.settled(replace(settled, artifact=plain)), self._processing)
 
 
-class ProcessedRunner:
+class ProcessedRunner(Around[Runner]):
     """NumPy before and behind what runs the source."""
 
     def __init__(self, inner: Runner, processing: Processing) -> None:
-        self._inner, self._processing = inner, processing
-
-    def __enter__(self) -> Self:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._inner.__exit__(kind, error, trace)
+        super().__init__(inner)
+        self._processing = processing
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for pictures of bytes."""

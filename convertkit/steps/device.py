@@ -16,11 +16,17 @@ from convertkit.tasks.scheduler import Scheduler
 from convertkit.tasks.task import Context, Task
 
 
-def with_measured(options: ExportOptions, targets: Sequence[Target], scheduler: Scheduler) -> ExportOptions:
-    """``options`` with the tables of this machine where they ask for them: of a cache, or measured now."""
+def with_measured(
+    options: ExportOptions, targets: Sequence[Target], scheduler: Scheduler, described: Task[Any]
+) -> ExportOptions:
+    """``options`` with the tables of this machine where they ask for them: of a cache, or measured now.
+
+    Not before the source is ``described``: what cannot be read is told at once.
+    """
     able = [each.name for each in targets if isinstance(each, MeasuringTarget)]
     if THIS not in options.device or not able:
         return options
+    scheduler.result(described)
     task = MeasureDevice(able[0])
     scheduler.hold(task)
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import numpy as np
 import onnx_ir as ir
@@ -122,8 +122,12 @@ def _walk_back(
         except NoRule:
             lost.update(inputs)
             continue
-        for value, part in zip(node.inputs, parts, strict=False):
-            if value is not None and value in reached and part is not None:
+        for value, part in zip_longest(node.inputs, parts):
+            if value is None or value not in reached:
+                continue
+            if part is None:
+                lost.add(value)
+            else:
                 known.setdefault(value, []).append(part)
     return found, lost
 

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
+from convertkit.around import Around
 from convertkit.artifact import Artifact
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.ethos_u.package import compiled_from
 from convertkit.targets.tflite.runner import TfliteRunner
 
 
-class EthosURunner:
+class EthosURunner(Around[TfliteRunner]):
     """Executes ``model.tflite`` of the package, once its digest and that of the NPU's file are what they were."""
 
     def __init__(self, artifact: Artifact) -> None:
-        self._inner = TfliteRunner(compiled_from(artifact))
-
-    def __enter__(self) -> Self:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._inner.__exit__(kind, error, trace)
+        super().__init__(TfliteRunner(compiled_from(artifact)))
 
     @property
     def runtime(self) -> str:

@@ -131,6 +131,18 @@ def test_half_a_gradient_is_none() -> None:
     assert with_gradients(graph, ["y"], ["a", "c"]) == ("c",)
 
 
+def test_a_computed_bias_has_no_gradient() -> None:
+    """The rule of Gemm gives that of its first input alone: what the bias is made of has half of one."""
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"], "first"),
+        helper.make_node("Neg", ["a"], ["b"], "bias"),
+        helper.make_node("Gemm", ["a", "w", "b"], ["c"], "product"),
+        helper.make_node("Abs", ["c"], ["y"], "last"),
+    ]
+    graph = canonicalize(ir.from_proto(model_of(nodes, {"w": f(3, 3)}, {"x": [2, 3]}, {"y": [2, 3]})))
+    assert with_gradients(graph, ["y"], ["a", "c"]) == ("c",)
+
+
 def test_what_a_relu_cuts_off_does_not_count() -> None:
     graph = canonicalize(ir.from_proto(small_cnn()))
     convs = [node for node in graph.graph if node.op_type == "Conv"]

@@ -14,7 +14,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import convertkit
-from convertkit.errors import UsageError
+from convertkit.errors import SourceError, UsageError
 from convertkit.formatting import estimate_lines
 from convertkit.kernel_costs import DenseShape, Tile
 from convertkit.options.flags import options_from
@@ -195,6 +195,13 @@ def test_the_name_stands_for_one_machine_alone(source: Path, tmp_path: Path, mea
         run(load(recipe), Running(output=str(tmp_path / "release")))
     with pytest.raises(UsageError, match="--device this: no device is called so"):
         convertkit.export(source, "android", w8=True, device="this", output=tmp_path / "app")
+
+
+def test_a_broken_source_is_told_before_anything_is_measured(source: Path, tmp_path: Path, measured: list[str]) -> None:
+    (tmp_path / "broken.onnx").write_bytes(source.read_bytes()[:-100])
+    with pytest.raises(SourceError):
+        exported(tmp_path / "broken.onnx", tmp_path / "out", device="this")
+    assert measured == []
 
 
 @pytest.mark.nightly
