@@ -14,6 +14,17 @@ from convertkit.onnx.inspection import macs_of, with_shapes
 from convertkit.onnx.load import load_own
 
 
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Values that are stored, or computed from such values when the model is loaded.
+
+    ``real`` has also what DequantizeLinear makes of stored integers: ONNX Runtime leaves that node to a provider.
+    """
+
+    folded: frozenset[ir.Value]
+    real: frozenset[ir.Value]
+
+
 class Provider(Protocol):
     """An execution provider.
 
@@ -26,7 +37,7 @@ class Provider(Protocol):
     @property
     def source(self) -> str: ...
 
-    def fault(self, node: ir.Node) -> str:
+    def fault(self, node: ir.Node, constants: Constants) -> str:
         """Why it does not take ``node``, empty where it does as far as the list tells."""
         ...
 
@@ -76,27 +87,27 @@ def provider_shares(path: Path, providers: Sequence[Provider]) -> tuple[Provider
     What is computed from constants alone is not counted: ONNX Runtime computes it when it loads the model.
     """
     model = with_shapes(load_own(path))
-    nodes = [node for node in model.graph if not all(is_constant(value) for value in node.outputs)]
-    return tuple(_share(provider, nodes) for provider in providers)
+    constants = constants_of(model.graph)
+    nodes = [node for node in model.graph if not constants.folded.issuperset(node.outputs)]
+    return tuple(_share(provider, nodes, constants) for provider in providers)
 
 
-def is_constant(value: ir.Value | None, *, with_integers: bool = False) -> bool:
-    """Whether a value is stored, left out, or computed from such values when the model is loaded.
+def constants_of(graph: ir.Graph) -> Constants:
+    """In one pass, since nodes stand behind what they read."""
+    stored = {value for value in graph.initializers.values() if value.const_value is not None}
+    folded, real = set(stored), set(stored)
+    for node in graph:
+        for known in (folded, real):
+            if node.op_type == "DequantizeLinear" and known is folded:
+                continue
+            inputs = [value for value in node.inputs if value is not None]
+            if node.op_type == "Constant" or (inputs and all(value in known for value in inputs)):
+                known.update(node.outputs)
+    return Constants(frozenset(folded), frozenset(real))
 
-    Stored integers that DequantizeLinear makes real count ``with_integers``: the node is left to a provider.
-    """
-    if value is None or value.const_value is not None:
-        return True
-    maker = value.producer()
-    if maker is None or (maker.op_type == "DequantizeLinear" and not with_integers):
-        return False
-    return maker.op_type == "Constant" or (
-        bool(maker.inputs) and all(is_constant(each, with_integers=with_integers) for each in maker.inputs)
-    )
 
-
-def _share(provider: Provider, nodes: Sequence[ir.Node]) -> ProviderShare:
-    faults = [provider.fault(node) for node in nodes]
+def _share(provider: Provider, nodes: Sequence[ir.Node], constants: Constants) -> ProviderShare:
+    faults = [provider.fault(node, constants) for node in nodes]
     taken = [node for node, fault in zip(nodes, faults, strict=True) if not fault]
     refused = [(node, fault) for node, fault in zip(nodes, faults, strict=True) if fault]
     counts = Counter(node.op_type for node, _ in refused)

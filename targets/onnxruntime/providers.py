@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from convertkit.onnx.providers import Provider, is_constant
+from convertkit.onnx.providers import Constants, Provider
 from convertkit.onnx.specs import dtype_name
 
 _UNJUDGED = "?"
@@ -29,13 +29,14 @@ class ListedProvider:
     integers: str
     fixed_sizes: bool
 
-    def fault(self, node: ir.Node) -> str:
+    def fault(self, node: ir.Node, constants: Constants) -> str:
         """Why it does not take ``node``, empty where it does as far as the list tells."""
         if self.fixed_sizes and any(_is_dynamic(value) for value in (*node.inputs, *node.outputs)):
             return "a size is dynamic"
         if self.integers == "QLinear" and node.op_type in (_Q, _DQ):
-            return "" if any(self._takes_between(each) for each in _around(node)) else "no operator between integers"
-        if self._takes_between(node):
+            taken = any(self._takes_between(each, constants) for each in _around(node))
+            return "" if taken else "no operator between integers"
+        if self._takes_between(node, constants):
             return ""
         key = _key(node)
         if key not in self.operators:
@@ -44,14 +45,14 @@ class ListedProvider:
             return "its inputs are integers"
         if self.integers == "QLinear" and _between_integers(node):
             return "not between integers"
-        return self._unmet(key, node)
+        return self._unmet(key, node, constants)
 
     def unjudged(self, node: ir.Node) -> str:
         """A condition of the list for nodes like ``node`` that is not looked at, empty where there is none."""
         told = (each[1:] for each in self.conditions.get(_key(node), ()) if each.startswith(_UNJUDGED))
         return "; ".join(told)
 
-    def _takes_between(self, node: ir.Node) -> bool:
+    def _takes_between(self, node: ir.Node, constants: Constants) -> bool:
         """Whether it takes ``node`` together with the conversions around it, as one operator of integers."""
         if self.integers != "QLinear" or not _between_integers(node):
             return False
@@ -60,23 +61,24 @@ class ListedProvider:
             for name in (f"QLinear{node.op_type}", f"com.microsoft.QLinear{node.op_type}")
             if name in self.operators
         ]
-        return bool(names) and not self._unmet(node.op_type, node)
+        return bool(names) and not self._unmet(node.op_type, node, constants)
 
-    def _unmet(self, key: str, node: ir.Node) -> str:
+    def _unmet(self, key: str, node: ir.Node, constants: Constants) -> str:
         """The first condition that ``node`` does not meet, in words."""
         for condition in self.conditions.get(key, ()):
-            if not condition.startswith(_UNJUDGED) and not self._meets(node, condition):
+            if not condition.startswith(_UNJUDGED) and not self._meets(node, condition, constants):
                 return _told(condition)
         return ""
 
-    def _meets(self, node: ir.Node, condition: str) -> bool:
+    def _meets(self, node: ir.Node, condition: str, constants: Constants) -> bool:
         name, equals, wanted = condition.partition(" = ")
         if equals:
             return _attribute(node, name) == wanted
         word, *rest = condition.split()
         if word == "constant":
             given = [node.inputs[int(each)] for each in rest if int(each) < len(node.inputs)]
-            return all(is_constant(value, with_integers=bool(self.integers)) for value in given)
+            known = constants.real if self.integers else constants.folded
+            return all(value is None or value in known for value in given)
         return _CONDITIONS[word](node, rest)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.providers import Constants
 from convertkit.targets.tensorrt.parser import fault, parsers
 
 _SOURCES = (
@@ -49,7 +50,7 @@ class ParserProvider:
     name: str = "TensorRT"
     source: str = _SOURCES[0]
 
-    def fault(self, node: ir.Node) -> str:
+    def fault(self, node: ir.Node, constants: Constants) -> str:
         """Why the parser would not take ``node``, empty where it would."""
         return fault(node)
 

@@ -136,6 +136,15 @@ def test_what_is_computed_at_load_is_not_counted(tmp_path):
     assert (found.nodes, found.of_nodes, found.left) == (1, 1, ())
 
 
+def test_long_chains_take_no_longer_than_they_are(tmp_path):
+    """Weights that are doubled again and again, and more nodes than Python's stack has places."""
+    doubled = "  ".join(f"w{i + 1} = Add (w{i}, w{i})" for i in range(60))
+    chain = "  ".join(f"y{i + 1} = Relu (y{i})" for i in range(3000))
+    text = f"g (float[1,4] x) => (float[1,4] z) {{ {doubled}  y0 = Mul (x, w60)  {chain}  z = Erf (y3000) }}"
+    found = shares(tmp_path, text, w0=np.ones(4, np.float32))["NNAPI"]
+    assert (found.nodes, found.of_nodes, found.parts) == (3001, 3002, 1)
+
+
 def test_parts_end_where_the_cpu_is_waited_for(tmp_path):
     """Two branches of which one waits: ``Erf`` is not NNAPI's, so what reads it is a part of its own."""
     nodes = "a = Relu (x)  b = Erf (a)  c = Sigmoid (x)  d = Tanh (b)  z = Add (c, d)"
