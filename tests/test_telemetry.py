@@ -1,4 +1,4 @@
-"""ONNX Runtime's own telemetry is off in every process of ours."""
+"""The telemetry of the runtimes is off in every process of ours."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import convertkit
-from tests import onnx_models
+from tests import installed, onnx_models
 from tests.command_line import here
 
+NOWHERE = "http://127.0.0.1:9"
+"""The proxy of what these tests start, so that nothing is sent where telemetry is on."""
 COMMANDS = [
     ("export", "model.onnx", "-o", "out"),
     ("export", "model.onnx", "-t", "tflite", "--jobs", "2", "--cache", "cache", "-o", "out"),
@@ -32,10 +34,10 @@ def home_after(words: tuple[str, ...], place: Path) -> list[str]:
     """What a new process leaves in its home, where ONNX Runtime keeps a database of events."""
     home = place / "home"
     home.mkdir()
-    outside = {"ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME", "CONVERTKIT_CACHE"}
+    outside = {"ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME", "CONVERTKIT_CACHE", "CI", "TF_BUILD", "JENKINS_URL"}
     environment = {name: value for name, value in os.environ.items() if name not in outside}
     path = os.pathsep.join([str(Path(__file__).parents[1]), environment.get("PYTHONPATH", "")])
-    environment |= {"HOME": str(home), "PYTHONPATH": path}
+    environment |= {"HOME": str(home), "PYTHONPATH": path, "http_proxy": NOWHERE, "https_proxy": NOWHERE}
     subprocess.run([sys.executable, *words], env=environment, cwd=place, check=True, capture_output=True)
     return [str(file.relative_to(home)) for file in home.rglob("*") if file.is_file()]
 
@@ -61,6 +63,16 @@ def test_what_is_looked_for_is_there_without_it(made, tmp_path):
     shutil.copytree(made, tmp_path / "made")
     code = "import onnxruntime; onnxruntime.InferenceSession('model.onnx')"
     assert any("onnxruntime" in name for name in home_after(("-c", code), tmp_path / "made"))
+
+
+def test_openvino_draws_no_number_for_its_user(made, tmp_path):
+    installed.needs("openvino")
+    for name, words in (
+        ("ours", ("-m", "convertkit", "export", "model.onnx", "-t", "openvino", "-o", "ir")),
+        ("bare", ("-c", "import openvino")),
+    ):
+        shutil.copytree(made, tmp_path / name)
+        assert bool(home_after(words, tmp_path / name)) == (name == "bare")
 
 
 @pytest.mark.parametrize("before", [None, "0"])

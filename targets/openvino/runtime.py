@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from convertkit.errors import MissingFramework, ToolError
+from convertkit.telemetry import as_in_ci
 
 EXACT: Mapping[str, str] = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
 """Without them the CPU plugin computes float32 models in bfloat16 where the CPU has it, and quantizes activations that
@@ -21,7 +22,8 @@ _NOISE = re.compile(r"^(Exception from |Check '|FrontEnd API failed|Summary:|Mod
 def openvino() -> Any:
     """The module; ``MissingFramework`` where it is not installed."""
     try:
-        import openvino as module
+        with as_in_ci():
+            import openvino as module
     except ModuleNotFoundError as error:
         raise MissingFramework("openvino", "openvino") from error
     return module
