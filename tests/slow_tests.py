@@ -2,9 +2,12 @@
 
 python tests/slow_tests.py RESULTS.xml …     writes tests/slow.txt from what ``pytest --junitxml`` measured
 python tests/slow_tests.py --grids RESULTS.xml …     writes tests/grids.txt from what a run of all tests measured
+python tests/slow_tests.py --daily RESULTS.xml …     adds to tests/grids.txt what ``make test`` measured as too long
 
 Of each area of the Makefile the longest functions are slow until the others take 50 seconds of one core.  Of a test
-with many parameters that takes long, ``make test`` runs every n-th, ``make nightly`` the others.
+with many parameters that takes long, ``make test`` runs every n-th, ``make nightly`` the others.  Of a file that
+takes long, ``make test`` leaves the longest functions to ``make nightly``, but for those that a row of
+tests/grids.txt keeps.
 """
 
 from __future__ import annotations
@@ -22,9 +25,12 @@ LIST = ROOT / "tests" / "slow.txt"
 GRIDS = ROOT / "tests" / "grids.txt"
 SECONDS_OF_AN_AREA = 50.0
 SECONDS_OF_A_GRID, SHARE_OF_A_GRID = 10.0, 0.15
+SECONDS_OF_A_FILE, SHARE_OF_A_FILE = 8.0, 0.2
+NIGHTLY, DAILY = 0, 1
 _HEAD_OF_GRIDS = (
     "# Of these tests make test runs every n-th parameter, beginning with the one behind it, make nightly the others.\n"
-    "# Written by tests/slow_tests.py --grids.\n"
+    "# 0 leaves all of a function to make nightly; 1, written by hand, keeps all of it in make test.\n"
+    "# Written by tests/slow_tests.py --grids and --daily.\n"
 )
 _HEAD = (
     "# Slow tests and their seconds, written by tests/slow_tests.py: left out of make test-AREA, run by make test.\n"
@@ -44,14 +50,15 @@ def shares() -> dict[str, tuple[int, int]]:
 
 
 def left_to_nightly(nodes: Iterable[str], step_of: dict[str, tuple[int, int]]) -> frozenset[str]:
-    """Of the ids of tests, in order, those that ``make test`` leaves out; never the only one of its function."""
+    """Of the ids of tests, in order, those that ``make test`` leaves out; of a share, at least one is left in."""
     families: dict[str, list[str]] = {}
     for node in nodes:
         families.setdefault(node.partition("[")[0], []).append(node)
     found: set[str] = set()
     for name, (step, first) in step_of.items():
         family = families.get(name, [])
-        found.update(set(family) - set(family[min(first, len(family) - 1) :: step]) if family else ())
+        daily = family[min(first, len(family) - 1) :: step] if family and step != NIGHTLY else ()
+        found.update(set(family) - set(daily))
     return frozenset(found)
 
 
@@ -68,12 +75,7 @@ def is_slow(node: str, slow: frozenset[str]) -> bool:
 
 def measured(files: Iterable[Path]) -> Counter[str]:
     """Seconds of each test function, all of its parameters together."""
-    seconds: Counter[str] = Counter()
-    for file in files:
-        for case in ElementTree.parse(file).getroot().iter("testcase"):
-            path = case.get("classname", "").replace(".", "/") + ".py"
-            seconds[f"{path}::{case.get('name', '').partition('[')[0]}"] += float(case.get("time", 0))  # type: ignore[assignment]
-    return seconds
+    return Counter({name: sum(times) for name, times in families(files).items()})  # type: ignore[misc]
 
 
 def choose(seconds: Counter[str]) -> dict[str, float]:
@@ -90,29 +92,70 @@ def choose(seconds: Counter[str]) -> dict[str, float]:
     return slow
 
 
-def choose_grids(files: Iterable[Path]) -> dict[str, tuple[int, int]]:
-    """A share of each function with parameters that takes long: as many as fit, the quickest such share."""
-    families: dict[str, list[float]] = {}
+def families(files: Iterable[Path]) -> dict[str, list[float]]:
+    """Seconds of each parameter of each test function."""
+    found: dict[str, list[float]] = {}
     for file in files:
         for case in ElementTree.parse(file).getroot().iter("testcase"):
             path = case.get("classname", "").replace(".", "/") + ".py"
             name = f"{path}::{case.get('name', '').partition('[')[0]}"
-            families.setdefault(name, []).append(float(case.get("time", 0)))
+            found.setdefault(name, []).append(float(case.get("time", 0)))
+    return found
+
+
+def choose_grids(times_of: dict[str, list[float]]) -> dict[str, tuple[int, int]]:
+    """A share of each function with parameters that takes long: as many as fit, the quickest such share."""
     found = {}
-    for name, times in families.items():
+    for name, times in times_of.items():
         total = sum(times)
         step = min(ceil(total / max(SECONDS_OF_A_GRID, SHARE_OF_A_GRID * total)), len(times))
         if step > 1:
-            found[name] = step, min(range(step), key=lambda first: sum(times[first::step]))
+            found[name] = _share(times, step)
     return found
+
+
+def _share(times: list[float], step: int) -> tuple[int, int]:
+    return step, min(range(step), key=lambda first: sum(times[first::step]))
+
+
+def choose_nightly(times_of: dict[str, list[float]], but: frozenset[str]) -> dict[str, tuple[int, int]]:
+    """Of every file that takes long its longest functions but some, until the others take little enough.
+
+    Of a function with three parameters and more, one or two stay.
+    """
+    files: dict[str, list[str]] = {}
+    for name in sorted(times_of, key=lambda name: -sum(times_of[name])):
+        files.setdefault(name.partition("::")[0], []).append(name)
+    found: dict[str, tuple[int, int]] = {}
+    for names in files.values():
+        rest = sum(sum(times_of[name]) for name in names)
+        bound = max(SECONDS_OF_A_FILE, SHARE_OF_A_FILE * rest)
+        for name in names:
+            times = times_of[name]
+            if rest <= bound or sum(times) < 2:
+                break
+            if name not in but:
+                found[name] = step, first = _share(times, ceil(len(times) / 2)) if len(times) > 2 else (NIGHTLY, 0)
+                rest -= sum(times) - (sum(times[first::step]) if step else 0)
+    return found
+
+
+def write_grids(option: str, files: list[Path]) -> None:
+    """The shares of a run of all tests, or what ``make test`` leaves out besides; rows by hand stay."""
+    before = shares()
+    by_hand = {name: row for name, row in before.items() if row[0] == DAILY}
+    if option == "--grids":
+        rows = choose_grids(families(files)) | by_hand
+    else:
+        rows = before | choose_nightly(families(files), frozenset(before))
+    lines = (f"{name} {step} {first}\n" for name, (step, first) in sorted(rows.items()))
+    GRIDS.write_text(_HEAD_OF_GRIDS + "".join(lines))
 
 
 def main() -> None:
     """Write the list; what stands in it for a whole file stays where the file was not measured."""
-    if sys.argv[1] == "--grids":
-        rows = choose_grids(map(Path, sys.argv[2:]))
-        lines_of = (f"{name} {step} {first}\n" for name, (step, first) in sorted(rows.items()))
-        GRIDS.write_text(_HEAD_OF_GRIDS + "".join(lines_of))
+    if sys.argv[1] in ("--grids", "--daily"):
+        write_grids(sys.argv[1], [Path(name) for name in sys.argv[2:]])
         return
     seconds = measured(map(Path, sys.argv[1:]))
     files = {name.partition("::")[0] for name in seconds}

@@ -299,7 +299,8 @@ def test_a_cluster_delivers_the_same_files(tmp_path, network, samples):
     assert files(tmp_path / "here") == files(tmp_path / "there")
 
 
-def test_no_scheduler_at_the_address_is_one_sentence(tmp_path, network):
+def test_no_scheduler_at_the_address_is_one_sentence(tmp_path, network, monkeypatch):
+    monkeypatch.setattr("convertkit.tasks.dask._CONNECT_S", 2)
     said = here("export", network, "-o", tmp_path / "out", "--scheduler", "tcp://127.0.0.1:1")
     assert said.code == 1
     assert "there is no Dask scheduler at tcp://127.0.0.1:1" in said.err

@@ -15,7 +15,6 @@ import pytest
 from tests import onnx_models
 from tests.command_line import apart, command, everything_below, here
 
-KILLS = 30
 MOMENTS = random.Random(2026)
 
 
@@ -83,16 +82,17 @@ def working_time(*arguments):
 
 
 @pytest.mark.timeout(600)
-def test_killed_at_any_moment(tmp_path, mlp, calib):
+@pytest.mark.parametrize("kills", [15, pytest.param(50, marks=pytest.mark.nightly)])
+def test_killed_at_any_moment(tmp_path, mlp, calib, kills):
     place = tmp_path / "place"
     arguments = ["export", mlp, "--target", "onnxruntime", "--calib", calib]
     longest = working_time(*arguments, "-o", place / "first")
     killed = 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         killed += killed_after(MOMENTS.uniform(0, longest), *arguments, "-o", place / "out", "--force")
         if (place / "out").exists():
             check_whole(place / "out")
-    assert killed >= KILLS // 3, "the moments did not hit the run"
+    assert killed >= kills // 3, "the moments did not hit the run"
     check_whole(place / "first")
 
 

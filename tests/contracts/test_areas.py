@@ -51,9 +51,22 @@ def test_of_a_grid_every_nth_is_run():
     }  # fmt: skip
 
 
+def test_a_long_function_is_left_to_the_night():
+    seconds = {
+        "a.py::test_x": [20.0],
+        "a.py::test_y": [15.0],
+        "a.py::test_z": [3.0, 1.0, 2.0, 1.0],
+        "b.py::test_x": [9.0],
+    }
+    long = slow_tests.choose_nightly(seconds, but=frozenset({"a.py::test_x"}))
+    assert long == {"a.py::test_y": (0, 0), "a.py::test_z": (2, 1), "b.py::test_x": (0, 0)}
+    nodes = ["a.py::test_x", "a.py::test_y", *(f"a.py::test_z[{place}]" for place in range(4))]
+    assert slow_tests.left_to_nightly(nodes, long) == {"a.py::test_y", "a.py::test_z[0]", "a.py::test_z[2]"}
+
+
 def test_grids_are_there():
     """A name that moved would run all of its parameters again."""
     for name, (step, first) in slow_tests.shares().items():
         path, _, function = name.partition("::")
         assert f"def {function}(" in (slow_tests.ROOT / path).read_text(), name
-        assert 0 <= first < step
+        assert 0 <= first < max(step, 1)

@@ -84,9 +84,12 @@ LOOPS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
 }
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, wanted: list[str]) -> None:
     for name, (make, sizes) in LAYERS.items():
         for batch, length in sizes:
+            file = f"{name},{batch or 'N'},{length or 'T'}"
+            if file not in wanted:
+                continue
             keras.utils.set_random_seed(7)
             inputs = keras.Input((length, 8), batch_size=batch, name="x")
             result = inputs
@@ -96,9 +99,12 @@ def main(folder: Path) -> None:
             model.set_weights([RNG.standard_normal(w.shape).astype(np.float32) * 0.4 for w in model.get_weights()])
             model.export(folder / "model", verbose=False)
             loaded = load_saved_model(folder / "model", "serving_default", ["serve"], {})
-            written(loaded, folder / f"{name},{batch or 'N'},{length or 'T'}", (batch, length))
-    frozen(folder)
+            written(loaded, folder / file, (batch, length))
+    if "frozen,N,T" in wanted:
+        frozen(folder)
     for name, function in LOOPS.items():
+        if f"{name},N,T" not in wanted:
+            continue
         module = tf.Module()
         spec = tf.TensorSpec([None, None, 8], tf.float32, name="x")
         module.call = tf.function(function, input_signature=[spec])
@@ -131,4 +137,4 @@ def written(loaded: Loaded, to: Path, sizes: tuple[int | None, int | None], leas
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -43,13 +43,15 @@ LOOPS = (
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the models of the tests that are going to run."""
     needs("tf2onnx")
     folder = tmp_path_factory.mktemp("recurrent")
     script = Path(__file__).with_name("recurrent_models.py")
     environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": os.pathsep.join(sys.path)}
+    names = [each.callspec.params["name"] for each in request.session.items if each.module is request.module]
     done = subprocess.run(
-        [sys.executable, str(script), str(folder)], check=False, capture_output=True, text=True, env=environment
+        [sys.executable, str(script), str(folder), *names], check=False, capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
