@@ -45,6 +45,7 @@ class Compiled:
     outputs: tuple[Port, ...]
     quantized: bool
     halves: bool
+    notes: tuple[str, ...]
 
 
 def compile_model(model: ir.Model, choices: Choices, folder: Path) -> Compiled:
@@ -55,9 +56,9 @@ def compile_model(model: ir.Model, choices: Choices, folder: Path) -> Compiled:
     ports = tuple(_port(value) for value in model.graph.inputs)
     if not ports:
         raise Unsupported("the model has no inputs, which Core ML wants at least one of", ways_out=WAYS_OUT)
-    program, outputs = _program(model, ports, choices)
+    program, outputs, notes = _program(model, ports, choices)
     write_package(folder, lambda weights: serialized(program, str(weights), specification_version=choices.version))
-    return Compiled(ports, outputs, quantized, halves)
+    return Compiled(ports, outputs, quantized, halves, notes)
 
 
 def prepare(model: ir.Model) -> None:
@@ -83,7 +84,9 @@ def _port(value: ir.Value) -> Port:
     return Port(name, "int32" if dtype == "bool" else dtype, shape or (1,))
 
 
-def _program(model: ir.Model, ports: Sequence[Port], choices: Choices) -> tuple[Program, tuple[Port, ...]]:
+def _program(
+    model: ir.Model, ports: Sequence[Port], choices: Choices
+) -> tuple[Program, tuple[Port, ...], tuple[str, ...]]:
     symbols: dict[str, object] = {}
     program = Program()
     target = _target(choices.version)
@@ -103,7 +106,7 @@ def _program(model: ir.Model, ports: Sequence[Port], choices: Choices) -> tuple[
     program.add_function("main", function)
     drop_unused(function)
     names = {str(symbol): name for name, symbol in symbols.items()}
-    return program, tuple(_told(tensor, names) for tensor in outputs)
+    return program, tuple(_told(tensor, names) for tensor in outputs), lowering.ranges.notes
 
 
 def _target(version: int) -> object:

@@ -9,26 +9,19 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-import numpy as np
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import MOST_DIMENSIONS, Builder
+from convertkit.targets.coreml.ranges import Ranges
 from convertkit.targets.coreml.scans import scan
-from convertkit.targets.coreml.tensor import HELD, Tensor, constant, held
+from convertkit.targets.coreml.tensor import Tensor, constant, held
 from convertkit.targets.coreml.wrapping import wrapped
 
 WAYS_OUT = ("--target onnxruntime", "--target tflite")
 
-_WRAPPED = frozenset(
-    {
-        *("Add", "Sub", "Mul", "Neg", "Abs", "Pow", "Sum", "CumSum", "CumProd"),
-        *("ReduceSum", "ReduceProd", "ReduceSumSquare", "BitwiseNot", "BitShift"),
-    }
-)
-"""Operators whose small integers begin again at the other end where they leave their range."""
 _BITS = frozenset({"BitwiseNot", "BitShift"})
 """Operators that reach the highest bits, of which int32 lacks some of the unsigned types' own."""
 _PLAIN = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
@@ -43,6 +36,7 @@ class Lowering:
         self._registry = registry
         self._opsets = opsets
         self._values: dict[ir.Value, Tensor] = {}
+        self.ranges = Ranges()
 
     def bind(self, value: ir.Value, tensor: Tensor) -> None:
         """Say what an input of the graph is."""
@@ -81,7 +75,15 @@ class Lowering:
                 continue
             if place >= len(results):
                 raise Unsupported(f"its output {place} ({value.name}) is used and has no counterpart in MIL")
-            self._values[value] = self._checked(node, value, results[place])
+            self._values[value] = self._fitting(node, value, self._checked(node, value, results[place]))
+
+    def _fitting(self, node: ir.Node, value: ir.Value, tensor: Tensor) -> Tensor:
+        """Integers of a small type held to its range, where they can leave it."""
+        if tensor.array is not None:
+            self.ranges.bind(value, tensor.array)
+            return tensor
+        kind = self.ranges.add(node, value, subject(node, self._version(node)))
+        return wrapped(self._builder, tensor, kind) if kind and tensor.dtype == "int32" else tensor
 
     def _input(self, node: ir.Node, value: ir.Value) -> Tensor:
         tensor = self.value(value)
@@ -105,8 +107,6 @@ class Lowering:
             raise Unsupported(f"the highest bits of {name}: Core ML's integers are int32")
         if 0 in tensor.shape and tensor.array is None:
             raise Unsupported("a result without elements: Core ML has no empty tensors")
-        if name in HELD and np.dtype(name).kind in "iu" and np.dtype(name).itemsize < 4 and node.op_type in _WRAPPED:
-            return wrapped(self._builder, tensor, name)
         return tensor
 
     def _version(self, node: ir.Node) -> int:

@@ -52,6 +52,7 @@ class CompileCoreML:
         self._timeout_s = timeout_s
         self._worker = worker
         self._tolerance: Tolerance = FLOAT32
+        self.diagnosis: Mapping[str, object] | None = None
 
     @property
     def tolerance(self) -> Tolerance:
@@ -68,6 +69,7 @@ class CompileCoreML:
         params = {"model": str(source.path), "folder": str(path), "choices": asdict(self._choices)}
         with nullcontext(self._worker) if self._worker else Worker(SERVICE, timeout_s=self._timeout_s) as worker:
             told = worker.call("compile", params, isolated=self._worker is not None).value
+        self.diagnosis = {"notes": list(told["notes"])} if told["notes"] else None
         float32 = float32_tolerance(load_own(source.path))
         self._tolerance = _INTEGER if told["quantized"] else _HALF if told["halves"] else float32
         made = Artifact(

@@ -11,7 +11,6 @@ from convertkit.onnx.registry import Handler, Registry
 from convertkit.targets.coreml.builder import Builder
 from convertkit.targets.coreml.handlers.operands import known, only_float
 from convertkit.targets.coreml.tensor import HELD, Tensor, held
-from convertkit.targets.coreml.wrapping import wrapped
 
 arithmetic = Registry()
 
@@ -128,20 +127,29 @@ def mean(b: Builder, *inputs: Tensor) -> Tensor:
 
 @arithmetic.lowers("Div", since=14)
 def div(b: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """Integers towards zero: MIL's ``floor_div`` of the magnitudes, with the sign of the quotient."""
+    """Integers towards zero: MIL's ``floor_div``, and 1 more where it went below a quotient that is negative."""
     if x.is_float:
         return b.op("real_div", x=x, y=y)
-    size = b.op("floor_div", x=b.op("abs", x=x), y=b.op("abs", x=y))
-    return b.op("mul", x=size, y=b.op("mul", x=b.op("sign", x=x), y=b.op("sign", x=y)))
+    return b.op("add", x=b.op("floor_div", x=x, y=y), y=_below(b, x, y, b.op("mod", x=x, y=y)))
 
 
 @arithmetic.lowers("Mod", since=(13, 28))
 def mod(b: Builder, x: Tensor, y: Tensor, *, fmod: int = 0) -> Tensor:
     """``fmod`` takes the sign of ``x``, MIL's own that of ``y``."""
+    rest = b.op("mod", x=x, y=y)
     if not fmod:
-        return b.op("mod", x=x, y=y)
+        return rest
+    if not x.is_float:
+        return b.op("sub", x=rest, y=b.op("mul", x=y, y=_below(b, x, y, rest)))
     size = b.op("mod", x=b.op("abs", x=x), y=b.op("abs", x=y))
     return b.op("mul", x=size, y=b.op("sign", x=x))
+
+
+def _below(b: Builder, x: Tensor, y: Tensor, rest: Tensor) -> Tensor:
+    """1 where a quotient of integers was rounded away from zero: with a rest, and signs that differ."""
+    zero = b.full(0, x)
+    differ = b.op("logical_xor", x=b.op("less", x=x, y=zero), y=b.op("less", x=y, y=zero))
+    return b.cast(b.op("logical_and", x=differ, y=b.op("not_equal", x=rest, y=zero)), "int32")
 
 
 @arithmetic.lowers("Pow", since=15)
@@ -200,10 +208,6 @@ def _cast(b: Builder, x: Tensor, to: int) -> Tensor:
     kind = held(name)
     if kind == "bool":
         return x if x.dtype == "bool" else b.op("not_equal", x=x, y=b.full(0, x))
-    if kind == x.dtype == "int32" and np.dtype(name).itemsize < 4:
-        return wrapped(b, x, name)
-    if kind == "int32" and x.is_float:
-        return b.cast(x, "int32")
     return b.cast(x, kind)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Handler, Registry
 from convertkit.targets.coreml.builder import MOST_DIMENSIONS, Builder
-from convertkit.targets.coreml.tensor import Tensor, constant
+from convertkit.targets.coreml.tensor import Tensor, as_mil, constant
 
 bits = Registry()
 
@@ -54,6 +54,7 @@ def _lowest_bits(mask: Tensor) -> int:
 def _bits(b: Builder, x: Tensor) -> Tensor:
     """0 and 1 along a new last axis: the places of an integer and, last, whether it is negative."""
     if x.array is not None:
+        as_mil(x.array)  # refuses what has more bits
         return constant(((x.array[..., None].astype(np.int64) >> np.arange(_PLACES + 1)) & 1).astype(np.int32))
     if x.rank == MOST_DIMENSIONS:
         raise Unsupported(f"bits of a tensor with {x.rank} dimensions: they take one more, and Core ML has {x.rank}")

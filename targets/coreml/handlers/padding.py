@@ -47,16 +47,14 @@ def _cut(b: Builder, x: Tensor, border: list[tuple[int, int]]) -> Tensor:
 
 
 def _constant(b: Builder, x: Tensor, border: list[tuple[int, int]], value: Tensor | None) -> Tensor:
-    """Through float32 for integers and booleans: ``pad`` has floats only."""
+    """Through float32 for booleans, and integers by hand: ``pad`` has floats only."""
     added = tuple(max(0, each) for ends in border for each in ends)
     if not any(added):
         return x
-    number = 0.0 if value is None else float(known(value, "constant_value").reshape(()))
-    if x.dtype == "int32" and abs(number) > 1 << 24:
-        raise Unsupported("an integer beyond 2^24, which float32 does not hold")
+    filling = np.zeros(()) if value is None else known(value, "constant_value").reshape(())
     if x.dtype == "int32":
-        return _joined(b, x, border, int(number))
-    wide = in_float(b, x)
+        return _joined(b, x, border, int(filling))
+    wide, number = in_float(b, x), float(filling)
     return b.cast(b.op("pad", x=wide, pad=added, mode="constant", constant_val=b.real(number, wide)), x.dtype)
 
 
@@ -67,7 +65,7 @@ def _joined(b: Builder, x: Tensor, border: list[tuple[int, int]], number: int) -
         sizes = list(value.sizes)
         parts = []
         for count in border[axis]:
-            filled = np.full([*sizes[:axis], max(0, count), *sizes[axis + 1 :]], number, np.int32)
+            filled = np.full([*sizes[:axis], max(0, count), *sizes[axis + 1 :]], number, np.int64)
             parts.append([constant(filled)] if count > 0 else [])
         return b.concat([*parts[0], value, *parts[1]], axis)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from convertkit.onnx.registry import Handler, Registry
 from convertkit.targets.coreml.builder import Builder
-from convertkit.targets.coreml.handlers.operands import flat_axes, in_float, integers
+from convertkit.targets.coreml.handlers.arithmetic import div
+from convertkit.targets.coreml.handlers.operands import flat_axes, integers, only_float
 from convertkit.targets.coreml.tensor import Tensor, constant
 
 reductions = Registry()
@@ -26,16 +29,19 @@ def _reduction(kind: str) -> Handler:
 
 
 def reduced(b: Builder, kind: str, x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
-    """One reduction over ``axes``; booleans as integers, whole numbers as floats for a mean or a root."""
+    """One reduction over ``axes``; booleans as integers, a mean of integers as a sum that is divided."""
     if x.rank == 0:
         return b.reshape(reduced(b, kind, b.reshape(x, (1,)), (0,), False), ())
     if x.dtype == "bool":
         return b.cast(reduced(b, kind, b.cast(x, "int32"), axes, keepdims), "bool")
+    if kind in ("reduce_l2_norm", "reduce_log_sum", "reduce_log_sum_exp"):
+        only_float(x, kind)
     if kind == "reduce_log_sum":
         total = b.op("reduce_sum", x=x, axes=axes, keep_dims=keepdims)
         return b.op("log", x=total, epsilon=b.real(0, total))
-    if x.dtype == "int32" and kind in ("reduce_mean", "reduce_l2_norm", "reduce_log_sum_exp"):
-        return b.cast(reduced(b, kind, in_float(b, x), axes, keepdims), "int32")
+    if x.dtype == "int32" and kind == "reduce_mean":
+        count = b.full(math.prod(x.size(axis) for axis in axes), x)
+        return div(b, b.op("reduce_sum", x=x, axes=axes, keep_dims=keepdims), count)
     return b.op(kind, x=x, axes=axes, keep_dims=keepdims)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ class Compiled:
 
     source: Artifact
     artifact: Artifact
+    notes: tuple[str, ...] = ()
 
     @property
     def program(self) -> Program:
@@ -80,9 +81,35 @@ def compile_proto(worker: Worker, model: onnx.ModelProto, folder: Path, target: 
     source = save_model(canonical, folder / "model.onnx", "test")
     out = folder / "out"
     out.mkdir()
-    return Compiled(source, CompileCoreML(Choices(TARGETS[target]), worker=worker).run(source, out))
+    stage = CompileCoreML(Choices(TARGETS[target]), worker=worker)
+    artifact = stage.run(source, out)
+    return Compiled(source, artifact, tuple((stage.diagnosis or {}).get("notes", ())))
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
     """Seeded float32 numbers of both signs."""
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A graph's body, its inputs and output, constants, and the operations that it becomes, as far as these matter."""
+
+    name: str
+    inputs: str
+    outputs: str
+    body: str
+    weights: Arrays = field(default_factory=dict)
+    feed: Arrays = field(default_factory=dict)
+    expect: tuple[str, ...] = ()
+    target: str = "iOS17"
+    tolerance: float = 1e-5
+
+    def check(self, worker: Worker, folder: Path) -> None:
+        """The package has the operations, and numbers as ONNX Runtime has them."""
+        text = f"test ({self.inputs}) => ({self.outputs}) {{ {self.body} }}"
+        made = compile_text(worker, text, folder, self.target, **self.weights)
+        if self.expect:
+            assert tuple(made.operations)[: len(self.expect)] == self.expect
+        feed = self.feed or {spec.name: numbers(*spec.shape) for spec in made.source.inputs}
+        made.agree(feed, self.tolerance)

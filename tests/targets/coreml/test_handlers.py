@@ -6,7 +6,6 @@ The breadth is in tests/conformance; here are weights, quantization, dynamic for
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,26 +16,11 @@ from convertkit.targets.coreml.evaluator.evaluate import Evaluator
 from convertkit.targets.coreml.package.program import Block, Operation, TensorType
 from convertkit.targets.coreml.runner import CoreMLRunner
 from convertkit.workers.process import Worker
-from tests.targets.coreml.apple_packages import Arrays, compile_text, numbers
+from tests.targets.coreml.apple_packages import Row, compile_text, numbers
 
 ELIGIBLE = Path(__file__).parents[2] / "conformance" / "eligible.json"
 X34 = "float[3,4] x"
 IMAGE = "float[2,3,5,7] x"
-
-
-@dataclass(frozen=True)
-class Row:
-    """A graph's body, its inputs and output, constants, and the operations that it becomes, as far as these matter."""
-
-    name: str
-    inputs: str
-    outputs: str
-    body: str
-    weights: Arrays = field(default_factory=dict)
-    feed: Arrays = field(default_factory=dict)
-    expect: tuple[str, ...] = ()
-    target: str = "iOS17"
-    tolerance: float = 1e-5
 
 
 SCALES = {"s": np.float32(0.05), "z": np.int8(3)}
@@ -407,12 +391,7 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_row(row: Row, worker: Worker, tmp_path: Path):
-    text = f"test ({row.inputs}) => ({row.outputs}) {{ {row.body} }}"
-    made = compile_text(worker, text, tmp_path / "c", row.target, **row.weights)
-    if row.expect:
-        assert tuple(made.operations)[: len(row.expect)] == row.expect
-    feed = row.feed or {spec.name: numbers(*spec.shape) for spec in made.source.inputs}
-    made.agree(feed, row.tolerance)
+    row.check(worker, tmp_path / "c")
 
 
 REFUSED = [
