@@ -77,6 +77,22 @@ def average_pool(
     return _average(b, x, kernel_shape, (strides, dilations, pads, auto_pad), bool(ceil_mode), bool(count_include_pad))
 
 
+@pooling.lowers("AveragePool", since=11)
+def older_average_pool(
+    b: Builder,
+    x: Tensor,
+    *,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    kernel_shape: tuple[int, ...],
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Tensor:
+    """As opset 18 defines it: without dilations."""
+    return _average(b, x, kernel_shape, (strides, None, pads, auto_pad), bool(ceil_mode), bool(count_include_pad))
+
+
 _Given = tuple[tuple[int, ...] | None, tuple[int, ...] | None, tuple[int, ...] | None, str]
 
 

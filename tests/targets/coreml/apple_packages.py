@@ -66,9 +66,11 @@ class Compiled:
                 assert error <= tolerance * largest, (name, error, largest)
 
 
-def compile_text(worker: Worker, text: str, folder: Path, target: str = "iOS17", **weights: np.ndarray) -> Compiled:
+def compile_text(
+    worker: Worker, text: str, folder: Path, target: str = "iOS17", opset: int = 21, **weights: np.ndarray
+) -> Compiled:
     """From ONNX's text form; ``weights`` become initializers."""
-    model = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\n{text}')
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
     for name, array in weights.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     return compile_proto(worker, model, folder, target)
@@ -104,11 +106,12 @@ class Row:
     expect: tuple[str, ...] = ()
     target: str = "iOS17"
     tolerance: float = 1e-5
+    opset: int = 21
 
     def check(self, worker: Worker, folder: Path) -> None:
         """The package has the operations, and numbers as ONNX Runtime has them."""
         text = f"test ({self.inputs}) => ({self.outputs}) {{ {self.body} }}"
-        made = compile_text(worker, text, folder, self.target, **self.weights)
+        made = compile_text(worker, text, folder, self.target, self.opset, **self.weights)
         if self.expect:
             assert tuple(made.operations)[: len(self.expect)] == self.expect
         feed = self.feed or {spec.name: numbers(*spec.shape) for spec in made.source.inputs}

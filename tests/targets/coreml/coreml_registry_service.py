@@ -22,3 +22,16 @@ class Handlers:
 
         COREML.check()
         return Reply(sorted({key.op for key in COREML}))
+
+    def missing(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
+        """Versions of handled operators that canonical models may have, and no handler takes; deprecated ones aside."""
+        from onnx import defs
+
+        from convertkit.onnx.canonical import MAX_OPSET, MIN_OPSET
+        from convertkit.targets.coreml.handlers import COREML
+
+        operators = {key.op for key in COREML if not key.domain}
+        opsets = range(MIN_OPSET, MAX_OPSET + 1)
+        schemas = [defs.get_schema(op, opset) for op in operators for opset in opsets if defs.has(op, opset)]
+        met = {(each.name, each.since_version) for each in schemas if not each.deprecated}
+        return Reply(sorted(f"{op}-{since}" for op, since in met if since not in COREML.versions(op)))
