@@ -150,9 +150,13 @@ def _zero_point_of(node: ir.Node, index: int, data: frozenset[ir.DataType]) -> i
 
 
 def _type(node: ir.Node, zero_point: int) -> ir.DataType | None:
-    """The type of the first input; behind operators without shape inference only its zero point tells it."""
+    """The type of the first input; where the file does not tell it, its zero point or its maker does."""
     read, point = ((*node.inputs, *(None,) * 8)[place] for place in (0, zero_point))
-    return next((value.dtype for value in (read, point) if value is not None and value.dtype is not None), None)
+    known = next((value.dtype for value in (read, point) if value is not None and value.dtype is not None), None)
+    maker = None if read is None else read.producer()
+    if known is None and maker is not None and maker.op_type == "DynamicQuantizeLinear" and not maker.domain:
+        return ir.DataType.UINT8
+    return known
 
 
 def _multiplies(node: ir.Node, index: int, data: frozenset[ir.DataType]) -> bool:

@@ -212,3 +212,27 @@ def test_widened_weights_compute_the_same(op: str, given: bool) -> None:
     (own,) = ort.InferenceSession(proto.SerializeToString()).run(None, feed)
     assert np.array_equal(own, got) or cuts_sums()
     assert (uncut(ir.from_proto(proto)).graph.initializers.keys() != {*constants}) or not cuts_sums()
+
+
+def test_weights_behind_dynamic_quantization_are_looked_at_without_types() -> None:
+    """``quantize_dynamic`` writes no types of values between nodes; what DynamicQuantizeLinear makes is unsigned."""
+    proto = helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+                helper.make_node("MatMulInteger", ["q", "w", "z"], ["y"]),
+            ],
+            "one",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 6])],
+            [helper.make_tensor_value_info("y", TensorProto.INT32, [2, 4])],
+            [numpy_helper.from_array(np.full((6, 4), 120, np.int8), "w")],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    model = ir.from_proto(proto)
+    assert has_cut_sums(model)
+    assert widen_weights(model) == 1
+    feed = {"x": np.ones((2, 6), np.float32)}
+    (got,) = ort.InferenceSession(ir.to_proto(model).SerializeToString()).run(None, feed)
+    assert np.array_equal(got, np.full((2, 4), 6 * 255 * 120))
