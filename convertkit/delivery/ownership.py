@@ -34,8 +34,15 @@ def strangers(folder: Path) -> tuple[str, ...]:
     for child in _entries(folder):
         if child.is_dir() and not child.is_symlink():  # of several targets, or a failed one beside a good one
             ours |= set(_written(child))
-    above = {parent for file in ours for parent in file.parents}
-    return tuple(path.relative_to(folder).as_posix() for path in _others(_entries(folder), ours, above))
+    return tuple(path.relative_to(folder).as_posix() for path in _others(_entries(folder), ours, _above(ours)))
+
+
+def _above(files: Iterable[Path]) -> set[Path]:
+    found: set[Path] = set()
+    for file in files:
+        while (file := file.parent) not in found:
+            found.add(file)
+    return found
 
 
 def _others(entries: Iterable[Path], ours: set[Path], above: set[Path]) -> Iterator[Path]:

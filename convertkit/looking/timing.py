@@ -15,7 +15,6 @@ from convertkit.errors import ToolError, UsageError
 from convertkit.findings.latency import PreparedRunner, measure_latency
 from convertkit.looking.opened import ONNX_FILES, Opened
 from convertkit.looking.tables import Table
-from convertkit.onnx.profiling import node_times
 from convertkit.operators import NodeTime
 from convertkit.stage import Feed, Runner
 from convertkit.state import with_state
@@ -102,6 +101,8 @@ def profile(artifact: Artifact, feed: Feed) -> tuple[NodeTime, ...]:
     """The time of each node; none where the runtime does not tell it."""
     if artifact.format != "onnxruntime":
         return ()
+    from convertkit.onnx.profiling import node_times
+
     specs = {spec.name: spec for spec in artifact.inputs}
     given = {name: specs[name].encode(value) for name, value in feed.items() if name in specs}
     with tempfile.TemporaryDirectory(prefix="convertkit-profile-") as place:

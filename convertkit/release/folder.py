@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from convertkit import __version__
 from convertkit.artifact import files_of, sha256_of
+from convertkit.errors import DeliveryError
 from convertkit.release import golden, page
 from convertkit.release.bom import bom
 from convertkit.release.making import MadeCell
@@ -19,7 +22,7 @@ from convertkit.release.reading import relative
 from convertkit.release.recipe import Recipe
 from convertkit.release.result import CellResult, Release
 from convertkit.report.jsonable import dumps
-from convertkit.result import load, read_json
+from convertkit.result import read_json
 
 _MEASURED = ("report.json", "report.html", PAGE, RESULTS, SUMS)
 """Files that hold times or machines, which another run writes in other words."""
@@ -59,7 +62,7 @@ def write(
     (folder / RELEASE).write_text(dumps(described), encoding="utf-8")
     _write_results(folder, recipe, passed, results)
     (folder / PAGE).write_text(page.render(recipe.name, recipe.version, passed, results), encoding="utf-8")
-    write_sums(folder)
+    write_sums(folder, {name: each["sha256"] for name, each in described["files"].items()})
     return Release(folder, recipe.name, passed, tuple(results))
 
 
@@ -69,10 +72,10 @@ def steady_files(folder: Path) -> list[str]:
     return sorted(name for name in names if Path(name).name not in _MEASURED and name != RELEASE)
 
 
-def write_sums(folder: Path) -> None:
-    """``SHA256SUMS`` of every file, as ``sha256sum --check`` reads it."""
+def write_sums(folder: Path, known: Mapping[str, str] = MappingProxyType({})) -> None:
+    """``SHA256SUMS`` of every file, as ``sha256sum --check`` reads it; ``known`` digests are not made again."""
     names = sorted(file.relative_to(folder).as_posix() for file in files_of(folder))
-    lines = [f"{sha256_of(folder / name)}  {name}\n" for name in names if name != SUMS]
+    lines = [f"{known.get(name) or sha256_of(folder / name)}  {name}\n" for name in names if name != SUMS]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
@@ -110,14 +113,15 @@ def _cell(folder: Path, made: MadeCell, result: CellResult) -> dict[str, Any]:
     if made.folder is None:
         return described
     shutil.copytree(made.folder, folder / cell.folder)
-    if made.error is not None:
+    if made.error is not None or result.artifact is None:
         return described
-    delivered = load(folder / cell.folder)
     manifest = read_json(folder / cell.folder / "manifest.json")
-    name = delivered.artifact.path.name
+    artifact = _file(folder / result.artifact)
+    if artifact["sha256"] != result.sha256:
+        raise DeliveryError(f"{result.artifact} changed while it was copied into the release")
     return {
         **described,
-        "artifact": {"file": f"{cell.folder}/{name}", **_file(delivered.artifact.path)},
+        "artifact": {"file": result.artifact, **artifact},
         "golden": _golden(folder, made),
         "source": manifest["source"]["sha256"],
     }
@@ -129,11 +133,11 @@ def _golden(folder: Path, made: MadeCell) -> dict[str, Any] | None:
         return None
     digest = sha256_of(made.golden)
     place = folder / made.cell.model.name
-    files = [place / golden.FILE, *(place / f"golden-{number}.npz" for number in range(2, 1000))]
+    files = (place / (golden.FILE if number == 1 else f"golden-{number}.npz") for number in itertools.count(1))
     file = next(each for each in files if not each.exists() or sha256_of(each) == digest)
     if not file.exists():
         shutil.copyfile(made.golden, file)
-    samples = len(golden.read(file))
+    samples = golden.count(file)
     return {"file": file.relative_to(folder).as_posix(), "samples": samples, "within": dict(made.within or {})}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,12 @@ def read(file: Path) -> tuple[Sample, ...]:
             raise SourceError(f"{file} does not hold golden vectors: {key!r}")
         found.setdefault(int(place), {"inputs": {}, "outputs": {}})[kind][name] = value
     return tuple(Sample(**found[place]) for place in sorted(found))
+
+
+def count(file: Path) -> int:
+    """How many samples a file that :func:`write` has written holds."""
+    with zipfile.ZipFile(file) as archive:
+        return len({name.partition("/")[0] for name in archive.namelist()})
 
 
 def bounds(result: Result, samples: tuple[Sample, ...]) -> dict[str, float]:

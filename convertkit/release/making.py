@@ -111,10 +111,11 @@ class _Maker:
         self._on_cell = on_cell
         self._guard = threading.Lock()
         self._left = [cell.model.name for cell in cells]
-        self._groups: dict[str, _Group] = {}
+        groups: dict[str, _Group] = {}
+        self._group_of: dict[str, _Group] = {}
         for cell in cells:
-            name = _group_of(cell)
-            group = self._groups.setdefault(name, _Group(graph, graph.work / "finished" / str(len(self._groups))))
+            fresh = _Group(graph, graph.work / "finished" / str(len(groups)))
+            group = self._group_of[cell.name] = groups.setdefault(_shared(cell), fresh)
             group.cells.append(cell)
         graph.scheduler.course.expect_parts(map(self._part, cells))
 
@@ -151,7 +152,7 @@ class _Maker:
             return MadeCell(
                 cell, kept.folder / "cell", vectors, kept.within, None, kept.seconds, True, kept.memory_bytes
             )
-        made = self._groups[_group_of(cell)].made(cell, self._samples)
+        made = self._group_of[cell.name].made(cell, self._samples)
         if key is None or made.error is not None or made.folder is None:
             return dataclasses.replace(made, seconds=time.perf_counter() - began)
         folder = store.folder(key)
@@ -167,7 +168,7 @@ class _Maker:
             return self._keys.of(cell)
 
     def _part(self, cell: Cell) -> Hashable:
-        return self._groups[_group_of(cell)].outbox, cell.target
+        return self._group_of[cell.name].outbox, cell.target
 
     def _close_behind(self, cell: Cell) -> None:
         with self._guard:
@@ -186,7 +187,7 @@ def _if_there(path: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def _group_of(cell: Cell) -> str:
+def _shared(cell: Cell) -> str:
     """Cells of a group differ by their targets alone, and share a session."""
     apart = ("targets", "target_options")
     options = {each.name: jsonable(getattr(cell.options, each.name)) for each in fields(ExportOptions)}
