@@ -423,3 +423,12 @@ class StaticTarget(Protocol):
 
     @property
     def static_because(self) -> str: ...
+
+
+@runtime_checkable
+class FlexibleTarget(Protocol):
+    """A static target whose options say which dimensions stay dynamic."""
+
+    def left_open(self, options: ExportOptions) -> Mapping[str, Sequence[int]]:
+        """By their names, the sizes at which the artifact is verified, the usual one first."""
+        ...

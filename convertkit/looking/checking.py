@@ -231,7 +231,10 @@ class _Way:
                 return self._at_sizes(target, needed, target.static_because)
             return self._made(target, self._hub, self._options)
         except Unsupported as refusal:
-            sizes = {name: size for name, size in self._sizes.items() if name not in dict(self._options.static)}
+            from convertkit.steps.static import left_open
+
+            told = {*dict(self._options.static), *left_open(target, self._options)}
+            sizes = {name: size for name, size in self._sizes.items() if name not in told}
             why = str(refusal).splitlines()[0]
             return self._at_sizes(target, sizes, why) if sizes else _refused(target.name, refusal)
         except ConvertKitError as refusal:
@@ -239,9 +242,10 @@ class _Way:
 
     def _needed(self, target: StaticTarget) -> Mapping[str, int]:
         from convertkit.steps.describe import with_sizes
-        from convertkit.steps.static import static_sizes
+        from convertkit.steps.static import left_open, static_sizes
 
-        return static_sizes(with_sizes(self._artifact, self._options).inputs, target, self._sizes)
+        kept = left_open(target, self._options)
+        return static_sizes(with_sizes(self._artifact, self._options).inputs, target, self._sizes, kept)
 
     def _at_sizes(self, target: Target, sizes: Mapping[str, int], why: str) -> Verdict:
         options = replace(self._options, static=(*self._options.static, *sizes.items()))

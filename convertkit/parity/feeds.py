@@ -14,7 +14,7 @@ import numpy as np
 
 from convertkit.artifact import Array, Dim, TensorSpec
 from convertkit.parity.edge_inputs import UNTOLD, edge_feeds, with_a_key
-from convertkit.parity.free_sizes import SECOND_BATCH, named_sizes
+from convertkit.parity.free_sizes import NOT_STATED, SECOND_BATCH, named_sizes
 from convertkit.parity.natural import natural
 from convertkit.stage import Feed, FeedSource
 
@@ -55,9 +55,11 @@ def proof_inputs(
     attempt: int = 0,
     *,
     brief: bool = False,
+    stated: Mapping[str, Sequence[int]] = NOT_STATED,
 ) -> ProofInputs:
     """What :func:`proof_feeds` gives, and edge inputs made of it."""
-    return with_edges(inputs, proof_feeds(inputs, calibration, seed, attempt, brief=brief), brief=brief)
+    feeds = proof_feeds(inputs, calibration, seed, attempt, brief=brief, stated=stated)
+    return with_edges(inputs, feeds, brief=brief)
 
 
 def with_edges(inputs: Sequence[TensorSpec], feeds: tuple[Feed, ...], *, brief: bool = False) -> ProofInputs:
@@ -74,32 +76,46 @@ def proof_feeds(
     attempt: int = 0,
     *,
     brief: bool = False,
+    stated: Mapping[str, Sequence[int]] = NOT_STATED,
 ) -> tuple[Feed, ...]:
     """Feeds of usual values: the user's samples, or generated ones.
 
     With calibration data its first samples, plus one batch of three where the batch is dynamic (two for a model with
     state); otherwise generated feeds, the last ones at a second size; ``attempt`` turns through sizes
     of images and sequences, as only the model knows which ones it takes.  ``brief`` generates three instead of six
-    for models without state.  State inputs are left to the replay.
+    for models without state.  ``stated`` are the sizes that dimensions may have.  State inputs are left to the replay.
     """
     specs = tuple(spec for spec in inputs if not spec.is_state)
     stateful = len(specs) < len(inputs)
     if calibration is not None:
-        samples = list(islice(calibration, FROM_CALIBRATION))
-        if batch_dim(specs) is not None and len(samples) > 1:
-            every = [spec.name for spec in specs]
-            # Samples of other sizes (texts, recordings) make no batch with the first one.
-            alike = [feed for feed in samples if all(feed[name].shape == samples[0][name].shape for name in every)]
-            samples.append(batched(alike, every, SECOND_BATCH))
-            if stateful:  # state shows at the second call of a sequence
-                samples.append(batched(alike[::-1], every, SECOND_BATCH))
-        return tuple(samples)
-    first, second = (named_sizes(specs, attempt, turn) for turn in (0, 1))
+        return _of_samples(list(islice(calibration, FROM_CALIBRATION)), specs, stateful, stated)
+    first, second = (named_sizes(specs, attempt, turn, stated) for turn in (0, 1))
     count, at_second = (_BRIEF, 1) if brief and not stateful else (GENERATED, 2)
     sizes = [first] * count if not first else [first] * (count - at_second) + [second] * (3 if stateful else at_second)
     rng = np.random.default_rng(seed)
     free = [not stateful and kind % 3 == _FREE_FLAGS for kind in range(len(sizes))]
     return tuple(generated_feed(specs, size, rng, kind, free_flags=free[kind]) for kind, size in enumerate(sizes))
+
+
+def _of_samples(
+    samples: list[Feed], specs: Sequence[TensorSpec], stateful: bool, stated: Mapping[str, Sequence[int]]
+) -> tuple[Feed, ...]:
+    """The samples, each in the first batch that is stated, and batches of another size behind them."""
+    batch = batch_dim(specs)
+    if batch is None or not samples:
+        return tuple(samples)
+    every = [spec.name for spec in specs]
+    # Samples of other sizes (texts, recordings) make no batch with the first one.
+    alike = [feed for feed in samples if all(feed[name].shape == samples[0][name].shape for name in every)]
+    sizes = stated.get(batch, (1, SECOND_BATCH))
+    again = len(samples) > 1 or batch in stated
+    if sizes[0] > 1:
+        samples = [batched([*alike[place:], *alike[:place]], every, sizes[0]) for place in range(len(alike))]
+    if again:
+        samples.append(batched(alike, every, sizes[-1]))
+        if stateful:  # state shows at the second call of a sequence
+            samples.append(batched(alike[::-1], every, sizes[-1]))
+    return tuple(samples)
 
 
 def batch_dim(specs: Sequence[TensorSpec]) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 
 from convertkit.artifact import TensorSpec
 
@@ -19,6 +20,7 @@ Different ones first: what mixes height and width shows.  Multiples of 32, as ne
 """
 _LONG = (4096, 6144)
 """Of the one dynamic axis that a recording has: front ends of audio take no shorter ones."""
+NOT_STATED: Mapping[str, Sequence[int]] = MappingProxyType({})
 _FACTOR = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)")
 
 
@@ -28,8 +30,13 @@ def attempts(inputs: Sequence[TensorSpec]) -> int:
     return len(_pairs(inputs, leading)) + (len(_pairs(inputs, both)) if (both := _batches(inputs)) != leading else 0)
 
 
-def named_sizes(inputs: Sequence[TensorSpec], attempt: int, turn: int) -> Mapping[str, int]:
-    """A size for every named dimension of ``inputs``; ``turn`` 1 gives other ones than 0."""
+def named_sizes(
+    inputs: Sequence[TensorSpec], attempt: int, turn: int, stated: Mapping[str, Sequence[int]] = NOT_STATED
+) -> Mapping[str, int]:
+    """A size for every named dimension of ``inputs``; ``turn`` 1 gives other ones than 0.
+
+    ``stated`` are all that a dimension may have: the first of them, then the last.
+    """
     names = list(dict.fromkeys(_names(inputs)))
     batches: AbstractSet[str] = _leading(inputs)
     pairs = _pairs(inputs, batches)
@@ -39,7 +46,7 @@ def named_sizes(inputs: Sequence[TensorSpec], attempt: int, turn: int) -> Mappin
     pair = pairs[attempt]
     sizes = {name: (1, SECOND_BATCH)[turn] for name in names if name in batches}
     inner = {atom: pair[(place + turn) % 2] for place, atom in enumerate(_atoms(inputs, batches))}
-    known = {**inner, **sizes}
+    known = {**inner, **sizes, **{name: choices[-turn] for name, choices in stated.items()}}
     return {name: sum(factor * known[atom] for factor, atom in _terms(name)) for name in names}
 
 

@@ -13,6 +13,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.records import Made, Recorded, Told
 from convertkit.steps import live
 from convertkit.steps.describe import Described, with_sizes
+from convertkit.steps.static import stated_sizes
 from convertkit.tasks.task import Context, Task
 
 
@@ -39,7 +40,9 @@ class RecordSource(Task[Recorded]):
         return (self.described,) if self.converted is None else (self.described, self.converted)
 
     def decides(self) -> Mapping[str, object] | None:
-        return {"static": self.options.static, "seed": self.options.seed, "data": self.data}
+        stated = {dim: tuple(sizes) for dim, sizes in stated_sizes(self.options).items()}
+        decided = {"static": self.options.static, "seed": self.options.seed, "data": self.data}
+        return {**decided, "sizes": stated} if stated else decided
 
     def run(self, given: tuple[Any, ...], context: Context) -> Recorded:
         """Run the source; ``ToolError`` where it takes none of the inputs that can be generated."""

@@ -18,6 +18,7 @@ from convertkit.parity.values import Recording
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FeedSource, Runner
 from convertkit.steps.describe import with_sizes
+from convertkit.steps.static import stated_sizes
 
 
 class Runs(Protocol):
@@ -52,14 +53,18 @@ class Recorder:
                 return self._generated(attempt)
             except (SourceError, ToolError, WorkerError) as error:
                 refusals.append(error)
+        stated = stated_sizes(self._options)
+        tried = " and ".join(f"{dim} = {', '.join(map(str, (sizes[0], sizes[-1])))}" for dim, sizes in stated.items())
         raise ToolError(
             f"the source fails on generated inputs: {refusals[0]}\n"
-            "  try   --calib with samples of real data\n"
+            + (f"  try   other sizes than {tried}, at which it was run\n" if stated else "")
+            + "  try   --calib with samples of real data\n"
             "  try   --input with the sizes and values that it takes, as in ids:1,64:int64[0,1000)"
         ) from refusals[0]
 
     def _inputs_of(self, attempt: int) -> ProofInputs:
-        return proof_inputs(self._drawn, self._calibration, self._options.seed, attempt, brief=self._brief)
+        seed, stated = self._options.seed, stated_sizes(self._options)
+        return proof_inputs(self._drawn, self._calibration, seed, attempt, brief=self._brief, stated=stated)
 
     def _generated(self, attempt: int) -> Recording:
         """On inputs for which the model is defined, where it says NaN of others, as a logarithm does."""

@@ -28,7 +28,7 @@ from convertkit.steps.make import Convert, OfPlugin, OfStage, Planned, PlanStage
 from convertkit.steps.measure import Measure
 from convertkit.steps.page import DrawPage
 from convertkit.steps.recorded import Notes, RecordSource, described
-from convertkit.steps.static import static_sizes
+from convertkit.steps.static import left_open, static_sizes
 from convertkit.steps.verify import Judgement, failure
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.scheduler import Scheduler
@@ -133,7 +133,8 @@ class Session:
 
     def to_target(self, target: Target) -> Finished:
         """Take the source to ``target``; where it needs sizes that nobody asked to be open, those are fixed."""
-        if isinstance(target, StaticTarget) and (sizes := static_sizes(self._open(), target, self._implied())):
+        kept = left_open(target, self._options)
+        if isinstance(target, StaticTarget) and (sizes := static_sizes(self._open(), target, self._implied(), kept)):
             self._fixed[target.name] = static = self._at_sizes(target, sizes, target.static_because)
             return static.to_target(target)
         try:
@@ -147,7 +148,8 @@ class Session:
 
     def _at_fixed_sizes(self, target: Target, refusal: Unsupported) -> Session | None:
         """The same export with those sizes fixed that nobody asked to be open; None where there are none."""
-        sizes = {name: size for name, size in self._implied().items() if name not in dict(self._options.static)}
+        told = {*dict(self._options.static), *left_open(target, self._options)}
+        sizes = {name: size for name, size in self._implied().items() if name not in told}
         return self._at_sizes(target, sizes, str(refusal).splitlines()[0]) if sizes else None
 
     def _at_sizes(self, target: Target, sizes: Mapping[str, int], why: str) -> Session:

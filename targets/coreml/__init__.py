@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convertkit.errors import MissingFramework
 from convertkit.recipe import ExportOptions
-from convertkit.target_options import TargetOption
+from convertkit.target_options import TargetOption, chosen
 from convertkit.targets.coreml.options import TARGETS
 
 if TYPE_CHECKING:
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
     from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
+    from convertkit.targets.coreml.options import Image, Sizes
+
+
+def _sizes(text: str) -> Sizes:
+    from convertkit.targets.coreml.options import sizes_of
+
+    return sizes_of(text)
+
+
+def _image(text: str) -> Image:
+    from convertkit.targets.coreml.options import image_of
+
+    return image_of(text)
 
 
 class CoreMLTarget:
@@ -35,8 +49,27 @@ class CoreMLTarget:
             metavar="iOS16|iOS17|iOS18",
             choices=tuple(TARGETS),
         ),
+        TargetOption(
+            "shapes",
+            _sizes,
+            "Sizes that a dynamic dimension may have",
+            metavar="NAME=SIZE,SIZE|LEAST..MOST",
+            repeatable=True,
+        ),
+        TargetOption(
+            "image",
+            _image,
+            "Input that an app gives as an image: the model gets pixel * scale + bias",
+            metavar="NAME=rgb|bgr|gray[,scale:S][,bias:B]",
+            repeatable=True,
+        ),
+        TargetOption("labels", Path, "Text file with the name of a class in each line, for a classifier"),
     )
     static_because = "Core ML packages have fixed sizes where nothing else is asked for"
+
+    def left_open(self, options: ExportOptions) -> dict[str, tuple[int, ...]]:
+        """Dimensions that stay dynamic, with sizes that the package states."""
+        return {sizes.name: sizes.proven for sizes in chosen(self, options).get("shapes", ())}
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """How Core ML wants the QDQ graph."""

@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from coremltools import target as deployment
 from coremltools.converters import mil
 from coremltools.converters.mil.backend.mil.load import load as serialized
+from coremltools.converters.mil.input_types import ClassifierConfig
 from coremltools.converters.mil.mil import Function, Placeholder, Program, get_new_symbol, types
 from coremltools.converters.mil.mil.types.symbolic import any_symbolic
 
+from convertkit.artifact import TensorSpec
 from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import simplify
 from convertkit.onnx.ml import decompose_trees
 from convertkit.targets.coreml.builder import Builder, identifier, tensor_of
 from convertkit.targets.coreml.handlers import COREML
+from convertkit.targets.coreml.interface import describe, place_of_channels
 from convertkit.targets.coreml.lowering import WAYS_OUT, Lowering, declared
-from convertkit.targets.coreml.options import TARGETS, Choices
+from convertkit.targets.coreml.options import TARGETS, Choices, Image
 from convertkit.targets.coreml.package.write import write_package
-from convertkit.targets.coreml.tensor import Tensor
+from convertkit.targets.coreml.tensor import Tensor, constant
 from convertkit.targets.tflite.passes.constants import fold_constants
 from convertkit.targets.tflite.passes.functions import expand_functions
 
+LABEL = "classLabel"
+"""What coremltools calls a classifier's answer; the probabilities are ``classLabel_probs``."""
 _TYPES = {"float32": types.fp32, "float16": types.fp16, "int32": types.int32}
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or output as the package has it: its name, element type and sizes, a scalar as one element."""
+    """An input or output as the package has it: its name, element type and sizes, a scalar as one element.
+
+    ``perm`` is how its axes come from the model's, where they are others.
+    """
 
     name: str
     dtype: str
     shape: tuple[int | str, ...]
+    perm: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +64,23 @@ def compile_model(model: ir.Model, choices: Choices, folder: Path) -> Compiled:
     quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes())
     prepare(model)
     halves = any(value.dtype == ir.DataType.FLOAT16 for node in model.graph for value in node.outputs)
-    ports = tuple(_port(value) for value in model.graph.inputs)
+    pictures = {image.name: image for image in choices.pictures}
+    ports = tuple(_port(value, pictures.get(str(value.name))) for value in model.graph.inputs)
     if not ports:
         raise Unsupported("the model has no inputs, which Core ML wants at least one of", ways_out=WAYS_OUT)
     program, outputs, notes = _program(model, ports, choices)
-    write_package(folder, lambda weights: serialized(program, str(weights), specification_version=choices.version))
+    images = {identifier(name): image for name, image in pictures.items()}
+
+    def serialize(weights: Path) -> Any:
+        config = None
+        if choices.labels:
+            config = ClassifierConfig(list(choices.labels), LABEL, predicted_probabilities_output=outputs[0].name)
+        settings = {"specification_version": choices.version, "classifier_config": config}
+        written = serialized(program, str(weights), **settings)
+        describe(written, {port.name: port.shape for port in ports}, choices, images)
+        return written
+
+    write_package(folder, serialize)
     return Compiled(ports, outputs, quantized, halves, notes)
 
 
@@ -75,13 +98,16 @@ def _is_handled(opset: int) -> Callable[[ir.Node], bool]:
     return lambda node: COREML.find(node.op_type, opset, node.domain) is not None
 
 
-def _port(value: ir.Value) -> Port:
+def _port(value: ir.Value, image: Image | None) -> Port:
     try:
         dtype, shape = declared(value)
     except Unsupported as refusal:
         raise refusal.located(f"input {value.name}", "", WAYS_OUT) from None
     name = identifier(str(value.name))
-    return Port(name, "int32" if dtype == "bool" else dtype, shape or (1,))
+    if image is None:
+        return Port(name, "int32" if dtype == "bool" else dtype, shape or (1,))
+    perm = () if place_of_channels(image, TensorSpec(name, shape, dtype)) == 1 else (0, 3, 1, 2)
+    return Port(name, "float32", tuple(shape[axis] for axis in perm) or shape, perm)
 
 
 def _program(
@@ -90,6 +116,7 @@ def _program(
     symbols: dict[str, object] = {}
     program = Program()
     target = _target(choices.version)
+    pictures = {image.name: image for image in choices.pictures}
     inputs = {port.name: Placeholder(_sizes(port, symbols), _TYPES[port.dtype]) for port in ports}
     if len(inputs) < len(ports):
         raise Unsupported("two inputs have names that are the same in Core ML, which knows letters and digits alone")
@@ -98,15 +125,23 @@ def _program(
         lowering = Lowering(builder, COREML, dict(model.graph.opset_imports))
         for value, port in zip(model.graph.inputs, ports, strict=True):
             builder.prefix = port.name
-            lowering.bind(value, _entered(builder, value, tensor_of(function.inputs[port.name])))
+            entered = tensor_of(function.inputs[port.name])
+            image = pictures.get(str(value.name))
+            found = _entered(builder, value, entered) if image is None else _seen(builder, value, entered, port, image)
+            lowering.bind(value, found)
         lowering.run(model.graph)
         taken = set(inputs)
         outputs = [_left(builder, lowering, value, taken) for value in model.graph.outputs]
+        if choices.labels and taken & {LABEL, f"{LABEL}_probs"}:
+            raise Unsupported(f"an input or output is called {LABEL}, as the answer of a classifier is")
         function.set_outputs([tensor.var for tensor in outputs])
     program.add_function("main", function)
     drop_unused(function)
     names = {str(symbol): name for name, symbol in symbols.items()}
-    return program, tuple(_told(tensor, names) for tensor in outputs), lowering.ranges.notes
+    told = tuple(_told(tensor, names) for tensor in outputs)
+    if choices.labels:
+        told = tuple(replace(port, dtype="float32") for port in told)
+    return program, told, lowering.ranges.notes
 
 
 def _target(version: int) -> object:
@@ -115,7 +150,10 @@ def _target(version: int) -> object:
 
 
 def _sizes(port: Port, symbols: dict[str, object]) -> list[object]:
-    return [size if isinstance(size, int) else symbols.setdefault(size, get_new_symbol(size)) for size in port.shape]
+    for size in port.shape:
+        if isinstance(size, str) and size not in symbols:
+            symbols[size] = get_new_symbol(size)
+    return [size if isinstance(size, int) else symbols[size] for size in port.shape]
 
 
 def _entered(b: Builder, value: ir.Value, tensor: Tensor) -> Tensor:
@@ -123,6 +161,18 @@ def _entered(b: Builder, value: ir.Value, tensor: Tensor) -> Tensor:
     if value.dtype == ir.DataType.BOOL:
         tensor = b.op("not_equal", x=tensor, y=b.full(0, tensor))
     return b.op("squeeze", x=tensor, axes=(0,)) if value.shape is not None and not len(value.shape) else tensor
+
+
+def _seen(b: Builder, value: ir.Value, pixels: Tensor, port: Port, image: Image) -> Tensor:
+    """An image as the model has it: scaled and moved in float32, then in the model's type and order of axes."""
+    found = pixels
+    for kind, numbers, neutral in (("mul", image.scale, 1.0), ("add", image.bias, 0.0)):
+        if set(numbers) != {neutral}:
+            each = np.array(numbers, np.float32)
+            found = b.op(kind, x=found, y=constant(each.reshape(1, -1, 1, 1) if each.size > 1 else each.reshape(())))
+    if value.dtype == ir.DataType.FLOAT16:
+        found = b.cast(found, "float16")
+    return b.transpose(found, [int(axis) for axis in np.argsort(port.perm)]) if port.perm else found
 
 
 def _left(b: Builder, lowering: Lowering, value: ir.Value, taken: set[str]) -> Tensor:

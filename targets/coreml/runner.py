@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -12,8 +12,11 @@ from convertkit.artifact import Array, Artifact, TensorSpec
 from convertkit.errors import FeedError
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.coreml.evaluator.evaluate import Evaluator
-from convertkit.targets.coreml.package.program import Program, TensorType, read_package
+from convertkit.targets.coreml.interface import images_in, pixels_of
+from convertkit.targets.coreml.package.program import Feature, Program, TensorType, read_package
 
+_MOST_SHOWN = 8
+"""Shapes in a refusal."""
 RUNTIME = "MIL evaluator (evaluated, not run on Apple hardware)"
 
 
@@ -45,21 +48,50 @@ class CoreMLRunner:
         program, evaluator = self._program, self._evaluator
         assert program is not None, "the runner is used as a context manager"
         assert evaluator is not None
-        inputs = encoded(self._artifact.inputs, program.block.inputs, feed)
-        found = evaluator.run(inputs)
-        pairs = zip(self._artifact.outputs, program.block.outputs, strict=True)
-        return {spec.name: spec.decode(_as_source(found[name], spec)) for spec, name in pairs}
+        found = evaluator.run(encoded(self._artifact.inputs, program, feed))
+        return decoded(self._artifact.outputs, program, found)
 
 
-def encoded(specs: Sequence[TensorSpec], ports: Sequence[tuple[str, TensorType]], feed: Feed) -> dict[str, Array]:
-    """A feed as the package takes it, by the package's names; ``FeedError`` for what it does not take."""
+def encoded(specs: Sequence[TensorSpec], program: Program, feed: Feed) -> dict[str, Array]:
+    """A feed as the package takes it, by the package's names; ``FeedError`` for what it does not take.
+
+    For an image these are the pixels, real numbers, that become the feed's: the evaluator takes those, too.
+    """
+    images = images_in(program.metadata)
+    features = {feature.name: feature for feature in program.inputs}
     found: dict[str, Array] = {}
-    for spec, (name, kind) in zip(specs, ports, strict=True):
+    for spec, (name, kind) in zip(specs, program.block.inputs, strict=True):
         if spec.name not in feed:
             raise FeedError(f"the feed has no array for input {spec.name}")
         value = spec.encode(np.asarray(feed[spec.name]))
-        found[name] = as_package(spec.name, value, kind)
+        fitting = as_package(spec.name, value, kind)
+        _check_stated(spec.name, fitting, features.get(name))
+        found[name] = pixels_of(images[name], fitting) if name in images else fitting
     return found
+
+
+def _check_stated(name: str, value: Array, feature: Feature | None) -> None:
+    """``FeedError`` for sizes between which the package's description does not reach."""
+    if feature is None:
+        return
+    if feature.shapes and value.shape not in feature.shapes:
+        raise FeedError(f"input {name} has the shape {value.shape}, the package states {_listed(feature.shapes)}")
+    pairs = zip(value.shape, feature.ranges, strict=False)
+    if any(not least <= size <= (size if most < 0 else most) for size, (least, most) in pairs):
+        spans = ", ".join(str(least) if least == most else f"{least}..{most}" for least, most in feature.ranges)
+        raise FeedError(f"input {name} has the shape {value.shape}, the package states ({spans})")
+
+
+def _listed(shapes: Sequence[tuple[int, ...]]) -> str:
+    shown = [str(shape) for shape in shapes[:_MOST_SHOWN]]
+    return ", ".join(shown) + (f" and {len(shapes) - len(shown)} more" if len(shapes) > len(shown) else "")
+
+
+def decoded(specs: Sequence[TensorSpec], program: Program, found: Mapping[str, Array]) -> Outputs:
+    """What the package gives, by the source's names; of a classifier the probabilities, in the order of the labels."""
+    texts = {feature.name for feature in program.outputs if feature.kind == "text"}
+    names = [name for name in program.block.outputs if name not in texts]
+    return {spec.name: spec.decode(_as_source(found[name], spec)) for spec, name in zip(specs, names, strict=True)}
 
 
 def as_package(name: str, value: Array, kind: TensorType) -> Array:
@@ -77,4 +109,6 @@ def as_package(name: str, value: Array, kind: TensorType) -> Array:
 
 
 def _as_source(value: Array, spec: TensorSpec) -> Array:
+    if value.ndim == 1 and len(spec.shape) > 1:  # a dictionary's
+        return value.reshape([int(dim) for dim in spec.shape]).astype(spec.dtype)
     return value.reshape(()) if not spec.shape and value.size == 1 else value

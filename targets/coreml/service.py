@@ -24,5 +24,5 @@ class CoreMLService:
         from convertkit.targets.coreml.compile import compile_model
 
         model = load_own(Path(params["model"]))
-        compiled = compile_model(model, Choices(**params["choices"]), Path(params["folder"]))
+        compiled = compile_model(model, Choices.read(params["choices"]), Path(params["folder"]))
         return Reply(asdict(compiled))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -12,7 +13,8 @@ from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.onnx.load import load_own
 from convertkit.onnx.resampling import float32_tolerance
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
-from convertkit.targets.coreml.golden import write_golden
+from convertkit.targets.coreml.golden import Golden
+from convertkit.targets.coreml.interface import RAISED, check_batch, settled
 from convertkit.targets.coreml.options import Choices
 from convertkit.workers.process import Worker
 
@@ -61,15 +63,24 @@ class CompileCoreML:
 
     @property
     def options(self) -> Mapping[str, object]:
-        return {**asdict(self._choices), "seed": self._seed}
+        told = asdict(self._choices)
+        labels = told.pop("labels")
+        if labels:
+            told["labels"] = hashlib.sha256("\n".join(labels).encode()).hexdigest()
+        return {**told, "seed": self._seed}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Compile ``source`` and write ``model.mlpackage``."""
         path = workdir / "model.mlpackage"
+        asked, self._choices = self._choices, settled(self._choices, source.inputs, source.outputs)
+        if self._calibration is not None:
+            check_batch(self._choices.sizes, source.inputs)
+        raised = [RAISED] if self._choices.version > asked.version else []
         params = {"model": str(source.path), "folder": str(path), "choices": asdict(self._choices)}
         with nullcontext(self._worker) if self._worker else Worker(SERVICE, timeout_s=self._timeout_s) as worker:
             told = worker.call("compile", params, isolated=self._worker is not None).value
-        self.diagnosis = {"notes": list(told["notes"])} if told["notes"] else None
+        notes = [*told["notes"], *raised]
+        self.diagnosis = {"notes": notes} if notes else None
         float32 = float32_tolerance(load_own(source.path))
         self._tolerance = _INTEGER if told["quantized"] else _HALF if told["halves"] else float32
         made = Artifact(
@@ -82,16 +93,23 @@ class CompileCoreML:
             source.initial_state,
         )
         computes_in = "int8" if told["quantized"] else "float16" if told["halves"] else "float32"
-        write_golden(made, self._calibration, self._seed, computes_in)
+        golden = Golden(source, made, self._choices, self._tolerance)
+        golden.write(self._calibration, self._seed, computes_in)
         return made
 
 
 def _specs(before: Sequence[TensorSpec], ports: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
     """As the package has them; a scalar keeps its shape, which the runner knows how to feed."""
     return tuple(
-        replace(spec, dtype=port["dtype"], shape=tuple(port["shape"]) if spec.shape else ())
+        replace(spec, dtype=port["dtype"], shape=tuple(port["shape"]) if spec.shape else (), perm=_perm(spec, port))
         for spec, port in zip(before, ports, strict=True)
     )
+
+
+def _perm(spec: TensorSpec, port: Mapping[str, Any]) -> tuple[int, ...]:
+    """From the source's axes to the package's, by way of the graph's."""
+    moved = tuple(port["perm"])
+    return tuple(spec.perm[axis] for axis in moved) if spec.perm and moved else moved or spec.perm
 
 
 _: type[Stage] = CompileCoreML

@@ -8,6 +8,7 @@ from onnx import parser
 import convertkit
 from convertkit.artifact import TensorSpec
 from convertkit.errors import ToolError
+from convertkit.parity.feeds import proof_feeds
 from convertkit.parity.free_sizes import attempts, named_sizes
 
 
@@ -34,6 +35,23 @@ def test_formulas_in_names_are_kept():
     assert sizes["4*H"] == 4 * 64
     assert sizes["H + past"] == 64 + 64
     assert sizes["2*N"] == 6
+
+
+def test_stated_sizes_are_the_only_ones():
+    inputs = [spec("x", "N", "T", 6), spec("mask", "N", "2*T")]
+    stated = {"N": (2, 5), "T": (8, 4, 16)}
+    found = [named_sizes(inputs, 0, turn, stated) for turn in (0, 1)]
+    assert found == [{"N": 2, "T": 8, "2*T": 16}, {"N": 5, "T": 16, "2*T": 32}]
+
+
+@pytest.mark.parametrize(
+    ("stated", "batches"), [({}, [1, 1, 3]), ({"N": (1, 8)}, [1, 1, 8]), ({"N": (4, 2)}, [4, 4, 2])]
+)
+def test_samples_come_in_stated_batches(stated, batches):
+    samples = [{"x": np.full((1, 6), place, np.float32)} for place in range(2)]
+    feeds = proof_feeds([spec("x", "N", 6)], samples, 0, stated=stated)
+    assert [len(feed["x"]) for feed in feeds] == batches
+    assert [float(feed["x"][0, 0]) for feed in feeds] == [0, 1, 0]
 
 
 def test_a_name_that_is_no_formula_is_a_name():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from convertkit.targets.coreml.evaluator.arithmetic import arithmetic
+from convertkit.targets.coreml.evaluator.classification import classification
 from convertkit.targets.coreml.evaluator.convolution import convolution
 from convertkit.targets.coreml.evaluator.indexing import indexing
 from convertkit.targets.coreml.evaluator.integers import integers
@@ -14,5 +15,19 @@ from convertkit.targets.coreml.evaluator.reductions import reductions
 from convertkit.targets.coreml.evaluator.sampling import sampling
 from convertkit.targets.coreml.evaluator.table import Table
 
-TABLE = Table([arithmetic, convolution, indexing, integers, moves, norms, pooling, recurrent, reductions, sampling])
+TABLE = Table(
+    [
+        arithmetic,
+        classification,
+        convolution,
+        indexing,
+        integers,
+        moves,
+        norms,
+        pooling,
+        recurrent,
+        reductions,
+        sampling,
+    ]
+)
 """What each operation computes."""

@@ -94,4 +94,6 @@ def _as_stated(operation: Operation, value: Array, kind: TensorType) -> Array:
             f"{operation.type} ({operation.name}) gives the shape {list(value.shape)}, the file says "
             f"{['?' if size is None else size for size in stated]}"
         )
+    if kind.dtype in ("string", "dictionary"):
+        return value
     return value if value.dtype.name == kind.dtype else value.astype(kind.dtype)

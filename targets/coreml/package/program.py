@@ -193,9 +193,11 @@ class _Reader:
 
 
 def _type(data: memoryview) -> TensorType:
-    """A tensor's type, or that of a list's elements or of what a state holds."""
+    """A tensor's type, or that of a list's elements or of what a state holds; a dictionary is as long as its keys."""
     if state := wire.message(data, 5):
         return _type(wire.message(state, 1))
+    if wire.message(data, 4):
+        return TensorType("dictionary", (None,))
     if listed := wire.message(data, 2):
         element = _type(wire.message(listed, 1))
         return TensorType(element.dtype, element.shape, is_list=True)

@@ -67,7 +67,7 @@ class Compiled:
 
 
 def compile_text(
-    worker: Worker, text: str, folder: Path, target: str = "iOS17", opset: int = 21, **weights: np.ndarray
+    worker: Worker, text: str, folder: Path, target: str | Choices = "iOS17", opset: int = 21, **weights: np.ndarray
 ) -> Compiled:
     """From ONNX's text form; ``weights`` become initializers."""
     model = parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
@@ -76,14 +76,15 @@ def compile_text(
     return compile_proto(worker, model, folder, target)
 
 
-def compile_proto(worker: Worker, model: onnx.ModelProto, folder: Path, target: str = "iOS17") -> Compiled:
+def compile_proto(worker: Worker, model: onnx.ModelProto, folder: Path, target: str | Choices = "iOS17") -> Compiled:
     """From a protobuf."""
     canonical = canonicalize(ir.from_proto(model))
     folder.mkdir(exist_ok=True)
     source = save_model(canonical, folder / "model.onnx", "test")
     out = folder / "out"
     out.mkdir()
-    stage = CompileCoreML(Choices(TARGETS[target]), worker=worker)
+    choices = Choices(TARGETS[target]) if isinstance(target, str) else target
+    stage = CompileCoreML(choices, worker=worker)
     artifact = stage.run(source, out)
     return Compiled(source, artifact, tuple((stage.diagnosis or {}).get("notes", ())))
 
