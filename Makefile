@@ -38,6 +38,7 @@ AREA_stablehlo := tests/converters/stablehlo
 AREA_tensorflow := tests/converters/tensorflow
 AREA_ethos-u := tests/targets/ethos_u
 AREA_openvino := tests/targets/openvino
+AREA_executorch := tests/targets/executorch
 AREA_qnn := tests/targets/qnn
 AREA_ort-mobile := tests/targets/ort_mobile
 AREA_tensorrt := tests/targets/tensorrt
@@ -49,7 +50,7 @@ test-%: $(VENV)/.ready-all
 	@test -n "$(AREA_$*)" || { echo "no such area; there are: $(patsubst AREA_%,%,$(filter AREA_%,$(.VARIABLES)))"; exit 2; }
 	$(BIN)/python -m pytest $(AREA_$*) -m "not nightly and not slow" --numprocesses $(WORKERS) --dist worksteal --timeout 300
 
-nightly: $(VENV)/.ready-all  ## run the full grids and the long property tests
+nightly: $(VENV)/.ready-nightly  ## run the full grids and the long property tests
 	$(BIN)/python -m pytest -m nightly --timeout 14400
 
 lint: $(VENV)/.ready-all  ## ruff and mypy --strict
@@ -110,6 +111,11 @@ $(VENV)/.ready-demo: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.ready-all: $(VENV)/.ready-demo
 	$(PIP) --editable '.[all,dev]'
+	@touch $@
+
+# ExecuTorch and what it brings, 300 MB in 24 packages, are for the nightly run alone.
+$(VENV)/.ready-nightly: $(VENV)/.ready-all
+	$(PIP) --editable '.[all,dev,executorch]'
 	@touch $@
 
 .PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-openvino conformance-coreml conformance-stablehlo docs wheel fixtures clean

@@ -199,6 +199,7 @@ _EXTRAS = {
     "tflite_micro": "tflite-micro",
     "ethosu": "ethos-u",
     "onnxruntime_qnn": "qnn",
+    "executorch": "executorch",
     "coremltools": "coreml",
     "openvino": "openvino",
     "tensorrt_rtx": "tensorrt",

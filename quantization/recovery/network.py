@@ -18,8 +18,8 @@ from convertkit.artifact import Array
 from convertkit.onnx.walk import check, walk
 from convertkit.quantization.graph.sparse import Places
 from convertkit.quantization.graph.units import is_float
-from convertkit.quantization.recovery.operators import TABLE, rounded
-from convertkit.quantization.recovery.recurrent import RECURRENT
+from convertkit.torch_graph.operators import TABLE, rounded
+from convertkit.torch_graph.recurrent import RECURRENT
 
 _TRAINED = {
     "Conv": (1, 2), "ConvTranspose": (1, 2), "Gemm": (1, 2), "MatMul": (0, 1), "Add": (0, 1),

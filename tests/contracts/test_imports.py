@@ -11,6 +11,9 @@ import pytest
 
 FRAMEWORKS = {"torch", "tensorflow", "keras", "tf_keras", "tf2onnx", "jax", "jaxlib", "flax", "tensorrt"}
 FRAMEWORKS |= {"tensorrt_rtx", "ai_edge_litert", "openvino", "safetensors", "h5py", "ethosu", "onnxruntime_qnn"}
+FRAMEWORKS |= {"executorch"}
+TORCH_GRAPH = "convertkit.torch_graph"
+"""The one package of the core that imports a framework: what workers of several trees share."""
 HEAVY = FRAMEWORKS | {"onnx", "onnx_ir", "onnxscript", "onnxruntime"}
 
 VALUES = {"errors", "artifact", "operators", "recipe", "profile", "progress", "stage", "target_options", "kernel_costs"}
@@ -49,7 +52,14 @@ def part_of(name):
 def test_core_imports_no_plugin_and_no_framework(name):
     assert not [each.module for each in ours(name) if part_of(each.module) != "core"]
     tops = {each.module.partition(".")[0] for each in MODULES[name].imports}
-    assert not tops & FRAMEWORKS
+    assert not tops & (FRAMEWORKS - {"torch"} if core_name(name) == core_name(TORCH_GRAPH) else FRAMEWORKS)
+
+
+def test_the_core_does_not_import_what_workers_share():
+    inside = [name for name in MODULES if core_name(name) == core_name(TORCH_GRAPH)]
+    assert len(inside) > 1
+    core = [name for name, module in MODULES.items() if module.part == "core" and name not in inside]
+    assert not [name for name in core if any(each.module.startswith(TORCH_GRAPH) for each in ours(name))]
 
 
 @pytest.mark.parametrize("name", [name for name, module in MODULES.items() if module.part != "core"])

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TREES = ("convertkit", "converters", "quantization", "targets")
 FRAMEWORKS = (
     "torch", "tensorflow", "tf2onnx", "keras", "jax", "jaxlib", "flax", "ai_edge_litert", "onnxruntime", "h5py",
-    "onnx_ir", "onnxscript", "safetensors", "tensorrt_rtx",
+    "onnx_ir", "onnxscript", "safetensors", "tensorrt_rtx", "executorch",
 )  # fmt: skip
 UNPROMISED = {
     "torch.onnx": ("symbolic_helper", "register_custom_op_symbolic"),  # of the deprecated exporter
@@ -25,7 +25,7 @@ UNPROMISED = {
 OF_OBJECTS = {"_schema", "_c", "_buffers", "_parameters", "_modules"}
 """Private attributes of torch's objects, which no import shows."""
 COMPAT: Mapping[str, str | tuple[str, ...]] = {
-    "torch": "converters/pytorch/compat/",
+    "torch": ("converters/pytorch/compat/", "targets/executorch/compat.py"),
     "tensorflow": ("converters/tensorflow/compat.py", "targets/tf_serving/compat.py"),
     "tf2onnx": "converters/tensorflow/compat.py",
     "keras": "converters/keras/compat.py",

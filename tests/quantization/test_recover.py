@@ -113,7 +113,7 @@ ROWS = [
 
 @pytest.mark.parametrize("case", ROWS, ids=str)
 def test_every_operator_computes_what_onnx_runtime_does(case: Row) -> None:
-    from convertkit.quantization.recovery.operators import TABLE
+    from convertkit.torch_graph.operators import TABLE
 
     names = [f"c{index}" for index in range(len(case.constants))]
     outputs = [f"y{index}" for index in range(case.outputs)]

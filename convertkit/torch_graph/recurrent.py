@@ -121,7 +121,7 @@ def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> A
     if title in _PLAIN:
         return _PLAIN[title]
     if title not in _ALPHAS:
-        raise Unsupported(f"--recover does not know the activation {name!r} of a recurrent layer")
+        raise Unsupported(f"PyTorch's form of a recurrent layer does not know the activation {name!r}")
     alpha = next(alphas, _ALPHAS[title])
     if title == "leakyrelu":
         return partial(functional.leaky_relu, negative_slope=alpha)
@@ -137,7 +137,7 @@ def _layers(
     direction: str, layout: int, *, linear_before_reset: bool = False, input_forget: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     if layout:
-        raise Unsupported("--recover takes recurrent layers whose first axis are the steps (layout 0)")
+        raise Unsupported("PyTorch's form of a recurrent layer takes steps as the first axis (layout 0) only")
     directions, rows, hidden = r.shape
     biases = x.new_zeros(directions, 2 * rows) if b is None else b
     zeros = x.new_zeros(directions, x.shape[1], hidden)

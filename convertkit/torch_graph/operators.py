@@ -1,6 +1,6 @@
-"""ONNX operators as differentiable functions of PyTorch, a sample at a time.
+"""ONNX operators as differentiable functions of PyTorch.
 
-Integers that say a shape, an axis or an index are tensors as well; they never depend on a sample.
+Integers that say a shape, an axis or an index are tensors or sequences; they never depend on a sample.
 Semantics: https://onnx.ai/onnx/operators/
 """
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from convertkit.quantization.recovery.recurrent import RECURRENT
+from convertkit.torch_graph.recurrent import RECURRENT
 
 _DTYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 11: torch.float64}
 
@@ -124,8 +124,9 @@ def squeeze(x: Tensor, axes: Tensor | None = None) -> Tensor:
 
 
 def unsqueeze(x: Tensor, axes: Tensor) -> Tensor:
-    rank = x.ndim + axes.numel()
-    for axis in sorted(each % rank for each in _ints(axes)):
+    places = _ints(axes)
+    rank = x.ndim + len(places)
+    for axis in sorted(each % rank for each in places):
         x = x.unsqueeze(axis)
     return x
 
@@ -175,10 +176,10 @@ def reduce(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A reduction over the axes of an input, or over all of them."""
 
     def reduced(x: Tensor, axes: Tensor | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Tensor:
-        if (axes is None or not axes.numel()) and noop_with_empty_axes:
+        over = () if axes is None else tuple(_ints(axes))
+        if not over and noop_with_empty_axes:
             return x
-        over = tuple(range(x.ndim)) if axes is None or not axes.numel() else tuple(_ints(axes))
-        return function(x, over, bool(keepdims))
+        return function(x, over or tuple(range(x.ndim)), bool(keepdims))
 
     return reduced
 

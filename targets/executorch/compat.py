@@ -1,0 +1,14 @@
+"""What PyTorch does not promise: ``tests/targets/executorch/test_executorch.py`` runs on it from end to end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import executorch.kernels.quantized  # noqa: F401 - the kernels of pairs that nothing delegates
+import torch
+import torch.ao.quantization.fx._decomposed
+
+
+def quantized_operators() -> Any:
+    """What QuantizeLinear and DequantizeLinear become; importing this module registers them."""
+    return torch.ops.quantized_decomposed

@@ -1,0 +1,70 @@
+"""Run a program in ExecuTorch's own runtime, in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from convertkit.artifact import Array, Artifact
+from convertkit.errors import FeedError
+from convertkit.stage import Feed, Outputs
+from convertkit.targets.executorch.runtime import RUNTIME, SERVICE, runtime_name
+from convertkit.workers.process import Worker
+
+
+class ExecuTorchRunner:
+    """Executes the delivered file.  A time holds a message to the worker and back: about a tenth of a millisecond."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+        self._worker: Worker | None = None
+
+    def __enter__(self) -> Self:
+        self._worker = Worker(SERVICE, framework=RUNTIME).__enter__()
+        self._worker.call("load", {"program": str(self._artifact.path)})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is not None:
+            self._worker.__exit__(kind, error, trace)
+        self._worker = None
+
+    @property
+    def runtime(self) -> str:
+        """What executes the program, with its version."""
+        return runtime_name()
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for one feed; ``FeedError`` for one that does not fit."""
+        found = self._open().call("run", self._order(), self._encoded(feed)).arrays
+        return {
+            spec.name: spec.decode(np.asarray(found[str(place)])) for place, spec in enumerate(self._artifact.outputs)
+        }
+
+    def invocation(self, feed: Feed) -> Callable[[], object]:
+        """A call that computes all outputs for ``feed``, which the worker holds."""
+        worker = self._open()
+        worker.call("place", self._order(), self._encoded(feed))
+        return lambda: worker.call("compute")
+
+    def _open(self) -> Worker:
+        assert self._worker is not None, "the runner is used as a context manager"
+        return self._worker
+
+    def _order(self) -> dict[str, list[str]]:
+        return {"inputs": [spec.name for spec in self._artifact.inputs]}
+
+    def _encoded(self, feed: Feed) -> dict[str, Array]:
+        given = {}
+        for spec in self._artifact.inputs:
+            if spec.name not in feed:
+                raise FeedError(f"the feed has no array for input {spec.name}")
+            given[spec.name] = value = spec.encode(np.asarray(feed[spec.name]))
+            if value.shape != spec.shape:
+                raise FeedError(f"input {spec.name} has the shape {value.shape}, the program {spec.shape}")
+        return given
