@@ -5,6 +5,7 @@ Only here coremltools' builder is called.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,8 @@ _DTYPES = {
     types.int8: "int8",
     types.uint8: "uint8",
 }
+_SHARED = 64
+"""Numbers from which on a constant is looked for among those that are there."""
 MOST_DIMENSIONS = 5
 """Source: Core ML, MLMultiArray and coremltools, "Tensors with more than 5 dimensions are not supported"."""
 
@@ -43,6 +46,7 @@ class Builder:
         self.version = version
         self.prefix = ""
         self._used: dict[str, int] = {}
+        self._shared: dict[tuple[str, tuple[int, ...], bytes], Any] = {}
 
     def op(self, kind: str, **arguments: object) -> Tensor:
         """One operation with one result.
@@ -70,7 +74,14 @@ class Builder:
 
     def var(self, x: Tensor) -> Any:
         """MIL's variable for a tensor, a constant where its numbers are known."""
-        return x.var if x.array is None else mil.Builder.const(val=as_mil(x.array), name=self.name("const"))
+        return x.var if x.array is None else self._constant(as_mil(x.array))
+
+    def _constant(self, array: Array) -> Any:
+        """A constant, which all that read the same numbers share: an unrolled layer has its weights once."""
+        key = (array.dtype.name, array.shape, hashlib.sha256(array.tobytes()).digest())
+        if key not in self._shared:
+            self._shared[key] = mil.Builder.const(val=array, name=self.name("const"))
+        return self._shared[key]
 
     def narrow(self, array: Array) -> Array:
         """Integers of less than 8 bits as MIL knows them: int8 that is marked; others as they are."""
@@ -147,7 +158,10 @@ class Builder:
 
     def _argument(self, value: object) -> object:
         if isinstance(value, Tensor):
-            return value.var if value.array is None else as_mil(value.array)
+            if value.array is None:
+                return value.var
+            array = as_mil(value.array)
+            return self._constant(array) if array.size >= _SHARED else array
         if isinstance(value, tuple) and any(isinstance(each, Tensor) for each in value):
             return [self.var(each) if isinstance(each, Tensor) else each for each in value]
         if isinstance(value, tuple) and value and isinstance(value[0], int) and not isinstance(value[0], bool):

@@ -12,6 +12,7 @@ import convertkit
 from convertkit.errors import FeedError
 from convertkit.targets.coreml.package.program import read_package
 from convertkit.targets.coreml.runner import RUNTIME, CoreMLRunner
+from tests.targets.coreml.apple_packages import compile_text, numbers
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,14 @@ def test_inputs_that_the_package_does_not_take(digits, tmp_path):
             runner.run({"input": np.zeros((2, 1, 8, 8), np.float32)})
         with pytest.raises(FeedError, match="no array"):
             runner.run({})
+
+
+def test_an_unrolled_layer_has_its_weights_once(worker, tmp_path):
+    """A GRU becomes steps, each of which reads the same matrices."""
+    weights = {"w": numbers(1, 24, 8), "r": numbers(1, 24, 8, seed=1), "b": numbers(1, 48, seed=2)}
+    text = "test (float[5,2,8] x) => (float[5,1,2,8] y) { y, h = GRU<hidden_size=8>(x, w, r, b) }"
+    made = compile_text(worker, text, tmp_path / "c", **weights)
+    made.agree({"x": numbers(5, 2, 8)})
+    consts = [each.attributes["val"] for each in made.program.block.operations if each.type == "const"]
+    large = [(each.shape, each.tobytes()) for each in consts if each.size >= 64]
+    assert len(large) == len(set(large)) == 3
