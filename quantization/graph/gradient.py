@@ -81,14 +81,25 @@ def with_gradients(model: ir.Model, seeds: Sequence[str], wanted: Sequence[str])
     Each seed becomes an input ``gradient_of/NAME`` of the value's shape.  Returned are those of ``wanted`` that have a
     gradient, which is the output ``gradient/NAME``.
     """
-    graph, tape = model.graph, Tape(model.graph)
+    graph = model.graph
     values = {str(value.name): value for node in graph for value in node.outputs}
-    reached = _reached(graph, {values[name] for name in wanted})
-    known: dict[ir.Value, list[ir.Value]] = {}
+    starts = {}
     for name in seeds:
         start = ir.Value(name=SEED + name, shape=values[name].shape, type=values[name].type)
         graph.inputs.append(start)
-        known[values[name]] = [start]
+        starts[values[name]] = start
+    return add_gradients(Tape(graph), starts, wanted)
+
+
+def add_gradients(tape: Tape, starts: Mapping[ir.Value, ir.Value], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Let the tape's graph give the gradients with respect to ``wanted``, where those of some values are known.
+
+    Returned are those of ``wanted`` that have a gradient, which is the output ``gradient/NAME``.
+    """
+    graph = tape.graph
+    values = {str(value.name): value for node in graph for value in node.outputs}
+    reached = _reached(graph, {values[name] for name in wanted})
+    known = {value: [start] for value, start in starts.items()}
     found, lost = _walk_back(tape, tuple(graph), known, reached)
     made = []
     for name in dict.fromkeys(wanted):

@@ -28,10 +28,6 @@ class Curve:
 
     noise: tuple[float, ...]
 
-    def scaled(self, factor: float) -> Curve:
-        """The curve of a layer whose noise counts ``factor`` times as much."""
-        return Curve(tuple(factor * noise for noise in self.noise))
-
     def fine(self) -> tuple[Array, Array]:
         """Shares of zeros from none on, and the noise at each, which never falls."""
         shares = np.array([0.0, *(1 - density for density in DENSITIES)])

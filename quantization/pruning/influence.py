@@ -34,8 +34,8 @@ def influence(
 ) -> Iterator[Mapping[str, Array]]:
     """Squared gradients by the names of values, for each feed; without those that have none."""
     copy = model.clone()
-    outputs = _seeds(copy)
-    if state or not outputs or not _alike(copy, feeds):
+    outputs = read_values(copy)
+    if state or not outputs or not alike(copy, feeds):
         return ({} for _ in feeds)
     measure_sizes(copy, feeds[0], state)
     made = {str(value.name): value for node in copy.graph for value in node.outputs}
@@ -64,7 +64,7 @@ def _squared(
         yield {name: np.mean([np.square(each[GRADIENT + name]) for each in several], axis=0) for name in names}
 
 
-def _seeds(model: ir.Model) -> tuple[str, ...]:
+def read_values(model: ir.Model) -> tuple[str, ...]:
     """The values that results are read from, in front of a softmax or sigmoid."""
     nodes = {node.name: node for node in model.graph}
     made = {str(value.name): value for node in model.graph for value in node.outputs}
@@ -74,7 +74,7 @@ def _seeds(model: ir.Model) -> tuple[str, ...]:
     return tuple(name for name in names if name in made)
 
 
-def _alike(model: ir.Model, feeds: Sequence[Feed]) -> bool:
+def alike(model: ir.Model, feeds: Sequence[Feed]) -> bool:
     """Whether every sample has the sizes that the graph's gradient is written for."""
     taken = [value for value in model.graph.inputs if value.name in feeds[0]]
     return all(feed[str(value.name)].shape == feeds[0][str(value.name)].shape for feed in feeds for value in taken)

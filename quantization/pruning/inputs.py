@@ -27,7 +27,7 @@ _MOST_APART = 1 << 22
 _MOMENTS = 5e9
 """Multiply-adds that the moments of one product may cost, if they need not cost more."""
 _MOST_POSITIONS = 4096
-_EVEN = 0.1
+_EVEN = 1.0
 """What every position counts, as a share of what one counts in the mean."""
 
 
@@ -216,11 +216,6 @@ def _share(product: Product, feeds: int) -> int:
     """How many positions of each feed are taken: neighbours resemble each other, so all where that is cheap."""
     least = positions(product.rows.shape[2], feeds)
     return int(np.clip(_MOMENTS / (_at_one_position(product) * feeds), least, _MOST_POSITIONS))
-
-
-def moment_cost(product: Product, feeds: int) -> float:
-    """The most multiply-adds that the moments of one product cost."""
-    return _at_one_position(product) * feeds * _share(product, feeds)
 
 
 def _at_one_position(product: Product) -> float:

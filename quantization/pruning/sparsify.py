@@ -18,10 +18,10 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import drop_unused
-from convertkit.progress import Progress, Silent
+from convertkit.progress import Progress
 from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.pruning.budgets import DENSITIES, Curve, shares
-from convertkit.quantization.pruning.inputs import Inputs, measure_inputs, measure_weights, moment_cost
+from convertkit.quantization.pruning.inputs import Inputs, measure_inputs, measure_weights
 from convertkit.quantization.pruning.patterns import Pattern, largest, neighbours
 from convertkit.quantization.pruning.products import Product, find_products
 from convertkit.quantization.pruning.reconstruct import Effort, Layer, toward_original
@@ -70,20 +70,6 @@ class Sparsifier:
         search = sum(float(product.size) * product.rows.shape[2] for product in self.products)
         self._weights = measure_weights(model, self.products, self.feeds, state, seed)
         self._effort = Effort() if search * 100 < _SEARCH else _QUICK
-
-    @property
-    def cost(self) -> float:
-        """About how many multiply-adds one pruned copy costs."""
-        runs = self._groups(len(self.products)) * self._work * len(self.feeds)
-        return runs + sum(moment_cost(product, len(self.feeds)) + _search_cost(product) for product in self.products)
-
-    def on(self, feeds: Sequence[Feed]) -> Sparsifier:
-        """One that fits weights on other samples."""
-        return Sparsifier(self.model, feeds, self.state, self._seed, Silent())
-
-    def like(self, curves: Mapping[Product, Curve]) -> dict[Product, Curve]:
-        """The curves of another's products, which are in the same order."""
-        return dict(zip(self.products, curves.values(), strict=True))
 
     def curves(self) -> dict[Product, Curve]:
         """What each product alone costs at each density."""
@@ -245,11 +231,6 @@ def _of_neighbours(scores: Array, density: float, *, wanted: Pattern, taps: int)
     if density > 1 - wanted.share + 1e-9:
         return largest(scores, round(density * scores.size))
     return neighbours(scores, wanted, taps)
-
-
-def _search_cost(product: Product) -> float:
-    """Multiply-adds of finding one layer's weights."""
-    return float(product.size * product.rows.shape[2] * 100)
 
 
 def relative_noise(reference: Reference, copy: ir.Model) -> float:

@@ -12,32 +12,36 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.artifact import Artifact
+from convertkit.artifact import Array, Artifact
 from convertkit.errors import Unsupported, UsageError
 from convertkit.onnx.edit import drop_unused
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
+from convertkit.progress import Progress
 from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import held_out
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.budgets import Curve, by_magnitude
+from convertkit.quantization.pruning.joint import fit_jointly
 from convertkit.quantization.pruning.patterns import AUTO, Pattern, neighbours, pattern
 from convertkit.quantization.pruning.products import Product, find_products, total
 from convertkit.quantization.pruning.removal import PruneChannels, explicit_biases
 from convertkit.quantization.pruning.sparsify import Found, Sparsifier, fits
-from convertkit.quantization.pruning.tuning import tuned
 from convertkit.quantization.search.floor import is_enough
 from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.reference import Reference
 from convertkit.recipe import ExportOptions
-from convertkit.stage import BuildContext, FeedSource, Stage
+from convertkit.stage import BuildContext, Feed, FeedSource, Stage
 from convertkit.state import initial_state
 
 _FINEST = 0.02
 """``--prune auto`` finds the share to this much."""
 _SHARES = (0.3, 0.97)
 """The least share that is worth its while, and the most that is tried."""
+
+
+Judged = tuple[ir.Model, Sequence[Found], Quality]
 
 
 @dataclass(slots=True)
@@ -50,7 +54,7 @@ class PruneWeights(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "prune"
-    version = "2"
+    version = "3"
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -89,38 +93,59 @@ class PruneWeights(LossyStep):
                 ways_out=("--prune with a share, such as 0.5",),
             )
 
-    def _fitted(
-        self, model: ir.Model, source: Artifact, calibration: FeedSource
-    ) -> tuple[ir.Model, Sequence[Found], Quality]:
+    def _fitted(self, model: ir.Model, source: Artifact, calibration: FeedSource) -> Judged:
         state = initial_state(source)
         measuring, judging = split(calibration)
-        reference = Reference(model.clone(), judging, state)
+        judge = _Judge(model.clone(), list(measuring), judging, state, self.choices.seed, self.progress)
         self.progress.status("measuring layers")
         worker = Sparsifier(model, list(measuring), state, self.choices.seed, self.progress)
         curves: Mapping[Product, Curve] = {} if self.wanted is not None and self.wanted.of else worker.curves()
         if self.wanted is not None:
-            if curves:
-                self.progress.status("trying shares")
-                curves = tuned(worker, curves, self.wanted)
             pruned, found = worker.pruned(self.wanted, curves)
-            return pruned, found, reference.quality(pruned.clone())
+            return judge.fitted(pruned, found)
         low, high = _SHARES
-        curves = tuned(worker, curves, Pattern((low + high) / 2))
         best = None
         while high - low > _FINEST or best is None:
             share = low if best is None and high - low <= _FINEST else (low + high) / 2
-            pruned, found = worker.pruned(Pattern(share), curves)
-            quality = reference.quality(pruned.clone())
-            if is_enough(quality, self.choices):
-                low, best = share, (pruned, found, quality)
+            tried = judge.plain(*worker.pruned(Pattern(share), curves))
+            if not is_enough(tried[2], self.choices):
+                tried = judge.fitted(*tried[:2])
+            if is_enough(tried[2], self.choices):
+                low, best = share, tried
             elif share == low:
                 raise Unsupported(
-                    f"--prune auto: even {share:.0%} of the weights cost too much, {quality.told()}",
+                    f"--prune auto: even {share:.0%} of the weights cost too much, {tried[2].told()}",
                     ways_out=("more calibration data", "--max-drop with more points", "--prune-channels"),
                 )
             else:
                 high = share
         return best
+
+
+class _Judge:
+    """The original model, and held-out samples that pruned ones are judged on."""
+
+    def __init__(
+        self, original: ir.Model, feeds: Sequence[Feed], held_out: Sequence[Feed], state: Mapping[str, Array],
+        seed: int, progress: Progress,
+    ) -> None:  # fmt: skip
+        self._original, self._feeds, self._held_out, self._state = original, feeds, held_out, state
+        self._seed, self._progress = seed, progress
+        self._reference = Reference(original.clone(), held_out, state)
+
+    def plain(self, pruned: ir.Model, found: Sequence[Found]) -> Judged:
+        """The model as it is."""
+        return pruned, found, self._reference.quality(pruned.clone())
+
+    def fitted(self, pruned: ir.Model, found: Sequence[Found]) -> Judged:
+        """The model with all its layers fitted together, where its outputs are nearer to the original's."""
+        before, fitted = self.plain(pruned, found), pruned.clone()
+        if not fit_jointly(
+            self._original, fitted, self._feeds, self._held_out, self._state, self._seed, self._progress
+        ):  # fmt: skip
+            return before
+        after = self.plain(fitted, found)
+        return after if after[2].before_db > before[2].before_db else before
 
 
 def plainly_pruned(graph: ir.Graph, products: Sequence[Product], wanted: Pattern) -> tuple[Found, ...]:

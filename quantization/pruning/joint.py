@@ -1,0 +1,146 @@
+"""Weights of all layers fitted together: the pruned model learns what the original answers, without labels.
+
+Layers that were fitted one by one make up for their own errors; here what stays of all of them, and their biases,
+makes up for what is left at the outputs and on the way.  Zeros stay.  At first half of every batch are samples mixed in
+pairs; where that gains nothing, samples as they are.  Held-out samples decide which state is kept.
+Sources: distillation, arXiv:1503.02531; mixed samples, arXiv:1710.09412; Adam, arXiv:1412.6980.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.progress import Progress
+from convertkit.quantization.graph.work import multiply_adds
+from convertkit.quantization.pruning.influence import alike, read_values
+from convertkit.quantization.pruning.student import Arrays, Student, Teacher
+from convertkit.quantization.pruning.whitened import Whitened
+from convertkit.quantization.weights.blas import one_thread
+from convertkit.stage import Feed
+
+_BUDGET = 8e10
+"""Multiply-adds of all steps together; no clock decides."""
+_PASSES = 8
+"""What one sample of a step costs, in runs of the model."""
+_BATCH = 32
+_STEPS = (16, 160)
+"""Fewer gain nothing, and more hardly anything."""
+_LEAST_SAMPLES = 24
+_MIXED = (0.5, 0.0)
+"""Shares of a batch that are mixed, one round after the other until one gains."""
+_RATE = 0.02
+"""Of one step, relative to the weights in their coordinates, where nothing is left of the answers."""
+_MOMENTUM, _VARIANCE = 0.9, 0.99
+_EVERY = 10
+_HOPELESS = 0.5
+"""A round that has gained nothing after this share of its steps is ended."""
+_GAIN = 0.1
+"""Held-out samples are few: less of a gain than this share of the loss says nothing."""
+_POSITIONS = 64
+"""Of each sample's inputs of a layer, for their moments."""
+
+
+def fit_jointly(
+    original: ir.Model,
+    pruned: ir.Model,
+    feeds: Sequence[Feed],
+    held_out: Sequence[Feed],
+    state: Mapping[str, Array],
+    seed: int,
+    progress: Progress,
+) -> bool:
+    """Fit the weights of ``pruned`` in place; whether held-out samples are answered better than before.
+
+    Models with state, too few samples, samples of different shapes and models that are too large stay as they are.
+    """
+    work = sum(map(multiply_adds, original.graph))
+    steps = min(int(_BUDGET / max(_PASSES * _BATCH * work, 1.0)), _STEPS[1])
+    few = steps < _STEPS[0] or len(feeds) < _LEAST_SAMPLES
+    if state or few or not read_values(original) or not alike(original, [*feeds, *held_out]):
+        return False
+    teacher = Teacher(original, held_out)
+    student = Student(pruned, teacher.targets, feeds[0])
+    if not student.trained:
+        return False
+    with one_thread():
+        fit = _Fit(teacher, student, feeds, held_out, seed)
+        gained = any(fit.round(mixed, steps, progress) for mixed in _MIXED)
+    if gained:
+        student.write()
+    return gained
+
+
+class _Fit:
+    """The training: whitened weights, and the state that answered held-out samples best."""
+
+    def __init__(
+        self, teacher: Teacher, student: Student, feeds: Sequence[Feed], held_out: Sequence[Feed], seed: int
+    ) -> None:
+        self._teacher, self._student, self._feeds, self._held_out = teacher, student, feeds, held_out
+        self._random = np.random.default_rng(seed)
+        self._wanted = teacher.answers(held_out)
+        self._best = student.loss(held_out, self._wanted)
+        self._rate = _RATE * min(1.0, math.sqrt(self._best))  # what is nearly right needs small steps
+        self._whitened = [
+            Whitened(trained, student.arrays, trained.product.columns(read, _POSITIONS * len(feeds), self._random))
+            for trained, read in zip(student.trained, student.inputs(feeds, teacher.answers(feeds)), strict=True)
+        ]
+
+    def round(self, mixed: float, steps: int, progress: Progress) -> bool:
+        """Train for so many steps and keep the best state; whether it is a new one."""
+        student, first = self._student, self._best
+        start = kept = dict(student.arrays)
+        weights = [each.weights for each in self._whitened]
+        means = [np.zeros_like(each) for each in weights]
+        squares = [np.zeros_like(each) for each in weights]
+        for step in progress.track(range(steps), steps, "fitting all layers together"):
+            gradients = self._gradients(mixed)
+            rate = self._rate * _schedule(step / steps)
+            for place, each in enumerate(self._whitened):
+                gradient = each.gradient(gradients)
+                means[place] = _MOMENTUM * means[place] + (1 - _MOMENTUM) * gradient
+                squares[place] = _VARIANCE * squares[place] + (1 - _VARIANCE) * np.square(gradient)
+                mean = means[place] / (1 - _MOMENTUM ** (step + 1))
+                size = np.sqrt(squares[place] / (1 - _VARIANCE ** (step + 1)))
+                weights[place] = each.moved(weights[place], rate * each.size * mean / (size + 1e-12))
+                each.store(weights[place], student.arrays)
+            if (step + 1) % _EVERY and step + 1 < steps:
+                continue
+            loss = student.loss(self._held_out, self._wanted)
+            if loss < self._best:
+                self._best, kept = loss, dict(student.arrays)
+            if not math.isfinite(loss) or (self._best == first and step + 1 >= _HOPELESS * steps):
+                break
+        gained = self._best < first * (1 - _GAIN)
+        student.arrays.update(kept if gained else start)
+        self._best = self._best if gained else first
+        return gained
+
+    def _gradients(self, mixed: float) -> Arrays:
+        batch = self._batch(mixed)
+        return self._student.gradients(batch, self._teacher.answers(batch))
+
+    def _batch(self, mixed: float) -> list[Feed]:
+        random, count = self._random, len(self._feeds)
+        chosen, partners = random.integers(0, count, (2, _BATCH))
+        shares = random.random(_BATCH)
+        batch = [self._feeds[place] for place in chosen]
+        if any(array.dtype.kind != "f" for array in batch[0].values()):
+            return batch
+        for place in range(int(mixed * _BATCH)):
+            other, share = self._feeds[partners[place]], shares[place]
+            batch[place] = {
+                name: (share * array + (1 - share) * other[name]).astype(array.dtype)
+                for name, array in batch[place].items()
+            }
+        return batch
+
+
+def _schedule(done: float) -> float:
+    """Warm up over a twentieth, then half a cosine."""
+    return min(1.0, done * 20 + 0.05) * 0.5 * (1 + math.cos(math.pi * done))
