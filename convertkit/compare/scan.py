@@ -141,7 +141,30 @@ class _Chunk:
         self._uncut = uncut
 
     def looked(self, tolerance: Tolerance, folder: Path) -> tuple[list[Level], list[Departure]]:
-        """Each pair's levels, and those that differ."""
+        """Each pair's levels, and those that differ.
+
+        A packager may flatten channels in another order and reorder the weights that read them.  Then what follows is
+        right where it is computed without the flattened value, which is not counted as one that differs.
+        """
+        levels, departures = self._looked(tolerance, folder)
+        moved = [each for each in departures if _has_moved(each, tolerance) and self._is_read(each.pair)]
+        if not moved:
+            return levels, departures
+        names = {each.pair.reference.name for each in moved}
+        rest = [pair for pair in self._chosen if pair.reference.name not in names]
+        without = _Chunk(self._sides, self._made, self._paired, rest, self._uncut | names)
+        levels_without, departures_without = without._looked(tolerance, folder)
+        if any(node.name in names for each in departures_without for node in each.nodes):
+            return levels, departures
+        self.misfits = without.misfits | names
+        return [*map(_sorted_level, moved), *levels_without], departures_without
+
+    def _is_read(self, pair: Pair) -> bool:
+        """Whether other pairs are computed from it."""
+        others = (each for each in self._paired.values() if each is not pair)
+        return any(pair.reference.name in self._before(each)[0] for each in others)
+
+    def _looked(self, tolerance: Tolerance, folder: Path) -> tuple[list[Level], list[Departure]]:
         wanted = {pair.reference.name: pair for pair in self._chosen}
         around = wanted | {name: self._paired[name] for pair in self._chosen for name in self._before(pair)[0]}
         own = self._sides.probes[0].values(self._sides.feed, tuple(around))
@@ -264,6 +287,23 @@ def _level(own: Array, got: Array) -> float:
         wanted, found = wanted[finite], found[finite]
     noise = found - wanted
     return snr_db(float(wanted @ wanted), float(noise @ noise))
+
+
+_VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
+"""Operators of ONNX that move no element, but for which a packager may change the order before them."""
+
+
+def _has_moved(found: Departure, tolerance: Tolerance) -> bool:
+    """Whether the same elements stand in another order behind a reshape."""
+    if found.pair.reference.kind not in _VIEWS or found.expected.shape != found.got.shape:
+        return False
+    expected, got = (np.sort(each, axis=None) for each in (found.expected, found.got))
+    return _clearly_within(expected, got, tolerance) is not None
+
+
+def _sorted_level(found: Departure) -> Level:
+    level = _level(np.sort(found.expected, axis=None), np.sort(found.got, axis=None))
+    return Level(found.pair.reference.name, found.pair.other.kind, level, level)
 
 
 _HALF = 0.5

@@ -103,6 +103,30 @@ def test_where_no_name_is_kept(whole, tmp_path, name):
     assert titles(node, everything()) in nodes
 
 
+def flattened(shift):
+    """A convolution, flattened for a dense layer whose weights are ``shift`` elements away from where they belong."""
+    rng = np.random.default_rng(3)
+    weights = {"w": rng.normal(size=(4, 3, 3, 3)), "d": np.roll(rng.normal(size=(64, 5)), shift, 0)}
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        onnx.helper.make_node("Flatten", ["c"], ["f"], "flatten"),
+        onnx.helper.make_node("Gemm", ["f", "d"], ["g"], "dense"),
+        onnx.helper.make_node("Tanh", ["g"], ["y"], "tanh"),
+    ]
+    tensors = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
+    return onnx_models.model(nodes, {"x": [1, 3, 6, 6]}, {"y": [1, 5]}, tensors)
+
+
+def test_elements_behind_a_flatten_may_stand_in_another_order(tmp_path):
+    """TFLite has channels last there, and the weights behind it with them."""
+    source = onnx_models.write(tmp_path, flattened(0))
+    made = convertkit.export(source, "tflite", output=tmp_path / "out")
+    assert convertkit.bisect(source, made.path).findings == ()
+    (tmp_path / "other").mkdir()
+    wrong = convertkit.bisect(onnx_models.write(tmp_path / "other", flattened(1)), made.path)
+    assert set(wrong.findings[0].nodes) & {"flatten (Flatten)", "dense (Gemm)"}
+
+
 @pytest.mark.parametrize("other", ["whole", "compiled"])
 def test_nothing_departs(whole, compiled, other):
     found = convertkit.bisect(whole, whole if other == "whole" else compiled)
