@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,10 +142,15 @@ def _weights_beside(path: Path) -> tuple[Path, ...]:
     return (weights,) if weights is not None and weights.is_file() else ()
 
 
+_AT_ONCE_BYTES = 1 << 20
+
+
 def sha256_of(path: Path) -> str:
     """Hex digest of a file, or of a folder's relative names and contents in a fixed order."""
     if not path.is_dir():
-        with path.open("rb") as stream:
+        with open(path, "rb", buffering=0) as stream:
+            if os.fstat(stream.fileno()).st_size <= _AT_ONCE_BYTES:
+                return hashlib.sha256(stream.readall()).hexdigest()
             return hashlib.file_digest(stream, "sha256").hexdigest()
     digest = hashlib.sha256()
     for file in files_of(path):

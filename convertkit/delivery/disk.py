@@ -78,5 +78,8 @@ def flush_below(folder: Path) -> None:
 
 def flush(file: Path) -> None:
     """Wait until the file is on the disk."""
-    with file.open("rb") as stream:
-        os.fsync(stream.fileno())
+    opened = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

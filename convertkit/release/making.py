@@ -93,10 +93,11 @@ def make(cells: Sequence[Cell], graph: Graph, samples: int, on_cell: OnCell) -> 
     A cell that fails is a result like any other.  With one job they are made one after the other.
     """
     maker = _Maker(cells, graph, samples, on_cell)
+    kept = {cell.name: maker.kept(cell) for cell in cells}  # one after the other: threads only wait for each other here
     with ThreadPoolExecutor(1 if graph.jobs == 1 else 2 * graph.jobs, "cell") as threads:
-        futures = [threads.submit(maker.cell, cell) for cell in cells]
+        futures = {cell.name: threads.submit(maker.cell, cell) for cell in cells if kept[cell.name] is None}
         try:
-            return [future.result() for future in futures]
+            return [kept[cell.name] or futures[cell.name].result() for cell in cells]
         except BaseException:  # Ctrl-C: nothing more is begun
             threads.shutdown(wait=False, cancel_futures=True)
             graph.scheduler.close()
@@ -119,8 +120,24 @@ class _Maker:
             group.cells.append(cell)
         graph.scheduler.course.expect_parts(map(self._part, cells))
 
+    def kept(self, cell: Cell) -> MadeCell | None:
+        """The cell as an earlier run has made it; None where it is to be made, which tells what is wrong with it."""
+        store = self._graph.store
+        try:
+            key = self._key(cell) if store.is_shared else None
+        except Exception:  # told where the cell is made, which meets it again
+            if self._graph.scheduler.is_stopping:
+                raise
+            return None
+        if key is None or (kept := store.lookup(key, Kept)) is None:
+            return None
+        vectors = _if_there(kept.folder / golden.FILE)
+        made = MadeCell(cell, kept.folder / "cell", vectors, kept.within, None, kept.seconds, True, kept.memory_bytes)
+        self._finish(cell, made)
+        return made
+
     def cell(self, cell: Cell) -> MadeCell:
-        """Make it, or take it from the cache; the model's source is closed behind its last cell."""
+        """Make it; the model's source is closed behind its last cell."""
         began = time.perf_counter()
         try:
             made = self._made(cell)
@@ -131,10 +148,13 @@ class _Maker:
                 raise
             internal = ConvertKitError(told(error, self._shown(cell, error)))
             made = MadeCell(cell, error=internal, seconds=time.perf_counter() - began)
+        self._finish(cell, made)
+        return made
+
+    def _finish(self, cell: Cell, made: MadeCell) -> None:
         self._graph.scheduler.course.part_begun(self._part(cell), has_tasks=False)  # where none came to be known
         self._on_cell(made)
         self._close_behind(cell)
-        return made
 
     def _shown(self, cell: Cell, error: Exception) -> str:
         """Where the error comes from, told at once with ``--verbose``; else how to see that."""
@@ -147,11 +167,6 @@ class _Maker:
     def _made(self, cell: Cell) -> MadeCell:
         store, began = self._graph.store, time.perf_counter()
         key = self._key(cell) if store.is_shared else None
-        if key is not None and (kept := store.lookup(key, Kept)) is not None:
-            vectors = _if_there(kept.folder / golden.FILE)
-            return MadeCell(
-                cell, kept.folder / "cell", vectors, kept.within, None, kept.seconds, True, kept.memory_bytes
-            )
         made = self._group_of[cell.name].made(cell, self._samples)
         if key is None or made.error is not None or made.folder is None:
             return dataclasses.replace(made, seconds=time.perf_counter() - began)
