@@ -32,6 +32,17 @@ _MOVES = frozenset(
     }
 )
 """Operators whose results are operands of the same type, or zeros."""
+_JOINED = frozenset({"Concat", "Max", "Min"})
+"""Those of them whose operands all go into the result."""
+_DATA: Mapping[str, tuple[int, ...]] = {
+    "OneHot": (2,),
+    "Pad": (0, 2),
+    "ScatterElements": (0, 2),
+    "ScatterND": (0, 2),
+    "TensorScatter": (0, 1),
+    "Where": (1, 2),
+}
+"""Which operands go into the result of others, where that is not the first alone; the rest are sizes and places."""
 _PLACES = frozenset({"ArgMax", "ArgMin", "NonZero", "Shape", "Size", "TopK"})
 """Operators that tell sizes and places of their first operand."""
 _QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
@@ -146,7 +157,7 @@ def _result(node: ir.Node, value: ir.Value, operands: Sequence[Range | None]) ->
     if _is_place(node, value):
         return _NATURAL[0], min(_most(node.inputs[0], node.op_type == "Size"), _NATURAL[1])
     if _moves(node):
-        return _moved(node, value, operands)
+        return _moved(node, operands)
     intervals = list(map(_interval, operands))
     rule = _RULES.get(node.op_type)
     if rule is None or node.domain or not intervals:
@@ -167,15 +178,17 @@ def _text(node: ir.Node, name: str) -> str:
     return node.attributes[name].as_string() if name in node.attributes else ""
 
 
-def _moved(node: ir.Node, value: ir.Value, operands: Sequence[Range | None]) -> Interval:
-    """All that is moved: operands of the result's type, of a cast whatever it takes, and zeros between them."""
+def _moved(node: ir.Node, operands: Sequence[Range | None]) -> Interval:
+    """All that is moved: the operands that go into the result, of a cast whatever it takes, and zeros between them."""
     if node.op_type in ("Cast", "CastLike"):
         return _interval(operands[0])
     if node.op_type == "Clip":
         return _clipped(operands)
-    pairs = zip(node.inputs, operands, strict=True)
-    own = [each.interval for at, each in pairs if at is not None and each is not None and at.dtype == value.dtype]
-    return join([*own, (0.0, 0.0)])
+    if node.op_type == "ConstantOfShape":
+        return of_numbers(node.attributes["value"].as_tensor().numpy()) if "value" in node.attributes else (0.0, 0.0)
+    data = range(len(operands)) if node.op_type in _JOINED else _DATA.get(node.op_type, (0,))
+    own = (operands[place] for place in data if place < len(operands))
+    return join([*(each.interval for each in own if each is not None), (0.0, 0.0)])
 
 
 def _most(value: ir.Value | None, all_of_them: bool) -> float:

@@ -69,6 +69,14 @@ ROWS = [
         {"x": np.int32([[100000001, 100000002, 100000006], [-5, 2, 1]])},
     ),
     Row(
+        "places-up-to-the-end",
+        "float[2,6,5] x",
+        "int64[2,5] y",
+        "m = ArgMax<axis=2, keepdims=0>(x) y = Slice(m, s, e, a)",
+        {"s": np.int64([1]), "e": np.int64([2**63 - 1]), "a": np.int64([1])},
+        {"x": np.random.default_rng(5).normal(size=(2, 6, 5)).astype(np.float32)},
+    ),
+    Row(
         "large-integers-around",
         "int32[2] x",
         "int32[4] y",
