@@ -25,7 +25,6 @@ _OPTIONS = {
     "L2_NORMALIZATION": "L2NormOptions",
     "L2_POOL_2D": "Pool2DOptions",
     "LEAKY_RELU": "LeakyReluOptions",
-    "LOCAL_RESPONSE_NORMALIZATION": "LocalResponseNormalizationOptions",
     "MAXIMUM": "MaximumMinimumOptions",
     "MAX_POOL_2D": "Pool2DOptions",
     "MEAN": "ReducerOptions",

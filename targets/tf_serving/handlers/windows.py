@@ -30,15 +30,7 @@ def _resized(name: str) -> Handler:
     return handler
 
 
-def local_response_normalization(call: Call) -> Any:
-    options = call.options
-    return call.tf.nn.local_response_normalization(
-        call[0], depth_radius=options["radius"], bias=options["bias"], alpha=options["alpha"], beta=options["beta"]
-    )
-
-
 WINDOWS: Mapping[str, Handler] = {
     "AVERAGE_POOL_2D": _pooled("avg_pool2d"), "MAX_POOL_2D": _pooled("max_pool2d"),
     "RESIZE_BILINEAR": _resized("ResizeBilinear"), "RESIZE_NEAREST_NEIGHBOR": _resized("ResizeNearestNeighbor"),
-    "LOCAL_RESPONSE_NORMALIZATION": local_response_normalization,
 }  # fmt: skip

@@ -133,11 +133,6 @@ class Spatial(BuilderCore):
         shape = (n, _over(h, block_size), _over(w, block_size), _times(c, block_size**2))
         return self.emit("SPACE_TO_DEPTH", (x,), shape, x.dtype, {"block_size": block_size}, x.quantization)
 
-    def local_response_normalization(self, x: Tensor, *, radius: int, bias: float, alpha: float, beta: float) -> Tensor:
-        """``x / (bias + alpha * sum of squares over 2 radius + 1 channels) ** beta``."""
-        options = {"radius": radius, "bias": bias, "alpha": alpha, "beta": beta}
-        return self.emit("LOCAL_RESPONSE_NORMALIZATION", (x,), x.shape, x.dtype, options)
-
     def _pool(
         self, code: str, x: Tensor, window: tuple[int, int], strides: tuple[int, int], padding: Padding
     ) -> Tensor:

@@ -151,13 +151,16 @@ def _root(b: Builder, x: Tensor, p: int) -> Tensor:
 
 @windows.lowers_custom("LRN", domain=NHWC)
 def lrn(b: Builder, x: Tensor, *, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0, size: int) -> Tensor:
-    """The builtin for odd sizes; an even window reaches further up and takes a band matrix."""
+    """The squares of the channels around, added up one by one.
+
+    LiteRT's own LOCAL_RESPONSE_NORMALIZATION takes a running sum, which keeps the rounding of a large channel for all
+    that follow.
+    """
     float_only(x, "LRN")
-    if size % 2:
-        return b.local_response_normalization(x, radius=size // 2, bias=bias, alpha=alpha / size, beta=beta)
-    channels = x.shape[-1]
-    distance = np.arange(channels)[None] - np.arange(channels)[:, None]
-    band = ((distance >= -((size - 1) // 2)) & (distance <= size // 2)).astype(np.float32)
-    near = along(b, b.square(x), x.rank - 1, band)
+    channels, before, behind = x.shape[-1], (size - 1) // 2, size // 2
+    padded = b.pad(b.square(x), [*[(0, 0)] * (x.rank - 1), (before, behind)])
+    whole = [-1] * (x.rank - 1)
+    parts = [b.slice(padded, [*[0] * (x.rank - 1), first], [*whole, channels]) for first in range(size)]
+    near = functools.reduce(b.add, parts)
     divisor = b.pow(b.add(b.mul(near, like(b, x, alpha / size)), like(b, x, bias)), like(b, x, beta))
     return b.div(x, divisor)
