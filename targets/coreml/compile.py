@@ -26,6 +26,7 @@ from convertkit.targets.coreml.interface import describe, place_of_channels
 from convertkit.targets.coreml.lowering import WAYS_OUT, Lowering, declared
 from convertkit.targets.coreml.options import TARGETS, Choices, Image
 from convertkit.targets.coreml.package.write import write_package
+from convertkit.targets.coreml.ranks import lower_ranks
 from convertkit.targets.coreml.tensor import Tensor, constant
 from convertkit.targets.tflite.passes.constants import fold_constants
 from convertkit.targets.tflite.passes.functions import expand_functions
@@ -92,6 +93,7 @@ def prepare(model: ir.Model) -> None:
     opset = model.graph.opset_imports.get("", 1)
     if expand_functions(model, _is_handled(opset)):
         fold_constants(model)
+    lower_ranks(model)
 
 
 def _is_handled(opset: int) -> Callable[[ir.Node], bool]:

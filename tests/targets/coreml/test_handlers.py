@@ -22,7 +22,6 @@ ELIGIBLE = Path(__file__).parents[2] / "conformance" / "eligible.json"
 X34 = "float[3,4] x"
 IMAGE = "float[2,3,5,7] x"
 
-
 SCALES = {"s": np.float32(0.05), "z": np.int8(3)}
 W8 = np.random.default_rng(1).integers(-127, 128, (6, 4), np.int8)
 INTEGERS = np.int32([0, 1, -1, 2**31 - 1, -(2**31), 0x5A5A5A5A, -123456789])
@@ -170,6 +169,21 @@ ROWS = [
         "float[2,3,3,4] y",
         "y = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1], count_include_pad=1>(x)",
         expect=("avg_pool", "identity"),
+    ),
+    Row(
+        "windows",
+        "float[2,8,6,3] x",
+        "float[8,12,3] y",
+        "s = Reshape(x, f) t = Transpose<perm=[0,1,3,2,4,5]>(s) y = Reshape(t, g)",
+        {"f": np.int64([2, 2, 4, 2, 3, 3]), "g": np.int64([-1, 12, 3])},
+        expect=("reshape", "transpose", "reshape"),
+    ),
+    Row(
+        "six-axes-apart",
+        "float[2,24,5,7] x",
+        "float[2,4,10,21] y",
+        "s = Reshape(x, f) t = Transpose<perm=[0,3,4,1,5,2]>(s) y = Reshape(t, g)",
+        {"f": np.int64([2, 2, 3, 4, 5, 7]), "g": np.int64([0, 4, 10, 21])},
     ),
     Row(
         "average-of-opset-18",
