@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from convertkit import plugins
+from convertkit import listing, plugins
 from convertkit.artifact import Artifact
 from convertkit.data import asked
 from convertkit.errors import ConvertKitError, Unsupported, UsageError
@@ -160,7 +160,8 @@ def asked_for(source: str, given: Mapping[str, Any]) -> ExportOptions:
     if given.get("target"):
         return source_options(source, given)
     every = source_options(source, {**given, "target": plugins.target_names()})
-    able = tuple(name for name in every.targets if every.precision in plugins.target(name).precisions)
+    there = {each.name for each in listing.everything()["targets"] if each.installed}
+    able = tuple(name for name in every.targets if name in there and every.precision in plugins.target(name).precisions)
     return source_options(source, {**given, "target": able})
 
 

@@ -222,8 +222,11 @@ class Scheduler:
             return
         self._thread.is_watching = True
         try:
-            while self._unwatched:
-                run = self._unwatched[0]
+            while True:
+                try:
+                    run = self._unwatched[0]
+                except IndexError:  # another thread may have taken the last one
+                    return
                 run.future.add_done_callback(partial(self._finished, run))  # at once where it is done already
                 with suppress(ValueError):
                     self._unwatched.remove(run)
@@ -291,9 +294,12 @@ class Scheduler:
             self._changed.notify_all()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _Run:
-    """One attempt at a task; ``is_claimed`` once its end is seen to, which two threads may come to do."""
+    """One attempt at a task; ``is_claimed`` once its end is seen to, which two threads may come to do.
+
+    It has no text of its own: a deque asks for that where it does not find a run, and the graph's would take minutes.
+    """
 
     node: Node
     memory: int

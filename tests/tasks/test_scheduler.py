@@ -2,12 +2,14 @@
 
 import threading
 import time
+from collections import deque
 from concurrent.futures import CancelledError, Future
 
 import pytest
 
 from convertkit.errors import Unsupported
 from convertkit.tasks.local import Local
+from convertkit.tasks.scheduler import _Run
 from convertkit.tasks.store import Store
 from tests.tasks.small_tasks import Say
 
@@ -378,3 +380,14 @@ class TestCache:
             assert one.was_cached(again)
             assert one.result(again).text == "a()"
             one.close()
+
+
+def test_a_run_is_never_spelled_out(tmp_path):
+    """A deque that does not find it puts its text into the error, and that of a graph took minutes."""
+
+    class Node:
+        def __repr__(self):
+            raise AssertionError("the whole graph")
+
+    with pytest.raises(ValueError, match="not in deque"):
+        deque().remove(_Run(Node(), 0, tmp_path, Future()))
