@@ -228,3 +228,17 @@ WEIGHTED: Mapping[str, OpRule] = {
     "Gemm": OpRule({1: 0}, bias=2, data=(0,)),
     "MatMul": OpRule({1: -1}, data=(0,)),
 }
+
+_MOVES = OpRule(data=(0,), same_scale=True)
+MOVED: Mapping[str, OpRule] = {
+    "MaxPool": _MOVES,
+    "Concat": OpRule(same_scale=True),
+    "Reshape": _MOVES,
+    "Flatten": _MOVES,
+    "Squeeze": _MOVES,
+    "Unsqueeze": _MOVES,
+    "Transpose": _MOVES,
+    "Slice": _MOVES,
+    "Split": _MOVES,
+}
+"""Operators whose results are some of their elements: integers that most targets move as they are."""

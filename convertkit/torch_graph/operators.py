@@ -22,7 +22,7 @@ def _ints(value: Tensor | Sequence[int]) -> list[int]:
     return [int(each) for each in (value.reshape(-1).tolist() if isinstance(value, Tensor) else value)]
 
 
-def _padded(x: Tensor, pads: Sequence[int], value: float = 0.0) -> Tensor:
+def padded(x: Tensor, pads: Sequence[int], value: float = 0.0) -> Tensor:
     """``pads`` as ONNX has them for the last axes: all beginnings, then all ends."""
     rank = len(pads) // 2
     if not any(pads):
@@ -38,7 +38,7 @@ def conv(
     rank = w.ndim - 2
     function = (functional.conv1d, functional.conv2d, functional.conv3d)[rank - 1]
     ones = [1] * rank
-    return function(_padded(x, pads), w, b, tuple(strides) or ones, 0, tuple(dilations) or ones, group)
+    return function(padded(x, pads), w, b, tuple(strides) or ones, 0, tuple(dilations) or ones, group)
 
 
 def conv_transpose(
@@ -49,7 +49,7 @@ def conv_transpose(
     function = (functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)[rank - 1]
     ones, zeros = [1] * rank, [0] * rank
     made = function(x, w, b, tuple(strides) or ones, 0, tuple(output_padding) or zeros, group, tuple(dilations) or ones)
-    return _padded(made, [-each for each in pads])
+    return padded(made, [-each for each in pads])
 
 
 def gemm(
@@ -89,7 +89,7 @@ def max_pool(
     rank = len(kernel_shape)
     function = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[rank - 1]
     ones = [1] * rank
-    x = _padded(x, pads, float("-inf"))
+    x = padded(x, pads, float("-inf"))
     return function(x, tuple(kernel_shape), tuple(strides) or ones, 0, tuple(dilations) or ones, bool(ceil_mode))
 
 
@@ -100,11 +100,11 @@ def average_pool(
     rank = len(kernel_shape)
     function = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[rank - 1]
     steps = tuple(strides) or [1] * rank
-    made = function(_padded(x, pads), tuple(kernel_shape), steps)
+    made = function(padded(x, pads), tuple(kernel_shape), steps)
     if not any(pads) or count_include_pad:
         return made
     inside = torch.ones((1, 1, *x.shape[2:]), dtype=x.dtype)
-    return made / function(_padded(inside, pads), tuple(kernel_shape), steps)
+    return made / function(padded(inside, pads), tuple(kernel_shape), steps)
 
 
 def reshape(x: Tensor, shape: Tensor, *, allowzero: int = 0) -> Tensor:
@@ -159,7 +159,7 @@ def pad(
             whole[axis % x.ndim], whole[axis % x.ndim + x.ndim] = widths[index], widths[index + len(widths) // 2]
         widths = whole
     if mode == "constant":
-        return _padded(x, widths, 0.0 if value is None else float(value))
+        return padded(x, widths, 0.0 if value is None else float(value))
     for axis in range(x.ndim):
         before, after, size = widths[axis], widths[axis + x.ndim], x.shape[axis]
         places = torch.arange(-before, size + after)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from convertkit.profile import WEIGHTED, OpRule, QuantProfile
+from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 
 _PLAIN = OpRule()
-_MOVES = OpRule(data=(0,), same_scale=True)
 
 _INT8: Mapping[str, OpRule] = {
     **WEIGHTED,
@@ -22,15 +21,7 @@ _INT8: Mapping[str, OpRule] = {
     "Mul": _PLAIN,
     "AveragePool": OpRule(data=(0,)),
     "GlobalAveragePool": OpRule(data=(0,)),
-    "MaxPool": _MOVES,
-    "Concat": OpRule(same_scale=True),
-    "Reshape": _MOVES,
-    "Flatten": _MOVES,
-    "Squeeze": _MOVES,
-    "Unsqueeze": _MOVES,
-    "Transpose": _MOVES,
-    "Slice": _MOVES,
-    "Split": _MOVES,
+    **MOVED,
     "Resize": OpRule(data=(0,)),
 }
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from convertkit.profile import WEIGHTED, OpRule, QuantProfile
+from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 
 _VALUES = OpRule(constants=False)
-_MOVES = OpRule(data=(0,), same_scale=True)
 
 _INT8: Mapping[str, OpRule] = {
     **WEIGHTED,
@@ -21,15 +20,7 @@ _INT8: Mapping[str, OpRule] = {
     "Sub": _VALUES,
     "Mul": _VALUES,
     "GlobalAveragePool": OpRule(data=(0,)),
-    "MaxPool": _MOVES,
-    "Concat": OpRule(same_scale=True),
-    "Reshape": _MOVES,
-    "Flatten": _MOVES,
-    "Squeeze": _MOVES,
-    "Unsqueeze": _MOVES,
-    "Transpose": _MOVES,
-    "Slice": _MOVES,
-    "Split": _MOVES,
+    **MOVED,
 }
 
 

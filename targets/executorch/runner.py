@@ -8,8 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from convertkit.artifact import Array, Artifact
-from convertkit.errors import FeedError
+from convertkit.artifact import Artifact
+from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.executorch.runtime import RUNTIME, SERVICE, runtime_name
 from convertkit.workers.process import Worker
@@ -41,7 +41,7 @@ class ExecuTorchRunner:
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``FeedError`` for one that does not fit."""
-        found = self._open().call("run", self._order(), self._encoded(feed)).arrays
+        found = self._open().call("run", self._order(), encoded(self._artifact.inputs, feed, "program")).arrays
         return {
             spec.name: spec.decode(np.asarray(found[str(place)])) for place, spec in enumerate(self._artifact.outputs)
         }
@@ -49,7 +49,7 @@ class ExecuTorchRunner:
     def invocation(self, feed: Feed) -> Callable[[], object]:
         """A call that computes all outputs for ``feed``, which the worker holds."""
         worker = self._open()
-        worker.call("place", self._order(), self._encoded(feed))
+        worker.call("place", self._order(), encoded(self._artifact.inputs, feed, "program"))
         return lambda: worker.call("compute")
 
     def _open(self) -> Worker:
@@ -58,13 +58,3 @@ class ExecuTorchRunner:
 
     def _order(self) -> dict[str, list[str]]:
         return {"inputs": [spec.name for spec in self._artifact.inputs]}
-
-    def _encoded(self, feed: Feed) -> dict[str, Array]:
-        given = {}
-        for spec in self._artifact.inputs:
-            if spec.name not in feed:
-                raise FeedError(f"the feed has no array for input {spec.name}")
-            given[spec.name] = value = spec.encode(np.asarray(feed[spec.name]))
-            if value.shape != spec.shape:
-                raise FeedError(f"input {spec.name} has the shape {value.shape}, the program {spec.shape}")
-        return given

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from convertkit.targets.executorch.compat import quantized_operators
 from convertkit.torch_graph.operators import TABLE as SHARED
+from convertkit.torch_graph.operators import padded
 
 _Q = quantized_operators()
 _INTEGERS = {"int8": torch.int8, "uint8": torch.uint8, "int16": torch.int16}
@@ -43,12 +44,6 @@ def _even(pads: Sequence[int]) -> list[int] | None:
     return list(pads[:half]) if tuple(pads[:half]) == tuple(pads[half:]) else None
 
 
-def _around(x: Tensor, pads: Sequence[int], value: float = 0.0) -> Tensor:
-    half = len(pads) // 2
-    turned = [pads[axis + side * half] for axis in reversed(range(half)) for side in (0, 1)]
-    return functional.pad(x, turned, value=value)
-
-
 def conv(
     x: Tensor, w: Tensor, b: Tensor | None = None, *, kernel_shape: Sequence[int] = (), strides: Sequence[int] = (),
     pads: Sequence[int] = (), dilations: Sequence[int] = (), group: int = 1,
@@ -56,7 +51,7 @@ def conv(
     rank = w.ndim - 2
     function = (functional.conv1d, functional.conv2d, functional.conv3d)[rank - 1]
     ones, even = [1] * rank, _even(tuple(pads) or (0,) * 2 * rank)
-    x = x if even is not None else _around(x, pads)
+    x = x if even is not None else padded(x, pads)
     return function(x, w, b, tuple(strides) or ones, even or 0, tuple(dilations) or ones, group)
 
 
@@ -70,7 +65,7 @@ def conv_transpose(
     even = _even(tuple(pads) or (0,) * 2 * rank)
     more = tuple(output_padding) or zeros
     made = function(x, w, b, tuple(strides) or ones, even or 0, more, group, tuple(dilations) or ones)
-    return made if even is not None else _around(made, [-each for each in pads])
+    return made if even is not None else padded(made, [-each for each in pads])
 
 
 def max_pool(
@@ -81,7 +76,7 @@ def max_pool(
     function = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[rank - 1]
     ones, even = [1] * rank, _even(tuple(pads) or (0,) * 2 * rank)
     if even is None or any(2 * pad > size for pad, size in zip(even, kernel_shape, strict=True)):
-        x, even = _around(x, pads, float("-inf")), None
+        x, even = padded(x, pads, float("-inf")), None
     steps, spread = tuple(strides) or ones, tuple(dilations) or ones
     return function(x, tuple(kernel_shape), steps, even or 0, spread, bool(ceil_mode))
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from convertkit.profile import WEIGHTED, OpRule, QuantProfile
+from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 
 _PLAIN = OpRule()
-_MOVES = OpRule(data=(0,), same_scale=True)
 
 _INT8: Mapping[str, OpRule] = {
     **{kind: rule for kind, rule in WEIGHTED.items() if kind != "ConvTranspose"},
@@ -26,15 +25,7 @@ _INT8: Mapping[str, OpRule] = {
     "AveragePool": OpRule(data=(0,)),
     "GlobalAveragePool": OpRule(data=(0,)),
     "ReduceMean": OpRule(data=(0,)),
-    "MaxPool": _MOVES,
-    "Concat": OpRule(same_scale=True),
-    "Reshape": _MOVES,
-    "Flatten": _MOVES,
-    "Squeeze": _MOVES,
-    "Unsqueeze": _MOVES,
-    "Transpose": _MOVES,
-    "Slice": _MOVES,
-    "Split": _MOVES,
+    **MOVED,
 }
 
 _WEIGHTS: Mapping[int, tuple[int, int]] = {7: (-64, 64), 8: (-127, 127)}

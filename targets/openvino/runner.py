@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from convertkit.artifact import Array, Artifact
-from convertkit.errors import FeedError
+from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.openvino.ir import check_weights
 from convertkit.targets.openvino.runtime import EXACT, compiled, runtime_name, told
@@ -55,12 +55,7 @@ class OpenVinoRunner:
         return partial(self._values, self._encoded(feed))
 
     def _encoded(self, feed: Feed) -> list[Array]:
-        encoded = []
-        for spec in self._artifact.inputs:
-            if spec.name not in feed:
-                raise FeedError(f"the feed has no array for input {spec.name}")
-            encoded.append(spec.encode(np.asarray(feed[spec.name])))
-        return encoded
+        return list(encoded(self._artifact.inputs, feed).values())
 
     def _values(self, inputs: list[Array]) -> list[Array]:
         """Outputs in their order, which is that of the ONNX graph, as that of the inputs is."""

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from convertkit.artifact import Artifact
-from convertkit.errors import FeedError
+from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.qnn.context import checked_soc
 from convertkit.targets.qnn.runtime import SERVICE, runtime_name
@@ -43,12 +43,5 @@ class QnnRunner:
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``FeedError`` for one that does not fit."""
         assert self._worker is not None, "the runner is used as a context manager"
-        given = {}
-        for spec in self._artifact.inputs:
-            if spec.name not in feed:
-                raise FeedError(f"the feed has no array for input {spec.name}")
-            given[spec.name] = value = spec.encode(np.asarray(feed[spec.name]))
-            if value.shape != spec.shape:
-                raise FeedError(f"input {spec.name} has the shape {value.shape}, the binary {spec.shape}")
-        found = self._worker.call("run", {}, given).arrays
+        found = self._worker.call("run", {}, encoded(self._artifact.inputs, feed, "binary")).arrays
         return {spec.name: spec.decode(np.asarray(found[spec.name])) for spec in self._artifact.outputs}

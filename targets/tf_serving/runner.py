@@ -10,7 +10,8 @@ from typing import Self
 import numpy as np
 
 from convertkit.artifact import Artifact
-from convertkit.errors import FeedError, SourceError
+from convertkit.errors import SourceError
+from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.tf_serving.stage import ENVIRONMENT, SERVICE
 from convertkit.workers.process import Worker
@@ -44,11 +45,7 @@ class SavedModelRunner:
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``FeedError`` for one that lacks an input."""
         assert self._worker is not None, "the runner is used as a context manager"
-        for spec in self._artifact.inputs:
-            if spec.name not in feed:
-                raise FeedError(f"the feed has no array for input {spec.name}")
-        given = {spec.name: spec.encode(np.asarray(feed[spec.name])) for spec in self._artifact.inputs}
-        found = self._worker.call("run", {}, given).arrays
+        found = self._worker.call("run", {}, encoded(self._artifact.inputs, feed)).arrays
         return {spec.name: spec.decode(np.asarray(found[spec.name])) for spec in self._artifact.outputs}
 
 
