@@ -8,6 +8,7 @@ window is shorter, and the filters of as many outputs are computed together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -180,6 +181,11 @@ class KernelCosts:
         most = (_LEAST_GAIN if isinstance(shape, DenseShape) else _LEAST_GAIN_OF_IMAGES) * float_ns
         slower = any(own + rounding > float_own for own, float_own in zip(each, _for_all(real, len(each)), strict=True))
         return float_ns - taken if taken <= most and not slower else 0.0
+
+    def gain_on_the_fly(self, shape: DenseShape) -> float:
+        """Nanoseconds that a dense layer of int8 weights saves between floats; infinite where it always does."""
+        many = not 0 < shape.weights <= SMALL_MATRIX
+        return math.inf if many else self.gain_between_floats(shape, shape.pixels * shape.channels)
 
     def loading_ns(self, weights: int) -> tuple[float, float]:
         """What a call takes to load so many weights, in integers and in float."""

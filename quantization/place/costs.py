@@ -11,6 +11,7 @@ from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.graph.sizes import elements, sizes
 from convertkit.quantization.graph.units import Unit, constant, is_constant
 from convertkit.quantization.place.dense import dense_cost, dense_shape
+from convertkit.quantization.place.recurrent import recurrent_cost
 
 _UNKNOWN = OpCost(1.0, 1.0)
 _ON_THE_FLY = "DynamicQuantizeLinear"
@@ -20,6 +21,9 @@ _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 def unit_cost(unit: Unit, profile: QuantProfile) -> tuple[float, float]:
     """Nanoseconds in integers and in float."""
+    recurrent = recurrent_cost(unit.node, profile)
+    if recurrent is not None:
+        return recurrent, recurrent
     if profile.kernel_costs is not None:
         shape = conv_shape(unit.node)
         if shape is not None:

@@ -46,7 +46,7 @@ class Pace:
 def pace(units: tuple[Unit, ...], profile: QuantProfile) -> Pace:
     """By the profile's tables; 4 bits cost what 8 do where the profile does not tell."""
     plain = replace(profile, dynamic=frozenset())
-    product = profile.costs["Gemm"].float32
+    product = profile.costs["Gemm"].float32 if profile.kernel_costs is None else 0.0  # else ``unit_cost`` knows them
     recurrent = sum(multiply_adds(unit.node) for unit in units if unit.node.op_type in RECURRENT)
     found = {}
     for unit in filter(is_candidate, units):

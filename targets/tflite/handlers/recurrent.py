@@ -14,6 +14,7 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.kernel_costs import DenseShape
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_of, float_only, like
@@ -23,10 +24,6 @@ from convertkit.targets.tflite.handlers.steps import Columns, Step, run_steps, z
 from convertkit.targets.tflite.tensor import DYNAMIC, QuantParams, Tensor
 
 recurrent = Registry()
-
-_FEW_PRODUCTS = 8192
-"""Quantizing the state takes 160 ns whatever its size, and integers save 0.02 ns a product: a GRU of 64 units is
-faster with real numbers, an LSTM of 64 with integers (x86-64, one thread)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,10 +323,18 @@ def _matrices(weight: Tensor, what: str) -> list[Matrix]:
 
 
 def _dense(b: Builder, x: Tensor, weight: Matrix, bias: Array | None) -> Tensor:
-    """``x @ weight.T + bias``; few products with integers are made real instead, when the model is loaded."""
+    """``x @ weight.T + bias``; integers whose kernel saves nothing are made real instead, when the model is loaded."""
     params = QuantParams(weight.scales, (0,) * len(weight.scales), 0) if weight.scales else None
     stored = b.constant(weight.values, params)
-    rows = math.prod(size for size in x.shape[:-1] if size != DYNAMIC)
-    if params is not None and rows * weight.values.size <= _FEW_PRODUCTS:
+    if params is not None and not _is_worth_rounding(b, x, weight):
         stored = b.dequantize(stored)
     return b.fully_connected(x, stored, b.constant(bias) if bias is not None and bias.any() else None)
+
+
+def _is_worth_rounding(b: Builder, x: Tensor, weight: Matrix) -> bool:
+    """Whether the devices quantize the rows of ``x`` in less time than they save; a dynamic number of rows is one."""
+    if b.program.kernel_costs is None:
+        return True
+    filters, channels = weight.shape
+    rows = math.prod(size for size in x.shape[:-1] if size != DYNAMIC)
+    return b.program.kernel_costs.gain_on_the_fly(DenseShape(rows, channels, filters)) > 0

@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from convertkit.kernel_costs import SMALL_MATRIX, ConvShape, DenseShape, KernelCosts, Shape, TransposedShape
+from convertkit.kernel_costs import ConvShape, DenseShape, KernelCosts, Shape, TransposedShape
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.costs.tables import int4_costs
 
@@ -23,11 +23,9 @@ def gain_ns(node: ir.Node, stored: ir.Value, out_axis: int, kernel_costs: Kernel
     four_bits = stored.dtype == ir.DataType.INT4  # behind Dequantize, they would be made real at each call
     if (node.domain, node.op_type) in CONVOLUTIONS:
         return _of_convolution(node, weight, kernel_costs, four_bits=four_bits)
-    if four_bits or not 0 < math.prod(weight) <= SMALL_MATRIX:
-        return math.inf
     wide, deep = weight[out_axis], weight[1 - out_axis]
-    rows = math.prod(_sizes(node.outputs[0])) // wide
-    return kernel_costs.gain_between_floats(DenseShape(rows, deep, wide), rows * deep)
+    rows = math.prod(_sizes(node.outputs[0])) // max(wide, 1)
+    return math.inf if four_bits else kernel_costs.gain_on_the_fly(DenseShape(rows, deep, wide))
 
 
 def _of_convolution(node: ir.Node, weight: tuple[int, ...], kernel_costs: KernelCosts, *, four_bits: bool) -> float:

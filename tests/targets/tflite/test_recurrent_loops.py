@@ -63,8 +63,13 @@ def test_a_step_reshapes_nothing(tmp_path: Path) -> None:
         assert (codes.count("RESHAPE"), codes.count("PACK"), codes.count("LOGISTIC")) == (1, 0, STEPS_A_TURN)
 
 
-@pytest.mark.parametrize(("hidden", "real"), [(32, True), (64, False)])
-def test_integers_where_their_products_are_worth_quantizing_the_state(hidden: int, real: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("hidden", "device", "real"),
+    [(32, "x86", True), (64, "x86", False), (32, "arm64-a76", False), (8, "arm64-i8mm", True)],
+)
+def test_integers_where_their_products_are_worth_quantizing_the_state(
+    hidden: int, device: str, real: bool, tmp_path: Path
+) -> None:
     rng = np.random.default_rng(0)
     shapes = {"w": (1, 4 * hidden, 8), "r": (1, 4 * hidden, hidden)}
     stored, nodes = [], []
@@ -76,7 +81,7 @@ def test_integers_where_their_products_are_worth_quantizing_the_state(hidden: in
     infos = [helper.make_tensor_value_info(n, 1, s) for n, s in {"x": [50, 1, 8], "y": [50, 1, 1, hidden]}.items()]
     graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], stored)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), tmp_path / "m.onnx")
-    program = compile_model(load_model(tmp_path / "m.onnx"), Options()).program
+    program = compile_model(load_model(tmp_path / "m.onnx"), Options(device=(device,))).program
     dense = [each for each in program.subgraphs[-1].operations if each.code == "FULLY_CONNECTED"]
     assert {str(each.inputs[1].dtype) for each in dense if each.inputs[1]} == {"float32" if real else "int8"}
 
