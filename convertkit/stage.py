@@ -112,6 +112,18 @@ class DiagnosedStage(Protocol):
     def diagnosis(self) -> Mapping[str, object] | None: ...
 
 
+@runtime_checkable
+class ForetellingStage(Protocol):
+    """A target's last stage that can tell what it would refuse without making its artifact, where that takes long.
+
+    ``convertkit check`` asks it in place of :meth:`Stage.run` and of the artifact's runner.
+    """
+
+    def foretell(self, source: Artifact) -> None:
+        """Raise ``Unsupported``, in the words of :meth:`Stage.run`, for what that refuses ``source`` for."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What a conversion has settled about its source.

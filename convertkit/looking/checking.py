@@ -13,6 +13,7 @@ from typing import Any
 from convertkit import listing, plugins
 from convertkit.artifact import Artifact
 from convertkit.data import asked
+from convertkit.defects import blamed
 from convertkit.errors import ConvertKitError, Unsupported, UsageError
 from convertkit.looking.opened import source_options
 from convertkit.looking.tables import Shown, Table
@@ -20,7 +21,7 @@ from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions, InputSpec
-from convertkit.stage import BuildContext, FeedSource, FreedSource, Source, StaticTarget, Target
+from convertkit.stage import BuildContext, FeedSource, ForetellingStage, FreedSource, Source, StaticTarget, Target
 
 _WAY_OUT = "  try   "
 _FROM = "  from  "
@@ -266,9 +267,14 @@ class _Way:
         parts = plugins.parts_of(target, options)
         stages = [each for part in parts for each in steps_of(replace(context, target=part), part).items()]
         relevance.check_passes(options, [name for name, _ in stages if isinstance(name, str)])
-        artifact = hub
+        artifact, (_, last) = hub, stages.pop()
         for _, stage in stages:
             artifact = made(stage, artifact, self._folder(stage.name)).artifact
+        if isinstance(last, ForetellingStage):
+            with blamed(f"stage {last.name} of target {target.name}", target):
+                last.foretell(artifact)
+            return Verdict(target.name, True)
+        artifact = made(last, artifact, self._folder(last.name)).artifact
         with plugins.runner(artifact):
             return Verdict(target.name, True)
 

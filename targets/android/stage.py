@@ -67,28 +67,35 @@ class PackageAndroid:
             "ai_pack": chosen.ai_pack,
         }
 
-    def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """Package ``source``; ``Unsupported`` for what a typed API or the library has no form for."""
+    def foretell(self, source: Artifact) -> None:
+        """What :meth:`run` refuses ``source`` for."""
+        self._api(source, source.path.read_bytes())
+
+    def _api(self, source: Artifact, model: bytes) -> Api:
         check_one_file(source)
-        chosen, model = self._choices, source.path.read_bytes()
-        runtime = chosen.runtime
+        chosen = self._choices
         wanted = Wanted("--android", chosen.picture, chosen.sound)
         typed = typed_api(source, model, self._options, wanted, RESERVED)
-        check_opset(model, runtime.most_opset, str(runtime.library))
-        api = Api(chosen.package, runtime, typed, chosen.ai_pack)
+        check_opset(model, chosen.runtime.most_opset, str(chosen.runtime.library))
+        return Api(chosen.package, chosen.runtime, typed, chosen.ai_pack)
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Package ``source``; ``Unsupported`` for what a typed API or the library has no form for."""
+        chosen, model = self._choices, source.path.read_bytes()
+        runtime, api = chosen.runtime, self._api(source, model)
         made = chosen.package.coordinates(chosen.version)
         beside = _beside(api, source)
         assets = {api.asset: model}
         archive = aar(f"{chosen.package}.assets", chosen.min_sdk, runtime.rules, assets | beside, assets.keys())
         path = workdir / f"{made.file}.aar"
         path.write_bytes(archive)
-        repository = maven.repository(made, archive, runtime.library, typed.description)
+        repository = maven.repository(made, archive, runtime.library, api.typed.description)
         write_files(workdir / "maven", repository)
         check_package(workdir, path, made, runtime.library)
         made_by = f"{self.name} {self.version}"
         artifact = replace(source, path=path, format=self.produces, sha256=sha256_of(path), made_by=made_by)
         with AndroidRunner(artifact) as runner:
-            found = vectors(artifact, typed.ports, runner, self._calibration, self._options.seed)
+            found = vectors(artifact, api.typed.ports, runner, self._calibration, self._options.seed)
         write_files(workdir, self._project(api, found, model, beside))
         return artifact
 

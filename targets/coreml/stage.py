@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -69,16 +70,25 @@ class CompileCoreML:
             told["labels"] = hashlib.sha256("\n".join(labels).encode()).hexdigest()
         return {**told, "seed": self._seed}
 
-    def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """Compile ``source`` and write ``model.mlpackage``."""
-        path = workdir / "model.mlpackage"
-        asked, self._choices = self._choices, settled(self._choices, source.inputs, source.outputs)
+    def foretell(self, source: Artifact) -> None:
+        """What :meth:`run` refuses ``source`` for: the package is compiled, and nothing is run for golden vectors."""
+        with tempfile.TemporaryDirectory(prefix="convertkit-coreml-") as place:
+            self._compiled(source, Path(place) / "model.mlpackage")
+
+    def _compiled(self, source: Artifact, path: Path) -> Mapping[str, Any]:
+        self._choices = settled(self._choices, source.inputs, source.outputs)
         if self._calibration is not None:
             check_batch(self._choices.sizes, source.inputs)
-        raised = [RAISED] if self._choices.version > asked.version else []
         params = {"model": str(source.path), "folder": str(path), "choices": asdict(self._choices)}
         with nullcontext(self._worker) if self._worker else Worker(SERVICE, timeout_s=self._timeout_s) as worker:
-            told = worker.call("compile", params, isolated=self._worker is not None).value
+            told: Mapping[str, Any] = worker.call("compile", params, isolated=self._worker is not None).value
+        return told
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Compile ``source`` and write ``model.mlpackage``."""
+        path, asked = workdir / "model.mlpackage", self._choices
+        told = self._compiled(source, path)
+        raised = [RAISED] if self._choices.version > asked.version else []
         notes = [*told["notes"], *raised]
         self.diagnosis = {"notes": notes} if notes else None
         float32 = float32_tolerance(load_own(source.path))

@@ -61,21 +61,28 @@ class PackageIos:
             "sound": chosen.sound,
         }
 
-    def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """Package ``source``; ``Unsupported`` for what a typed API or the library has no form for."""
+    def foretell(self, source: Artifact) -> None:
+        """What :meth:`run` refuses ``source`` for."""
+        self._api(source)
+
+    def _api(self, source: Artifact) -> SwiftApi:
         check_one_file(source)
         chosen, model = self._choices, source.path.read_bytes()
         wanted = Wanted("--ios", chosen.picture, chosen.sound)
         typed = typed_api(source, model, self._options, wanted, RESERVED)
         check_limits(model, typed.ports, chosen.runtime)
         check_opset(model, chosen.runtime.most_opset, chosen.runtime.library.product)
-        api = SwiftApi(chosen.module, chosen.runtime, typed)
+        return SwiftApi(chosen.module, chosen.runtime, typed)
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """Package ``source``; ``Unsupported`` for what a typed API or the library has no form for."""
+        chosen, api = self._choices, self._api(source)
         package = workdir / chosen.module.text
         write_files(package, {f"Sources/{chosen.module}/Resources/{k}": v for k, v in _resources(api, source).items()})
         check_package(package, api.resources)
         artifact = replace(source, path=package, format=self.produces, sha256="", made_by=f"{self.name} {self.version}")
         with IosRunner(artifact) as runner:
-            found = vectors(artifact, typed.ports, runner, self._calibration, self._options.seed)
+            found = vectors(artifact, api.typed.ports, runner, self._calibration, self._options.seed)
         write_files(package, self._code(api, found))
         return replace(artifact, sha256=sha256_of(package))
 

@@ -14,6 +14,8 @@ Handler = Callable[["Call"], Any]
 """One TensorFlow tensor, or several in the operator's order."""
 _PADDINGS = ("SAME", "VALID")
 """By number in TFLite's schema."""
+_ACTIVATIONS = 5
+"""None, RELU, RELU_N1_TO_1, RELU6, TANH."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Call:
         """The input at ``place`` as an array; ``Unsupported`` where it is computed."""
         value = self.constants[place] if place < len(self.constants) else None
         if value is None:
-            raise Unsupported(f"its input {place} is not a constant")
+            raise computed(place)
         return value
 
     @property
@@ -76,6 +78,16 @@ class Call:
             3: nn.relu6,
             4: self.tf.tanh,
         }
-        if chosen not in made:
-            raise Unsupported("its fused activation is not one that this program knows")
+        check_activation(self.options)
         return made[chosen](x)
+
+
+def check_activation(options: Mapping[str, Any]) -> None:
+    """Raise ``Unsupported`` for one that :meth:`Call.activated` does not write: the schema has SIGN_BIT besides."""
+    if options.get("fusedActivationFunction", 0) not in range(_ACTIVATIONS):
+        raise Unsupported("its fused activation is not one that this program knows")
+
+
+def computed(place: int) -> Unsupported:
+    """The refusal of an input that a handler wants as a constant."""
+    return Unsupported(f"its input {place} is not a constant")

@@ -39,7 +39,7 @@ class Building:
     def _run(self, graph: Graph, given: Sequence[Any]) -> list[Any]:
         values = dict[int, Any](zip(graph.inputs, given, strict=True))
         for operator in graph.operators:
-            name = graph.tensors[operator.outputs[0]].name if operator.outputs else operator.code
+            name = _name(graph, operator)
             with self._tf.name_scope(_plain(name)):
                 results = self._operator(graph, operator, values, name)
             for index, value in zip(operator.outputs, results, strict=True):
@@ -49,14 +49,14 @@ class Building:
     def _operator(self, graph: Graph, operator: Operator, values: dict[int, Any], name: str) -> Sequence[Any]:
         handler = HANDLERS.get(operator.code)
         if handler is None:
-            raise Unsupported(f"{operator.code} is not written for TensorFlow", subject=name, ways_out=_WAYS_OUT)
+            raise unknown(graph, operator)
         given = [None if index < 0 else partial(self._value, graph, index, values) for index in operator.inputs]
         constants = [None if index < 0 or index in values else graph.tensors[index].value for index in operator.inputs]
         outputs = [graph.tensors[index] for index in operator.outputs]
         try:
             made = handler(Call(self._tf, given, constants, operator.options, outputs, self.called))
         except Unsupported as refusal:
-            raise Unsupported(f"{operator.code}: {refusal}", subject=name, ways_out=_WAYS_OUT) from refusal
+            raise refused(graph, operator, refusal) from refusal
         except (ValueError, TypeError) as error:
             reason = str(error).splitlines()[0][:300]
             raise Unsupported(
@@ -74,6 +74,21 @@ class Building:
         if tensor.value is None:
             raise Unsupported("it is read before it is computed", subject=f"tensor {tensor.name}")
         return self._tf.constant(np.asarray(tensor.value, order="C"))
+
+
+def unknown(graph: Graph, operator: Operator) -> Unsupported:
+    """The refusal of an operator without a handler."""
+    reason = f"{operator.code} is not written for TensorFlow"
+    return Unsupported(reason, subject=_name(graph, operator), ways_out=_WAYS_OUT)
+
+
+def refused(graph: Graph, operator: Operator, refusal: Unsupported) -> Unsupported:
+    """What a handler refuses, with the operator."""
+    return Unsupported(f"{operator.code}: {refusal}", subject=_name(graph, operator), ways_out=_WAYS_OUT)
+
+
+def _name(graph: Graph, operator: Operator) -> str:
+    return graph.tensors[operator.outputs[0]].name if operator.outputs else operator.code
 
 
 def _check(code: str, tensor: Tensor, value: Any) -> None:

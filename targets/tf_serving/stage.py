@@ -12,6 +12,8 @@ from convertkit import plugins
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
 from convertkit.targets.serving import requests
+from convertkit.targets.tf_serving.file import read
+from convertkit.targets.tf_serving.foretold import foretell
 from convertkit.targets.tf_serving.package import MODELS, containerfile, page, rest_request, rest_response
 from convertkit.workers.process import Worker
 
@@ -35,6 +37,10 @@ class PackageSavedModel:
     @property
     def options(self) -> Mapping[str, object]:
         return {"name": self._name, "seed": self._seed}
+
+    def foretell(self, source: Artifact) -> None:
+        """What :meth:`run` refuses ``source`` for, found by TFLite's operators and without TensorFlow."""
+        foretell(read(source.path.read_bytes()))
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Package ``source``; ``Unsupported`` for operators and tensors that TensorFlow's plain operators lack."""

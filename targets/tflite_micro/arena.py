@@ -37,20 +37,37 @@ def measured_arena(model: Path, graphs: tuple[FileGraph, ...]) -> Arena:
     It may be more than what is in use: setting a small model up takes more than keeping it.  ``ToolError`` in the
     runtime's words where it does not take the model, or crashes.
     """
-    values = sum(tensor.size_bytes for graph in graphs for tensor in graph.tensors if not tensor.constant)
-    ample = _SPARE_BYTES + 4 * values // _STEP_BYTES * _STEP_BYTES
+    ample = _ample_bytes(graphs)
     first = _probe(model, ample, ample)
     used = dict(_USED.findall(first.stderr))
     if len(used) < 2 or not first.stdout.strip():
-        lines = [line.strip() for line in first.stderr.splitlines() if line.strip()]
-        said = "; ".join(lines)[:400] or f"it ended with {first.returncode}"
-        raise ToolError(f"TensorFlow Lite Micro does not run {model.name}: {said}")
+        raise _not_run(model, first)
     head, tail = int(used["head"]), int(used["tail"])
     least = -(-(head + tail) // _STEP_BYTES) * _STEP_BYTES
     tensors = sum(len(graph.tensors) for graph in graphs)
     guess = least + (_SET_UP_BYTES + _SET_UP_BYTES_OF_A_TENSOR * tensors) // _STEP_BYTES * _STEP_BYTES
     enough = [int(line) for line in _probe(model, guess, least).stdout.split()]
     return Arena(min(enough, default=ample), head, tail)
+
+
+def set_up(model: Path, graphs: tuple[FileGraph, ...]) -> None:
+    """Set the model up here in an ample arena, without running it; ``ToolError`` as :func:`measured_arena`."""
+    ample = _ample_bytes(graphs)
+    found = _probe(model, ample, ample - 1)
+    if not found.stdout.strip():
+        raise _not_run(model, found)
+
+
+def _ample_bytes(graphs: tuple[FileGraph, ...]) -> int:
+    """More than any model of these values takes, a multiple of 16."""
+    values = sum(tensor.size_bytes for graph in graphs for tensor in graph.tensors if not tensor.constant)
+    return _SPARE_BYTES + 4 * values // _STEP_BYTES * _STEP_BYTES
+
+
+def _not_run(model: Path, found: subprocess.CompletedProcess[str]) -> ToolError:
+    lines = [line.strip() for line in found.stderr.splitlines() if line.strip()]
+    said = "; ".join(lines)[:400] or f"it ended with {found.returncode}"
+    return ToolError(f"TensorFlow Lite Micro does not run {model.name}: {said}")
 
 
 def _probe(model: Path, start: int, stop: int) -> subprocess.CompletedProcess[str]:

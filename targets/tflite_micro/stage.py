@@ -11,7 +11,7 @@ from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import Unsupported
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
 from convertkit.targets.tflite_micro import golden
-from convertkit.targets.tflite_micro.arena import Arena, measured_arena
+from convertkit.targets.tflite_micro.arena import Arena, measured_arena, set_up
 from convertkit.targets.tflite_micro.c_array import model_source
 from convertkit.targets.tflite_micro.file import FileGraph, read_graphs, read_origins
 from convertkit.targets.tflite_micro.headers import NAMESPACE, model_header, resolver_header
@@ -47,15 +47,17 @@ class PackageMicro:
     def options(self) -> Mapping[str, object]:
         return {"seed": self._seed, "arena": self._most_bytes, "skeleton": self._skeleton}
 
+    def foretell(self, source: Artifact) -> None:
+        """What :meth:`run` refuses ``source`` for, found by setting it up and not by running it."""
+        set_up(source.path, _checked_graphs(source.path.read_bytes()))
+
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Package ``source``.
 
         ``Unsupported`` for operators, types and sizes that the runtime does not have, and for too large an arena.
         """
         model = source.path.read_bytes()
-        graphs = read_graphs(model)
-        check(graphs, read_origins(model))
-        _check_sizes(graphs)
+        graphs = _checked_graphs(model)
         self._tolerance = tolerance_of(graphs)
         arena = measured_arena(source.path, graphs)
         self._check_arena(arena.size)
@@ -92,6 +94,13 @@ class PackageMicro:
     def _vectors(self, source: Artifact, main: FileGraph, arena: Arena) -> tuple[golden.Vector, ...]:
         interpreter = MicroInterpreter(source.path.read_bytes(), arena.size)
         return golden.vectors(interpreter, source, main, self._calibration, self._seed)
+
+
+def _checked_graphs(model: bytes) -> tuple[FileGraph, ...]:
+    graphs = read_graphs(model)
+    check(graphs, read_origins(model))
+    _check_sizes(graphs)
+    return graphs
 
 
 def _check_sizes(graphs: tuple[FileGraph, ...]) -> None:

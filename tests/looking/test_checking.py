@@ -97,6 +97,45 @@ def test_says_what_export_does(name, tmp_path):
     assert not list(tmp_path.glob("*-onnxruntime")), "nothing is written"
 
 
+def same_verdict(name, target, tmp_path):
+    source = onnx_models.write(tmp_path, MODELS[name])
+    (verdict,) = convertkit.check(source, target).verdicts
+    error = exported(source, target, tmp_path / "made")
+    assert verdict.converts == (error is None), (verdict, error)
+    if error is not None:
+        assert (verdict.kind, verdict.exit_code) == (type(error).__name__, error.exit_code)
+        assert verdict.reason in str(error)
+        assert verdict.node in str(error)
+    return verdict.converts
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "converts"),
+    [
+        ("divides", "android", True), ("string", "android", False), ("everything", "ios", True),
+        ("nonzero", "tflite-micro", False), ("mlp", "tflite-micro", True), ("grid", "coreml", True),
+        ("string", "tf-serving", False),
+    ],
+)  # fmt: skip
+def test_a_packaging_stage_foretells_what_it_refuses(name, target, converts, tmp_path):
+    assert same_verdict(name, target, tmp_path) == converts
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", ["android", "ios", "tflite-micro", "coreml", "tf-serving"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_packaging_stage_foretells_what_it_refuses(name, target, tmp_path):
+    same_verdict(name, target, tmp_path)
+
+
+def test_what_is_foretold_is_not_run(tmp_path, monkeypatch):
+    """Golden vectors of a deep image model took a minute in the reference kernels of TensorFlow Lite Micro."""
+    from convertkit.targets.tflite_micro.stage import PackageMicro
+
+    monkeypatch.setattr(PackageMicro, "run", lambda *given: pytest.fail("the stage was run"))
+    assert convertkit.check(onnx_models.write(tmp_path, MODELS["mlp"]), "tflite-micro").passed
+
+
 def test_a_refusal_is_taken_apart(tmp_path):
     source = onnx_models.write(tmp_path, MODELS["shifted"])
     verdicts = {each.target: each for each in convertkit.check(source).verdicts}

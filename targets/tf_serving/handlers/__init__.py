@@ -22,3 +22,9 @@ HANDLERS: Mapping[str, Handler] = {
     **WINDOWS,
     **CONTROL,
 }
+
+CONSTANTS: Mapping[str, tuple[int, ...]] = {
+    "EXPAND_DIMS": (1,), "SPLIT": (0,), "SPLIT_V": (1, 2), "ARG_MAX": (1,), "ARG_MIN": (1,),
+    **dict.fromkeys(("SUM", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE_ALL", "REDUCE_ANY"), (1,)),
+}  # fmt: skip
+"""Inputs that a handler asks of ``Call.constant``: these have to be stored in the file."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import onnx
@@ -13,7 +16,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
-from convertkit.errors import MissingFramework, SourceError
+from convertkit.errors import MissingFramework, SourceError, Unsupported
+from convertkit.targets.tf_serving.call import Call
+from convertkit.targets.tf_serving.file import Graph, Operator, Tensor
+from convertkit.targets.tf_serving.foretold import foretell
+from convertkit.targets.tf_serving.handlers import CONSTANTS, HANDLERS
 from convertkit.targets.tf_serving.package import rest_response
 from convertkit.targets.tf_serving.runner import SavedModelRunner, only_model
 from tests.command_line import here
@@ -127,6 +134,52 @@ def test_a_single_answer_stands_without_its_name():
     one, two = {"y": np.ones((1, 2))}, {"y": np.ones(1), "z": np.zeros(1)}
     assert json.loads(rest_response(one)) == {"outputs": [[1.0, 1.0]]}
     assert json.loads(rest_response(two)) == {"outputs": {"y": [1.0], "z": [0.0]}}
+
+
+def _call(asked):
+    """An operator whose constants tell who asks for them, in a TensorFlow that takes everything."""
+    tf, value = MagicMock(unsafe=True), MagicMock(shape=(1, 1, 1, 1))
+    value.__ge__.return_value = value
+    tf.TensorShape.return_value = MagicMock(unsafe=True)  # else its ``assert_is_compatible_with`` is refused as a typo
+    for made in (tf.constant, tf.transpose, tf.reshape):
+        made.return_value.shape = (1, 1, 1, 1)
+    given = [lambda: value] * 5
+
+    class Asked(Call):
+        def constant(self, place):
+            asked.add(place)
+            return np.zeros(1, np.int32)
+
+    outputs = [Tensor(f"y{place}", "float32", (1, 1, 1, 1), None) for place in range(5)]
+    return Asked(tf, given, [None] * 5, MagicMock(), outputs, MagicMock())
+
+
+@pytest.mark.parametrize("code", sorted(HANDLERS))
+def test_the_constants_that_a_handler_asks_for_are_listed(code):
+    asked = set()
+    options = {"fusedActivationFunction": 0, "padding": 0, "depthMultiplier": 1, "newShape": [1], "squeezeDims": [0]}
+    call = replace(_call(asked), options=defaultdict(lambda: 1, options))
+    HANDLERS[code](call)
+    assert asked == set(CONSTANTS.get(code, ()))
+
+
+def test_a_computed_input_that_has_to_be_stored_is_foretold():
+    tensors = (
+        Tensor("x", "float32", (2, 3), None),
+        Tensor("axes", "int32", (1,), None),
+        Tensor("y", "float32", (2,), None),
+    )
+    computed = Graph(tensors, (Operator("SUM", (0, 1), (2,)),), (0, 1), (2,))
+    with pytest.raises(Unsupported, match="SUM: its input 1 is not a constant"):
+        foretell([computed])
+    stored = (tensors[0], replace(tensors[1], value=np.zeros(1, np.int32)), tensors[2])
+    foretell([replace(computed, tensors=stored)])
+    for operator, said in (
+        (Operator("SVDF", (0,), (2,)), "SVDF is not written for TensorFlow"),
+        (Operator("ADD", (0, 0), (2,), {"fusedActivationFunction": 5}), "fused activation"),
+    ):
+        with pytest.raises(Unsupported, match=said):
+            foretell([replace(computed, tensors=stored, operators=(operator,))])
 
 
 _EVERY = 40
