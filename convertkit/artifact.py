@@ -47,7 +47,8 @@ class TensorSpec:
     that ends in Clip, Relu, Min or Max, so that its limits are exact, ``discrete`` floats that stand for choices (of
     OneHot, Sign, a Cast of integers) and ``fixed`` one that no input's values reach.  ``rising`` marks an input whose
     values begin at 0 and do not fall, such as places at which something begins.  ``classes`` is how many places the
-    integers of an output choose among, behind ArgMax or TopK; None for any other.
+    integers of an output choose among, behind ArgMax or TopK; None for any other.  ``kept`` marks state that the
+    artifact holds between calls by itself: an app neither gives nor gets it.
     """
 
     name: str
@@ -63,6 +64,7 @@ class TensorSpec:
     fixed: bool = False
     rising: bool = False
     classes: int | None = None
+    kept: bool = False
 
     @property
     def source_shape(self) -> tuple[Dim, ...]:

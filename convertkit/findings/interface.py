@@ -47,6 +47,7 @@ def _port(spec: TensorSpec, normalization: Normalization | None, example: tuple[
         normalization,
         spec.quantization,
         spec.is_state,
+        spec.kept,
     )
 
 

@@ -146,6 +146,7 @@ class Port:
     normalization: Normalization | None
     quantization: Quantization | None
     is_state: bool
+    kept: bool = False
 
     @property
     def sentence(self) -> str:
@@ -162,7 +163,7 @@ class Port:
             zero = self.quantization.zero_point
             parts.append(f"stands for (q {'+' if zero < 0 else '-'} {abs(zero)}) * {self.quantization.scale:.6g}")
         if self.is_state:
-            parts.append("state, carried from call to call")
+            parts.append(f"state, {'kept by the model' if self.kept else 'carried'} from call to call")
         return "; ".join(parts)
 
 

@@ -63,6 +63,7 @@ class CoreMLTarget:
             metavar="NAME=rgb|bgr|gray[,scale:S][,bias:B]",
             repeatable=True,
         ),
+        TargetOption("state", bool, "The package keeps state between calls by itself, for makeState(); iOS 18"),
         TargetOption("labels", Path, "Text file with the name of a class in each line, for a classifier"),
     )
     static_because = "Core ML packages have fixed sizes where nothing else is asked for"

@@ -6,7 +6,6 @@ Only here coremltools' builder is called.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.targets.coreml.names import identifier
 from convertkit.targets.coreml.tensor import Tensor, as_mil, constant
 
 _DTYPES = {
@@ -31,12 +31,6 @@ _SHARED = 64
 """Numbers from which on a constant is looked for among those that are there."""
 MOST_DIMENSIONS = 5
 """Source: Core ML, MLMultiArray and coremltools, "Tensors with more than 5 dimensions are not supported"."""
-
-
-def identifier(name: str) -> str:
-    """``name`` with everything replaced that Core ML's names may not have."""
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"_{plain}" if not plain or plain[0].isdigit() else plain
 
 
 class Builder:
@@ -101,6 +95,8 @@ class Builder:
         """``x`` in another of MIL's types."""
         if x.dtype == dtype:
             return x
+        if dtype == "float16" and (narrow := _widened_from(x)) is not None:
+            return narrow
         if x.array is not None and dtype in ("float32", "float16", "int32", "bool"):
             return constant(x.array.astype(dtype))
         short = {"float32": "fp32", "float16": "fp16"}.get(dtype, dtype)
@@ -175,6 +171,14 @@ def tensor_of(var: Any) -> Tensor:
     if len(shape) > MOST_DIMENSIONS:
         raise Unsupported(f"{len(shape)} dimensions: Core ML's tensors have at most {MOST_DIMENSIONS}")
     return Tensor(_DTYPES.get(var.dtype, str(var.dtype)), shape, None, var)
+
+
+def _widened_from(x: Tensor) -> Tensor | None:
+    """The float16 numbers that ``x`` has as float32, where a cast has just made it so: the way back changes nothing."""
+    maker = None if x.var is None else x.var.op
+    if maker is None or maker.op_type != "cast" or x.dtype != "float32" or maker.x.dtype != types.fp16:
+        return None
+    return tensor_of(maker.x)
 
 
 def _first_line(error: Exception) -> str:

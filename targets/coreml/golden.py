@@ -31,6 +31,17 @@ MOST_BYTES = 1 << 22
 """Of all vectors; the first is there whatever it takes."""
 _RELATIVE = {"float32": 1e-3, "float16": 5e-2, "int8": 1e-1}
 """Of the largest output: what the test allows.  Not measured on a device; float16 units round at other places."""
+_SWIFT_STATE = (
+    ("final class", "@available(iOS 18.0, macOS 15.0, tvOS 18.0, watchOS 11.0, visionOS 2.0, *)\nfinal class"),
+    ("        let outputs: [String: Tensor]\n", "        let outputs: [String: Tensor]\n        let begins: Bool\n"),
+    (
+        "        for vector in golden.vectors {\n",
+        "        var state = model.makeState()\n        for vector in golden.vectors {\n"
+        "            if vector.begins { state = model.makeState() }\n",
+    ),
+    ("model.prediction(from: features)", "model.prediction(from: features, using: state)"),
+)
+"""What a package with state has in its XCTest, beside what every other has."""
 _ONE_FEED = 10.0
 """Times the step's own bound: here one feed is judged alone, and nothing says how the model enlarges rounding."""
 _LEAST_SNR_DB = 20.0
@@ -52,26 +63,36 @@ class Golden:
         for inputs, outputs in self._answers(program, calibration, seed):
             size += sum(each.nbytes for each in (*inputs.values(), *outputs.values()))
             if len(vectors) < MOST_VECTORS and not (vectors and size > MOST_BYTES):
-                vectors.append({"inputs": self._inputs(program, inputs), "outputs": _outputs(outputs)})
+                begins = {"begins": self._starts_anew(program) or not vectors} if program.states else {}
+                vectors.append({"inputs": self._inputs(program, inputs), "outputs": _outputs(outputs), **begins})
         golden: dict[str, object] = {"package": self.made.path.name, "relative": _RELATIVE[computes_in]}
         if self.choices.labels:
             golden["labels"] = list(self.choices.labels)
         folder = self.made.path.parent
         told = json.dumps({**golden, "vectors": vectors}, indent=1, sort_keys=True) + "\n"
         (folder / "golden.json").write_text(told, encoding="utf-8")
-        source = Path(__file__).with_name("swift") / "GoldenTests.swift"
-        (folder / "GoldenTests.swift").write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+        text = (Path(__file__).with_name("swift") / "GoldenTests.swift").read_text(encoding="utf-8")
+        (folder / "GoldenTests.swift").write_text(_with_state(text) if program.states else text, encoding="utf-8")
+
+    def _starts_anew(self, program: Program) -> bool:
+        """Whether each vector begins with fresh state, as the model is held against it alone; else it goes on."""
+        return bool(self.choices.shapes or images_in(program.metadata))
 
     def _answers(
         self, program: Program, calibration: FeedSource | None, seed: int
     ) -> Iterator[tuple[Mapping[str, Array], Mapping[str, Array]]]:
-        """What the package is given and gives, at every size that it promises."""
+        """What the package is given and gives, at every size that it promises; state goes from call to call."""
         evaluator, images = Evaluator(program.block), images_in(program.metadata)
-        differs = bool(self.choices.shapes or images)
+        differs = self._starts_anew(program)
+        state: dict[str, Array] = {}
 
         def run(feed: Mapping[str, Array]) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
             inputs = encoded(self.made.inputs, program, feed)
-            return inputs, evaluator.run(inputs)
+            start = {feature.name: inputs.pop(feature.name) for feature in program.states}
+            before = start if differs else {**start, **state}
+            outputs = evaluator.run(inputs, state=before)
+            state.update(before)
+            return inputs, outputs
 
         with OnnxRunner(self.source) if differs else nullcontext() as model:
             for artifact, samples, most in self._at_sizes(calibration):
@@ -83,8 +104,9 @@ class Golden:
                     given = self._of_whole_pixels(program, images, feed, seed + place, drawn=samples is None)
                     inputs, outputs = run(given)
                     inputs = {name: np.rint(value) if name in images else value for name, value in inputs.items()}
-                    outputs = evaluator.run(inputs)
-                    self._held(model.run(given), decoded(self.made.outputs, program, outputs), given)
+                    state = _fresh(program)
+                    outputs = evaluator.run(inputs, state=state)
+                    self._held(model.run(given), decoded(self.made.outputs, program, {**outputs, **state}), given)
                     yield inputs, outputs
 
     def _at_sizes(self, calibration: FeedSource | None) -> Iterator[tuple[Artifact, Iterable[Feed] | None, int]]:
@@ -128,6 +150,23 @@ class Golden:
         return {
             name: _pixels(images[name], value) if name in images else _told(value) for name, value in inputs.items()
         }
+
+
+def _fresh(program: Program) -> dict[str, Array]:
+    """State as ``makeState()`` gives it."""
+    kinds = dict(program.block.inputs)
+    return {
+        feature.name: np.zeros([size or 0 for size in kinds[feature.name].shape], kinds[feature.name].dtype)
+        for feature in program.states
+    }
+
+
+def _with_state(text: str) -> str:
+    """The XCTest with a state that calls hand on; older compilers know no ``MLState``, so others go without."""
+    for plain, stateful in _SWIFT_STATE:
+        assert text.count(plain) == 1, plain
+        text = text.replace(plain, stateful)
+    return text
 
 
 def _plain(spec: TensorSpec, sizes: Mapping[str, int]) -> TensorSpec:

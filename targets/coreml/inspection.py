@@ -25,6 +25,9 @@ def _rows(program: Program) -> Iterator[Row]:
     stored: dict[str, tuple[int, str]] = {}
     for operation in program.block.operations:
         types.update(operation.outputs)
+        if not operation.outputs:  # write_state
+            yield Row(operation.name, operation.type, "", 0, 0)
+            continue
         name, kind = operation.outputs[0]
         if operation.type == _CONSTANT or operation.type.startswith("constexpr_"):
             stored[name] = _stored(operation, stored)

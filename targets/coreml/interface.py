@@ -15,6 +15,7 @@ from convertkit.errors import Unsupported, UsageError
 from convertkit.parity.feeds import batch_dim
 from convertkit.target_options import flag
 from convertkit.targets.coreml.options import IOS18, MOST_SHAPES, Choices, Image, Sizes, image_of
+from convertkit.targets.coreml.states import carried_in
 
 _RAISE = f"{flag('coreml', 'deployment-target')} iOS18"
 _SHAPES, _IMAGE, _LABELS = (flag("coreml", name) for name in ("shapes", "image", "labels"))
@@ -37,7 +38,7 @@ def settled(choices: Choices, inputs: Sequence[TensorSpec], outputs: Sequence[Te
     if len({image.name for image in choices.pictures}) < len(choices.pictures):
         raise UsageError(f"{_IMAGE} is given twice for one input")
     if choices.labels:
-        _check_labels(choices.labels, outputs)
+        _check_labels(choices.labels, [spec for spec in outputs if carried_in(spec.name, choices.kept) is None])
     return _risen(choices, inputs)
 
 

@@ -21,8 +21,8 @@ TARGETS: Mapping[str, int] = {"iOS16": 7, "iOS17": 8, "iOS18": 9}
 Source: coremltools, ``coremltools/__init__.py``.
 """
 IOS18 = TARGETS["iOS18"]
-_DEFAULT, _FOR_W4 = "iOS17", "iOS18"
-"""The first with ``quantize`` and ``dequantize``, and the first with weights of 4 bits."""
+_DEFAULT, _NEWEST = "iOS17", "iOS18"
+"""The first with ``quantize`` and ``dequantize``, and the first with weights of 4 bits and state."""
 COLOURS = ("rgb", "bgr", "gray")
 _LARGEST = 1 << 20
 """Of a size: what the evaluator still runs."""
@@ -147,6 +147,7 @@ class Choices:
     """``version`` is that of the specification; ``given`` says that the user named it, so that it does not rise.
 
     ``shapes`` and ``images`` are as the user writes them, which :func:`sizes_of` and :func:`image_of` read.
+    ``state`` asks that the package keeps state by itself, ``kept`` names the inputs that it does so with.
     """
 
     version: int
@@ -154,12 +155,14 @@ class Choices:
     shapes: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    state: bool = False
+    kept: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> Choices:
         """From ``dataclasses.asdict`` that went through JSON, where tuples are lists."""
-        shapes, images, labels = (tuple(map(str, told[name])) for name in ("shapes", "images", "labels"))
-        return cls(int(told["version"]), bool(told["given"]), shapes, images, labels)
+        shapes, images, labels, kept = (tuple(map(str, told[name])) for name in ("shapes", "images", "labels", "kept"))
+        return cls(int(told["version"]), bool(told["given"]), shapes, images, labels, bool(told["state"]), kept)
 
     @property
     def sizes(self) -> tuple[Sizes, ...]:
@@ -173,9 +176,15 @@ class Choices:
 
 
 def choices(context: BuildContext) -> Choices:
-    """From flags, keywords or a recipe."""
+    """From flags, keywords or a recipe; ``UsageError`` for state on a system that keeps none."""
     given = context.target_options
-    name = given["deployment-target"] or (_FOR_W4 if context.options.precision == "w4" else _DEFAULT)
+    newest = given["state"] or context.options.precision == "w4"
+    name = given["deployment-target"] or (_NEWEST if newest else _DEFAULT)
+    if given["state"] and TARGETS[name] < IOS18:
+        raise UsageError(
+            f"{flag('coreml', 'state')}: {name} keeps no state between calls; iOS18 is the first that does"
+        )
     labels = () if given["labels"] is None else read_labels(given["labels"])
     shapes, images = (tuple(map(str, given[key])) for key in ("shapes", "image"))
-    return Choices(TARGETS[name], given["deployment-target"] is not None, shapes, images, labels)
+    named = given["deployment-target"] is not None
+    return Choices(TARGETS[name], named, shapes, images, labels, bool(given["state"]))

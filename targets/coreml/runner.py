@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
-from convertkit.artifact import Array, Artifact, TensorSpec
+from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Artifact, TensorSpec
 from convertkit.errors import FeedError
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.coreml.evaluator.evaluate import Evaluator
 from convertkit.targets.coreml.interface import images_in, pixels_of
+from convertkit.targets.coreml.names import identifier
 from convertkit.targets.coreml.package.program import Feature, Program, TensorType, read_package
 
 _MOST_SHOWN = 8
@@ -44,12 +45,17 @@ class CoreMLRunner:
         return RUNTIME
 
     def run(self, feed: Feed) -> Outputs:
-        """All outputs for one feed; ``FeedError`` for what the package does not take."""
+        """All outputs for one feed; ``FeedError`` for what the package does not take.
+
+        State that the package keeps is set to the feed's before, and answered as the call leaves it.
+        """
         program, evaluator = self._program, self._evaluator
         assert program is not None, "the runner is used as a context manager"
         assert evaluator is not None
-        found = evaluator.run(encoded(self._artifact.inputs, program, feed))
-        return decoded(self._artifact.outputs, program, found)
+        inputs = encoded(self._artifact.inputs, program, feed)
+        state = {feature.name: inputs.pop(feature.name) for feature in program.states}
+        found = evaluator.run(inputs, state=state)
+        return decoded(self._artifact.outputs, program, {**found, **state})
 
 
 def encoded(specs: Sequence[TensorSpec], program: Program, feed: Feed) -> dict[str, Array]:
@@ -88,10 +94,22 @@ def _listed(shapes: Sequence[tuple[int, ...]]) -> str:
 
 
 def decoded(specs: Sequence[TensorSpec], program: Program, found: Mapping[str, Array]) -> Outputs:
-    """What the package gives, by the source's names; of a classifier the probabilities, in the order of the labels."""
+    """What the package gives, by the source's names; of a classifier the probabilities, in the order of the labels.
+
+    ``found`` has the state that the package keeps, too, by the names of its buffers.
+    """
     texts = {feature.name for feature in program.outputs if feature.kind == "text"}
-    names = [name for name in program.block.outputs if name not in texts]
+    given = iter([name for name in program.block.outputs if name not in texts])
+    states = {feature.name for feature in program.states}
+    names = [_buffer(spec, states) or next(given) for spec in specs]
+    assert next(given, None) is None, "the package has an output that its artifact does not tell"
     return {spec.name: spec.decode(_as_source(found[name], spec)) for spec, name in zip(specs, names, strict=True)}
+
+
+def _buffer(spec: TensorSpec, states: Collection[str]) -> str | None:
+    """Where the package keeps what the model calls ``spec``; None for an output of its own."""
+    name = identifier(STATE_PREFIX + spec.name.removeprefix(NEXT_STATE_PREFIX))
+    return name if spec.name.startswith(NEXT_STATE_PREFIX) and name in states else None
 
 
 def as_package(name: str, value: Array, kind: TensorType) -> Array:

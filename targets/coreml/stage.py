@@ -17,6 +17,7 @@ from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
 from convertkit.targets.coreml.golden import Golden
 from convertkit.targets.coreml.interface import RAISED, check_batch, settled
 from convertkit.targets.coreml.options import Choices
+from convertkit.targets.coreml.states import keeping
 from convertkit.workers.process import Worker
 
 SERVICE = "convertkit.targets.coreml.service:CoreMLService"
@@ -65,6 +66,7 @@ class CompileCoreML:
     @property
     def options(self) -> Mapping[str, object]:
         told = asdict(self._choices)
+        told.pop("kept")  # as the model has them
         labels = told.pop("labels")
         if labels:
             told["labels"] = hashlib.sha256("\n".join(labels).encode()).hexdigest()
@@ -75,21 +77,22 @@ class CompileCoreML:
         with tempfile.TemporaryDirectory(prefix="convertkit-coreml-") as place:
             self._compiled(source, Path(place) / "model.mlpackage")
 
-    def _compiled(self, source: Artifact, path: Path) -> Mapping[str, Any]:
-        self._choices = settled(self._choices, source.inputs, source.outputs)
+    def _compiled(self, source: Artifact, path: Path) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """What the worker tells of the package that it has written, and notes about its state."""
+        chosen, unkept = keeping(self._choices, source)
+        self._choices = settled(chosen, source.inputs, source.outputs)
         if self._calibration is not None:
             check_batch(self._choices.sizes, source.inputs)
         params = {"model": str(source.path), "folder": str(path), "choices": asdict(self._choices)}
         with nullcontext(self._worker) if self._worker else Worker(SERVICE, timeout_s=self._timeout_s) as worker:
-            told: Mapping[str, Any] = worker.call("compile", params, isolated=self._worker is not None).value
-        return told
+            return worker.call("compile", params, isolated=self._worker is not None).value, unkept
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Compile ``source`` and write ``model.mlpackage``."""
         path, asked = workdir / "model.mlpackage", self._choices
-        told = self._compiled(source, path)
+        told, unkept = self._compiled(source, path)
         raised = [RAISED] if self._choices.version > asked.version else []
-        notes = [*told["notes"], *raised]
+        notes = [*told["notes"], *raised, *unkept]
         self.diagnosis = {"notes": notes} if notes else None
         float32 = float32_tolerance(load_own(source.path))
         self._tolerance = _INTEGER if told["quantized"] else _HALF if told["halves"] else float32
@@ -111,7 +114,13 @@ class CompileCoreML:
 def _specs(before: Sequence[TensorSpec], ports: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
     """As the package has them; a scalar keeps its shape, which the runner knows how to feed."""
     return tuple(
-        replace(spec, dtype=port["dtype"], shape=tuple(port["shape"]) if spec.shape else (), perm=_perm(spec, port))
+        replace(
+            spec,
+            dtype=port["dtype"],
+            shape=tuple(port["shape"]) if spec.shape else (),
+            perm=_perm(spec, port),
+            kept=port["kept"],
+        )
         for spec, port in zip(before, ports, strict=True)
     )
 

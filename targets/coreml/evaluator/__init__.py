@@ -13,6 +13,7 @@ from convertkit.targets.coreml.evaluator.pooling import pooling
 from convertkit.targets.coreml.evaluator.recurrent import recurrent
 from convertkit.targets.coreml.evaluator.reductions import reductions
 from convertkit.targets.coreml.evaluator.sampling import sampling
+from convertkit.targets.coreml.evaluator.states import states
 from convertkit.targets.coreml.evaluator.table import Table
 
 TABLE = Table(
@@ -28,6 +29,7 @@ TABLE = Table(
         recurrent,
         reductions,
         sampling,
+        states,
     ]
 )
 """What each operation computes."""

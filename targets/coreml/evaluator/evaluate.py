@@ -13,10 +13,14 @@ from convertkit.targets.coreml.package.program import Block, Operation, TensorTy
 
 Values = dict[str, Array]
 Watch = Callable[[Operation, Sequence[Array]], None]
+_WRITE = "write_state"
 
 
 class Evaluator:
-    """Runs a block again and again; constants are widened once."""
+    """Runs a block again and again; constants are widened once.
+
+    State lies in buffers that the caller holds, as an app holds what ``makeState()`` gives.
+    """
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -25,14 +29,24 @@ class Evaluator:
             for operation in block.operations:
                 if operation.type == "const" or operation.type.startswith("constexpr_"):
                     self._constants.update(_results(operation, self._constants))
-        self._steps = [each for each in block.operations if each.outputs[0][0] not in self._constants]
+        self._steps = [
+            each for each in block.operations if not any(name in self._constants for name, _ in each.outputs)
+        ]
         self._last = _last_uses(self._steps, block.outputs)
 
-    def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> Values:
-        """The block's outputs for its inputs; ``ToolError`` names the operation that fails."""
-        values: Values = {**self._constants, **inputs}
+    def run(self, inputs: Mapping[str, Array], watch: Watch | None = None, state: Values | None = None) -> Values:
+        """The block's outputs for its inputs; ``ToolError`` names the operation that fails.
+
+        ``state`` has the buffers by name, which the program reads and, in ``state`` itself, sets anew.
+        """
+        buffers = {} if state is None else state
+        values: Values = {**self._constants, **inputs, **buffers}
         with np.errstate(all="ignore"):
             for place, operation in enumerate(self._steps):
+                if operation.type == _WRITE:
+                    name, value = self._written(operation, values)
+                    buffers[name] = values[name] = value
+                    continue
                 found = _results(operation, values)
                 values.update(found)
                 if watch is not None:
@@ -40,6 +54,18 @@ class Evaluator:
                 for name in self._last[place]:
                     del values[name]
         return {name: values[name] for name in self._block.outputs}
+
+    def _written(self, operation: Operation, values: Mapping[str, Array]) -> tuple[str, Array]:
+        """The buffer that an operation sets, and what it gets; ``ToolError`` where that is of another type or shape."""
+        (name,), (source,) = operation.inputs["input"], operation.inputs["data"]
+        value = values[source] if isinstance(source, str) else source
+        kind = dict(self._block.inputs)[str(name)]
+        if value.dtype.name != kind.dtype or value.shape != kind.shape:
+            raise ToolError(
+                f"{_WRITE} ({operation.name}) has {value.dtype.name} {list(value.shape)} for the state {name}, "
+                f"which is {kind.dtype} {list(kind.shape)}"
+            )
+        return str(name), value
 
 
 def _last_uses(steps: Sequence[Operation], outputs: Sequence[str]) -> list[list[str]]:
