@@ -128,6 +128,8 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
     if report["latency"] is not None:
         yield f"latency   {latency_text(report['latency'])}"
     yield from (f"estimated {line}" for line in estimate_lines(report.get("estimates")))
+    if report.get("providers"):
+        yield f"providers {providers_text(report['providers'])}"
     if report["evaluation"] is not None:
         yield _evaluation_text(report["evaluation"])
 
@@ -174,6 +176,15 @@ def latency_text(latency: Mapping[str, Any]) -> str:
         return f"{ours} a call here"
     way_out = "; for size alone that may do, else leave the precision flag out" if latency["slower"] else ""
     return f"{ours}, float32 {latency['float32_ms']:.3f} ms: {latency['verdict']}{way_out}"
+
+
+def providers_text(shares: Sequence[Mapping[str, Any]]) -> str:
+    """How many nodes each execution provider would take: those that take the same number stand together."""
+    by_count = dict[int, list[str]]()
+    for each in shares:
+        by_count.setdefault(each["nodes"], []).append(each["provider"])
+    told = [f"{count} {', '.join(by_count[count])}" for count in sorted(by_count, reverse=True)]
+    return f"that would take of {shares[0]['of_nodes']} nodes: {'; '.join(told)} (by their lists, not run)"
 
 
 def estimate_lines(estimates: Mapping[str, Any] | None) -> Iterator[str]:

@@ -43,6 +43,38 @@ class NodeTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """Nodes of one operator that a provider leaves to the CPU: how many, the first one's output, and why.
+
+    ``nodes`` are all of them by their first outputs, in the graph's order; ``reason`` is the first one's.
+    """
+
+    operator: str
+    count: int
+    first: str
+    reason: str
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderShare:
+    """What a provider would take: ``nodes`` of ``of_nodes`` in ``parts`` that are connected, and their multiply-adds.
+
+    Between two parts the CPU computes, and values are copied.  ``unjudged`` are conditions that may leave more to it.
+    """
+
+    provider: str
+    source: str
+    nodes: int
+    of_nodes: int
+    macs: int
+    of_macs: int
+    parts: int
+    left: tuple[Left, ...]
+    unjudged: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorOfEstimates:
     """How far estimates from ``from_ms`` to ``to_ms`` (None: and above) were from emulation.
 

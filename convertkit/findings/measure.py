@@ -19,7 +19,8 @@ from convertkit.findings.quality import measure, unseen
 from convertkit.findings.values import Estimates, Findings, Latency, Level, Quality
 from convertkit.memory import collect_after
 from convertkit.onnx.profiling import node_times
-from convertkit.operators import CompilingTarget, EstimatingTarget, InspectingTarget, NodeTime
+from convertkit.onnx.providers import AcceleratedTarget, provider_shares
+from convertkit.operators import CompilingTarget, EstimatingTarget, InspectingTarget, NodeTime, ProviderShare
 from convertkit.parity.compare import listed
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
@@ -75,6 +76,7 @@ def find(subject: Subject) -> Findings:
         interface=interface(subject.artifact, options, subject.feed),
         depth=_depth(subject),
         times=_times(subject),
+        providers=_providers(subject),
         notes=tuple(_notes(subject)),
         execution=execution(target),
     )
@@ -112,6 +114,12 @@ def _times(subject: Subject) -> tuple[NodeTime, ...]:
     place = subject.workdir / f"{subject.target.name}-profile"
     place.mkdir(parents=True, exist_ok=True)
     return node_times(artifact, feed, place)
+
+
+def _providers(subject: Subject) -> tuple[ProviderShare, ...]:
+    """Of the delivered ONNX, where the target is for ONNX Runtime."""
+    known = subject.target.providers() if isinstance(subject.target, AcceleratedTarget) else ()
+    return provider_shares(subject.artifact.path, known) if known else ()
 
 
 def _latency(subject: Subject, float32: Artifact | None) -> Latency | None:

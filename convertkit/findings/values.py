@@ -8,7 +8,7 @@ from math import comb
 
 from convertkit.artifact import Dim, Quantization
 from convertkit.findings.precision import Effective
-from convertkit.operators import ErrorOfEstimates, Memory, NodeTime, Operator
+from convertkit.operators import ErrorOfEstimates, Memory, NodeTime, Operator, ProviderShare
 from convertkit.recipe import Normalization
 from convertkit.stage import Execution
 
@@ -196,6 +196,7 @@ class Findings:
     interface: Interface | None = None
     depth: tuple[Level, ...] = ()
     times: tuple[NodeTime, ...] = ()
+    providers: tuple[ProviderShare, ...] = ()
     notes: tuple[str, ...] = ()
     execution: Execution = "here"
 

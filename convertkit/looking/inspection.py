@@ -16,11 +16,10 @@ from convertkit.formatting import size_text
 from convertkit.looking.opened import Opened, opened, size_of
 from convertkit.looking.operators import operators_of
 from convertkit.looking.tables import Shown, Table, count_text, share_text
-from convertkit.operators import Operator
+from convertkit.operators import Operator, ProviderShare
 
 if TYPE_CHECKING:
     from convertkit.looking.timing import Timed
-    from convertkit.onnx.providers import ProviderShare
     from convertkit.recipe import InputSpec
 
 _MOST_ROWS = 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from convertkit.onnx.inspection import macs_of, with_shapes
 from convertkit.onnx.load import load_own
+from convertkit.operators import Left, ProviderShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +54,6 @@ class AcceleratedTarget(Protocol):
     def providers(self) -> tuple[Provider, ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """Nodes of one operator that a provider leaves to the CPU: how many, the first one's output, and why."""
-
-    operator: str
-    count: int
-    first: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderShare:
-    """What a provider would take: ``nodes`` of ``of_nodes`` in ``parts`` that are connected, and their multiply-adds.
-
-    Between two parts the CPU computes, and values are copied.  ``unjudged`` are conditions that may leave more to it.
-    """
-
-    provider: str
-    source: str
-    nodes: int
-    of_nodes: int
-    macs: int
-    of_macs: int
-    parts: int
-    left: tuple[Left, ...]
-    unjudged: tuple[str, ...]
-
-
 def provider_shares(path: Path, providers: Sequence[Provider]) -> tuple[ProviderShare, ...]:
     """One of each provider for the ONNX model at ``path``; bodies of If, Loop and Scan count as their node.
 
@@ -110,11 +83,13 @@ def _share(provider: Provider, nodes: Sequence[ir.Node], constants: Constants) -
     faults = [provider.fault(node, constants) for node in nodes]
     taken = [node for node, fault in zip(nodes, faults, strict=True) if not fault]
     refused = [(node, fault) for node, fault in zip(nodes, faults, strict=True) if fault]
-    counts = Counter(node.op_type for node, _ in refused)
-    firsts = {node.op_type: (node, fault) for node, fault in reversed(refused)}
+    reasons = {node.op_type: fault for node, fault in reversed(refused)}
+    named = defaultdict[str, list[str]](list)
+    for node, _ in refused:
+        named[node.op_type].append(str(node.outputs[0].name))
     left = [
-        Left(kind, counts[kind], str(firsts[kind][0].outputs[0].name), firsts[kind][1])
-        for kind in sorted(counts, key=lambda kind: (-counts[kind], kind))
+        Left(kind, len(names), names[0], reasons[kind], tuple(names))
+        for kind, names in sorted(named.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     ]
     unjudged = dict.fromkeys(f"{node.op_type}: {told}" for node in taken if (told := provider.unjudged(node)))
     return ProviderShare(

@@ -77,6 +77,7 @@ def build(
         "operators": jsonable(found.operators),
         "times": jsonable(found.times),
         "depth": jsonable(found.depth),
+        "providers": jsonable(found.providers),
         "environment": environment(),
         "notes": [*notes, *found.notes, *(str(note) for step in steps for note in _told(step))],
         "failure": failure,

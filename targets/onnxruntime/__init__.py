@@ -65,10 +65,11 @@ class OnnxRuntimeTarget:
         return operators(artifact.path)
 
     def providers(self) -> tuple[Provider, ...]:
-        """The execution providers that publish which operators they take, but for TensorRT's."""
+        """The execution providers that publish which operators they take; TensorRT's asks TensorRT's parser."""
         from convertkit.targets.onnxruntime.providers import providers
+        from convertkit.targets.tensorrt.capability import ParserProvider
 
-        return providers()
+        return (*providers(), ParserProvider())
 
 
 target = OnnxRuntimeTarget()

@@ -9,7 +9,6 @@ from convertkit.target_options import TargetOption
 
 if TYPE_CHECKING:
     from convertkit.artifact import Artifact
-    from convertkit.onnx.providers import Provider
     from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
@@ -47,12 +46,6 @@ class TensorRTTarget:
             repeatable=True,
         ),
     )
-
-    def providers(self) -> tuple[Provider, ...]:
-        """ONNX Runtime's, which asks TensorRT's parser."""
-        from convertkit.targets.tensorrt.capability import ParserProvider
-
-        return (ParserProvider(),)
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """Symmetric integers, biases in float."""

@@ -167,6 +167,7 @@ def report():
         "operators": OPERATORS,
         "times": [],
         "depth": [{"name": f"conv_{i}", "kind": "Conv", "snr_db": 50.0 - 3 * i} for i in range(12)],
+        "providers": [],
         "steps": [
             step("pytorch", "onnx"),
             step("quantize", "onnx", parity=both, diagnosis=diagnosis()),

@@ -12,15 +12,17 @@ import pytest
 from onnxruntime.tools.mobile_helpers import usability_checker
 
 import convertkit
-from convertkit.onnx.providers import ProviderShare, provider_shares
+from convertkit import formatting
+from convertkit.onnx.providers import provider_shares
+from convertkit.operators import ProviderShare
 from convertkit.targets.onnxruntime import providers as module
 from convertkit.targets.onnxruntime.providers import providers
 from tests.command_line import here
 from tests.onnx_models import write
 
 LISTS = {
-    "Core ML, ML program": "coreml_supported_mlprogram_ops.md",
-    "Core ML, neural network": "coreml_supported_neuralnetwork_ops.md",
+    "Core ML (ML program)": "coreml_supported_mlprogram_ops.md",
+    "Core ML (neural network)": "coreml_supported_neuralnetwork_ops.md",
     "NNAPI": "nnapi_supported_ops.md",
 }
 MISSPELT = {"Argmax": "ArgMax"}
@@ -66,7 +68,8 @@ def test_a_convolution_of_images(tmp_path):
         "g (float[1,2,8,8] x) => (float[1,3,6,6] z) { y = Conv (x, w)  z = Erf (y) }",
         w=np.ones((3, 2, 3, 3), np.float32),
     )
-    assert {name for name, each in found.items() if each.nodes == 2} == {"Core ML, ML program", "OpenVINO, CPU", "CUDA"}
+    whole = {name for name, each in found.items() if each.nodes == 2}
+    assert whole == {"Core ML (ML program)", "OpenVINO (CPU)", "CUDA"}
     assert all(each.nodes == 1 for name, each in found.items() if name in ("NNAPI", "XNNPACK", "QNN"))
     assert {each.macs for each in found.values()} == {3 * 6 * 6 * 2 * 9}
     assert {each.of_nodes for each in found.values()} == {2}
@@ -84,7 +87,7 @@ UNMET = [
     ("float[N,4] x", "y = Relu (x)", "QNN", "a size is dynamic"),
     ("int32[2,4] x", "y = ArgMax <axis = 1> (x)", "CUDA", "its type is not float32, float16, float64"),
     ("float[1,4] x", "y = Equal (x, x)", "CUDA", "newer than the operator's version 13"),
-    ("int32[2,4] x", "y = Pow (x, x)", "Core ML, ML program", "its type is not float32"),
+    ("int32[2,4] x", "y = Pow (x, x)", "Core ML (ML program)", "its type is not float32"),
 ]
 MET = [
     ("float[1,4,2,2] x", "y = DepthToSpace <blocksize = 2> (x)", "NNAPI"),
@@ -113,8 +116,8 @@ def test_integers_are_taken_with_the_conversions_around_them(tmp_path):
         c = Conv (b, w)  d = QuantizeLinear (c, s, z)  y = DequantizeLinear (d, s, z) }"""
     found = shares(tmp_path, text, s=scale, z=zero, k=np.ones((3, 2, 3, 3), np.int8))
     nodes = {name: each.nodes for name, each in found.items()}
-    assert nodes["QNN"] == nodes["OpenVINO, CPU"] == nodes["CUDA"] == nodes["NNAPI"] == 6
-    assert nodes["Core ML, ML program"] == 0
+    assert nodes["QNN"] == nodes["OpenVINO (CPU)"] == nodes["CUDA"] == nodes["NNAPI"] == 6
+    assert nodes["Core ML (ML program)"] == 0
     assert {each.operator for each in found["XNNPACK"].left} == {"QuantizeLinear", "DequantizeLinear"}
     assert found["XNNPACK"].macs == found["XNNPACK"].of_macs > 0
 
@@ -165,3 +168,21 @@ def test_the_command_tells_all_of_them_and_their_sources(tmp_path):
     assert {each["provider"] for each in found} == {*(each.name for each in providers()), "TensorRT"}
     assert all(each["source"] for each in found)
     assert convertkit.inspect(write(tmp_path, model)).providers == ()
+
+
+def test_the_report_tells_which_nodes_stay_on_the_cpu(tmp_path, capsys):
+    """Of the delivered file, for this target alone; one line of the result has the counts."""
+    nodes = "a = Relu (x)  b = Erf (a)  c = Erf (b)  z = Tanh (c)"
+    text = f'<ir_version: 10, opset_import: ["" : 18]> g (float[1,4] x) => (float[1,4] z) {{ {nodes} }}'
+    path = write(tmp_path, onnx.parser.parse_model(text))
+    made = convertkit.export(path, "onnxruntime", output=tmp_path / "out")
+    told = {each["provider"]: each for each in made.report["providers"]}
+    assert list(told) == [*(each.name for each in providers()), "TensorRT"]
+    (left,) = told["NNAPI"]["left"]
+    assert (left["operator"], left["reason"], left["nodes"]) == ("Erf", "not in its list", ["b", "c"])
+    assert (told["NNAPI"]["parts"], told["CUDA"]["nodes"], told["CUDA"]["left"]) == (2, 4, [])
+    assert "2 Erf (not in its list)" in (tmp_path / "out" / "report.html").read_text()
+    formatting.print_results([made])
+    assert "that would take of 4 nodes: 4 Core ML (ML program), " in capsys.readouterr().out
+    other = convertkit.export(path, "tensorrt", output=tmp_path / "other")
+    assert other.report["providers"] == []
