@@ -1,7 +1,7 @@
 """Departures from ONNX's letter that ONNX Runtime takes, and so real files have, put right.
 
 ONNX Runtime's optimiser writes some of its operators in ONNX's own domain; converters leave out the shape of an
-output that they do not know.
+output that they do not know, and write operators that ONNX's checker no longer takes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 import onnx
 from onnx import TensorProto, helper
 
+from convertkit.onnx.group_norms import write_out_group_norms
+
 CONTRIB = "com.microsoft"
 _SINCE: Mapping[str, int | None] = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None}
 """Operators of ONNX Runtime in ONNX's domain, and since which opset ONNX has them itself."""
@@ -19,9 +21,10 @@ _LARGE_ENTRIES = 1 << 10
 
 
 def put_right(proto: onnx.ModelProto) -> None:
-    """Give ONNX Runtime's operators their own domain, in place."""
+    """Give ONNX Runtime's operators their own domain and write out what ONNX took back, in place."""
     opset = max((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), default=1)
     own = {op for op, since in _SINCE.items() if since is None or opset < since}
+    write_out_group_norms(proto, opset)
     found = [node for node in _nodes(proto.graph) if node.op_type in own and node.domain in ("", "ai.onnx")]
     for node in found:
         node.domain = CONTRIB
