@@ -21,8 +21,11 @@ BRANCHED = (
 )
 
 
+CASES = [(2, 18, ""), (3, 20, ", epsilon = 0.1"), (6, 19, ""), (1, 18, "")]
+
+
 @pytest.mark.parametrize("text", [PLAIN, BRANCHED], ids=["plain", "in-a-branch"])
-@pytest.mark.parametrize(("groups", "opset", "rest"), [(2, 18, ""), (3, 20, ", epsilon = 0.1"), (6, 19, ""), (1, 18, "")])
+@pytest.mark.parametrize(("groups", "opset", "rest"), CASES)
 def test_scale_and_bias_are_those_of_groups(text, groups, opset, rest, tmp_path):
     head = f'<ir_version: 8, opset_import: ["" : {opset}]> '
     attributes = f"num_groups = {groups}{rest}"
