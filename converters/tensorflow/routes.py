@@ -40,6 +40,15 @@ _TOOL_ERRORS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Translated:
+    """tf2onnx's model, and the names of its inputs and outputs in the order of the signature's."""
+
+    proto: onnx.ModelProto
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What a route is given: the model, sizes or names of input dimensions, feeds and what they give."""
 
@@ -49,6 +58,8 @@ class Job:
     expected: Sequence[Mapping[str, Array]]
     to: Path
     made_by: str
+    translated: Translated | None = None
+    """What tf2onnx made of the model, where it has been asked before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,15 @@ def _compare(got: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
 
 
 def _by_tf2onnx(job: Job) -> ir.Model:
-    definition, inputs, outputs = job.loaded.freeze()
+    found = job.translated or translated(job.loaded)
+    model: ir.Model = ir.from_proto(found.proto)
+    _rename(model, job, found.inputs, found.outputs)
+    return model
+
+
+def translated(loaded: Loaded) -> Translated:
+    """What tf2onnx makes of a signature, whose dynamic dimensions stay dynamic; ``ConvertKitError`` where it fails."""
+    definition, inputs, outputs = loaded.freeze()
     with _quiet():
         try:
             proto, _ = tf2onnx.convert.from_graph_def(definition, input_names=inputs, output_names=outputs, opset=OPSET)
@@ -88,9 +107,7 @@ def _by_tf2onnx(job: Job) -> ir.Model:
             raise ToolError(f"tf2onnx fails: {_sentence(error)}") from error
     _refuse_unknown(proto)
     renumber(proto)
-    model: ir.Model = ir.from_proto(proto)
-    _rename(model, job, inputs, outputs)
-    return model
+    return Translated(proto, inputs, outputs)
 
 
 def _refuse_unknown(proto: onnx.ModelProto) -> None:
@@ -145,7 +162,9 @@ def _by_stablehlo(job: Job) -> ir.Model:
         raise Unsupported("the StableHLO bridge reads SavedModels, not frozen graphs")
     sizes = [job.shapes[end.name] for end in loaded.inputs]
     if any(isinstance(size, str) for shape in sizes for size in shape):
-        raise Unsupported("the StableHLO bridge needs fixed sizes: --input name:1,…")
+        named = list(dict.fromkeys(size for shape in sizes for size in shape if isinstance(size, str)))
+        flags = " ".join(f"--static {name}=SIZE" for name in named)
+        raise Unsupported(f"the StableHLO bridge needs fixed sizes: {flags}")
     from convertkit.converters.tensorflow import bridge
 
     with _quiet():

@@ -26,6 +26,7 @@ class TensorFlowService:
     def __init__(self) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(1)
         self._loaded: Loaded | None = None
+        self._translated: routes.Translated | None = None
 
     def open_saved_model(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Load a SavedModel's signature; gives inputs and outputs as [name, shape, dtype]."""
@@ -36,6 +37,20 @@ class TensorFlowService:
         """Load a frozen graph; ``inputs`` and ``outputs`` are empty where they are to be found."""
         self._loaded = load_graph_def(Path(params["path"]), params["inputs"], params["outputs"], params["shapes"])
         return self._described()
+
+    def needs_sizes(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """Why only the route that reads fixed sizes is left; empty where tf2onnx translates the model.
+
+        What it made is kept for the conversion.
+        """
+        loaded = self._opened()
+        if not loaded.path:
+            return Reply("")
+        try:
+            self._translated = routes.translated(loaded)
+        except ConvertKitError as error:
+            return Reply(str(error).splitlines()[0])
+        return Reply("")
 
     def run(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """All outputs for one feed."""
@@ -50,7 +65,8 @@ class TensorFlowService:
         count = params["feeds"]
         feeds = [{e.name: arrays[f"{index}/{e.name}"] for e in loaded.inputs} for index in range(count)]
         expected = [self._outputs(feed) for feed in feeds]
-        job = routes.Job(loaded, params["shapes"], feeds, expected, Path(params["to"]), params["made_by"])
+        to, made, self._translated = Path(params["to"]), self._translated, None
+        job = routes.Job(loaded, params["shapes"], feeds, expected, to, params["made_by"], made)
         refusals = []
         for route in routes.ROUTES:
             try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,8 @@ from convertkit.workers.runner import OpenedRunner
 _SERVICE = "convertkit.converters.tensorflow.service:TensorFlowService"
 _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 DEFAULT = "serving_default"
+BATCH = "batch"
+"""What a dynamic leading dimension is called."""
 _ROUTE_FEEDS = 2
 _ROUTE_SEED = 20_011
 """Feeds that choose the route differ from those that prove it."""
@@ -109,9 +112,16 @@ class TensorFlowSource:
         inputs = tuple(_spec(*each) for each in opened["inputs"])
         outputs = tuple(_spec(*each) for each in opened["outputs"])
         specs = with_input_options(inputs, options.inputs)
-        self.artifact = Artifact(path, kind, specs, outputs, sha256_of(path))
         older = ("read by TensorFlow 1's loader",) if opened["loader"] == "TensorFlow 1" else ()
         self._notes = [*notes, *older]
+        self._static = dict(options.static)
+        if _is_batch_open(specs, self._static) and (because := self._worker.call("needs_sizes", {}).value):
+            specs = tuple(_of_one(spec) for spec in specs)
+            self._notes.append(
+                f"the batch is fixed at 1, --static {BATCH}=SIZE fixes another: {because}, "
+                "and TensorFlow's StableHLO bridge reads fixed sizes"
+            )
+        self.artifact = Artifact(path, kind, specs, outputs, sha256_of(path))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -130,7 +140,7 @@ class TensorFlowSource:
         return OpenedRunner(self._worker, self.artifact)
 
     def stage(self) -> Stage:
-        return TensorFlowStage(self._worker, self.artifact.format, self._notes)
+        return TensorFlowStage(self._worker, self.artifact.format, self._notes, self._static)
 
 
 class TensorFlowStage:
@@ -141,28 +151,45 @@ class TensorFlowStage:
     produces = "onnx"
     tolerance: Tolerance = FLOAT32
 
-    def __init__(self, worker: Worker, accepts: str, notes: list[str]) -> None:
+    def __init__(
+        self, worker: Worker, accepts: str, notes: list[str], static: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self._worker = worker
+        self._static = static
         self._notes = notes
         self._route = ""
         self.accepts = frozenset({accepts})
 
     @property
     def options(self) -> Mapping[str, object]:
-        return {"route": self._route}
+        return {"route": self._route, **({"fixed_dims": dict(self._static)} if self._static else {})}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         path = workdir / "model.onnx"
         made_by = f"{self.name} {self.version}"
-        shapes = {spec.name: list(spec.shape) for spec in source.inputs}
+        specs = [_sized(spec, self._static) for spec in source.inputs]
+        shapes = {spec.name: list(spec.shape) for spec in specs}
         rng = np.random.default_rng(_ROUTE_SEED)
-        feeds = {f"{i}/{spec.name}": _random(spec, rng) for i in range(_ROUTE_FEEDS) for spec in source.inputs}
+        feeds = {f"{i}/{spec.name}": _random(spec, rng) for i in range(_ROUTE_FEEDS) for spec in specs}
         params = {"to": str(path), "made_by": made_by, "shapes": shapes, "feeds": _ROUTE_FEEDS}
         reply = self._worker.call("convert", params, feeds).value
         self._route = reply["route"]
         self._notes += [f"route {self._route}; not taken: {reason}" for reason in reply["refused"]]
         inputs, outputs = interface(load_model(path))
         return Artifact(path, "onnx", inputs, outputs, sha256_of(path), made_by)
+
+
+def _is_batch_open(specs: Sequence[TensorSpec], static: Mapping[str, int]) -> bool:
+    """Whether the batch is the only size that is not known."""
+    return {dim for spec in specs for dim in _sized(spec, static).shape if isinstance(dim, str)} == {BATCH}
+
+
+def _of_one(spec: TensorSpec) -> TensorSpec:
+    return _sized(spec, {BATCH: 1})
+
+
+def _sized(spec: TensorSpec, sizes: Mapping[str, int]) -> TensorSpec:
+    return replace(spec, shape=tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape))
 
 
 def _random(spec: TensorSpec, rng: np.random.Generator) -> Array:
@@ -182,5 +209,5 @@ def _sizes(shape: Sequence[int | str]) -> list[int | None]:
 
 def _spec(name: str, shape: Sequence[int | None], dtype: str) -> TensorSpec:
     """A tensor of the signature; a dynamic first dimension is the batch."""
-    dims = tuple(size if size is not None else f"{name}_{axis}" if axis else "batch" for axis, size in enumerate(shape))
+    dims = tuple(size if size is not None else f"{name}_{axis}" if axis else BATCH for axis, size in enumerate(shape))
     return TensorSpec(name, dims, dtype)

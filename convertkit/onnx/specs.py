@@ -90,6 +90,11 @@ def _has_fixed_sizes(value: ir.Value) -> bool:
 
 
 _CHOOSE = frozenset({"Hardmax", "OneHot", "Sign"})
+_OF_CHOICES = frozenset({
+    "Concat", "Expand", "Max", "Min", "Pad", "ReduceMax", "ReduceMin", "ScatterElements", "ScatterND", "Slice", "Tile",
+    "Where",
+})  # fmt: skip
+"""Operators whose elements are some of their operands'."""
 
 
 def _is_discrete(value: ir.Value) -> bool:
@@ -97,8 +102,16 @@ def _is_discrete(value: ir.Value) -> bool:
     if node is None or node.domain:
         return False
     dtype = node.inputs[0].dtype if node.inputs and node.inputs[0] is not None else None
-    casts = node.op_type == "Cast" and dtype is not None and not ir.DataType(dtype).is_floating_point()
-    return node.op_type in _CHOOSE or casts
+    if node.op_type == "Cast":
+        return dtype is not None and not ir.DataType(dtype).is_floating_point()
+    if node.op_type not in _OF_CHOICES:
+        return node.op_type in _CHOOSE
+    floats = [each for each in node.inputs if each is not None and _is_float(each)]
+    return bool(floats) and all(each.is_initializer() or _is_discrete(each) for each in floats)
+
+
+def _is_float(value: ir.Value) -> bool:
+    return value.dtype is None or ir.DataType(value.dtype).is_floating_point()
 
 
 _CLAMPS = frozenset({"Clip", "Relu", "Min", "Max"})

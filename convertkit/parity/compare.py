@@ -12,7 +12,8 @@ from convertkit.parity.values import FeedDiff, Histogram, TensorDiff, ratio
 
 _BINS = 41
 _ALL_BUT_ZERO = 1e-6
-_EDGE = 1e-3
+AT_EDGE = 1e-3
+"""Values that are no further from an end of the range, of which this is a part, are at that end."""
 _ENOUGH_ELEMENTS = 8
 _FINITE_SHARE = 0.5
 _LISTED = 5
@@ -152,7 +153,7 @@ class Power:
             self._odd.append(feed)
         if values.size:
             self._low, self._high = min(self._low, float(values.min())), max(self._high, float(values.max()))
-            edge = _EDGE * (self._high - self._low)
+            edge = AT_EDGE * (self._high - self._low)
             self._at_edge += int(((values <= self._low + edge) | (values >= self._high - edge)).sum())
 
     def _note_variation(self, reference: Array) -> None:

@@ -152,9 +152,15 @@ def _compared(
         if rough or departs(diff, reference.dtype.name, tolerance):
             departures.append(Departure(name, place, before.name_of(place), diff, rough))
     verdict = "ok" if traits.fixed else powers[0].verdict()
-    if verdict != "ok" and not tolerance.lossy and powers[1].verdict() == "ok":
+    if verdict != "ok" and powers[1].verdict() == "ok" and (not tolerance.lossy or _keeps(edges, tolerance)):
         verdict = "ok"  # the edge inputs, each held against its own scale, tell what the usual ones do not
     return usual.finish(verdict), departures
+
+
+def _keeps(edges: DiffAccumulator, tolerance: Tolerance) -> bool:
+    """Whether a lossy step leaves of the edge inputs together what it has to leave of the usual ones."""
+    diff = edges.finish()
+    return tolerance.snr_db is not None and not diff.mismatch and diff.snr_db >= tolerance.snr_db
 
 
 def _silent(feed: Feed) -> None:

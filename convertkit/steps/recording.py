@@ -10,6 +10,7 @@ from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import ConvertKitError, SourceError, ToolError, WorkerError
 from convertkit.onnx.index_bounds import with_index_bounds
 from convertkit.onnx.input_domains import with_domains
+from convertkit.parity.between import with_between
 from convertkit.parity.feeds import ProofInputs, is_brief, proof_inputs, with_edges
 from convertkit.parity.flags import is_finite, with_flags, without_empty_masks
 from convertkit.parity.free_sizes import attempts
@@ -85,7 +86,7 @@ class Recorder:
             if self._calibration is None and (flagged := with_flags(recording, runner)) is not recording:
                 edges = with_edges(self._drawn, flagged.feeds[: flagged.usual], brief=self._brief)
                 recording = self._run(runner, edges)
-            return without_empty_masks(recording)
+            return with_between(without_empty_masks(recording), runner)
 
     def _run(self, runner: Runner, inputs: ProofInputs) -> Recording:
         title = f"{self._artifact.format} (source)"
