@@ -41,6 +41,20 @@ def write_ir(model: Any, path: Path, names: frozenset[str]) -> None:
     path.write_text(_WRITTEN.sub(digest, text, count=1), encoding="utf-8")
 
 
+def keep_ties_in_order(model: Any) -> None:
+    """Of equal values TopK takes the one with the lower index, as ONNX says; OpenVINO's reader lets it differ.
+
+    That needs a sorted result, which an unsorted one may be as well.
+    """
+    found = [node for node in nodes_of(model) if node.get_type_name() == "TopK"]
+    for node in found:
+        if node.get_attributes().get("sort") == "none":
+            node.set_attribute("sort", "value")
+        node.set_attribute("stable", True)
+    if found:
+        model.validate_nodes_and_infer_types()
+
+
 def weights_of(path: Path) -> Path:
     """The weights of the IR at ``path``."""
     return path.with_suffix(".bin")

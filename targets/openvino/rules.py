@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.errors import Unsupported
 from convertkit.onnx.edit import add_constant
+from convertkit.targets.openvino.writing import refusal
 
-_WAYS = ("--target onnxruntime",)
 _NARROW = frozenset({ir.DataType.UINT8, ir.DataType.UINT16})
 _THRESHOLD = 3
 
@@ -19,9 +18,9 @@ def apply_rules(model: ir.Model) -> None:
         first = node.inputs[0] if node.inputs else None
         kind = None if first is None else first.dtype
         if node.op_type == "BitShift" and kind not in _NARROW:
-            raise _refusal(node, "OpenVINO shifts wide integers as float32, which holds 24 of their bits")
+            raise refusal(node, "OpenVINO shifts wide integers as float32, which holds 24 of their bits")
         if node.op_type == "Mod" and kind is not None and kind.is_floating_point():
-            raise _refusal(node, "OpenVINO's remainder of floats is not C's fmod where a number is infinite")
+            raise refusal(node, "OpenVINO's remainder of floats is not C's fmod where a number is infinite")
         if node.op_type == "NonMaxSuppression":
             _suppress_above(node)
 
@@ -32,11 +31,7 @@ def _suppress_above(node: ir.Node) -> None:
     if threshold is None or not isinstance(node.graph, ir.Graph):
         return
     if threshold.const_value is None:
-        raise _refusal(node, "its threshold is computed, and OpenVINO suppresses boxes that overlap by just as much")
+        raise refusal(node, "its threshold is computed, and OpenVINO suppresses boxes that overlap by just as much")
     value = threshold.const_value.numpy().astype(np.float32)
     larger = np.nextafter(value, np.float32(np.inf))
     node.replace_input_with(_THRESHOLD, add_constant(node.graph, f"{threshold.name}_above", larger, separator=""))
-
-
-def _refusal(node: ir.Node, reason: str) -> Unsupported:
-    return Unsupported(reason, subject=f"{node.name} ({node.op_type})", ways_out=_WAYS)

@@ -16,7 +16,10 @@ EXACT: Mapping[str, str] = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZA
 """Without them the CPU plugin computes float32 models in bfloat16 where the CPU has it, and quantizes activations that
 meet integer weights on the fly."""
 
-_NOISE = re.compile(r"^(Exception from |Check '|FrontEnd API failed|Summary:|Model wasn't fully converted)")
+_NOISE = re.compile(
+    r"^(Exception from |Check '|FrontEnd API failed|Summary:|Model wasn't fully converted|While validating |"
+    r"Conversion is failed for)"
+)
 
 
 def openvino() -> Any:
@@ -61,6 +64,6 @@ def told(what: str) -> Iterator[None]:
 
 def brief(error: Exception) -> str:
     """The reason in an error of OpenVINO, without the places in its source."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if not _NOISE.match(line)] or lines
-    return "; ".join(said)[:400] or type(error).__name__
+    lines = [line.strip().removeprefix("-- ") for line in str(error).splitlines() if line.strip()]
+    said = [line.replace(" with a message:", ":") for line in lines if not _NOISE.match(line)] or lines
+    return "; ".join(said).replace(":; ", ": ")[:400] or type(error).__name__

@@ -19,8 +19,9 @@ from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.save import save_model
 from convertkit.onnx.unsigned import make_unsigned
 from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.openvino.forms import write_exact_forms
 from convertkit.targets.openvino.inspection import kernels
-from convertkit.targets.openvino.ir import write_ir
+from convertkit.targets.openvino.ir import keep_ties_in_order, write_ir
 from convertkit.targets.openvino.padded_averages import write_as_convolutions
 from convertkit.targets.openvino.readme import readme
 from convertkit.targets.openvino.rules import apply_rules
@@ -38,7 +39,7 @@ class WriteIr:
     """Writes ``model.xml`` and ``model.bin``."""
 
     name = "openvino"
-    version = "1"
+    version = "2"
     accepts = frozenset({"onnx"})
     produces = "openvino"
 
@@ -57,6 +58,7 @@ class WriteIr:
         if decompose_trees(model):
             simplify(model)
         apply_rules(model)
+        write_exact_forms(model)
         write_as_convolutions(model)
         make_unsigned(model)
         drop_zero_points(model)
@@ -68,7 +70,8 @@ class WriteIr:
             try:
                 read = read_ir(onnx)
             except ToolError as error:
-                raise _refusal(model, str(error)) from error
+                raise _refusal(model, str(error), str(error.__cause__)) from error
+            keep_ties_in_order(read)
             write_ir(read, path, frozenset(_names(model)))
         found = kernels(path) if self.tolerance is _INTEGER_KERNELS else {}
         self.diagnosis = {"kernels": found} if found else None
@@ -101,11 +104,13 @@ def _names(model: ir.Model) -> Iterator[str]:
             yield from (str(name) for name in (node.name, *(value.name for value in node.outputs)) if name)
 
 
-def _refusal(model: ir.Model, reason: str) -> Unsupported:
-    """Of the node whose operator OpenVINO does not know, or whose form it does not take, by its own words."""
-    named = [node for node in model.graph.all_nodes() if node.name and node.name in reason]
-    known = [node for node in model.graph.all_nodes() if f"{node.op_type}-" in reason]
-    node = next(iter((*named, *known)), None)
+def _refusal(model: ir.Model, reason: str, full: str) -> Unsupported:
+    """Of the node whose operator OpenVINO does not know, or whose form it does not take, by its own ``full`` words."""
+    nodes = tuple(model.graph.all_nodes())
+    made = [node for node in nodes if any(f"({node.op_type}): {value.name}>" in full for value in node.outputs)]
+    named = [node for node in nodes if node.name and node.name in full]
+    known = [node for node in nodes if f"{node.op_type}-" in full]
+    node = next(iter((*made, *named, *known)), None)
     subject = "" if node is None else f"{node.name} ({node.op_type})"
     return Unsupported(reason, subject=subject, ways_out=("--target onnxruntime",))
 
