@@ -12,14 +12,13 @@ from convertkit import plugins
 from convertkit.artifact import Array
 from convertkit.compare.agreement import run_both
 from convertkit.compare.aligning import align
-from convertkit.compare.looked_at import conversion, ends, looked_into, probe, runs, telling
-from convertkit.compare.matching import Pair, by_name, by_structure, by_values
+from convertkit.compare.bodies import Found, deepest
+from convertkit.compare.looked_at import conversion, looked_into, matched, probe, telling
 from convertkit.compare.scan import Departure, Level, Sides, inner_tolerance, scan
 from convertkit.errors import ParityError, UsageError
 from convertkit.formatting import diff_text
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table
-from convertkit.probing import Inner
 from convertkit.progress import Progress, Silent
 from convertkit.recipe import ImageOptions, InputSpec, WavOptions
 
@@ -48,11 +47,14 @@ class Finding:
     expected: float | None
     got: float | None
     repro: str = ""
+    within: tuple[str, ...] = ()
+    """The nodes in whose bodies the value is computed, the outermost first, with the turn of a loop."""
 
     @property
     def sentence(self) -> str:
         """All of it in a line."""
-        where = f", from {self.origin}" if self.origin else ""
+        where = "".join(f", in the body of {each}" for each in reversed(self.within))
+        where += f", from {self.origin}" if self.origin else ""
         among = self.nodes[-1] if len(self.nodes) == 1 else f"one of {', '.join(self.nodes)}"
         return f'"{self.other}" ({self.kind}) differs from what {among} computes{where}: {self.difference}'
 
@@ -210,11 +212,12 @@ class _Search:
         mine, theirs = (each.inner() for each in probes)
         allowed = [each for each in (self._first.conversion, ran.tolerance) if each is not None]
         whole = next((each for each in allowed if each.lossy), ran.tolerance)
-        pairs, by = self._matched(sides, mine, theirs, lossy=whole.lossy)
+        pairs, by = matched(sides, mine, theirs, lossy=whole.lossy)
         tolerance = inner_tolerance(whole, self._budget)
         found = scan(sides, mine, pairs, tolerance, self._folder, self._progress, every=self._every)
-        kept = found.departures if self._every else found.departures[:1]
-        notes += list(dict.fromkeys(note for each in kept for note in _within_bodies(each)))
+        tops = found.departures if self._every else found.departures[:1]
+        kept = [deepest(Found(each, sides, self._inner), tolerance, self._folder, self._progress) for each in tops]
+        notes += list(dict.fromkeys(note for each in kept for note in _within_bodies(each.departure)))
         agrees = report.passed or (not kept and ran.judged().passed)
         return Bisection(
             self._first.given,
@@ -224,34 +227,21 @@ class _Search:
             by,
             len(pairs),
             len(theirs),
-            tuple(self._finding(each, number, sides, output) for number, each in enumerate(kept, 1)),
+            tuple(self._finding(each, number, output) for number, each in enumerate(kept, 1)),
             found.levels,
             tuple(notes),
         )
 
-    def _matched(
-        self, sides: Sides, mine: Sequence[Inner], theirs: Sequence[Inner], *, lossy: bool
-    ) -> tuple[tuple[Pair, ...], str]:
-        """Pairs of values, the outputs among them however they are called, and how they were found."""
-        pairs, by = by_name(mine, theirs), "name"
-        if not pairs:
-            inputs = {sides.how.names[spec.name]: spec.name for spec in sides.reference.inputs}
-            pairs, by = by_structure(mine, theirs, inputs), "structure"
-        if not pairs:
-            own = runs(sides.probes[0], mine, sides.feed)
-            others = runs(sides.probes[1], theirs, sides.how.given(sides.feed))
-            pairs, by = by_values(mine, theirs, own, others, rounded=lossy), "value"
-        return (*pairs, *ends(sides, mine, theirs, pairs)), by
-
-    def _finding(self, found: Departure, number: int, sides: Sides, output: Path | None) -> Finding:
+    def _finding(self, place: Found, number: int, output: Path | None) -> Finding:
+        found = place.departure
         worst = found.diff.worst_index
         fits = found.expected.shape == found.got.shape and len(worst) == found.expected.ndim
         repro = ""
         if output is not None:
             from convertkit.compare.repro import write
 
-            place = output if not self._every else output / f"{number:02}"
-            repro = str(write(place, found, sides, self._inner))
+            folder = output if not self._every else output / f"{number:02}"
+            repro = str(write(folder, found, place.sides, place.second))
         origins = (
             node.origin for node in (found.pair.reference, *reversed(found.nodes), found.pair.other) if node.origin
         )
@@ -268,6 +258,7 @@ class _Search:
             _element(found.expected, worst) if fits else None,
             _element(found.got, worst) if fits else None,
             repro,
+            place.within,
         )
 
 
@@ -275,11 +266,11 @@ _BODIES = frozenset({"If", "Loop", "Scan"})
 
 
 def _within_bodies(found: Departure) -> Iterator[str]:
-    """What to say where the difference may arise in the body of a node, whose values are not looked at."""
+    """What to say where the difference may arise in the body of a node, in which nothing was found."""
     for node in found.nodes:
         if node.kind in _BODIES:
             case = "the case that --output writes holds that node with its bodies, and its inputs"
-            yield f"the values in the bodies of {node.title} are not looked at, the fault may lie there; {case}"
+            yield f"the values in the bodies of {node.title} do not tell, or are not looked at; {case}"
 
 
 def _element(values: Array, index: tuple[int, ...]) -> float | None:

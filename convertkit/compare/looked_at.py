@@ -10,7 +10,7 @@ import numpy as np
 from convertkit import plugins
 from convertkit.artifact import Array, Artifact
 from convertkit.compare.agreement import Ran
-from convertkit.compare.matching import Pair, Values
+from convertkit.compare.matching import Pair, Values, by_name, by_structure, by_values
 from convertkit.compare.scan import Sides, chunks
 from convertkit.errors import ConvertKitError, UsageError
 from convertkit.looking.opened import Opened
@@ -76,6 +76,21 @@ def conversion(model: Opened, onnx: Artifact, recording: Recording, place: int) 
         report = compare_recordings(own, made, FLOAT32, twins.ask(onnx))
     if report.failures:
         yield f"{model.title} differs from its own ONNX, in the conversion: {report.failures[0]}"
+
+
+def matched(
+    sides: Sides, mine: Sequence[Inner], theirs: Sequence[Inner], *, lossy: bool
+) -> tuple[tuple[Pair, ...], str]:
+    """Pairs of values, the outputs among them however they are called, and how they were found."""
+    pairs, by = by_name(mine, theirs), "name"
+    if not pairs:
+        inputs = {sides.how.names[spec.name]: spec.name for spec in sides.reference.inputs}
+        pairs, by = by_structure(mine, theirs, inputs), "structure"
+    if not pairs:
+        own = runs(sides.probes[0], mine, sides.feed)
+        others = runs(sides.probes[1], theirs, sides.how.given(sides.feed))
+        pairs, by = by_values(mine, theirs, own, others, rounded=lossy), "value"
+    return (*pairs, *ends(sides, mine, theirs, pairs)), by
 
 
 def ends(sides: Sides, mine: Sequence[Inner], theirs: Sequence[Inner], pairs: Sequence[Pair]) -> Iterator[Pair]:

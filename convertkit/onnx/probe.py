@@ -146,14 +146,24 @@ def _keep_needed(graph: ir.Graph, wanted: Collection[ir.Value]) -> None:
 
 def _read(node: ir.Node) -> tuple[ir.Value, ...]:
     """What a node reads, and what its bodies read of the graph around it, each once."""
-    inside = {value for body in _bodies(node) for value in (*body.inputs, *body.initializers.values())}
-    nodes = [inner for body in _bodies(node) for inner in body.all_nodes()]
-    inside |= {value for inner in nodes for value in inner.outputs}
-    inside |= {value for inner in nodes for body in _bodies(inner) for value in body.inputs}
-    of_bodies = [value for inner in nodes for value in inner.inputs]
-    of_bodies += [value for body in _bodies(node) for value in body.outputs]
-    outer = [value for value in of_bodies if value is not None and value not in inside]
+    outer = read_by(tuple(_bodies(node)))
     return tuple(dict.fromkeys((*(each for each in node.inputs if each is not None), *outer)))
+
+
+def read_by(bodies: Sequence[ir.Graph]) -> tuple[ir.Value, ...]:
+    """What bodies of a node, and the bodies in them, read of the graph around it, each once."""
+    nodes = [inner for body in bodies for inner in body.all_nodes()]
+    every = [*bodies, *(body for inner in nodes for body in _bodies(inner))]
+    inside = {value for body in every for value in (*body.inputs, *body.initializers.values())}
+    inside |= {value for inner in nodes for value in inner.outputs}
+    read = [value for inner in nodes for value in inner.inputs]
+    read += [value for body in every for value in body.outputs]
+    return tuple(dict.fromkeys(value for value in read if value is not None and value not in inside))
+
+
+def body_of(node: ir.Node, attribute: str) -> ir.Graph:
+    """The body of that name."""
+    return node.attributes[attribute].as_graph()
 
 
 def _let_go(node: ir.Node) -> None:

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
-from convertkit import plugins
+from convertkit import listing, plugins
 from convertkit.errors import ConvertKitError, UsageError
 from convertkit.summary import schema
 from tests import onnx_models
@@ -123,7 +123,7 @@ def test_a_packaging_stage_foretells_what_it_refuses(name, target, converts, tmp
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("target", ["android", "ios", "tflite-micro", "coreml", "tf-serving"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "string"])  # it needs a locale to run
 def test_every_packaging_stage_foretells_what_it_refuses(name, target, tmp_path):
     same_verdict(name, target, tmp_path)
 
@@ -187,7 +187,8 @@ def test_a_runtime_that_is_not_installed(net, monkeypatch):
 def test_command(tmp_path, net):
     said = here("check", net)
     assert said.code == 0, said.err
-    every = [name for name in plugins.target_names() if "float32" in plugins.target(name).precisions]
+    there = {each.name for each in listing.everything()["targets"] if each.installed}
+    every = [name for name in plugins.target_names() if "float32" in plugins.target(name).precisions and name in there]
     assert "ethos-u" not in every
     assert f"converts for {', '.join(every)}" in said.out
     told = json.loads(here("check", net, "--json").out)
