@@ -14,7 +14,9 @@ from convertkit.onnx.canonical import simplify
 from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.specs import interface
+from convertkit.profile import RECURRENT
 from convertkit.targets.tflite.annotations import NHWC
+from convertkit.targets.tflite.costs.loops import loops
 from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.halves import has_halves, store_halves
@@ -92,7 +94,12 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
         fold_constants(model)  # bodies ask for sizes, too
     interface_change = prepare(model, options)
     why = reasons(model.graph)
-    program = Program(portable=options.full_integer, kernel_costs=tables(options.device, options.measured).kernel_costs)
+    program = Program(
+        portable=options.full_integer,
+        kernel_costs=tables(options.device, options.measured).kernel_costs,
+        loops=loops(options.device),
+        recurrences=sum(map(_directions, model.graph.all_nodes())),
+    )
     opsets: Mapping[str, int] = dict(model.graph.opset_imports)
     lowering = Lowering(program, TFLITE, opsets)
     inputs, outputs = lowering.main(model.graph)
@@ -120,6 +127,13 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
 def _specs(before: Sequence[TensorSpec], tensors: Sequence[Tensor], change: InterfaceChange) -> tuple[TensorSpec, ...]:
     pairs = zip(before, tensors, strict=True)
     return tuple(_spec(spec, tensor, change.perms.get(spec.name, ())) for spec, tensor in pairs)
+
+
+def _directions(node: ir.Node) -> int:
+    """Of a recurrent layer."""
+    if node.domain or node.op_type not in RECURRENT:
+        return 0
+    return 2 if node.attributes.get_string("direction", "forward") == "bidirectional" else 1
 
 
 def _is_handled(opset: int) -> Callable[[ir.Node], bool]:

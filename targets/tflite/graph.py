@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from convertkit.kernel_costs import KernelCosts
+from convertkit.targets.tflite.costs.loops import Loops, loops
 from convertkit.targets.tflite.tensor import Tensor
 
 Option = bool | int | float | tuple[int, ...]
@@ -62,6 +63,10 @@ class Program:
     """By name, tensors whose axes are in another order than the source's."""
     portable: bool = False
     kernel_costs: KernelCosts | None = None
+    loops: Loops = field(default_factory=lambda: loops(()))
+    """What the steps of recurrent layers cost there."""
+    recurrences: int = 1
+    """How many recurrent layers the model has, each direction counting."""
 
     def name_of(self, tensor: Tensor) -> str:
         """The name that goes into the file."""

@@ -155,7 +155,7 @@ def gru(
         return lambda b, xs, state: _gru_step(b, cell, xs, state, bool(linear_before_reset))
 
     cells = _cells(w, r, bias, 3, functions, clip, split_last=bool(linear_before_reset))
-    return _run(b, Source(x, sequence_lens, (initial_h,), direction, layout, hidden), cells, step)
+    return _run(b, Source(x, sequence_lens, (initial_h,), direction, layout, hidden), cells, step, (2, 1))
 
 
 def _gru_step(b: Builder, cell: Cell, xs: Columns, state: Sequence[Tensor], linear: bool) -> tuple[Tensor, ...]:
@@ -241,8 +241,13 @@ def _cells(
     return cells
 
 
-def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep) -> tuple[Tensor, ...]:
-    """All directions; the results are Y, Y_h and for LSTM Y_c, in the layout that the node asks for."""
+def _run(
+    b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep, parts: Sequence[int] = ()
+) -> tuple[Tensor, ...]:
+    """All directions; the results are Y, Y_h and for LSTM Y_c, in the layout that the node asks for.
+
+    ``parts`` are the gates of each product of a step, where there are several.
+    """
     float_only(source.x, "a recurrent operator")
     if source.x.rank != 3:
         raise Unsupported(f"an input of {source.x.rank} axes where ONNX has three: no input of these sizes fits here")
@@ -257,7 +262,8 @@ def _run(b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep)
         states = tuple(_initial(b, x, state, number, source) for state in source.states)
         read = _turned(b, x, source.lengths) if backwards else x
         inner = _input_products(b, read, cells[number])
-        outputs, last = run_steps(b, inner, states, source.lengths, make_step(number, cells[number]))
+        weight_bytes = _bytes(b, cells[number], batch, parts)
+        outputs, last = run_steps(b, inner, states, source.lengths, make_step(number, cells[number]), weight_bytes)
         sequences.append(_turned(b, outputs, source.lengths) if backwards else outputs)
         finals.append(last)
     y = b.concatenation([_with_way(b, part) for part in sequences], 1)
@@ -326,15 +332,25 @@ def _dense(b: Builder, x: Tensor, weight: Matrix, bias: Array | None) -> Tensor:
     """``x @ weight.T + bias``; integers whose kernel saves nothing are made real instead, when the model is loaded."""
     params = QuantParams(weight.scales, (0,) * len(weight.scales), 0) if weight.scales else None
     stored = b.constant(weight.values, params)
-    if params is not None and not _is_worth_rounding(b, x, weight):
+    if params is not None and not _is_worth_rounding(b, x.shape, weight.shape):
         stored = b.dequantize(stored)
     return b.fully_connected(x, stored, b.constant(bias) if bias is not None and bias.any() else None)
 
 
-def _is_worth_rounding(b: Builder, x: Tensor, weight: Matrix) -> bool:
-    """Whether the devices quantize the rows of ``x`` in less time than they save; a dynamic number of rows is one."""
+def _is_worth_rounding(b: Builder, read: Sequence[int], weight: tuple[int, ...]) -> bool:
+    """Whether the devices quantize rows in less time than int8 weights save; a dynamic number of rows is one."""
     if b.program.kernel_costs is None:
         return True
-    filters, channels = weight.shape
-    rows = math.prod(size for size in x.shape[:-1] if size != DYNAMIC)
+    filters, channels = weight
+    rows = math.prod(size for size in read[:-1] if size != DYNAMIC)
     return b.program.kernel_costs.gain_on_the_fly(DenseShape(rows, channels, filters)) > 0
+
+
+def _bytes(b: Builder, cell: Cell, batch: int, parts: Sequence[int]) -> float:
+    """Of the weights that a step reads."""
+    filters, hidden = cell.r.shape
+    shapes = [(part * hidden, hidden) for part in parts] or [(filters, hidden)]
+    stored = bool(cell.r.scales)
+    return sum(
+        math.prod(shape) * (1 if stored and _is_worth_rounding(b, (1, batch, hidden), shape) else 4) for shape in shapes
+    )

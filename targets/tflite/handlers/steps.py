@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.costs.loops import WRITTEN_OUT
 from convertkit.targets.tflite.handlers.elementary import like
 from convertkit.targets.tflite.handlers.shapes import cut
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
@@ -21,29 +22,24 @@ Columns = Callable[[int, int], Tensor]
 Step = Callable[[Builder, Columns, Sequence[Tensor]], tuple[Tensor, ...]]
 """From one step's input products and the state to the next state, whose first part is the output."""
 
-MAX_STEPS = 32
-"""Longer sequences are a WHILE: written out, each step has a copy of the weights in memory."""
-
-STEPS_A_TURN = 5
-"""Steps that one turn of the WHILE does: LiteRT copies everything that the loop carries in every turn."""
-
 
 def run_steps(
-    b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step
+    b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step, weight_bytes: float
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Outputs (time, batch, hidden) and the last states (1, batch, hidden), from states (batch, hidden).
 
-    Behind a sequence's length outputs are zero.
+    Behind a sequence's length outputs are zero.  ``weight_bytes`` are those that a step reads.
     """
     steps = inner.shape[0]
     states = tuple(b.expand_dims(state, 0) for state in states)
     if steps == DYNAMIC:
-        return _looped(b, inner, states, lengths, step, None)
-    if steps <= MAX_STEPS:
+        return _looped(b, inner, states, lengths, step, None, 1)
+    together = b.program.loops.together(steps, weight_bytes, b.program.recurrences)
+    if together == WRITTEN_OUT:
         outputs, state = _written_out(b, inner, states, [_time(b, time) for time in range(steps)], lengths, step)
         return b.concatenation(outputs, 0), state
-    whole = steps - steps % STEPS_A_TURN
-    looped, state = _looped(b, inner, states, lengths, step, whole)
+    whole = steps - steps % together
+    looped, state = _looped(b, inner, states, lengths, step, whole, together)
     if whole == steps:
         return looped, state
     rest = cut(b, inner, [slice(whole, steps), slice(None), slice(None)])
@@ -104,11 +100,17 @@ def _column(b: Builder, lengths: Tensor) -> Tensor:
 
 
 def _looped(
-    b: Builder, inner: Tensor, states: Sequence[Tensor], lengths: Tensor | None, step: Step, steps: int | None
+    b: Builder,
+    inner: Tensor,
+    states: Sequence[Tensor],
+    lengths: Tensor | None,
+    step: Step,
+    steps: int | None,
+    together: int,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """A WHILE over step number, states, all outputs so far, and input products; ``steps`` fill its turns.
 
-    Where only the runtime knows how many there are (None), each turn is one.
+    A turn is so many steps ``together``; where only the runtime knows how many there are in all (None), it is one.
     """
     outputs = _no_outputs(b, inner, steps, states[0].shape[-1])
     initial = [_time(b, 0), *states, outputs, inner, *([] if lengths is None else [b.cast(lengths, "int32")])]
@@ -122,7 +124,6 @@ def _looped(
         else condition.builder.reshape(condition.builder.size_of(inputs[2 + len(states)], 0), ())
     )
     condition.builder.subgraph.outputs = [condition.builder.less(inputs[0], last)]
-    together = STEPS_A_TURN if steps else 1
     _write_body(body.builder, [_fresh(tensor) for tensor in held], lengths is not None, together, step)
     results = b.while_(condition.index, body.index, held, held)
     return results[1 + len(states)], tuple(results[1 : 1 + len(states)])

@@ -15,8 +15,8 @@ from convertkit.onnx.load import load_model
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.costs.estimate import estimates
+from convertkit.targets.tflite.costs.loops import TOGETHER
 from convertkit.targets.tflite.graph import Program
-from convertkit.targets.tflite.handlers.steps import STEPS_A_TURN
 from convertkit.targets.tflite.inspection import placed_operators
 from convertkit.targets.tflite.passes import Options
 from convertkit.targets.tflite.tensor import Tensor
@@ -88,9 +88,9 @@ def test_what_a_loop_holds_counts_as_often_as_it_runs(tmp_path: Path) -> None:
     for steps, path in files.items():
         placed = placed_operators(path)
         inner = [each for each in placed if each.turns != 1.0]
-        assert {each.turns for each in inner} == {steps / STEPS_A_TURN, steps / STEPS_A_TURN + 1}
-        assert {each.told.kind for each in inner if each.turns != steps / STEPS_A_TURN} == {"LESS"}
-        assert sum(each.told.kind == "LOGISTIC" for each in inner) == STEPS_A_TURN
+        assert {each.turns for each in inner} == {steps / TOGETHER[0], steps / TOGETHER[0] + 1}
+        assert {each.told.kind for each in inner if each.turns != steps / TOGETHER[0]} == {"LESS"}
+        assert sum(each.told.kind == "LOGISTIC" for each in inner) == TOGETHER[0]
     short, long = (estimates(path, ["arm64-a76"])[0] for path in files.values())
     of_kind = [sum(node.ms for node in found.nodes if node.kind == "LOGISTIC") for found in (short, long)]
     assert of_kind[1] == pytest.approx(2 * of_kind[0], rel=1e-6)

@@ -8,7 +8,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from convertkit.errors import Unsupported
-from convertkit.targets.tflite.handlers.steps import MAX_STEPS
+from convertkit.targets.tflite.costs.loops import MAX_STEPS
 from tests.targets.tflite.compiled import compiled, numbers
 
 GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from convertkit.onnx.load import load_model
 from convertkit.targets.tflite.compile import compile_model
-from convertkit.targets.tflite.handlers.steps import MAX_STEPS, STEPS_A_TURN
+from convertkit.targets.tflite.costs.loops import MAX_STEPS, TOGETHER, WRITTEN_OUT
 from convertkit.targets.tflite.passes import Options
 
 GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
@@ -32,6 +32,39 @@ def recurrent(kind: str, steps: int, lengths: list[int] | None, linear: int) -> 
     infos = [helper.make_tensor_value_info(name, 1, shape) for name, shape in values.items()]
     graph = helper.make_graph([node], "g", infos[:1], infos[1:], stored)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+
+
+class Always:
+    """Stands for the costs that choose how many steps a turn has."""
+
+    def __init__(self, together: int) -> None:
+        self._together = together
+
+    def together(self, steps: int, weight_bytes: float, layers: int) -> int:
+        return self._together
+
+
+@pytest.mark.parametrize("together", [WRITTEN_OUT, 1, 2, 5])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_every_form_computes_the_same(
+    tmp_path: Path, kind: str, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnxruntime
+    from ai_edge_litert.interpreter import Interpreter
+
+    monkeypatch.setattr("convertkit.targets.tflite.compile.loops", lambda devices: Always(together))
+    onnx.save(recurrent(kind, 13, [13, 6, 1], 1), tmp_path / "m.onnx")
+    made = compile_model(load_model(tmp_path / "m.onnx"), Options())
+    made.write(tmp_path / "m.tflite")
+    steps = {operation.code for subgraph in made.program.subgraphs for operation in subgraph.operations}
+    assert ("WHILE" in steps) is (together != WRITTEN_OUT)
+    runner = Interpreter(str(tmp_path / "m.tflite")).get_signature_runner()
+    x = np.random.default_rng(0).standard_normal((13, 3, 4)).astype(np.float32)
+    expected = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})
+    for _ in range(2):
+        found = runner(x=x)
+        for name, wanted in zip(("y", "last"), expected, strict=True):
+            assert np.abs(found[name] - wanted).max() <= 1e-5
 
 
 @pytest.mark.parametrize(("kind", "linear"), [("GRU", 0), ("GRU", 1), ("LSTM", 0), ("RNN", 0)])
@@ -60,7 +93,7 @@ def test_a_step_reshapes_nothing(tmp_path: Path) -> None:
     assert len(bodies) == 2  # one for each direction
     for body in bodies:
         codes = [operation.code for operation in body.operations]
-        assert (codes.count("RESHAPE"), codes.count("PACK"), codes.count("LOGISTIC")) == (1, 0, STEPS_A_TURN)
+        assert (codes.count("RESHAPE"), codes.count("PACK"), codes.count("LOGISTIC")) == (1, 0, TOGETHER[0])
 
 
 @pytest.mark.parametrize(
