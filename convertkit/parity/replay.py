@@ -175,16 +175,19 @@ def _explained(
     departures: Sequence[Departure],
     truth: AskTruth,
 ) -> list[Departure]:
-    """``departures`` with what the model's float64 twin says of them; asked no more once one is a fault.
+    """``departures`` with what the model's float64 twin says of them, up to the first that is a fault.
 
-    Integers that a step computes again are held against looser bounds where there is no twin.
+    Those behind it may well be explained, and asking takes long: none of them is reported.  Integers that a step
+    computes again are held against looser bounds where there is no twin.
     """
     judged = list[Departure]()
     told: dict[int, Truth | None] = {}
     for each in departures:
         explained = ""
         asks = bool(tolerance.relative) or tolerance.same_integers  # what only moves data rounds nothing
-        if asks and all(other.explained for other in judged):
+        if asks and judged and not judged[-1].explained:
+            break
+        if asks:
             if each.place not in told:
                 told[each.place] = truth(before.fed(each.place))
             if told[each.place] is None and tolerance.same_integers and not (each.rough or each.diff.mismatch):

@@ -165,6 +165,25 @@ def test_edge_inputs_tell_where_the_usual_ones_do_not():
     assert verdict([*saturated, varied], [*saturated, varied], edges=("constant",)).passed
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_edge_inputs_tell_of_a_lossy_step_what_it_keeps_of_them(kept):
+    saturated = [np.eye(9)[:1], np.eye(9)[3:4]]
+    varied = np.linspace(0, 1, 9)[None]
+    after = [*saturated, varied + 0.01 if kept else varied[:, ::-1]]
+    report = verdict([*saturated, varied], after, replace(LOSSY, snr_db=20), edges=("between",))
+    assert report.passed == kept
+
+
+def test_the_first_fault_is_reported_and_none_behind_it_that_may_be_explained():
+    off = [VARIED[0], VARIED[1] + 1e-3, VARIED[2] + 1]
+
+    def truth(feed):
+        return SimpleNamespace(values={"y": VARIED[1].astype(np.float64)}, spread={"y": np.zeros((2, 5))})
+
+    (failure,) = verdict(VARIED[:3], off, truth=truth).failures
+    assert "on input 2" in failure
+
+
 def test_a_limit_that_is_left_by_one_unit_in_the_last_place_is_a_fault_unless_roundings_decide_it():
     clamped = [np.minimum(value * 2, 1).astype(np.float32).repeat(4, 1) for value in VARIED]
     off = [np.where(value == 1, np.nextafter(np.float32(1), np.float32(0)), value) for value in clamped]

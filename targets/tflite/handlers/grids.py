@@ -39,14 +39,14 @@ def grid_sample(
     float_only(x, "GridSample")
     if mode not in TAPS:
         raise Unsupported(f"mode {mode}")
-    images, *sizes, channels = static_shape(x, "GridSample")
-    shape = static_shape(grid, "GridSample")[:-1]
-    points = b.reshape(grid, (images, math.prod(shape[1:]), len(sizes)))
+    images, *sizes, channels = static_shape(x, "GridSample", but_batch=True)
+    shape = static_shape(grid, "GridSample", but_batch=True)[:-1]
+    points = b.reshape(grid, (max(images, shape[0]), math.prod(shape[1:]), len(sizes)))
     taps = []
     for axis, size in enumerate(sizes):
         border = Border(size, padding_mode, bool(align_corners))
         taps.append(TAPS[mode](b, _unnormalized(b, _column(b, points, len(sizes) - 1 - axis), border), border))
-    starts = image_starts(b, images, math.prod(sizes), 2)
+    starts = image_starts(b, points, math.prod(sizes), 2)
     return b.reshape(sampled(b, flattened(b, x), starts, sizes, taps), (*shape, channels))
 
 
@@ -159,7 +159,7 @@ def deform_conv(
     parts = b.reshape(x, (count, channels // offset_group, *x.shape[2:]))
     rows = flattened(b, b.transpose(parts, (0, 2, 3, 1)))
     taps = [_shifted_taps(b, shifts, axis, base[axis], size) for axis, size in enumerate(x.shape[2:])]
-    starts = image_starts(b, count, math.prod(x.shape[2:]), 3)
+    starts = image_starts(b, x, math.prod(x.shape[2:]), 3)
     columns = sampled(b, rows, starts, x.shape[2:], taps)
     if mask is not None:
         columns = b.mul(columns, b.reshape(mask, (count, elements, points, 1)))

@@ -63,7 +63,7 @@ def element_places(b: Builder, x: Tensor, indices: Tensor, axis: int) -> Tensor:
     own: Tensor = b.ints([0])
     for other in _free_last(indices):
         if other != axis and indices.shape[other] != 1:
-            own = _plus(b, own, _times(b, _along(b, indices, other), strides[other]))
+            own = _plus(b, own, _times(b, places_along(b, indices, other), strides[other]))
     return _plus(b, _times(b, counted_from_start(b, indices, b.size_of(x, axis)), strides[axis]), own)
 
 
@@ -72,7 +72,7 @@ def _free_last(x: Tensor) -> list[int]:
     return sorted(range(x.rank), key=lambda axis: x.shape[axis] == DYNAMIC)
 
 
-def _along(b: Builder, x: Tensor, axis: int) -> Tensor:
+def places_along(b: Builder, x: Tensor, axis: int) -> Tensor:
     """``0, 1, …`` along ``axis`` of ``x``, with that tensor's rank."""
     size = x.shape[axis]
     if size == DYNAMIC:
@@ -140,7 +140,7 @@ def coordinate_places(b: Builder, x: Tensor, indices: Tensor, batch_dims: int = 
     own: Tensor = b.ints([0])
     for axis in _free_last(indices):
         if axis < batch_dims:
-            steps = b.reshape(_along(b, indices, axis), _view(places, axis, indices.shape[axis]))
+            steps = b.reshape(places_along(b, indices, axis), _view(places, axis, indices.shape[axis]))
             own = _plus(b, own, _times(b, steps, strides[axis]))
     return _plus(b, places, own)
 

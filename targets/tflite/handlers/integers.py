@@ -153,7 +153,7 @@ def _right_64(b: Builder, x: Tensor, amount: Tensor) -> Tensor:
     moved = b.right_shift(high, near)
     new_low = b.select(far, moved, b.bitwise_xor(kept, entering))
     new_high = b.select(far, b.right_shift(high, like(b, high, 31)), moved)
-    parts = [b.reshape(half, (*half.shape, 1)) for half in (new_low, new_high)]
+    parts = [b.expand_dims(half, half.rank) for half in (new_low, new_high)]
     joined = b.concatenation(parts, len(new_low.shape))
     return b.emit("BITCAST", (joined,), joined.shape[:-1], "int64")
 
@@ -161,4 +161,4 @@ def _right_64(b: Builder, x: Tensor, amount: Tensor) -> Tensor:
 def _half(b: Builder, halves: Tensor, place: int) -> Tensor:
     begin = (0,) * (halves.rank - 1) + (place,)
     part = b.slice(halves, begin, (*halves.shape[:-1], 1))
-    return b.reshape(part, halves.shape[:-1])
+    return b.squeeze(part, (halves.rank - 1,))

@@ -17,7 +17,8 @@ import numpy as np
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import like, polynomial
-from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.handlers.indexing import places_along
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 _CUBIC_A = -0.75
 
@@ -132,7 +133,7 @@ def weighted_pixels(
     ``rows`` is (images · pixels, C); ``first_row`` says in int32 where each sample's image begins and
     broadcasts against the taps of shape (…); the results are (…, C).
     """
-    if rows.shape[0] >= 1 << 24:
+    if max(rows.shape[0], math.prod(sizes)) >= 1 << 24:
         raise Unsupported("more than 2^24 pixels: their numbers are not exact as float32")
     parts = []
     for combination in itertools.product(*taps):
@@ -155,12 +156,16 @@ def sampled(b: Builder, rows: Tensor, first_row: Tensor, sizes: Sequence[int], t
     return functools.reduce(b.add, weighted_pixels(b, rows, first_row, sizes, taps))
 
 
-def image_starts(b: Builder, count: int, pixels: int, rank: int) -> Tensor:
-    """The first row of each image, to broadcast against samples (images, …) of ``rank`` axes."""
-    starts = (np.arange(count) * pixels).astype(np.int32)
-    return b.constant(starts.reshape(count, *(1,) * (rank - 1)))
+def image_starts(b: Builder, images: Tensor, pixels: int, rank: int) -> Tensor:
+    """The first row of each of the ``images``, to broadcast against samples (images, …) of ``rank`` axes."""
+    count = images.shape[0]
+    view = (count, *(1,) * (rank - 1))
+    if count == DYNAMIC:
+        return b.mul(b.reshape(places_along(b, images, 0), view), b.ints([pixels]))
+    return b.constant((np.arange(count) * pixels).astype(np.int32).reshape(view))
 
 
 def flattened(b: Builder, images: Tensor) -> Tensor:
-    """Channels-last images as rows of pixels."""
-    return b.reshape(images, (math.prod(images.shape[:-1]), images.shape[-1]))
+    """Channels-last images, whose number may be dynamic, as rows of pixels."""
+    count = DYNAMIC if images.shape[0] == DYNAMIC else math.prod(images.shape[:-1])
+    return b.reshape(images, (count, images.shape[-1]))

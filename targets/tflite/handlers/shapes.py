@@ -269,8 +269,10 @@ def center_crop_pad(b: Builder, x: Tensor, sizes: Tensor, *, axes: tuple[int, ..
 def det(b: Builder, x: Tensor) -> Tensor:
     """Expansion by minors, for matrices up to 4 × 4."""
     rows = x.shape[-1]
-    if rows > 4 or not x.is_static:
-        raise Unsupported(f"the determinant of {rows} × {rows} matrices: expansion by minors is exact up to 4 × 4")
+    if rows == DYNAMIC or x.shape.count(DYNAMIC) > 1:
+        raise Unsupported("determinants of sizes that are only known at run time")
+    if rows > 4:
+        raise Unsupported(f"the determinant of {rows} × {rows} matrices; expansion by minors is exact up to 4 × 4")
     flat = b.reshape(x, (-1, rows, rows)) if x.rank != 3 else x
     result = _minor(b, flat, tuple(range(rows)), 0)
     return b.reshape(result, x.shape[:-2])

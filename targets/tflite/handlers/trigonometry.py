@@ -21,7 +21,9 @@ def tan(b: Builder, x: Tensor) -> Tensor:
 @trigonometry.lowers("Atan", since=(7, 22))
 def atan(b: Builder, x: Tensor) -> Tensor:
     float_only(x, "Atan")
-    return b.atan2(x, b.broadcast_to(like(b, x, 1), x.shape))
+    one = like(b, x, 1)
+    ones = b.broadcast_to(one, x.shape) if x.is_static else b.fill(b.shape_of(x), one, x.shape)
+    return b.atan2(x, ones)
 
 
 @trigonometry.lowers("Asin", since=(7, 22))

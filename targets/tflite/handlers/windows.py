@@ -18,7 +18,7 @@ from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import float_only, like
-from convertkit.targets.tflite.handlers.indexing import static_shape
+from convertkit.targets.tflite.handlers.indexing import places_along, static_shape
 from convertkit.targets.tflite.handlers.resize import along
 from convertkit.targets.tflite.handlers.window import Window, grown, window
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
@@ -78,7 +78,7 @@ def _membership(places: Array, size: int) -> Array:
 def largest_with_places(b: Builder, x: Tensor, win: Window, *, column_major: bool) -> tuple[Tensor, Tensor]:
     """The maximum over each window, and where the first one lies in the flattened NCHW tensor, as int64."""
     float_only(x, "MaxPool with indices")
-    static_shape(x, "MaxPool with indices")
+    static_shape(x, "MaxPool with indices", but_batch=True)
     sizes, channels = x.shape[1:-1], x.shape[-1]
     axes = [seen(win, axis, size) for axis, size in enumerate(sizes)]
     pieces, flat_places = [], []
@@ -101,8 +101,13 @@ def largest_with_places(b: Builder, x: Tensor, win: Window, *, column_major: boo
     where = b.constant(flat_places[-1][None, ..., None])
     for piece, place in zip(pieces[-2::-1], flat_places[-2::-1], strict=True):
         where = b.select(b.equal(piece, best), b.constant(place[None, ..., None]), where)
-    offsets = np.arange(x.shape[0] * channels).reshape(x.shape[0], *(1,) * len(sizes), channels) * math.prod(sizes)
-    return best, b.add(where, b.constant(offsets.astype(np.int64)))
+    counted = max(x.shape[0], 1)
+    offsets = np.arange(counted * channels).reshape(counted, *(1,) * len(sizes), channels) * math.prod(sizes)
+    where = b.add(where, b.constant(offsets.astype(np.int64)))
+    if x.shape[0] != DYNAMIC:
+        return best, where
+    samples = b.cast(places_along(b, x, 0), "int64")
+    return best, b.add(where, b.mul(samples, b.constant(np.array(channels * math.prod(sizes)))))
 
 
 def _flat_strides(sizes: tuple[int, ...], column_major: bool) -> list[int]:

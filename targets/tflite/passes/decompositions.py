@@ -57,6 +57,20 @@ def _group_normalization(node: ir.Node, b: Nodes) -> str:
     return norm_nodes(b, len(sizes[0]), channels, groups, _attribute(node, "epsilon", 1e-5), channels // given)
 
 
+def _mean_variance_normalization(node: ir.Node, b: Nodes) -> str:
+    """``(x - mean) / deviation``, and zeros where all elements are equal.
+
+    As ONNX Runtime computes it, without the 1e-9 that ONNX's body adds to the deviation.  The mean of what is left is
+    taken off, too: the mean's own rounding is all that equal elements leave.
+    """
+    axes = b.constant(np.array(node.attributes.get_ints("axes", (0, 2, 3)), np.int64))
+    shifted = b.op("Sub", [b.inputs[0], b.op("ReduceMean", [b.inputs[0], axes])])
+    centred = b.op("Sub", [shifted, b.op("ReduceMean", [shifted, axes])])
+    variance = b.op("ReduceMean", [b.op("Mul", [centred, centred]), axes])
+    deviation = b.op("Add", [b.op("Sqrt", [variance]), b.constant(np.array(1e-30, np.float32))])
+    return b.op("Div", [centred, deviation])
+
+
 def _sizes(node: ir.Node, place: int) -> list[object]:
     value = node.inputs[place]
     if value is None or value.shape is None:
@@ -109,6 +123,7 @@ BODIES: Mapping[str, Body] = {
     "GroupNormalization": _group_normalization,
     "InstanceNormalization": _instance_normalization,
     "MatMulInteger": mat_mul_integer,
+    "MeanVarianceNormalization": _mean_variance_normalization,
     "QLinearConv": q_linear_conv,
     "QLinearMatMul": q_linear_mat_mul,
 }

@@ -209,3 +209,12 @@ def test_no_clamp_inside_a_concatenation():
         <float[2,1,2,2,2] w = {{{weights}}}> {{ c = Conv<group=2>(x, w)  y = Relu(c) }}""")
     assert case.operators["RELU"] == 1
     case.agree({"x": numbers((2, 2, 3, 4, 3))})
+
+
+@pytest.mark.parametrize("axes", ["", "<axes = [2, 3]>"])
+def test_mean_variance_normalization_of_equal_elements_is_zero(axes: str):
+    text = HEAD + f"g (float[2,3,4,5] x) => (float[2,3,4,5] y) {{ y = MeanVarianceNormalization {axes} (x) }}"
+    proto = expanded(text, set())
+    agree(text, proto, {"x": 100 * numbers((2, 3, 4, 5)) + 7})
+    (found,) = ReferenceEvaluator(proto).run(None, {"x": np.full((2, 3, 4, 5), 0.5537, np.float32)})
+    assert np.array_equal(found, np.zeros_like(found))

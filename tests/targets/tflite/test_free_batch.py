@@ -195,6 +195,39 @@ def test_pixels_of_images_of_every_size() -> None:
     case.agree(*({"x": numbers(batch, 12, *sizes)} for batch, sizes in ((1, (3, 4)), (2, (5, 2)), (1, (1, 7)))))
 
 
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+def test_places_in_images_of_every_batch(mode: str) -> None:
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,3,8,7] x, float[n,5,6,2] at) => (float[n,3,5,6] y) {{ y = GridSample<mode="{mode}">(x, at) }}""")
+    case.agree(*({"x": numbers(b, 3, 8, 7, seed=b), "at": numbers(b, 5, 6, 2, seed=b + 9)} for b in BATCHES))
+
+
+def test_places_of_maxima_of_every_batch() -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,3,8,7] x) => (float[n,3,4,3] y, int64[n,3,4,3] at) {
+            y, at = MaxPool<kernel_shape=[3,2], strides=[2,2], pads=[1,0,0,0]>(x) }""")
+    case.agree(*({"x": numbers(batch, 3, 8, 7, seed=batch)} for batch in BATCHES))
+
+
+def test_determinants_of_every_batch() -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,2,3,3] x) => (float[n,2] y) { y = Det(x) }""")
+    case.agree(*({"x": numbers(batch, 2, 3, 3, seed=batch)} for batch in BATCHES))
+
+
+def test_angles_of_every_size() -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,4,m] x) => (float[n,4,m] y) { y = Atan(x) }""")
+    case.agree(*({"x": numbers(n, 4, m) * 3} for n, m in RUN_TIME_SIZES))
+
+
+def test_halves_of_large_integers_of_every_size() -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (int64[n,4,m] x) => (int64[n,4,m] y) <int64 two = {2}> { y = Div(x, two) }""")
+    rng = np.random.default_rng(0)
+    case.agree(*({"x": rng.integers(-(1 << 62), 1 << 62, (n, 4, m))} for n, m in RUN_TIME_SIZES))
+
+
 IMAGE_SIZES = (((4, 5), (8, 10)), ((3, 7), (5, 13)), ((12, 11), (6, 4)), ((1, 2), (41, 82)))
 
 
