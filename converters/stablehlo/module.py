@@ -76,7 +76,20 @@ def read_module(ctx: Any, source: bytes | str) -> Any:
                 return mlir.Module.parse(source, ctx)
         return mlir.Module.parse(source, ctx) if isinstance(source, bytes) else _parsed_text(ctx, source)
     except _UNREADABLE as error:
+        if foreign := _foreign(source):
+            raise SourceError(f"operators that are not StableHLO's: {', '.join(foreign)}") from error
         raise SourceError(f"the StableHLO module cannot be read: {_complaint(error)}") from error
+
+
+def _foreign(source: bytes | str) -> list[str]:
+    """The operators of dialects that are not known, as TensorFlow's bridge leaves those it cannot convert."""
+    ctx = context()
+    ctx.allow_unregistered_dialects = True
+    try:
+        module = mlir.Module.parse(source, ctx)
+    except _UNREADABLE:
+        return []
+    return sorted({op.name for op in walk(module.operation) if not ctx.is_registered_operation(op.name)})
 
 
 def _parsed_text(ctx: Any, source: str) -> Any:

@@ -36,7 +36,7 @@ def nested(depth: int) -> str:
 ADD = "%r = stablehlo.add %x, %x : tensor<4xf32>"
 HOSTILE = {
     "nothing-but-a-module": ("module {}", "no function main"),
-    "unknown-dialect": (function('%r = "evil.op"(%x) : (tensor<4xf32>) -> tensor<4xf32>'), "unregistered dialect"),
+    "unknown-dialect": (function('%r = "evil.op"(%x) : (tensor<4xf32>) -> tensor<4xf32>'), "not StableHLO's: evil.op"),
     "unknown-operator": (function("%r = stablehlo.explode %x : tensor<4xf32>"), "stablehlo.explode"),
     "tpu": (call("tpu_custom_call"), "@tpu_custom_call"),
     "cuda": (call("__cublas$gemm"), "@__cublas$gemm"),

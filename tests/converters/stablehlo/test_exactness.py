@@ -120,6 +120,14 @@ def test_an_unrecognised_comparator_is_refused():
         to_onnx(main("%a: tensor<5xf32>", body, "tensor<5xf32>"))
 
 
+def test_operators_of_other_dialects_are_named():
+    """As TensorFlow's bridge leaves what it cannot convert."""
+    body = """%0 = "tf.Dilation2D"(%a) : (tensor<5xf32>) -> tensor<5xf32>
+    %r = "tf.BesselI0"(%0) : (tensor<5xf32>) -> tensor<5xf32>"""
+    with pytest.raises(SourceError, match=r"not StableHLO's: tf\.BesselI0, tf\.Dilation2D$"):
+        to_onnx(main("%a: tensor<5xf32>", body, "tensor<5xf32>"))
+
+
 @pytest.mark.parametrize("text", ["func.func @main(", "module { foo.bar }", b"ML\xefR\rStableHLO_v1.0.0\0\1\2"])
 def test_a_broken_module_is_one_sentence(text):
     with pytest.raises(SourceError, match="cannot be read"):
