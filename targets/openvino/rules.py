@@ -10,6 +10,8 @@ from convertkit.targets.openvino.writing import refusal
 
 _NARROW = frozenset({ir.DataType.UINT8, ir.DataType.UINT16})
 _THRESHOLD = 3
+_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+_GATES = frozenset({"sigmoid", "tanh", "relu"})
 
 
 def apply_rules(model: ir.Model) -> None:
@@ -21,8 +23,19 @@ def apply_rules(model: ir.Model) -> None:
             raise refusal(node, "OpenVINO shifts wide integers as float32, which holds 24 of their bits")
         if node.op_type == "Mod" and kind is not None and kind.is_floating_point():
             raise refusal(node, "OpenVINO's remainder of floats is not C's fmod where a number is infinite")
+        if node.op_type in _RECURRENT and (lacking := _other_activations(node)):
+            named = ", ".join(lacking)
+            raise refusal(
+                node, f"the activations of OpenVINO's recurrent cells are Sigmoid, Tanh and Relu, not {named}"
+            )
         if node.op_type == "NonMaxSuppression":
             _suppress_above(node)
+
+
+def _other_activations(node: ir.Node) -> list[str]:
+    """Those of a recurrent layer that OpenVINO's cells lack; ONNX takes their names in any case."""
+    stated = dict.fromkeys(node.attributes.get_strings("activations", ()))
+    return [name for name in stated if name.lower() not in _GATES]
 
 
 def _suppress_above(node: ir.Node) -> None:

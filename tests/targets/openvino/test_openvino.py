@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import openvino
 import pytest
@@ -18,6 +19,7 @@ import convertkit
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import MissingFramework, ToolError, Unsupported
 from convertkit.targets.openvino import stage as openvino_stage
+from convertkit.targets.openvino.rules import apply_rules
 from convertkit.targets.openvino.runner import OpenVinoRunner
 from convertkit.targets.openvino.stage import WriteIr
 
@@ -244,6 +246,15 @@ def test_wide_shifts_are_refused(tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), tmp_path / "shift.onnx")
     with pytest.raises(Unsupported, match=r"shift \(BitShift\).*float32"):
         convertkit.export(str(tmp_path / "shift.onnx"), target="openvino", output=tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_activations_that_recurrent_cells_lack_are_named(kind: str):
+    stated = ["HardSigmoid", *["Tanh"] * {"LSTM": 2, "GRU": 1, "RNN": 0}[kind]]
+    node = ir.node(kind, [], {"activations": stated, "hidden_size": 4}, name="cell")
+    graph = ir.Graph([], [], nodes=[node], opset_imports={"": 18})
+    with pytest.raises(Unsupported, match=rf"cell \({kind}\): .* Sigmoid, Tanh and Relu, not HardSigmoid"):
+        apply_rules(ir.Model(graph, ir_version=9))
 
 
 def test_float_remainders_are_refused(tmp_path):
