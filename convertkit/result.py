@@ -117,13 +117,25 @@ class Result:
         return f"<table>{cells}</table><table>{tensors}</table>"
 
 
+def delivered_in(path: Path) -> Path:
+    """The folder of the export that ``path`` is the model of, a file or a package; else ``path`` itself."""
+    if path.is_file():
+        return path.parent
+    try:
+        described = json.loads((path.parent / MANIFEST).read_text(encoding="utf-8"))
+        is_model = "convertkit" in described and described["artifact"]["path"] == path.name
+    except (OSError, ValueError, KeyError, TypeError):  # none, or somebody else's
+        return path
+    return path.parent if is_model else path
+
+
 def load(folder: str | Path) -> Result:
     """Come back to what an export has delivered: its folder, or the model in it.
 
     Raises ``SourceError`` where there is no complete export, or the model is not the one that was delivered.
     """
     path = Path(folder).expanduser()
-    place = path.parent if path.is_file() else path
+    place = delivered_in(path)
     if not (place / MANIFEST).is_file():
         raise SourceError(_not_delivered(place))
     manifest, report = read_json(place / MANIFEST), read_json(place / REPORT)

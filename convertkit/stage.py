@@ -384,6 +384,23 @@ class SimulatedTarget(Protocol):
     def simulated(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What an artifact answers to the golden vectors beside it: their number, and a sentence for each that differs."""
+
+    vectors: int
+    wrong: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class GoldenTarget(Protocol):
+    """A target that delivers golden vectors for a test on the device, and can give them to the artifact here, too."""
+
+    def replay(self, artifact: Artifact, precision: str) -> Replay:
+        """Run the vectors in the folder of a delivered ``artifact``; ``SourceError`` where they cannot be read."""
+        ...
+
+
 Execution = Literal["here", "simulated", "elsewhere"]
 """What executed a delivered artifact: what will run it, a simulator of that, or another program alone."""
 

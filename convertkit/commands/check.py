@@ -8,7 +8,7 @@ import click
 
 from convertkit.commands.ending import Session, quiet_logs
 from convertkit.commands.looks import examples, json_flag, show
-from convertkit.options.declared import OPENING, source_flags
+from convertkit.options.declared import OPENING, TargetsCommand, source_flags
 
 _EXAMPLES = examples(
     ("every installed target", "check model.pt"),
@@ -16,13 +16,14 @@ _EXAMPLES = examples(
         "one target, 8-bit integers throughout, fixed batch",
         "check m.onnx -t tflite --int8 --full-integer --calib c.npz",
     ),
+    ("what a target brings of its own", "check model.onnx -t coreml --fp16 --coreml-deployment-target iOS16"),
     ("for a pipeline", "check model.keras --json"),
 )
 _PRECISION = ("int8", "int16x8", "fp16", "w8", "w4", "full-integer")
 _FORM = ("target", "static", "input-layout", "io-dtype", "opset", "calib")
 
 
-@click.command("check", epilog=_EXAMPLES)
+@click.command("check", cls=TargetsCommand, epilog=_EXAMPLES)
 @click.argument("source", type=click.Path())
 @source_flags(*_FORM, *_PRECISION, *OPENING)
 @json_flag

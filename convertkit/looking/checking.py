@@ -121,6 +121,7 @@ def check(
     signature: str | None = None,
     trust: str | Iterable[str] = (),
     timeout: float | None = None,
+    target_options: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Checked:
     """Whether a model converts for each target, without verifying it: seconds where an export takes minutes.
 
@@ -145,11 +146,13 @@ def check(
         signature: signature of a SavedModel or of a TFLite file.
         trust: code in the file that may be executed: ``pickle``, ``lambda``, ``pyfunc``.
         timeout: longest time for one call of a framework, in seconds.
+        target_options: what targets bring of their own, ``{"coreml": {"deployment_target": "iOS18"}}``.
 
     """
     given: dict[str, Any] = {"int8": int8, "int16x8": int16x8, "fp16": fp16, "w8": w8, "w4": w4, "calib": calib}
     given |= {"full_integer": full_integer, "opset": opset, "input": input, "model": model, "signature": signature}
     given |= {"trust": trust, "timeout": timeout, "static": static, "input_layout": input_layout, "io_dtype": io_dtype}
+    given["target_options"] = target_options or None
     unset = {"input_layout": "auto", "io_dtype": "float32"}
     plain = {name: value for name, value in given.items() if value != unset.get(name) and value is not False}
     wanted = (target,) if isinstance(target, str) else tuple(target)

@@ -18,7 +18,7 @@ from convertkit.options.relevance import check_source
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions
-from convertkit.result import MANIFEST, Result, load, read_json
+from convertkit.result import MANIFEST, Result, delivered_in, load, read_json
 from convertkit.stage import FlagReader, Runner, SettledSource, Source, Tolerance
 
 ONNX_FILES = frozenset({"onnx", "onnxruntime", "tensorrt"})
@@ -146,10 +146,10 @@ def opened(model: str, progress: Progress | None = None, /, **given: Any) -> Ite
 
 def _delivered(path: Path) -> Result | None:
     """The export that lies in a folder, or that a file is the model of; None for a source."""
-    manifest = (path if path.is_dir() else path.parent) / MANIFEST
+    place = delivered_in(path)
     try:
-        described = json.loads(manifest.read_text(encoding="utf-8"))
-        is_model = path.is_dir() or described["artifact"]["path"] == path.name
+        described = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+        is_model = place == path or described["artifact"]["path"] == path.name
         ours = "convertkit" in described and is_model
     except (OSError, ValueError, KeyError, TypeError):  # none, or somebody else's
         return None

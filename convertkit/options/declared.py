@@ -66,8 +66,8 @@ class TargetsFlag(GroupedOption):
         return None if record is None else (record[0], f"{names}; repeat it, or commas [default: onnxruntime].")
 
 
-class ExportCommand(click.Command):
-    """Help in groups, and the flags of other tools answered with ours."""
+class TargetsCommand(click.Command):
+    """A command that takes the flags of targets beside its own."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The flags that all targets have, and those of the targets in question (all, to begin with)."""
@@ -78,11 +78,29 @@ class ExportCommand(click.Command):
         asked = ctx.meta.get(_ASKED, plugins.target_names())
         return [*common, *of_targets.flags(asked, _spelled(common))]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the flags: targets are asked for their options where a word may be one, and for completion."""
+        from convertkit.options import of_targets
+
+        if not ctx.resilient_parsing:
+            ctx.meta[_ASKED] = of_targets.meant(args)
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write its own; those of targets are what ``export`` takes."""
+        own = [record for each in super().get_params(ctx) if (record := each.get_help_record(ctx)) is not None]
+        with formatter.section("Options"):
+            formatter.write_dl([*own, ("--TARGET-…", "What targets bring, as in export --help.")])
+
+
+class ExportCommand(TargetsCommand):
+    """Help in groups, and the flags of other tools answered with ours."""
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each group, and for each target that brings options."""
         from convertkit.options import of_targets
 
-        common = super().get_params(ctx)
+        common = click.Command.get_params(self, ctx)
         listed: dict[str, list[click.Option] | str] = {group: [] for group in GROUPS}
         for each in common:
             if isinstance(each, click.Option):
@@ -104,15 +122,7 @@ class ExportCommand(click.Command):
         super().format_epilog(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the flags; one that other tools have is answered with what it is called here.
-
-        Targets are asked for their options where a word may be one, and for completion.
-        """
-        from convertkit.options import of_targets
-
-        words = list(args)
-        if not ctx.resilient_parsing:
-            ctx.meta[_ASKED] = of_targets.meant(words)
+        """Read the flags; one that other tools have is answered with what it is called here."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

@@ -17,8 +17,8 @@ from convertkit.progress import Progress, Silent
 from convertkit.release import bom, golden, signing
 from convertkit.release.names import BOM, PROVENANCE, RELEASE, SIGNATURE, SUMS
 from convertkit.report.jsonable import jsonable
-from convertkit.result import MANIFEST, REPORT, load, read_json
-from convertkit.stage import execution
+from convertkit.result import MANIFEST, REPORT, Result, delivered_in, load, read_json
+from convertkit.stage import GoldenTarget, execution
 from convertkit.telemetry import without_telemetry
 
 Json = Mapping[str, Any]
@@ -92,8 +92,8 @@ def verify_release(
         signing.check_key(public)
     if (path / RELEASE).exists() or (path / SUMS).exists():
         return Integrity(path, tuple(_of_release(path, public, told)))
-    if (path / MANIFEST).exists():
-        return Integrity(path, tuple(_of_folder(path, public)))
+    if (delivered_in(path) / MANIFEST).exists():
+        return Integrity(path, tuple(_of_folder(delivered_in(path), public)))
     raise SourceError(f"{path} is neither a release ({RELEASE}) nor what an export has delivered ({MANIFEST})")
 
 
@@ -231,12 +231,19 @@ def _of_folder(path: Path, key: Path | None) -> Iterator[Check]:
         return
     yield Check(MANIFEST, True, f"{len(files)} files")
     try:
-        result = load(path)
-        with plugins.runner(result.artifact):
-            yield Check(
-                result.artifact.path.name, True, f"loads{_elsewhere(result.target)}; no golden vectors to replay"
-            )
+        yield _replayed(load(path))
     except MissingFramework as missing:
         yield Check(path.name, None, f"could not be run: {missing}")
     except ConvertKitError as error:
         yield Check(path.name, False, str(error))
+
+
+def _replayed(result: Result) -> Check:
+    """What an artifact answers to golden vectors, where its target delivers some; else whether it loads."""
+    name, elsewhere = result.artifact.path.name, _elsewhere(result.target)
+    target = plugins.target(result.target) if result.target in plugins.target_names() else None
+    if isinstance(target, GoldenTarget):
+        found = target.replay(result.artifact, result.precision)
+        return Check(name, not found.wrong, "; ".join(found.wrong) or f"{found.vectors} golden vectors{elsewhere}")
+    with plugins.runner(result.artifact):
+        return Check(name, True, f"loads{elsewhere}; it has no golden vectors that are replayed here")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from convertkit.artifact import Artifact
     from convertkit.operators import Estimate, Memory, Operator
     from convertkit.profile import QuantProfile
-    from convertkit.stage import BuildContext, Stage
+    from convertkit.stage import BuildContext, Replay, Stage
 
 _OLDEST_SDK = min(each.min_sdk for each in RUNTIMES.values())
 
@@ -83,6 +83,15 @@ class AndroidTarget:
             chosen["ai-pack"],
         )
         return (PackageAndroid(context.options, context.calibration, choices),)
+
+    def replay(self, artifact: Artifact, precision: str) -> Replay:
+        """Of the test beside the model, in the runtime that the package is for."""
+        from convertkit.targets.android.names import RESERVED
+        from convertkit.targets.android.runner import AndroidRunner
+        from convertkit.targets.mobile.replay import replayed
+
+        folders = artifact.path.parent.glob("project/*/src/androidTest/assets/golden")
+        return replayed(artifact, AndroidRunner(artifact), folders, precision, RESERVED)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The operators of the packaged file."""

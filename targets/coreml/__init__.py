@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from convertkit.artifact import Artifact
     from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
-    from convertkit.stage import BuildContext, Stage
+    from convertkit.stage import BuildContext, Replay, Stage
     from convertkit.targets.coreml.options import Image, Sizes
 
 
@@ -88,6 +88,12 @@ class CoreMLTarget:
         given = context.options
         stage = CompileCoreML(choices(context), given.timeout_s, calibration=context.calibration, seed=given.seed)
         return (stage,)
+
+    def replay(self, artifact: Artifact, precision: str) -> Replay:
+        """Of ``golden.json``, in the evaluator."""
+        from convertkit.targets.coreml.replay import replay
+
+        return replay(artifact.path)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The operations of the package."""

@@ -22,6 +22,7 @@ from convertkit.parity.compare import DiffAccumulator
 from convertkit.parity.golden import MOST_VECTORS, answered
 from convertkit.stage import Feed, FeedSource, Tolerance
 from convertkit.targets.coreml.evaluator.evaluate import Evaluator
+from convertkit.targets.coreml.evaluator.states import fresh
 from convertkit.targets.coreml.interface import MOST_PIXEL, combined, images_in, of_pixels, pixels_of
 from convertkit.targets.coreml.options import Choices, Image
 from convertkit.targets.coreml.package.program import Program, read_package
@@ -104,7 +105,7 @@ class Golden:
                     given = self._of_whole_pixels(program, images, feed, seed + place, drawn=samples is None)
                     inputs, outputs = run(given)
                     inputs = {name: np.rint(value) if name in images else value for name, value in inputs.items()}
-                    state = _fresh(program)
+                    state = fresh(program.block, program.states)
                     outputs = evaluator.run(inputs, state=state)
                     self._held(model.run(given), decoded(self.made.outputs, program, {**outputs, **state}), given)
                     yield inputs, outputs
@@ -150,15 +151,6 @@ class Golden:
         return {
             name: _pixels(images[name], value) if name in images else _told(value) for name, value in inputs.items()
         }
-
-
-def _fresh(program: Program) -> dict[str, Array]:
-    """State as ``makeState()`` gives it."""
-    kinds = dict(program.block.inputs)
-    return {
-        feature.name: np.zeros([size or 0 for size in kinds[feature.name].shape], kinds[feature.name].dtype)
-        for feature in program.states
-    }
 
 
 def _with_state(text: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from convertkit.artifact import Artifact
     from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
-    from convertkit.stage import BuildContext, Stage
+    from convertkit.stage import BuildContext, Replay, Stage
 
 
 class IosTarget:
@@ -61,6 +61,15 @@ class IosTarget:
         chosen = context.target_options
         choices = IosChoices(chosen["module"], self._runtime(context.options), chosen["image"], chosen["audio"])
         return (PackageIos(context.options, context.calibration, choices),)
+
+    def replay(self, artifact: Artifact, precision: str) -> Replay:
+        """Of the test beside the model, in the runtime that the package is for."""
+        from convertkit.targets.ios.names import RESERVED
+        from convertkit.targets.ios.runner import IosRunner
+        from convertkit.targets.mobile.replay import replayed
+
+        folders = artifact.path.glob("Tests/*/Golden")
+        return replayed(artifact, IosRunner(artifact), folders, precision, RESERVED)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The operators of the packaged file."""

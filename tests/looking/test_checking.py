@@ -244,3 +244,14 @@ def test_the_source_line_is_told(tmp_path):
     verdict = convertkit.check(onnx_models.write(tmp_path, changed), "tflite").verdicts[0]
     assert verdict.location == "net.py:12, in forward"
     assert verdict.node.startswith("culprit (StringNormalizer")
+
+
+def test_options_of_targets_are_checked_as_an_export_has_them(tmp_path):
+    path = onnx_models.write(tmp_path, MODELS["mlp"], "m.onnx")
+    said = here("check", path, "-t", "tensorrt", "--tensorrt-profile", "Q=1,2,3")
+    assert said.code == 2
+    assert "Q" in said.out
+    with pytest.raises(
+        UsageError, match="--tensorrt-profile does nothing for onnxruntime; it is for --target tensorrt"
+    ):
+        convertkit.check(path, "onnxruntime", target_options={"tensorrt": {"profile": ("N=1,2,3",)}})

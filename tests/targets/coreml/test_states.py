@@ -16,10 +16,12 @@ import convertkit
 from convertkit.errors import ToolError, Unsupported, UsageError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.save import save_model
+from convertkit.release.verify import verify_release
 from convertkit.state import save_arrays
 from convertkit.targets.coreml.evaluator.evaluate import Evaluator
 from convertkit.targets.coreml.options import TARGETS, Choices
 from convertkit.targets.coreml.package.program import read_package
+from convertkit.targets.coreml.replay import replay
 from convertkit.targets.coreml.runner import CoreMLRunner
 from convertkit.targets.coreml.stage import CompileCoreML
 from convertkit.targets.coreml.states import ROUNDED
@@ -166,8 +168,16 @@ def test_an_export_is_verified_from_call_to_call(summing: Compiled, tmp_path: Pa
     ports = [*made.report["interface"]["inputs"], *made.report["interface"]["outputs"]]
     assert [port["kept"] for port in ports] == [False, True, False, True]
     assert ports[1]["sentence"] == "float16 1×4; state, kept by the model from call to call"
-    found = convertkit.load(tmp_path / "out").run(np.ones((1, 4), np.float32))
+    package = made.artifact.path
+    found = convertkit.load(package).run(np.ones((1, 4), np.float32))
     assert np.array_equal(found["next_state.h"], np.ones((1, 4)))
+    sentences = {each.name: each.sentence for each in verify_release(package).checks}
+    assert sentences == {"manifest.json": "5 files", "model.mlpackage": "3 golden vectors, simulated"}
+    assert convertkit.inspect(package).format == "coreml"
+    vectors = json.loads(package.with_name("golden.json").read_text())
+    vectors["vectors"][1]["begins"] = True
+    package.with_name("golden.json").write_text(json.dumps(vectors))
+    assert [text.split(" ")[1] for text in replay(package).wrong] == ["2:", "3:"]
 
 
 def test_images_begin_with_fresh_state_each(worker: Worker, tmp_path: Path):

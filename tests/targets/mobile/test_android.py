@@ -17,6 +17,7 @@ import pytest
 import convertkit
 from convertkit.artifact import files_of, sha256_of
 from convertkit.errors import SourceError, ToolError, UsageError
+from convertkit.release.verify import verify_release
 from convertkit.targets.android.archive import PAGE, archive, members_of
 from convertkit.targets.android.checks import check_package, packaged_model
 from convertkit.targets.android.maven import Coordinates, digest
@@ -104,6 +105,12 @@ def test_what_was_verified_ran_out_of_the_archive(litert, tmp_path):
     with AndroidRunner(replace(litert.artifact, path=aar)) as runner:
         assert np.abs(runner.run({"image": SAMPLES[:1]})["scores"] - before).max() > 1e-3
         assert re.fullmatch(r"LiteRT [\d.]+, XNNPACK, out of the package", runner.runtime)
+
+
+def test_verify_gives_the_golden_vectors_again(litert, onnxruntime):
+    for result in (litert, onnxruntime):
+        (_, check) = verify_release(result.artifact.path).checks
+        assert check.sentence == "3 golden vectors, not on android"
 
 
 def test_it_is_estimated_as_the_file_in_it(folder, litert, onnxruntime):

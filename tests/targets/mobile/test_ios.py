@@ -13,6 +13,8 @@ import pytest
 import convertkit
 from convertkit.artifact import files_of
 from convertkit.errors import SourceError, ToolError, Unsupported
+from convertkit.release.verify import verify_release
+from convertkit.targets.ios import target
 from convertkit.targets.ios.checks import PRIVACY, check_package, packaged_model
 from convertkit.targets.ios.limits import check_limits
 from convertkit.targets.ios.names import RESERVED
@@ -96,6 +98,24 @@ def test_golden_vectors_are_what_the_packaged_model_gives(onnxruntime, litert):
         picture = np.frombuffer((golden / "picture_image.bin").read_bytes(), np.float32)
         assert picture.size == 24 * 17 * 3
         assert -1 <= picture.min() < picture.max() <= 1
+
+
+def test_verify_gives_the_golden_vectors_again(folder, onnxruntime, litert, tmp_path):
+    for result in (onnxruntime, litert):
+        sentences = {each.name: each.sentence for each in verify_release(result.artifact.path).checks}
+        assert sentences["Zoo"] == "3 golden vectors, not on ios"
+    copy = tmp_path / "Zoo"
+    shutil.copytree(onnxruntime.artifact.path, copy)
+    moved, golden = replace(onnxruntime.artifact, path=copy), copy / "Tests" / "ZooTests" / "Golden"
+    shutil.copyfile(golden / "0" / "in_image.bin", golden / "2" / "in_image.bin")
+    (wrong,) = target.replay(moved, "float32").wrong
+    assert wrong.startswith("vector 3: output scores differs by")
+    (golden / "1" / "out_scores.bin").write_bytes(b"")
+    with pytest.raises(SourceError, match="holds 0 elements, and scores has 5"):
+        target.replay(moved, "float32")
+    shutil.rmtree(golden)
+    with pytest.raises(SourceError, match="golden vectors lie in 0 folders"):
+        target.replay(moved, "float32")
 
 
 def test_manifests(onnxruntime, litert):
