@@ -5,6 +5,11 @@
 
 Windows of an image, patches and pixels that become channels are written so.  Axes of one element go, and axes that
 stay neighbours are one axis; where more than five are left, one after the other moves to its place.
+
+In a quantized graph, and where a Relu or a Cast stands there, the reshapes move next to the transpose first:
+
+    before:  Reshape (1, 4, 4, 4, 4, 8) → QuantizeLinear → DequantizeLinear → Transpose → …
+    after:   QuantizeLinear → DequantizeLinear → Reshape (1, 4, 4, 4, 4, 8) → Transpose → …
 """
 
 from __future__ import annotations
@@ -16,10 +21,12 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.edit import drop_unused, initializer, inserted, replaced, sizes
+from convertkit.onnx.edit import Attribute, drop_unused, initializer, inserted, only_user, replaced, sizes
 from convertkit.targets.coreml.builder import MOST_DIMENSIONS
 
 _RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
+_EACH_ALONE = frozenset({"QuantizeLinear", "DequantizeLinear", "Relu", "Cast"})
+"""Operators that do the same to every element, with one scale for all."""
 
 
 class Move(NamedTuple):
@@ -31,6 +38,10 @@ class Move(NamedTuple):
 
 def lower_ranks(model: ir.Model) -> None:
     """Write every such transpose with fewer dimensions, in place; others stay, and are refused where they are met."""
+    for node in [each for each in model.graph if each.op_type in _EACH_ALONE and not each.domain]:
+        _reshape_later(node)
+    for node in [each for each in reversed(model.graph) if each.op_type in _RESHAPES and not each.domain]:
+        _reshape_earlier(node)
     found = [node for node in model.graph if node.op_type == "Transpose" and not node.domain and _is_between(node)]
     for node in found:
         _rewrite(node)
@@ -64,6 +75,54 @@ def _merged(shape: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[
             runs.append([axis])
     ordered = sorted(runs)
     return [math.prod(shape[axis] for axis in run) for run in ordered], [ordered.index(run) for run in runs]
+
+
+def _reshape_later(node: ir.Node) -> None:
+    """The reshape to too many dimensions in front of ``node`` behind it."""
+    before, after = node.inputs[0], node.outputs[0]
+    maker, shape = None if before is None else before.producer(), _static(after)
+    if maker is None or shape is None or not _is_large(before) or not _is_reshape(before) or not _swaps(node):
+        return
+    source = maker.inputs[0]
+    assert source is not None
+    same = inserted(node, node.op_type, [source, *_rest(node)], after, _attributes(node), source.shape).outputs[0]
+    replaced(node, "Reshape", [same, initializer(node, np.array(shape, np.int64), "sizes")])
+    _taken_out(maker)
+
+
+def _reshape_earlier(node: ir.Node) -> None:
+    """The reshape ``node`` from too many dimensions in front of what does the same to every element before it."""
+    value, shape = node.inputs[0], _static(node.outputs[0])
+    maker = None if value is None else value.producer()
+    if value is None or maker is None or shape is None or maker.op_type not in _EACH_ALONE or not _swaps(maker):
+        return
+    if only_user(value) is not node or not _is_large(value):
+        return
+    source = maker.inputs[0]
+    assert source is not None
+    wanted = [source, initializer(node, np.array(shape, np.int64), "sizes")]
+    earlier = inserted(node, "Reshape", wanted, source, shape=ir.Shape(shape))
+    replaced(node, maker.op_type, [earlier.outputs[0], *_rest(maker)], _attributes(maker))
+    _taken_out(maker)
+    _reshape_earlier(earlier)
+
+
+def _swaps(node: ir.Node) -> bool:
+    """Whether a node does the same wherever an element stands."""
+    return not node.domain and (not _rest(node) or sizes(node.inputs[1]) == ())
+
+
+def _attributes(node: ir.Node) -> dict[str, Attribute]:
+    return {name: attribute.value for name, attribute in node.attributes.items()}
+
+
+def _rest(node: ir.Node) -> list[ir.Value]:
+    return [value for value in node.inputs[1:] if value is not None]
+
+
+def _is_large(value: ir.Value | None) -> bool:
+    shape = _static(value)
+    return shape is not None and len(shape) > MOST_DIMENSIONS
 
 
 def _is_between(node: ir.Node) -> bool:
