@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec
-from convertkit.errors import ConvertKitError, MissingFramework, Unsupported
+from convertkit.errors import ConvertKitError, MissingFramework
 from convertkit.formatting import size_text
 from convertkit.looking.opened import Opened, opened, size_of
 from convertkit.looking.operators import operators_of
@@ -187,8 +187,9 @@ def inspected(found: Opened, timed: Timed | None = None, *, providers: bool = Fa
         parameters = _parameters(found)
     except MissingFramework:
         raise
-    except (Unsupported, ConvertKitError) as refusal:
-        notes.append(f"its operators cannot be listed: {str(refusal).splitlines()[0]}")
+    except ConvertKitError as refusal:
+        if not operators:  # else it is a package that nothing turns into ONNX, whose parameters are not counted
+            notes.append(f"its operators cannot be listed: {str(refusal).splitlines()[0]}")
     artifact = found.artifact
     return Inspection(
         path=found.given,
