@@ -48,7 +48,8 @@ class TensorSpec:
     OneHot, Sign, a Cast of integers) and ``fixed`` one that no input's values reach.  ``rising`` marks an input whose
     values begin at 0 and do not fall, such as places at which something begins.  ``classes`` is how many places the
     integers of an output choose among, behind ArgMax or TopK; None for any other.  ``kept`` marks state that the
-    artifact holds between calls by itself: an app neither gives nor gets it.
+    artifact holds between calls by itself: an app neither gives nor gets it.  ``labels`` are the words that a
+    classifier of text gives: an artifact of numbers gives their places in this list.
     """
 
     name: str
@@ -65,6 +66,7 @@ class TensorSpec:
     rising: bool = False
     classes: int | None = None
     kept: bool = False
+    labels: tuple[str, ...] = ()
 
     @property
     def source_shape(self) -> tuple[Dim, ...]:
@@ -80,6 +82,15 @@ class TensorSpec:
     def is_state(self) -> bool:
         """Whether this carries state from call to call (``state.NAME``, ``next_state.NAME``)."""
         return self.name.startswith((STATE_PREFIX, NEXT_STATE_PREFIX))
+
+    def numbered(self, value: Array) -> Array:
+        """Words as their places in ``labels``; anything else as it is."""
+        import numpy as np
+
+        if not self.labels or np.issubdtype(value.dtype, np.integer):
+            return value
+        places = {word: place for place, word in enumerate(self.labels)}
+        return np.array([places[word] for word in value.reshape(-1).tolist()], np.int64).reshape(value.shape)
 
     def encode(self, value: Array) -> Array:
         """Translate a source-side array into what the artifact's runtime expects."""
@@ -100,6 +111,10 @@ class TensorSpec:
         if self.quantization is not None:
             steps = value.astype(np.float32) - np.float32(self.quantization.zero_point)
             value = steps * np.float32(self.quantization.scale)
+        if self.labels and np.issubdtype(value.dtype, np.integer):
+            count = len(self.labels)
+            known = np.where((value >= 0) & (value < count), value, count)
+            value = np.array([*self.labels, f"none of the {count} labels"], object)[known]
         return value.transpose(np.argsort(self.perm)) if self.perm else value
 
 

@@ -195,6 +195,7 @@ def _spec(described: Mapping[str, Any]) -> TensorSpec:
         described["dtype"],
         tuple(described["perm"]),
         None if quantized is None else Quantization(float(quantized["scale"]), int(quantized["zero_point"])),
+        labels=tuple(described.get("labels", ())),
     )
 
 
@@ -208,4 +209,6 @@ def _remarks(spec: TensorSpec) -> str:
         remarks.append(f"the source's {_shape(spec.source_shape)} transposed by {spec.perm}")
     if spec.quantization is not None:
         remarks.append(f"real = (x - {spec.quantization.zero_point}) * {spec.quantization.scale:.6g}")
+    if spec.labels and spec.dtype != "string":
+        remarks.append(f"places in the list of {list(spec.labels)}")
     return "; ".join(remarks)

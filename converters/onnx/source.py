@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.onnx.canonical import canonicalize, freeze_dims
+from convertkit.onnx.dictionaries import told
 from convertkit.onnx.inputs import fixed_sizes, with_input_options
 from convertkit.onnx.load import load_model
 from convertkit.onnx.qoperators import to_qdq
@@ -38,6 +39,7 @@ class OnnxSource:
         self._opened: ir.Model | None = load_model(path)
         self._runners: list[OnnxRunner] = []
         self._unread = unread_statistics(self._opened)
+        self._tables = told(path)
         inputs, outputs = interface(self._opened)
         specs = with_input_options(inputs, options.inputs)
         self._sizes = fixed_sizes(inputs, specs)
@@ -46,9 +48,10 @@ class OnnxSource:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Where ONNX Runtime does not load the file: what executed it instead."""
+        """What became of dictionaries, and where ONNX Runtime does not load the file: what executed it instead."""
         refusals = dict.fromkeys(runner.refusal for runner in self._runners if runner.refusal)
-        return tuple(f"the source was run by ONNX's reference evaluator: {refusal}" for refusal in refusals)
+        evaluated = (f"the source was run by ONNX's reference evaluator: {refusal}" for refusal in refusals)
+        return (*self._tables, *evaluated)
 
     def __enter__(self) -> Self:
         return self

@@ -113,7 +113,7 @@ def _agree(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
 
 
 def _check_type(role: str, mine: TensorSpec, theirs: TensorSpec, titles: tuple[str, str]) -> None:
-    kinds = [("real" if spec.quantization else _kind(spec.dtype)) for spec in (mine, theirs)]
+    kinds = ["real" if spec.quantization else "string" if spec.labels else _kind(spec.dtype) for spec in (mine, theirs)]
     if kinds[0] != kinds[1]:
         raise ParityError(
             f"{role[:-1]} {mine.name} is {mine.dtype} in {titles[0]} and {theirs.dtype} in {titles[1]}\n"

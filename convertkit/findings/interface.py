@@ -48,6 +48,7 @@ def _port(spec: TensorSpec, normalization: Normalization | None, example: tuple[
         spec.quantization,
         spec.is_state,
         spec.kept,
+        spec.labels if spec.dtype != "string" else (),
     )
 
 

@@ -132,7 +132,7 @@ class Port:
     ``shape`` has sizes and the names of dynamic dimensions, ``example`` the sizes of one input that was run (of outputs
     1 for what is dynamic).  ``layout`` is empty where the artifact keeps the source's order of axes.  ``normalization``
     is in units of pixels: the model takes ``(pixel - mean) / std``.  An integer interface stands for
-    ``(integer - zero_point) * scale``.
+    ``(integer - zero_point) * scale``, or for the places of words in ``labels``.
     """
 
     name: str
@@ -147,6 +147,7 @@ class Port:
     quantization: Quantization | None
     is_state: bool
     kept: bool = False
+    labels: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -162,6 +163,8 @@ class Port:
         if self.quantization is not None:
             zero = self.quantization.zero_point
             parts.append(f"stands for (q {'+' if zero < 0 else '-'} {abs(zero)}) * {self.quantization.scale:.6g}")
+        if self.labels:
+            parts.append(f"places in the list {_listed(self.labels)}")
         if self.is_state:
             parts.append(f"state, {'kept by the model' if self.kept else 'carried'} from call to call")
         return "; ".join(parts)
@@ -209,6 +212,15 @@ def _rare(agreement: float, samples: int) -> bool:
     flips = round((1 - agreement) * samples)
     fewer = sum(comb(samples, k) * (1 - WARN_AGREEMENT) ** k * WARN_AGREEMENT ** (samples - k) for k in range(flips))
     return 1 - fewer < _CHANCE
+
+
+_SHOWN = 8
+"""Labels that fit into a line; the report has all."""
+
+
+def _listed(labels: Sequence[str]) -> str:
+    rest = f", … ({len(labels)})" if len(labels) > _SHOWN else ""
+    return f"{', '.join(labels[:_SHOWN])}{rest}"
 
 
 def _numbers(values: Sequence[float]) -> str:

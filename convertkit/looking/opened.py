@@ -110,7 +110,12 @@ def _as_delivered(read: tuple[Any, ...], delivered: tuple[Any, ...]) -> tuple[An
     """The interface of a file that was read again, with the layout and scale that its manifest tells."""
     known = {spec.name: spec for spec in delivered}
     return tuple(
-        replace(spec, perm=known[spec.name].perm, quantization=known[spec.name].quantization)
+        replace(
+            spec,
+            perm=known[spec.name].perm,
+            quantization=known[spec.name].quantization,
+            labels=known[spec.name].labels,
+        )
         if spec.name in known
         else spec
         for spec in read
@@ -216,7 +221,10 @@ def _with_traits(artifact: Artifact) -> Artifact:
     from convertkit.onnx.specs import interface
 
     inputs, outputs = interface(load_own(artifact.path))
-    return replace(artifact, inputs=inputs, outputs=outputs)
+    labels = {spec.name: spec.labels for spec in artifact.outputs}
+    return replace(
+        artifact, inputs=inputs, outputs=tuple(replace(spec, labels=labels.get(spec.name, ())) for spec in outputs)
+    )
 
 
 def size_of(artifact: Artifact) -> int:

@@ -40,6 +40,11 @@ class Fusion:
         """A constant."""
         return self.op("Constant", attributes=[ir.AttrTensor("value", ir.tensor(array))])
 
+    def text(self, words: Sequence[str]) -> ir.Value:
+        """A constant list of words."""
+        stored = ir.StringTensor([word.encode() for word in words], shape=ir.Shape([len(words)]))
+        return self.op("Constant", attributes=[ir.AttrTensor("value", stored)])
+
     def number(self, value: float) -> ir.Value:
         """A scalar of the node's own float type."""
         first = self.node.inputs[0]

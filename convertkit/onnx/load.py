@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from convertkit.errors import SourceError, Unsupported
 from convertkit.onnx.dense import with_dense_constants
+from convertkit.onnx.dictionaries import without_dictionaries
 from convertkit.onnx.mapped import read_proto, with_mapped
 from convertkit.onnx.tolerated import in_letter, put_right
 
@@ -31,6 +32,7 @@ def load_model(path: Path) -> ir.Model:
     Raises ``SourceError`` where the file is missing, broken or hostile.
     """
     proto = load_proto(path)
+    without_dictionaries(proto)
     _refuse_maps(proto.graph)
     with_dense_constants(proto, path.parent)
     try:
@@ -43,21 +45,22 @@ def load_model(path: Path) -> ir.Model:
 
 
 def _refuse_maps(graph: onnx.GraphProto) -> None:
-    """Classifiers of scikit-learn end in a list of dictionaries unless told otherwise."""
+    """What is left of them: inputs, and outputs that no ZipMap makes."""
     for value in (*graph.input, *graph.output):
         kind = value.type
         while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
             kind = kind.sequence_type.elem_type if kind.HasField("sequence_type") else kind.optional_type.elem_type
         if kind.HasField("map_type"):
             raise Unsupported(
-                f"{value.name} holds dictionaries, as ZipMap makes them; artifacts speak tensors\n"
-                "  try   skl2onnx's options={'zipmap': False}, which gives the same scores as a tensor"
+                f"{value.name} holds dictionaries, not made by a ZipMap; only tensors can cross an artifact's interface"
             )
 
 
 def load_own(path: Path) -> ir.Model:
     """A model that a stage of this export has written and ONNX Runtime has executed: nothing is checked again."""
-    model: ir.Model = ir.from_proto(read_proto(path))
+    proto = read_proto(path)
+    without_dictionaries(proto)
+    model: ir.Model = ir.from_proto(proto)
     ir.external_data.set_base_dir(model.graph, path.parent)
     with_mapped(model, path)
     return model

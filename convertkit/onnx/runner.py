@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import onnx
@@ -116,13 +116,22 @@ class OnnxRunner:
             return self._reference.run(names, feed)
         assert self._session is not None, "the runner is used as a context manager"
         try:
-            return list(self._session.run(names, feed))
+            values = self._session.run(names, feed)
+            return self._tables(names, values) if any(isinstance(value, list) for value in values) else list(values)
         except ERRORS as error:
             failed = ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {_brief(error)}")
             if self._optimised or not _lacks_form(error):
                 raise failed from error
             self._evaluate_instead(error, failed)
             return self._values(names, feed)
+
+    def _tables(self, names: list[str], values: Sequence[Any]) -> list[Array]:
+        """Dictionaries of scores as the tables that a model read by us has in their place."""
+        from convertkit.onnx.dictionaries import as_table, columns
+
+        classes = columns(self._artifact.path)
+        pairs = zip(names, values, strict=True)
+        return [as_table(value, classes[name]) if name in classes else value for name, value in pairs]
 
     def _evaluate_instead(self, error: Exception, refused: ToolError) -> None:
         """With ONNX's reference evaluator; ``refused`` where that does not know the model either."""

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Dim, TensorSpec
 from convertkit.errors import SourceError, Unsupported
+from convertkit.onnx.ml.words import words_of
 
 
 def interface(model: ir.Model) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
@@ -27,7 +28,8 @@ def interface(model: ir.Model) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec
             clamped=_is_clamped(value),
             discrete=_is_discrete(value),
             fixed=value in fixed or value.is_initializer(),
-            classes=_classes(value),
+            classes=_classes(value) or len(words_of(value)) or None,
+            labels=words_of(value),
         )
         for value in graph.outputs
     )

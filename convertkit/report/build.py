@@ -166,6 +166,7 @@ def _spec(spec: Any) -> dict[str, Json]:
         "source_shape": list(spec.source_shape),
         "perm": list(spec.perm),
         "quantization": None if spec.quantization is None else asdict(spec.quantization),
+        "labels": list(spec.labels),
     }
 
 

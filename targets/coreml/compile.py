@@ -19,8 +19,7 @@ from coremltools.converters.mil.mil.types.symbolic import any_symbolic
 
 from convertkit.artifact import TensorSpec
 from convertkit.errors import Unsupported
-from convertkit.onnx.canonical import simplify
-from convertkit.onnx.ml import decompose_trees
+from convertkit.onnx.classical import without_classical
 from convertkit.targets.coreml.builder import Builder, tensor_of
 from convertkit.targets.coreml.handlers import COREML
 from convertkit.targets.coreml.interface import describe, place_of_channels
@@ -94,8 +93,7 @@ def compile_model(model: ir.Model, choices: Choices, folder: Path) -> Compiled:
 
 def prepare(model: ir.Model) -> None:
     """Bring ``model`` into the form that is lowered, in place."""
-    if decompose_trees(model):
-        simplify(model)
+    without_classical(model)
     fold_constants(model)
     opset = model.graph.opset_imports.get("", 1)
     if expand_functions(model, _is_handled(opset)):

@@ -83,7 +83,15 @@ def typed_api(
         text = labels(Path(options.label_file))
         name = labelled(options.label_file, text, source.outputs)
         named = next(port for port in ports.returned if port.name == name)
+    elif told := [port for port in ports.returned if _are_lines(port.spec.labels)]:  # places in a list of words
+        named = told[0]
+        text = "".join(f"{label}\n" for label in named.spec.labels).encode()
     return TypedApi(ports, picture, sound, named, text, options.description, _scores_of(named, ports.returned))
+
+
+def _are_lines(labels: Sequence[str]) -> bool:
+    """Whether there are any, each of which fits into a line."""
+    return bool(labels) and not any("\n" in label or "\r" in label for label in labels)
 
 
 def _scores_of(named: Port | None, outputs: Sequence[Port]) -> Port | None:

@@ -73,7 +73,8 @@ class Port:
         return f"{plain(self.name)}: {self.api}, {sizes}{layout}{held}"
 
     def given(self, value: Array) -> Array:
-        """What an app gives for a source-side array: the file's layout, the API's type."""
+        """What an app gives for a source-side array: the file's layout, the API's type, numbers for words."""
+        value = self.spec.numbered(value)
         laid = value.transpose(self.spec.perm) if self.spec.perm else value
         return np.ascontiguousarray(laid).astype(self.api).reshape(self.shape)
 

@@ -13,9 +13,8 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import ToolError, Unsupported
-from convertkit.onnx.canonical import simplify
+from convertkit.onnx.classical import with_labels, without_classical
 from convertkit.onnx.load import load_own
-from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.save import save_model
 from convertkit.onnx.unsigned import make_unsigned
 from convertkit.stage import FLOAT32, Stage, Tolerance
@@ -55,8 +54,7 @@ class WriteIr:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """OpenVINO reads the ONNX; ``Unsupported`` names the node that it does not take."""
         model = load_own(source.path)
-        if decompose_trees(model):
-            simplify(model)
+        without_classical(model)
         apply_rules(model)
         write_exact_forms(model)
         write_as_convolutions(model)
@@ -76,6 +74,7 @@ class WriteIr:
         found = kernels(path) if self.tolerance is _INTEGER_KERNELS else {}
         self.diagnosis = {"kernels": found} if found else None
         (workdir / "README.md").write_text(readme(self._precision, found), encoding="utf-8")
+        made = with_labels(made, source)
         return replace(made, path=path, format=self.produces, sha256=sha256_of(path))
 
 

@@ -12,10 +12,9 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import Unsupported
-from convertkit.onnx.canonical import simplify
+from convertkit.onnx.classical import with_labels, without_classical
 from convertkit.onnx.edit import add_constant
 from convertkit.onnx.load import load_model
-from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
 from convertkit.targets.tensorrt.capability import capabilities
@@ -61,8 +60,7 @@ class DeliverExplicit:
         if self._ranges:
             check_sizes(source.inputs, self._ranges)
         model = load_model(source.path)
-        if decompose_trees(model):
-            simplify(model)
+        without_classical(model)
         for node in tuple(model.graph.all_nodes()):
             if node.op_type == "DequantizeLinear":
                 _float_bias(node)
@@ -74,7 +72,7 @@ class DeliverExplicit:
         saved = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
         made = replace(saved, format=self.produces)
         write_package(made, model, found, self._ranges, self._calibration, self._seed)
-        return made
+        return with_labels(made, source)
 
 
 def _float_bias(node: ir.Node) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 import onnx_ir as ir
 
 from convertkit.artifact import Quantization, TensorSpec
-from convertkit.onnx.canonical import simplify
+from convertkit.onnx.classical import without_classical
 from convertkit.onnx.halves import widen_halves
-from convertkit.onnx.ml import decompose_trees
 from convertkit.onnx.specs import interface
 from convertkit.profile import RECURRENT
 from convertkit.targets.tflite.annotations import NHWC
@@ -84,8 +83,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     specs_in, specs_out = interface(model)
     fix_inputs(model, fixed or {})
     from_integers = any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes())
-    if decompose_trees(model):
-        simplify(model)
+    without_classical(model)
     keeps_halves = has_halves(model)
     from_halves = widen_halves(model)
     fold_constants(model)

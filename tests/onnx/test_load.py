@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from convertkit.errors import SourceError, Unsupported
 from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.dictionaries import columns
 from convertkit.onnx.load import load_model
 
 
@@ -110,15 +111,26 @@ def test_every_truncation_is_refused(saved):
             load_model(path)
 
 
-def test_dictionaries_are_refused_with_the_flag_that_avoids_them(tmp_path):
-    node = helper.make_node("ZipMap", ["x"], ["scores"], domain="ai.onnx.ml", classlabels_int64s=[0, 1])
+def test_dictionaries_are_tables_where_a_zipmap_makes_them(tmp_path):
+    node = helper.make_node("ZipMap", ["x"], ["scores"], domain="ai.onnx.ml", classlabels_int64s=[4, 2])
     made = model_with([node])
     del made.graph.output[:]
     kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
     made.graph.output.append(helper.make_value_info("scores", helper.make_sequence_type_proto(kind)))
     made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
     onnx.save(made, tmp_path / "m.onnx")
-    with pytest.raises(Unsupported, match=r"scores holds dictionaries[\s\S]*zipmap"):
+    (scores,) = load_model(tmp_path / "m.onnx").graph.outputs
+    assert (scores.dtype, list(scores.shape)[1:]) == (ir.DataType.FLOAT, [2])
+    assert columns(tmp_path / "m.onnx") == {"scores": (4, 2)}
+
+
+def test_dictionaries_as_inputs_are_refused(tmp_path):
+    node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", int64_vocabulary=[4, 2])
+    kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    made = model_with([node], inputs=[helper.make_value_info("x", kind)])
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(Unsupported, match="x holds dictionaries"):
         load_model(tmp_path / "m.onnx")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,12 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
+from convertkit.artifact import TensorSpec
 from convertkit.onnx.canonical import canonicalize
-from convertkit.onnx.ml import ML, decompose_trees
+from convertkit.onnx.ml import ML, decompose_kernels
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.passes import Options
 from tests.targets.tflite.compiled import Case
@@ -53,8 +55,11 @@ class Row:
             for name, value, shape in zip(names, self.inputs, free, strict=True)
         ]
         declared = [helper.make_empty_tensor_value_info(name) for name in results]
+        is_text = {"classlabels_strings", "values_strings"} & self.attributes.keys()
+        if self.outputs == 2 or is_text:
+            declared[0].type.tensor_type.elem_type = 8 if is_text else 7
         if self.outputs == 2:
-            declared[0].type.tensor_type.elem_type, declared[1].type.tensor_type.elem_type = 7, 1
+            declared[1].type.tensor_type.elem_type = 1
         graph = helper.make_graph([node], "g", infos, declared)
         opsets = [helper.make_opsetid("", 18), helper.make_opsetid(ML, self.opset)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=8)
@@ -72,6 +77,29 @@ SUPPORT = {
     "coefficients": [0.75, -0.5],
     "rho": [0.1],
 }
+WORDS = ["ham", "eggs", "späm"]
+
+
+def machine(counts: Sequence[int], kind: str, name: str, labels: Mapping[str, object]) -> dict[str, object]:
+    """A classifier by support vectors, so many for each class; a score for each pair of classes."""
+    rng = np.random.default_rng(len(counts))
+    pairs = len(counts) * (len(counts) - 1) // 2
+    return {"vectors_per_class": counts, "support_vectors": rng.normal(size=sum(counts) * 3).tolist(),
+            "coefficients": rng.normal(size=(len(counts) - 1) * sum(counts)).tolist(), "kernel_type": kind,
+            "kernel_params": [0.5, 0.25, 3.0], "rho": rng.normal(size=pairs).tolist(), "post_transform": name,
+            **labels}  # fmt: skip
+
+
+PLAIN = {"rho": [0.1], "kernel_type": "LINEAR", "kernel_params": [0.5, 0.25, 3.0]}
+MACHINES = [
+    *(machine([2, 1, 3], kind, name, {"classlabels_ints": [4, 2, 9]}) for kind in ("LINEAR", "POLY", "RBF", "SIGMOID")
+      for name in ("NONE", "SOFTMAX")),
+    *(machine([2, 3], "RBF", name, {"classlabels_ints": [4, 2]}) for name in TRANSFORMS[:4]),
+    machine([1, 2, 0, 2], "RBF", "LOGISTIC", {"classlabels_strings": [*WORDS, "x"]}),
+    *({**PLAIN, "coefficients": [sign * 0.25, 0.5, 0.125, sign, 0.25, 0.0625], "classlabels_ints": [4, 2],
+       "post_transform": name} for sign in (1, -1) for name in ("NONE", "LOGISTIC")),
+    {**PLAIN, "coefficients": np.linspace(-1, 1, 9).tolist(), "classlabels_strings": WORDS},
+]  # fmt: skip
 KEYS = {"keys_int64s": [7, 1, 9], "values_floats": [0.5, -1.5, 3.25], "default_float": 8.0}
 ROWS = [
     Row("Scaler", [X], {"offset": [0.5, -1.0, 0.25], "scale": [2.0, 0.1, 3.0]}),
@@ -87,6 +115,8 @@ ROWS = [
     Row("OneHotEncoder", [WHOLE], {"cats_int64s": [9, 1, 2], "zeros": 1}),
     Row("OneHotEncoder", [X * 3], {"cats_int64s": [0, 3, -9, 1], "zeros": 1}),
     Row("LabelEncoder", [WHOLE], KEYS, opset=2),
+    *(Row("LabelEncoder", [WHOLE], {"keys_int64s": [7, 1, 9], "values_strings": WORDS, **default}, opset=2)
+      for default in ({}, {"default_string": "?"})),
     Row("LabelEncoder", [WHOLE], {"keys_int64s": [7, 7, 9], "values_int64s": [4, 5, 6]}, opset=2),
     Row("LabelEncoder", [HARD],
         {"keys_floats": [1.0, 0.0, INF], "values_int64s": [4, 5, 6], "default_int64": -9}, opset=2),
@@ -104,6 +134,9 @@ ROWS = [
     Row("LinearRegressor", [X[0]], {"coefficients": [0.5, 0.25, -1.0], "targets": 1}),
     *(Row("LinearClassifier", [X], {**linear(3, name), "classlabels_ints": [4, 2, 9]}, 2) for name in TRANSFORMS),
     *(Row("LinearClassifier", [X], {**linear(1, name), "classlabels_ints": [4, 2]}, 2) for name in TRANSFORMS[:4]),
+    *(Row("LinearClassifier", [X], {**linear(count, "NONE"), "classlabels_strings": WORDS[:max(count, 2)]}, 2)
+      for count in (1, 3)),
+    *(Row("SVMClassifier", [X], attributes, 2) for attributes in MACHINES),
     Row("SVMRegressor", [X], {"n_supports": 0, "coefficients": [0.5, 1.0, -1.0], "rho": [0.1], "kernel_type": "LINEAR",
         "kernel_params": [0.5, 0.25, 3.0]}),
     *(Row("SVMRegressor", [X], {**SUPPORT, "kernel_type": kind, "kernel_params": [0.5, 0.25, 3.0], "one_class": one})
@@ -174,6 +207,8 @@ TREES = [
     *(Row("TreeEnsembleRegressor", [HARD], attributes) for attributes in REGRESSORS),
     *(Row("TreeEnsembleClassifier", [HARD], attributes, 2) for attributes in CLASSIFIERS),
     Row("TreeEnsembleClassifier", [WHOLE], CLASSIFIERS[0], 2),
+    Row("TreeEnsembleClassifier", [HARD], {**forest("class", [0, 1, 2]), "classlabels_strings": WORDS}, 2),
+    Row("TreeEnsembleClassifier", [HARD], {**forest("class", [0]), "classlabels_strings": WORDS[:2]}, 2),
 ]
 
 
@@ -215,15 +250,14 @@ def same(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance:
 def test_computes_what_onnx_runtime_does(row: Row) -> None:
     canonical = canonicalize(ir.from_proto(row.model))
     proto = ir.to_proto(canonical)
-    assert (ML in {node.domain for node in proto.graph.node}) == row.op.startswith("Tree"), (
-        "trees stay for ONNX Runtime"
-    )
+    stays = row.op.startswith(("Tree", "SVM"))
+    assert (ML in {node.domain for node in proto.graph.node}) == stays, "ONNX Runtime keeps its kernels"
     feed = {f"x{place}": value for place, value in enumerate(row.inputs)}
     feeds = [feed] + [{**feed, "x0": value[:1]} for value in row.inputs[:1] if value.ndim == 2 and len(row.inputs) == 1]
     case = Case(proto, compile_model(ir.from_proto(proto), Options()))
     source = session(row.model)
     plain = ir.from_proto(proto)
-    decompose_trees(plain)
+    decompose_kernels(plain)
     assert ML not in {node.domain for node in plain.graph}
     rewritten = session(ir.to_proto(plain))
     for each, (_, tflite) in zip(feeds, case.both(feeds), strict=True):
@@ -233,13 +267,12 @@ def test_computes_what_onnx_runtime_does(row: Row) -> None:
 
 
 STAYS = [
-    Row("LabelEncoder", [WHOLE], {"keys_int64s": [1], "values_strings": ["a"]}, opset=2),
+    Row("LabelEncoder", [np.array(["a"])], {"keys_strings": ["a"], "values_int64s": [1]}, opset=2),
     Row("OneHotEncoder", [WHOLE], {"cats_int64s": [1, 1], "zeros": 1}),
-    Row("LinearClassifier", [X], {**linear(3, "NONE"), "classlabels_strings": ["a", "b", "c"]}, 2),
+    Row("SVMClassifier", [X], {**MACHINES[0], "prob_a": [1.0] * 3, "prob_b": [0.5] * 3}, 2),
     Row("LinearClassifier", [X], {**linear(1, "PROBIT"), "classlabels_ints": [4, 2]}, 2),
     Row("TreeEnsembleClassifier", [X], {**forest("class", [0, 1]), "classlabels_int64s": [7, 5]}, 2),
     Row("TreeEnsembleClassifier", [X], {**forest("class", [0, 2]), "classlabels_int64s": [7, 5, 9]}, 2),
-    Row("TreeEnsembleClassifier", [X], {**forest("class", [0]), "classlabels_strings": ["a", "b"]}, 2),
     newer(1, 1, 2),
 ]
 
@@ -247,7 +280,7 @@ STAYS = [
 @pytest.mark.parametrize("row", STAYS, ids=lambda row: f"{row.op}-{len(row.attributes)}")
 def test_what_has_no_exact_form_keeps_its_node(row: Row) -> None:
     model = canonicalize(ir.from_proto(row.model))
-    decompose_trees(model)
+    decompose_kernels(model)
     assert [node.op_type for node in model.graph if node.domain == ML] == [row.op]
 
 
@@ -265,3 +298,61 @@ def test_a_small_pipeline_goes_to_every_target(tmp_path: Path, target: str) -> N
     onnx.save(model, tmp_path / "m.onnx")
     done = convertkit.export(tmp_path / "m.onnx", target=target, output=tmp_path / "out")
     assert done.report["passed"]
+
+
+def words_and_dictionaries() -> onnx.ModelProto:
+    """What skl2onnx writes of a classifier of words, nothing asked: a list of names, and a dictionary for each row."""
+    nodes = [
+        helper.make_node("LinearClassifier", ["x"], ["it", "raw"], domain=ML, **linear(3, "SOFTMAX"),
+                         classlabels_strings=["a", "b", "c"]),
+        helper.make_node("ArgMax", ["raw"], ["place"], axis=1),
+        helper.make_node("ArrayFeatureExtractor", ["names", "place"], ["found"], domain=ML),
+        helper.make_node("Reshape", ["found", "flat"], ["label"]),
+        helper.make_node("Identity", ["it"], ["again"]),
+        helper.make_node("ZipMap", ["raw"], ["scores"], domain=ML, classlabels_strings=WORDS),
+    ]  # fmt: skip
+    kind = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    declared = [
+        helper.make_tensor_value_info("label", TensorProto.STRING, ["n"]),
+        helper.make_tensor_value_info("again", TensorProto.STRING, ["n"]),
+        helper.make_value_info("scores", helper.make_sequence_type_proto(kind)),
+    ]
+    names = helper.make_tensor("names", TensorProto.STRING, [3], [word.encode() for word in WORDS])
+    stored = [names, numpy_helper.from_array(np.array([-1]), "flat")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, ["n", 3])], declared, stored)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid(ML, 1)], ir_version=8
+    )
+
+
+@pytest.mark.parametrize("target", ["tflite", "onnxruntime", "tensorrt", "openvino"])
+def test_words_become_places_and_dictionaries_tables(tmp_path: Path, target: str) -> None:
+    """ONNX Runtime keeps the words; where there are numbers, the report, the manifest and ``verify`` know them."""
+    onnx.save(words_and_dictionaries(), tmp_path / "m.onnx")
+    done = convertkit.export(tmp_path / "m.onnx", target=target, output=tmp_path / "out")
+    assert done.passed
+    label, again, scores = done.report["interface"]["outputs"]
+    keeps = target == "onnxruntime"
+    assert [label["dtype"], again["dtype"], scores["dtype"]] == ["string" if keeps else "int64"] * 2 + ["float32"]
+    assert (label["labels"], again["labels"]) == (([], []) if keeps else (WORDS, ["a", "b", "c"]))
+    assert scores["shape"][1:] == [3]
+    assert any("its columns in this order: ham, eggs, späm" in note for note in done.report["notes"])
+    assert convertkit.verify(tmp_path / "m.onnx", tmp_path / "out").passed
+
+
+def test_an_app_gets_the_words(tmp_path: Path) -> None:
+    model = words_and_dictionaries()
+    del model.graph.output[1]
+    onnx.save(model, tmp_path / "m.onnx")
+    done = convertkit.export(tmp_path / "m.onnx", target="android", output=tmp_path / "out")
+    assert done.passed
+    (aar,) = (tmp_path / "out").glob("*.aar")
+    with zipfile.ZipFile(aar) as archive:
+        (labels,) = [name for name in archive.namelist() if name.endswith("labels.txt")]
+        assert archive.read(labels).decode().split() == WORDS
+
+
+def test_a_wrong_place_is_a_word_that_nobody_says() -> None:
+    spec = TensorSpec("y", (3,), "int64", labels=("a", "b"))
+    assert spec.decode(np.array([1, 2, -1])).tolist() == ["b", "none of the 2 labels", "none of the 2 labels"]
+    assert spec.numbered(np.array([["b"], ["a"]], object)).tolist() == [[1], [0]]

@@ -85,9 +85,8 @@ def port(name, *shape):
         "layout": "NHWC where the source has NCHW" if len(shape) == 3 else "",
         "normalization": {"input": name, "mean": [127.5], "std": [127.5]},
         "quantization": {"scale": 0.0078125, "zero_point": -1},
-        "is_state": False,
-        "sentence": "int8 N×8×8×1",
-    }
+        "is_state": False, "labels": [], "sentence": "int8 N×8×8×1",
+    }  # fmt: skip
 
 
 def device_time(device, ms, *, shown, error=None):

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.fusion import Fusion, Results
+from convertkit.onnx.ml.words import words
 
 _FLOAT = (ir.AttrInt64("to", int(ir.DataType.FLOAT)),)
 _LAST = (ir.AttrInt64("axis", -1),)
@@ -97,10 +98,21 @@ def one_hot_encoder(f: Fusion) -> Results:
 
 
 def label_encoder(f: Fusion) -> Results:
-    """Numbers for numbers: the first key that is equal, NaN being equal to NaN; else the default."""
+    """Numbers or words for numbers: the first key that is equal, NaN being equal to NaN; else the default."""
     keys, values, default = (_table(f, name) for name in ("keys", "values", "default"))
+    names = tuple(f.node.attributes.get_strings("values_strings", ()))
+    if names:
+        values = np.arange(len(names))
+        default = np.array(len(names))
     if keys is None or values is None or keys.size != values.size or not keys.size:
         return None
+    result = _encoded(f, keys, values, default)
+    others = f.node.attributes.get_string("default_string", "_Unused")
+    return [f.op("Gather", f.text([*names, others]), result)] if names else [result]
+
+
+def _encoded(f: Fusion, keys: Array, values: Array, default: Array | None) -> ir.Value:
+    """The value of each element's key."""
     if default is None:
         number = f.whole("default_int64", -1) if values.dtype == np.int64 else f.real("default_float", -0.0)
         default = np.array(number, values.dtype)
@@ -113,7 +125,7 @@ def label_encoder(f: Fusion) -> Results:
     chosen = f.op("Gather", f.tensor(values), place)
     known = f.op("ReduceMax", votes, f.ints(-1), attributes=[ir.AttrInt64("keepdims", 0)])
     one = f.tensor(np.array(1, np.int32))
-    return [f.op("Where", f.op("Equal", known, one), chosen, f.tensor(default.reshape(()).astype(values.dtype)))]
+    return f.op("Where", f.op("Equal", known, one), chosen, f.tensor(default.reshape(()).astype(values.dtype)))
 
 
 def _table(f: Fusion, name: str) -> Array | None:
@@ -151,6 +163,10 @@ def feature_vectorizer(f: Fusion) -> Results:
 
 def array_feature_extractor(f: Fusion) -> Results:
     """Columns by their numbers; a vector counts as one row."""
-    x = f.input(0)
+    x, places = f.input(0), f.op("Reshape", f.input(1), f.ints(-1))
+    if x.dtype == ir.DataType.STRING and x.const_value is not None:  # names of classes: one list, looked up last
+        if x.const_value.size != x.const_value.shape[-1]:
+            return None
+        return [f.op("Unsqueeze", f.op("Gather", f.text(words(x.const_value)), places), f.ints(0))]
     rows = f.op("Unsqueeze", x, f.ints(0)) if f.rank(x) == 1 else x
-    return [f.op("Gather", rows, f.op("Reshape", f.input(1), f.ints(-1)), attributes=_LAST)]
+    return [f.op("Gather", rows, places, attributes=_LAST)]

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.fusion import Fusion, Results
+from convertkit.onnx.ml.classes import Classes, classes_of
 from convertkit.onnx.ml.ensembles import LEAF, MODES, Ensemble, from_names, from_numbers, numbers
 from convertkit.onnx.ml.features import real
 from convertkit.onnx.ml.scores import TRANSFORMS, probit, transformed
@@ -89,26 +90,26 @@ def _aggregated(f: Fusion, ensemble: Ensemble, leaves: ir.Value, how: str) -> ir
 
 def tree_ensemble_classifier(f: Fusion) -> Results:
     """The label of the greatest score, the first among equals; of two labels, see :func:`_of_two`."""
-    labels = np.array(f.node.attributes.get_ints("classlabels_int64s", ()), np.int64)
+    labels = classes_of(f, "classlabels_int64s")
     name, base = f.node.attributes.get_string("post_transform", "NONE"), numbers(f, "base_values")
-    ensemble = from_names(f, "class", labels.size) if labels.size > 1 else None
+    ensemble = from_names(f, "class", labels.count) if labels.count > 1 else None
     leaves = None if ensemble is None else _leaves(f, ensemble)
     if ensemble is None or leaves is None or name not in TRANSFORMS:
         return None
     scores = _aggregated(f, ensemble, leaves, "SUM")
-    if labels.size == 2:
+    if labels.count == 2:
         return _of_two(f, ensemble, scores, labels, name, base)
-    if base.size not in (0, labels.size):
+    if base.size not in (0, labels.count):
         return None
     if base.size:
         scores = f.op("Add", scores, f.tensor(base.astype(ensemble.weights.dtype)))
     elif not ensemble.always_scored().all():
         return None  # a class without a vote takes no part in ONNX Runtime's choice, whatever the others' scores
     place = f.op("ArgMax", scores, attributes=[ir.AttrInt64("axis", 1), *_DROPPED])
-    return [f.op("Gather", f.tensor(labels), place), transformed(f, real(f, scores), name)]
+    return [labels.at(f, place), transformed(f, real(f, scores), name)]
 
 
-def _of_two(f: Fusion, ensemble: Ensemble, scores: ir.Value, labels: Array, name: str, base: Array) -> Results:
+def _of_two(f: Fusion, ensemble: Ensemble, scores: ir.Value, labels: Classes, name: str, base: Array) -> Results:
     """Two classes, of which all leaves score the same one: the sign of that score decides, or its side of one half.
 
     What is made of scores of the first class only, and which base values count, is as ONNX Runtime has it.
@@ -121,7 +122,7 @@ def _of_two(f: Fusion, ensemble: Ensemble, scores: ir.Value, labels: Array, name
         score = f.op("Add", score, _number(f, float(base[0])))
     positive = bool((ensemble.weights >= 0).all())
     above = f.op("Squeeze", f.op("Greater", score, _number(f, 0.5 if positive else 0.0)), f.ints(1))
-    label = f.op("Where", above, f.scalar(int(labels[1])), f.scalar(int(labels[0])))
+    label = labels.second_if(f, above)
     other = f.op("Mul", score, _number(f, 0.0))
     if second or base.size == 2:
         pair = f.op("Concat", *((other, score) if second else (score, other)), attributes=_SIDE_BY_SIDE)

@@ -17,6 +17,7 @@ from convertkit.artifact import Array, Artifact, TensorSpec
 from convertkit.errors import Unsupported
 from convertkit.onnx.contrib import decompose_contrib
 from convertkit.onnx.load import load_model
+from convertkit.onnx.ml import decompose_kernels
 from convertkit.onnx.twin.choices import Choices
 from convertkit.onnx.twin.interpreter import Interpreter
 from convertkit.onnx.twin.noise import Noise
@@ -74,6 +75,7 @@ class Twin:
         model = load_model(self._artifact.path)
         common.InlinePass()(model)
         decompose_contrib(model)
+        decompose_kernels(model)
         self._model, self._interpreter = model, Interpreter()
         return self
 

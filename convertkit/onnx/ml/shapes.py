@@ -1,0 +1,40 @@
+"""The sizes of what models of ``ai.onnx.ml`` give, which ONNX's inference does not tell."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from convertkit.onnx.ml.words import CLASSIFIERS
+
+_REGRESSORS = {"LinearRegressor": "targets", "TreeEnsembleRegressor": "n_targets", "TreeEnsemble": "n_targets"}
+"""Each with the attribute that counts its targets; 1 where that is left out."""
+
+
+def state_shapes(node: ir.Node) -> None:
+    """State the shapes and types of a model's results where nothing does, in place."""
+    rows = _rows(node)
+    if node.op_type in CLASSIFIERS:
+        is_text = bool(node.attributes.get_strings("classlabels_strings", ()))
+        _state(node, 0, ir.Shape([rows]), ir.DataType.STRING if is_text else ir.DataType.INT64)
+        _state(node, 1, ir.Shape([rows, None]), ir.DataType.FLOAT)
+    elif node.op_type in _REGRESSORS:
+        targets = node.attributes.get_int(_REGRESSORS[node.op_type], 1)
+        own = node.inputs[0].dtype if node.op_type == "TreeEnsemble" and node.inputs[0] is not None else None
+        _state(node, 0, ir.Shape([rows, targets]), own or ir.DataType.FLOAT)
+
+
+def _rows(node: ir.Node) -> int | ir.SymbolicDim | None:
+    shape = None if node.inputs[0] is None else node.inputs[0].shape
+    if shape is None or len(shape) > 2:
+        return None
+    return 1 if len(shape) == 1 else shape[0]
+
+
+def _state(node: ir.Node, place: int, shape: ir.Shape, dtype: ir.DataType | None) -> None:
+    if place >= len(node.outputs) or dtype is None:
+        return
+    value = node.outputs[place]
+    if value.dtype is None:
+        value.dtype = dtype
+    if value.shape is None:
+        value.shape = shape
