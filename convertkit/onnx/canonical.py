@@ -18,6 +18,7 @@ from convertkit.formulas import names_in, sizes_of_dims
 from convertkit.model_flags import check_dims
 from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib, name_domains
+from convertkit.onnx.inlining import at_one_opset
 from convertkit.onnx.ml import decompose_ml
 from convertkit.onnx.newer import to_older
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
@@ -53,6 +54,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     # Before IR version 4 an initializer had to be an input too, and the opset converter insists on it.
     model.ir_version = min(max(model.ir_version, MIN_IR_VERSION), MAX_IR_VERSION)
     model.graph.opset_imports.setdefault("", MIN_OPSET)  # a file of other domains alone need not have it
+    at_one_opset(model)
     name_domains(model)
     model = _at_supported_opset(model, max_opset)
     decompose_contrib(model)

@@ -22,6 +22,7 @@ from convertkit.onnx.contrib_rotary import rotary_embedding
 from convertkit.onnx.fusion import Fusion, Results, Rule, replace_node
 
 CONTRIB = "com.microsoft"
+_KEPT = (ir.AttrInt64("keepdims", 1),)
 _INT32 = (ir.AttrInt64("to", int(ir.DataType.INT32)),)
 _ONNX_SINCE: Mapping[str, float] = {"LayerNormalization": 17, "SimplifiedLayerNormalization": np.inf}
 """Operators of ONNX Runtime that carry ONNX's domain, and the opset since which ONNX has them."""
@@ -208,6 +209,37 @@ def _matmul_bits(f: Fusion) -> Results:
     return [product if bias is None else f.op("Add", product, bias)]
 
 
+def _gather_block_quantized(f: Fusion) -> Results:
+    """Rows of a table of 2, 4 or 8 bits in blocks along an axis, as the floats that they stand for."""
+    bits, block, axis = f.whole("bits", 4), f.whole("block_size", 128), f.whole("quantize_axis", 1)
+    stored, scales, points = f.constant(0), f.constant(2), f.given(3)
+    is_bytes = f.input(0).dtype == ir.DataType.UINT8
+    packed = is_bytes and bits < 8
+    integers = (_unpacked(stored, bits) if packed else stored).astype(np.float32)
+    axis %= integers.ndim
+    zeros: Array = np.array(1 << (bits - 1) if is_bytes else 0, np.float32)
+    if points is not None:
+        found = _unpacked(f.constant(3), bits)[..., : scales.shape[-1]] if packed else f.constant(3)
+        zeros = _along(found.astype(np.float32), block, integers.shape, axis)
+    table = (integers - zeros) * _along(scales.astype(np.float32), block, integers.shape, axis)
+    rows = f.tensor(np.ascontiguousarray(table.astype(scales.dtype)))
+    return [f.op("Gather", rows, f.input(1), attributes=[ir.AttrInt64("axis", f.whole("gather_axis"))])]
+
+
+def _along(values: Array, block: int, shape: tuple[int, ...], axis: int) -> Array:
+    """One value for each block as one for each element."""
+    return np.repeat(values, block, axis).take(range(shape[axis]), axis)
+
+
+def _distances(f: Fusion) -> Results:
+    """``CDist``: between all rows of two tables, by their squares and their products."""
+    first, second = f.input(0), f.input(1)
+    squares = [f.op("ReduceSum", f.op("Mul", x, x), f.ints(-1), attributes=_KEPT) for x in (first, second)]
+    product = f.op("Mul", f.op("MatMul", first, f.swapped(second)), f.number(2.0))
+    apart = f.op("Relu", f.op("Sub", f.op("Add", squares[0], f.op("Transpose", squares[1])), product))
+    return [f.op("Sqrt", apart) if f.node.attributes.get_string("metric", "sqeuclidean") == "euclidean" else apart]
+
+
 def _unpacked(stored: Array, bits: int) -> Array:
     parts = [(stored >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
     return np.stack(parts, -1).reshape(*stored.shape[:-1], -1)
@@ -219,12 +251,14 @@ _RULES: Mapping[tuple[str, str], Rule] = {
     (CONTRIB, "BiasAdd"): _bias_add,
     (CONTRIB, "BiasGelu"): _bias_gelu,
     (CONTRIB, "BiasSplitGelu"): _bias_split_gelu,
+    (CONTRIB, "CDist"): _distances,
     (CONTRIB, "DynamicQuantizeMatMul"): dynamic_quantize_matmul,
     (CONTRIB, "EmbedLayerNormalization"): _embed,
     (CONTRIB, "FastGelu"): _fast_gelu,
     (CONTRIB, "FusedConv"): fused_conv,
     (CONTRIB, "FusedGemm"): _fused_gemm,
     (CONTRIB, "FusedMatMul"): _fused_matmul,
+    (CONTRIB, "GatherBlockQuantized"): _gather_block_quantized,
     (CONTRIB, "Gelu"): _gelu,
     (CONTRIB, "GroupQueryAttention"): grouped_query_attention,
     (CONTRIB, "LayerNormalization"): _layer_normalization,

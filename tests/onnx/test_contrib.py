@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
@@ -76,6 +76,11 @@ RNG = np.random.default_rng(3)
 BYTES, WEIGHT = RNG.integers(0, 256, (2, 5, 8)).astype(np.uint8), RNG.integers(-100, 100, (8, 24)).astype(np.int8)
 COLUMNS = {"scale": np.linspace(0.01, 0.02, 24).astype(np.float32), "zero": RNG.integers(-9, 9, 24).astype(np.int8)}
 ONE, STEP = np.float32(0.02), np.uint8(120)
+TABLE, BLOCKS = (
+    RNG.integers(0, 256, (9, 16)).astype(np.uint8),
+    np.linspace(0.01, 0.03, 18).astype(np.float32).reshape(9, 2),
+)
+BLOCK_ZEROS = RNG.integers(0, 256, (9, 1)).astype(np.uint8)
 ANGLES, AT = [(9, 2), (9, 2)], RNG.integers(0, 9, (2, 5))
 GROUPS = {"num_heads": 4, "kv_num_heads": 2}
 PAST, NEW = [(2, 2, 6, 16)] * 2, [(2, 1, 64), (2, 1, 32), (2, 1, 32)]
@@ -138,6 +143,7 @@ ROWS = [
     Row("MatMulNBits", [(3, 32)],
         [FOUR_BITS, np.linspace(0.01, 0.03, 12).astype(np.float32), np.arange(6, dtype=np.uint8) * 17],
         {"K": 32, "N": 6, "bits": 4, "block_size": 16}),
+    *(Row("CDist", [(5, 4)], [(3, 4)], {"metric": metric}) for metric in ("euclidean", "sqeuclidean")),
     Row("Attention", [X], [(8, 24), (24,)], HEADS),
     Row("Attention", [X], [(8, 24), (24,), PLACES], HEADS),
     Row("Attention", [X], [(8, 24), (24,), np.array([3, 5], np.int32)], HEADS),
@@ -242,6 +248,26 @@ def test_packed_operands_are_what_they_pack(packed: str):
         ((_, found),) = Case(proto, compile_model(ir.from_proto(proto), Options())).both([row.feed])
         results.append(found["y"])
     np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("bits", "zeros"), [(4, False), (4, True), (8, False)])
+def test_rows_of_a_quantized_table(bits: int, zeros: bool):
+    scales = BLOCKS if bits == 4 else BLOCKS[:, :1]  # 32 columns, or 16
+    stored = {"table": TABLE, "scales": scales, **({"zeros": BLOCK_ZEROS} if zeros else {})}
+    names, blocks = ["table", "at", *list(stored)[1:]], {"bits": bits, "quantize_axis": 1, "block_size": 16}
+    node = helper.make_node("GatherBlockQuantized", names, ["y"], domain=CONTRIB, **blocks)
+    initializers = [numpy_helper.from_array(value, name) for name, value in stored.items()]
+    infos = [helper.make_tensor_value_info("at", TensorProto.INT64, ["n", 5])]
+    declared = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([node], "g", infos, declared, initializers)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(CONTRIB, 1)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    canonical = ir.to_proto(canonicalize(ir.from_proto(proto)))
+    ((plain, tflite),) = Case(canonical, compile_model(ir.from_proto(canonical), Options())).both([{"at": AT}])
+    (want,) = session.run(None, {"at": AT})
+    for have in (plain["y"], tflite["y"]):
+        np.testing.assert_array_equal(have, want)
 
 
 TRANSFORMER = """<ir_version: 8, opset_import: ["" : 14, "com.microsoft" : 1]>

@@ -207,6 +207,11 @@ TREES = [
     *(Row("TreeEnsembleRegressor", [HARD], attributes) for attributes in REGRESSORS),
     *(Row("TreeEnsembleClassifier", [HARD], attributes, 2) for attributes in CLASSIFIERS),
     Row("TreeEnsembleClassifier", [WHOLE], CLASSIFIERS[0], 2),
+    *(
+        Row("TreeEnsembleClassifier", [HARD], {**forest("class", [0, 1]), "post_transform": name, **labels}, 2)
+        for name in TRANSFORMS[:4]
+        for labels in ({"classlabels_int64s": [7, 5]}, {"classlabels_strings": WORDS[:2]})
+    ),
     Row("TreeEnsembleClassifier", [HARD], {**forest("class", [0, 1, 2]), "classlabels_strings": WORDS}, 2),
     Row("TreeEnsembleClassifier", [HARD], {**forest("class", [0]), "classlabels_strings": WORDS[:2]}, 2),
 ]
@@ -255,6 +260,8 @@ def test_computes_what_onnx_runtime_does(row: Row) -> None:
     feed = {f"x{place}": value for place, value in enumerate(row.inputs)}
     feeds = [feed] + [{**feed, "x0": value[:1]} for value in row.inputs[:1] if value.ndim == 2 and len(row.inputs) == 1]
     case = Case(proto, compile_model(ir.from_proto(proto), Options()))
+    if row.op.startswith("Tree"):
+        assert not case.operators.keys() & {"SHAPE", "RANGE", "BROADCAST_TO"}, "no size is read at run time"
     source = session(row.model)
     plain = ir.from_proto(proto)
     decompose_kernels(plain)
@@ -271,7 +278,12 @@ STAYS = [
     Row("OneHotEncoder", [WHOLE], {"cats_int64s": [1, 1], "zeros": 1}),
     Row("SVMClassifier", [X], {**MACHINES[0], "prob_a": [1.0] * 3, "prob_b": [0.5] * 3}, 2),
     Row("LinearClassifier", [X], {**linear(1, "PROBIT"), "classlabels_ints": [4, 2]}, 2),
-    Row("TreeEnsembleClassifier", [X], {**forest("class", [0, 1]), "classlabels_int64s": [7, 5]}, 2),
+    Row(
+        "TreeEnsembleClassifier",
+        [X],
+        {**forest("class", [0, 1]), "classlabels_int64s": [7, 5], "base_values": [1.0, 1.0]},
+        2,
+    ),
     Row("TreeEnsembleClassifier", [X], {**forest("class", [0, 2]), "classlabels_int64s": [7, 5, 9]}, 2),
     newer(1, 1, 2),
 ]
@@ -298,6 +310,15 @@ def test_a_small_pipeline_goes_to_every_target(tmp_path: Path, target: str) -> N
     onnx.save(model, tmp_path / "m.onnx")
     done = convertkit.export(tmp_path / "m.onnx", target=target, output=tmp_path / "out")
     assert done.report["passed"]
+
+
+def test_an_output_has_the_rank_that_it_has() -> None:
+    """CatBoost says that its regressors give (rows)."""
+    model = Row("TreeEnsembleRegressor", [HARD], REGRESSORS[0]).model
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y0", TensorProto.FLOAT, ["n"]))
+    (result,) = canonicalize(ir.from_proto(model)).graph.outputs
+    assert result.shape is not None
+    assert list(result.shape)[1:] == [1]
 
 
 def words_and_dictionaries() -> onnx.ModelProto:

@@ -1,8 +1,9 @@
 """Decision trees as comparisons and table lookups: every row takes one step down all trees at once.
 
 All nodes compare first, (rows, nodes); then each step looks up the node's answer and from that its child, as often as
-the deepest tree has comparisons.  Which leaf is reached is exact, ties and NaN included; sums of leaves are float sums
-in another order.
+the deepest tree has comparisons.  No size is read at run time: in LiteRT that would move memory behind XNNPACK's back,
+which then reads what earlier calls have left.  Which leaf is reached is exact, ties and NaN included; sums of leaves
+are float sums in another order.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _COMPARES = dict(zip(MODES[:5], ("LessOrEqual", "Less", "GreaterOrEqual", "Greater", "Equal"), strict=True))
 _NOT_EQUAL = MODES.index("BRANCH_NEQ")
 _SIDE_BY_SIDE = (ir.AttrInt64("axis", 1),)
+_BY_ROW = (ir.AttrInt64("batch_dims", 1),)
 _FIRST, _DROPPED = (ir.AttrInt64("axis", 0),), (ir.AttrInt64("keepdims", 0),)
 
 
@@ -110,13 +112,15 @@ def tree_ensemble_classifier(f: Fusion) -> Results:
 
 
 def _of_two(f: Fusion, ensemble: Ensemble, scores: ir.Value, labels: Classes, name: str, base: Array) -> Results:
-    """Two classes, of which all leaves score the same one: the sign of that score decides, or its side of one half.
+    """Two classes: the sign of the second's score decides, or of the only one, or its side of one half.
 
     What is made of scores of the first class only, and which base values count, is as ONNX Runtime has it.
     """
     first, second = (bool(scored.any()) for scored in ensemble.scored.T)
+    if first and second:
+        return _of_both(f, ensemble, scores, labels, name, base)
     if first == second or (second and (base.size == 2 or not ensemble.always_scored()[1])):
-        return None  # ONNX Runtime gives 0 and 1 as labels, whatever they are called; or the base value alone
+        return None  # ONNX Runtime gives the base value alone
     score = f.op("Gather", real(f, scores), f.ints(int(second)), attributes=[ir.AttrInt64("axis", 1)])
     if first and base.size:
         score = f.op("Add", score, _number(f, float(base[0])))
@@ -136,6 +140,16 @@ def _of_two(f: Fusion, ensemble: Ensemble, scores: ir.Value, labels: Classes, na
     return [label, f.op("Concat", *parts, attributes=_SIDE_BY_SIDE)]
 
 
+def _of_both(f: Fusion, ensemble: Ensemble, scores: ir.Value, labels: Classes, name: str, base: Array) -> Results:
+    """Two classes that leaves score, as CatBoost has them: ONNX Runtime says 0 and 1, unless the labels are words."""
+    if base.size or not ensemble.always_scored()[1]:
+        return None
+    score = f.op("Gather", real(f, scores), f.scalar(1), attributes=_SIDE_BY_SIDE)
+    told = labels if labels.words else Classes((0, 1))
+    label = told.second_if(f, f.op("Greater", score, _number(f, 0.0)))
+    return [label, transformed(f, real(f, scores), name)]
+
+
 def _number(f: Fusion, value: float) -> ir.Value:
     return f.tensor(np.array(value, np.float32))
 
@@ -148,20 +162,17 @@ def _leaves(f: Fusion, ensemble: Ensemble) -> ir.Value | None:
     if x.dtype != ir.DataType.DOUBLE:
         x = real(f, x)
     rows = f.op("Unsqueeze", x, f.ints(0)) if f.rank(f.input(0)) == 1 else x
-    count = f.op("Gather", f.op("Shape", rows), f.ints(0), attributes=_FIRST)
-    shape = f.op("Concat", count, f.ints(len(ensemble.roots)), attributes=_FIRST)
-    place = f.op("Expand", f.tensor(ensemble.roots.astype(np.int64)), shape)
     if not depth:
-        return place
-    nodes = len(ensemble.modes)
-    answers = f.op("Reshape", _answers(f, rows, ensemble), f.ints(-1))
-    last = f.op("Mul", f.op("Squeeze", count, f.ints(0)), f.scalar(nodes))
-    begin = f.op("Unsqueeze", f.op("Range", f.scalar(0), last, f.scalar(nodes)), f.ints(1))
-    children = [f.tensor(ensemble.children[:, side].astype(np.int64)) for side in (0, 1)]
-    for _ in range(depth):
-        answer = f.op("Gather", answers, f.op("Add", place, begin))
-        ways = [f.op("Gather", side, place) for side in children]
-        place = f.op("Where", answer, ways[1], ways[0])
+        count = f.op("Gather", f.op("Shape", rows), f.ints(0), attributes=_FIRST)
+        shape = f.op("Concat", count, f.ints(len(ensemble.roots)), attributes=_FIRST)
+        return f.op("Expand", f.tensor(ensemble.roots.astype(np.int64)), shape)
+    answers, children = _answers(f, rows, ensemble), ensemble.children.astype(np.int64)
+    first = f.op("Gather", answers, f.tensor(ensemble.roots.astype(np.int64)), attributes=_SIDE_BY_SIDE)
+    place = f.op("Where", first, *(f.tensor(children[ensemble.roots, side]) for side in (1, 0)))
+    sides = [f.tensor(children[:, side]) for side in (1, 0)]
+    for _ in range(depth - 1):
+        answer = f.op("GatherND", answers, f.op("Unsqueeze", place, f.ints(-1)), attributes=_BY_ROW)
+        place = f.op("Where", answer, *(f.op("Gather", side, place) for side in sides))
     return place
 
 

@@ -109,6 +109,11 @@ def strides_of(b: Builder, x: Tensor, depth: int | None = None) -> list[Tensor]:
 
 @indexing.lowers("GatherND", since=13)
 def gather_nd(b: Builder, x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+    if batch_dims and _depth(indices) == 1:  # GATHER has batches itself: no size is read at run time
+        single = b.squeeze(indices, (indices.rank - 1,))
+        (wide,) = as_accepted(b, "GATHER", x)
+        result = b.gather(wide, counted_from_start(b, single, b.size_of(x, batch_dims)), batch_dims, batch_dims)
+        return result if wide is x else b.cast(result, x.dtype)
     places = coordinate_places(b, x, indices, batch_dims)
     return gathered(b, rows_of(b, x, batch_dims + _depth(indices)), places, 0)
 
