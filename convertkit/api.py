@@ -87,7 +87,7 @@ def export(
         target: ``onnxruntime``, ``ort-mobile``, ``openvino``, ``tflite``, ``tflite-micro``, ``ethos-u``, ``qnn``,
             ``executorch``, ``android``, ``ios``, ``coreml`` or ``tensorrt``; ``convertkit.export_all`` takes several.
         package: a package of what ``target`` delivers, for a server or a device: ``triton``, ``kserve``,
-            ``torchserve``, ``tf-serving``.
+            ``torchserve``, ``bentoml``, ``tf-serving``.
         example: inputs that a live model is called with, where it does not know them itself: an array, a tuple of
             positional or a dict of keyword arguments.
         output: the folder to deliver; ``<stem>-<target>`` without one.

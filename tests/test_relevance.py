@@ -137,7 +137,7 @@ IDLE = {
         ("--postprocess top:2 --target tflite --int8 --calib DATA --io-dtype int8", "leave one of them out"),
     ],
     "--opset": [
-        ("--target tflite --opset 17", "--opset does nothing for tflite; it is for --target ios or "),
+        ("--target tflite --opset 17", "--opset does nothing for tflite; it is for --target bentoml or ios or "),
         ("--opset 12 --w8", "--opset 12 has no integers of the kind that --w8 writes"),
         ("--opset 20 --w4", "--opset 20 has no integers of the kind that --w4 writes"),
     ],

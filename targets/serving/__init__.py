@@ -144,9 +144,41 @@ class TorchServeTarget:
             return operators(Path(folder) / manifest["model"]["serializedFile"])
 
 
+@dataclass(frozen=True, slots=True)
+class BentoTarget:
+    """Delivers a BentoML service around what ``onnxruntime`` delivers."""
+
+    name: str = "bentoml"
+    packages: str = "onnxruntime"
+    summary: str = "BentoML, service that runs ONNX Runtime"
+    extra: str = "core"
+    precisions: tuple[str, ...] = _PRECISIONS
+    runs_here: bool = False
+    reads: frozenset[str] = frozenset({"--opset"})
+    options: tuple[TargetOption, ...] = (_NAME,)
+
+    def profile(self, options: ExportOptions) -> QuantProfile:
+        """That of the target whose artifact this is."""
+        return plugins.target(self.packages).profile(options)
+
+    def stages(self, context: BuildContext) -> tuple[Stage, ...]:
+        """One step, behind those of ``onnxruntime``."""
+        from convertkit.targets.serving.bento import PackageBento
+
+        name = context.target_options["name"] or name_of(context.options.source)
+        return (PackageBento(name, context.options.seed, context.calibration),)
+
+    def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
+        """The nodes of the packaged model."""
+        from convertkit.onnx.inspection import operators
+
+        return operators(artifact.path / "model.onnx")
+
+
 triton = TritonTarget("triton", "onnxruntime", "Triton Inference Server, model repository for its onnxruntime backend")
 triton_tensorrt = TritonTarget(
     "triton-tensorrt", "tensorrt", "Triton Inference Server, ONNX Runtime with TensorRT on a GPU", "tensorrt"
 )
 kserve = KServeTarget()
 torchserve = TorchServeTarget()
+bentoml = BentoTarget()

@@ -39,10 +39,7 @@ class ArchiveRunner:
         self._context: Context | None = None
 
     def __enter__(self) -> Self:
-        archive = only_archive(self._artifact.path)
-        self._folder = TemporaryDirectory(prefix="convertkit-")
-        place = Path(self._folder.name)
-        manifest = unpacked(archive, place)
+        place, manifest = self._opened(self._artifact.path)
         self._context = Context(manifest, {"model_dir": str(place)})
         self._handler = _handler(place / manifest["model"]["handler"])
         self._handler.initialize(self._context)
@@ -54,6 +51,13 @@ class ArchiveRunner:
         self._handler = None
         if self._folder is not None:
             self._folder.cleanup()
+
+    def _opened(self, package: Path) -> tuple[Path, dict[str, Any]]:
+        """The folder with the handler and the model, and the manifest that names both."""
+        archive = only_archive(package)
+        self._folder = TemporaryDirectory(prefix="convertkit-")
+        place = Path(self._folder.name)
+        return place, unpacked(archive, place)
 
     @property
     def runtime(self) -> str:

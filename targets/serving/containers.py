@@ -5,6 +5,9 @@ from __future__ import annotations
 TRITON_IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
 TORCHSERVE_IMAGE = "docker.io/pytorch/torchserve:0.12.0-cpu"
 
+BENTOML_IMAGE = "docker.io/library/python:3.12-slim"
+BENTOML = "1.4.40"
+
 
 def triton_containerfile() -> str:
     """For a folder with ``repository/`` in it."""
@@ -27,4 +30,19 @@ USER model-server
 EXPOSE 8080
 HEALTHCHECK --interval=10s --start-period=60s CMD curl --fail --silent localhost:8080/ping
 CMD ["torchserve", "--start", "--foreground", "--disable-token-auth", "--ts-config", "config.properties"]
+"""
+
+
+def bentoml_containerfile() -> str:
+    """For a folder with ``service/`` in it."""
+    return f"""FROM {BENTOML_IMAGE}
+RUN pip install --no-cache-dir bentoml=={BENTOML} numpy onnxruntime
+COPY --chown=1000:1000 service /srv/service
+ENV BENTOML_HOME=/tmp/bentoml
+USER 1000:1000
+WORKDIR /srv/service
+EXPOSE 3000
+HEALTHCHECK --interval=10s --start-period=60s \\
+  CMD python -c "import urllib.request as r; r.urlopen('http://localhost:3000/readyz')"
+CMD ["bentoml", "serve", "service:Model", "--port", "3000"]
 """

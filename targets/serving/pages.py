@@ -69,3 +69,23 @@ def torchserve_page(name: str) -> str:
 
 Requests and answers are the JSON of the Open Inference Protocol, version 2.
 """
+
+
+def bentoml_page(name: str) -> str:
+    """For the folder of a service."""
+    return f"""# {name} for BentoML
+
+| file | what |
+|---|---|
+| `service/service.py` | the service, and `bentofile.yaml` for `bentoml build` |
+| `service/onnx_model.py` | runs the model in ONNX Runtime |
+| `service/model.onnx` | the model |
+| `golden/` | a request and what the server has to answer |
+| `Containerfile` | a server with this model |
+
+    pip install bentoml numpy onnxruntime
+    bentoml serve service:Model --working-dir service --port 3000
+    curl --header "Content-Type: application/json" --data @golden/request.json localhost:3000/v2/models/{name}/infer
+
+Requests and answers are the JSON of the Open Inference Protocol, version 2.
+"""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 import zipfile
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from convertkit.artifact import TensorSpec
 from convertkit.errors import FeedError, SourceError
 from convertkit.targets.serving import requests
 from convertkit.targets.serving.archive import ArchiveRunner
+from convertkit.targets.serving.bento import BentoRunner
 from convertkit.targets.serving.naming import name_of
 from convertkit.targets.serving.repository import RepositoryRunner
 from convertkit.targets.serving.schema import read_config
@@ -74,6 +77,11 @@ def torchserve(source):
     return exported(source, "torchserve")
 
 
+@pytest.fixture(scope="module")
+def bentoml(source):
+    return exported(source, "bentoml")
+
+
 def config_of(result, name="my-net-v2"):
     return read_config(result.path / "repository" / name / "config.pbtxt")
 
@@ -91,8 +99,8 @@ def test_a_triton_repository_says_what_the_model_takes(triton):
     assert onnx.load(model / "1" / "model.onnx").graph.node
 
 
-def test_a_golden_answer_is_the_models(triton, torchserve):
-    for package in (triton, torchserve):
+def test_a_golden_answer_is_the_models(triton, torchserve, bentoml):
+    for package in (triton, torchserve, bentoml):
         asked, answered = (
             json.loads((package.path / "golden" / f"{name}.json").read_text()) for name in ("request", "response")
         )
@@ -215,6 +223,50 @@ def test_an_archive_says_what_torchserve_reads(torchserve):
     assert "load_models=my-net-v2.mar" in (torchserve.path / "config.properties").read_text()
 
 
+class Bento:
+    """What ``service.py`` takes from BentoML: two decorators, which give the class and the method as they are."""
+
+    def __init__(self) -> None:
+        self.routes: list[str] = []
+
+    def service(self, name: str):
+        return lambda service: service
+
+    def api(self, route: str):
+        self.routes.append(route)
+        return lambda method: method
+
+
+def test_a_bento_answers_the_golden_request(bentoml, monkeypatch):
+    """The service itself, with nothing but the decorators in BentoML's place."""
+    framework, folder = Bento(), bentoml.path / "service"
+    monkeypatch.setitem(sys.modules, "bentoml", framework)
+    monkeypatch.delitem(sys.modules, "onnx_model", raising=False)
+    monkeypatch.syspath_prepend(folder)
+    spec = importlib.util.spec_from_file_location("service", folder / "service.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    asked, answered = (
+        json.loads((bentoml.path / "golden" / f"{name}.json").read_text()) for name in ("request", "response")
+    )
+    assert module.Model().infer(asked["inputs"]) == answered
+    assert framework.routes == ["/v2/models/my-net-v2/infer"]
+    told = yaml.safe_load((folder / "bentofile.yaml").read_text())
+    assert told["service"] == "service:Model"
+    assert "onnxruntime" in told["python"]["packages"]
+
+
+def test_another_service_is_not_executed(bentoml):
+    handler = bentoml.path / "service" / "onnx_model.py"
+    kept = handler.read_bytes()
+    try:
+        handler.write_bytes(b"raise SystemExit('executed')")
+        with pytest.raises(SourceError, match="a handler that is not ours"), BentoRunner(bentoml.artifact):
+            pass
+    finally:
+        handler.write_bytes(kept)
+
+
 def test_kserve_deploys_the_repository(source):
     result = exported(source, "kserve", target_options={"kserve": {"storage-uri": "s3://bucket/models", "gpu": True}})
     resource = yaml.safe_load((result.path / "inferenceservice.yaml").read_text())
@@ -225,8 +277,8 @@ def test_kserve_deploys_the_repository(source):
     assert resource["metadata"]["name"] == config_of(result).name
 
 
-def test_two_runs_give_the_same_bytes(source, triton, torchserve):
-    for target, package in (("triton", triton), ("torchserve", torchserve)):
+def test_two_runs_give_the_same_bytes(source, triton, torchserve, bentoml):
+    for target, package in (("triton", triton), ("torchserve", torchserve), ("bentoml", bentoml)):
         reports = ("report.json", "report.html", "manifest.json")
         files = [file for file in package.path.rglob("*") if file.is_file() and file.name not in reports]
         before = {file: file.read_bytes() for file in files}
