@@ -20,6 +20,12 @@ from convertkit.profile import OpRule, QuantProfile
 _OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
 _FAST_TAPS = 25
 """Depthwise kernels up to 5 × 5 are what mobile runtimes have fast code for."""
+_STEPS = 4
+_PASSES_MAPS = frozenset({
+    "Add", "Sub", "Mul", "Relu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "LeakyRelu", "PRelu", "MaxPool",
+    "AveragePool", "BatchNormalization",
+})  # fmt: skip
+"""Operators behind which the map of a convolution is a map, followed for so many steps."""
 _SHUFFLES = frozenset({(0, 2, 1, 3, 4), (0, 1, 2, 4, 3)})
 """Orders of axes, of images as ONNX has them and channels-last."""
 _ABSORBS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "AveragePool", "MaxPool"})
@@ -144,6 +150,8 @@ def _variant(node: ir.Node) -> str:
         return "" if right is not None and is_constant(right) and len(right.shape or ()) == 2 else ".dynamic"
     if node.op_type == "Mul":
         return ".gated" if _is_gated(node) else ""
+    if node.op_type in ("Add", "Sub", "ReduceMean"):
+        return ".maps" if _is_of_maps(node) else ""
     if node.op_type == "Resize":
         mode = node.attributes.get_string("mode", "nearest")
         return "" if mode == "nearest" else ".interpolated"
@@ -162,6 +170,17 @@ def _variant(node: ir.Node) -> str:
         large = math.prod(shape[2:]) > _FAST_TAPS
         return ".grouped" if shape[1] != 1 else ".depthwise_large" if large else ".depthwise"
     return ".pointwise" if all(size == 1 for size in shape[2:]) else ""
+
+
+def _is_of_maps(node: ir.Node) -> bool:
+    """Whether a convolution computes an operand, and not a product of matrices."""
+    nodes = [node]
+    for _ in range(_STEPS):
+        made = [value.producer() for each in nodes for value in each.inputs if value is not None]
+        if any(each is not None and each.op_type in ("Conv", "ConvTranspose") for each in made):
+            return True
+        nodes = [each for each in made if each is not None and each.op_type in _PASSES_MAPS]
+    return False
 
 
 def _is_shuffle(node: ir.Node) -> bool:

@@ -12,6 +12,7 @@ bits, and saturates: 2 × 255 × 64 fits, 2 × 255 × 127 does not.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
@@ -20,11 +21,12 @@ _PLAIN = OpRule()
 
 _INT8: Mapping[str, OpRule] = {
     **{kind: rule for kind, rule in WEIGHTED.items() if kind != "ConvTranspose"},
-    "Add": _PLAIN,
-    "Sub": _PLAIN,
+    **{kind: replace(WEIGHTED[kind], float_output=True) for kind in ("Gemm", "MatMul")},
+    "Add.maps": _PLAIN,
+    "Sub.maps": _PLAIN,
     "AveragePool": OpRule(data=(0,)),
     "GlobalAveragePool": OpRule(data=(0,)),
-    "ReduceMean": OpRule(data=(0,)),
+    "ReduceMean.maps": OpRule(data=(0,)),
     **MOVED,
 }
 
@@ -55,4 +57,5 @@ def profile(options: ExportOptions, weight_bits: int) -> QuantProfile:
         weight_range=_WEIGHTS[weight_bits],
         bias="float32",
         tie_free=True,
+        tables=True,
     )

@@ -18,7 +18,10 @@ from onnx import TensorProto, helper, numpy_helper
 import convertkit
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import MissingFramework, ToolError, Unsupported
+from convertkit.quantization.graph.units import node_kinds
+from convertkit.recipe import ExportOptions
 from convertkit.targets.openvino import stage as openvino_stage
+from convertkit.targets.openvino.profile import profile
 from convertkit.targets.openvino.rules import apply_rules
 from convertkit.targets.openvino.runner import OpenVinoRunner
 from convertkit.targets.openvino.stage import WriteIr
@@ -199,6 +202,19 @@ def test_int8_weights_have_seven_bits_and_run_as_integers(tmp_path):
     kernels = result.report["steps"][-1]["diagnosis"]["kernels"]
     assert kernels["Convolution u8"] == 6
     assert not [name for name in kernels if name.endswith(" f32") and name.startswith(("Conv", "Fully"))]
+
+
+def test_sums_are_integers_behind_convolutions_alone():
+    """Of tokens, they would make the normalisation behind them less exact and slower."""
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+    g (float[1,3,4,4] x, float[3,3,1,1] k, float[4,4] w) => (float[1,3,4,4] y) {
+        maps = Conv (x, k)  clipped = Relu (maps)  first = Add (clipped, x)
+        scores = MatMul (first, w)  second = Add (scores, x)  y = ReduceMean <keepdims = 1> (second) }"""
+    graph = ir.from_proto(onnx.parser.parse_model(text)).graph
+    rules = {str(node.outputs[0].name): profile(ExportOptions("m", precision="int8"), 7).rule(node_kinds(node))
+             for node in graph}  # fmt: skip
+    assert rules["first"] is not None
+    assert rules["second"] is rules["y"] is None
 
 
 SCRIPT = """
