@@ -1,0 +1,103 @@
+"""Compare targets/onnxruntime/providers.toml with the lists that ONNX Runtime publishes.
+
+    python bench/provider_lists.py [--pages CHECKOUT] [--kernels CHECKOUT]
+
+Core ML's and NNAPI's lists lie in the installed package.  ``--pages`` is a checkout of ONNX Runtime's branch
+``gh-pages``, with the pages of XNNPACK, QNN and OpenVINO; ``--kernels`` one of its branch ``main``, with CUDA's
+kernels.  Prints the operators that a list and the table do not share, and for CUDA also the newest version of a
+kernel where the table states another; exit code 1 where there are any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnxruntime.tools.mobile_helpers import usability_checker
+
+TABLE = Path(__file__).resolve().parents[1] / "targets" / "onnxruntime" / "providers.toml"
+SHIPPED = {
+    "coreml_program": "coreml_supported_mlprogram_ops.md",
+    "coreml_network": "coreml_supported_neuralnetwork_ops.md",
+    "nnapi": "nnapi_supported_ops.md",
+}
+PAGES = {"xnnpack": "Xnnpack", "qnn": "QNN", "openvino": "OpenVINO"}
+SPELLED = {"Argmax": "ArgMax", "Matmul": "MatMul", "Prelu": "PRelu", "Unsqeeze": "Unsqueeze"}
+"""How the lists write operators, and ONNX."""
+ROW = re.compile(r"^\|\s*(?:(ai\.onnx|com\.microsoft)[.:])?(\w+)\s*\|")
+KERNEL = re.compile(r"^\|([\w.]*)\|[^|]*\|(?:(\d+)\+|\[\d+, (\d+)\]|(\d+))\|")
+
+
+def listed(text: str) -> set[str]:
+    """Operators in the first column of a page's tables; those of com.microsoft with their domain."""
+    rows = [found for line in text.splitlines() if (found := ROW.match(line))]
+    names = ((domain or "", SPELLED.get(name, name)) for domain, name in (row.groups() for row in rows))
+    known = [(domain, name) for domain, name in names if domain or onnx.defs.has(name)]
+    return {f"{domain}.{name}" if domain == "com.microsoft" else name for domain, name in known}
+
+
+def kernels(text: str) -> dict[str, int]:
+    """CUDA's operators with the newest version that a kernel is registered for; its first row is the newest."""
+    part = text.partition("implemented by CUDAExecutionProvider")[2].partition("## Operators implemented by")[0]
+    found: dict[str, int] = {}
+    domain = ""
+    for line in part.splitlines():
+        if "Operator Domain:" in line:
+            domain = "com.microsoft." if "com.microsoft" in line else ""
+        elif (row := KERNEL.match(line)) and row[1]:
+            found[domain + row[1]] = int(row[2] or row[3] or row[4])
+    return found
+
+
+def stated(conditions: list[str]) -> int | None:
+    """The version that a condition names."""
+    return next((int(each.split()[1]) for each in conditions if each.startswith("version ")), None)
+
+
+def differences(name: str, table: dict[str, Any], found: set[str]) -> Iterator[str]:
+    """In both directions."""
+    row = table[name]
+    ours = {*row["operators"], *row.get("conditions", {})}
+    yield from (f"{name}: the list has {each}" for each in sorted(found - ours))
+    yield from (f"{name}: the list does not have {each}" for each in sorted(ours - found))
+
+
+def newest(table: dict[str, Any], found: dict[str, int]) -> Iterator[str]:
+    """Operators of ONNX whose kernel is older than the operator, and the table does not say so, or says another."""
+    conditions: dict[str, list[str]] = table["cuda"]["conditions"]
+    for name, version in sorted(found.items()):
+        if "." in name or not onnx.defs.has(name):
+            continue
+        current = onnx.defs.get_schema(name).since_version
+        wanted, told = (version if version < current else None), stated(conditions.get(name, []))
+        if wanted != told:
+            yield f"cuda: {name} has version {version} of {current}, the table says {told}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pages", type=Path)
+    parser.add_argument("--kernels", type=Path)
+    options = parser.parse_args()
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    shipped = Path(usability_checker.__file__).parent
+    sources = {name: shipped / file for name, file in SHIPPED.items()}
+    if options.pages:
+        folder = options.pages / "docs" / "execution-providers"
+        sources |= {name: folder / f"{file}-ExecutionProvider.md" for name, file in PAGES.items()}
+    told = [line for name, path in sources.items() for line in differences(name, table, listed(path.read_text()))]
+    if options.kernels:
+        found = kernels((options.kernels / "docs" / "OperatorKernels.md").read_text())
+        told += [*differences("cuda", table, set(found)), *newest(table, found)]
+    print("\n".join(told) or f"the table has what {', '.join(sources)} list")
+    return bool(told)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
