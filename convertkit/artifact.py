@@ -137,7 +137,7 @@ class Artifact:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes on disk: of all files where the artifact is a folder, and of weights that OpenVINO keeps beside it."""
+        """Bytes on disk: of all files where the artifact is a folder, and of weights that we keep beside it."""
         return sum(file.stat().st_size for file in (*files_of(self.path), *_weights_beside(self.path)))
 
     def input(self, name: str) -> TensorSpec:
@@ -153,10 +153,10 @@ def files_of(path: Path) -> tuple[Path, ...]:
 
 
 def _weights_beside(path: Path) -> tuple[Path, ...]:
-    """The ``.bin`` of an OpenVINO ``.xml``, or of an ONNX file around Qualcomm's, which holds the digest of it."""
-    beside = {".xml": path.with_suffix(".bin"), ".onnx": path.with_name(f"{path.stem}_qnn.bin")}
-    weights = beside.get(path.suffix)
-    return (weights,) if weights is not None and weights.is_file() else ()
+    """The ``.bin`` of an OpenVINO ``.xml`` or of an ONNX file around Qualcomm's, the ``.data`` of a large ONNX file."""
+    of_onnx = (path.with_name(f"{path.stem}_qnn.bin"), path.with_name(f"{path.name}.data"))
+    beside = {".xml": (path.with_suffix(".bin"),), ".onnx": of_onnx}
+    return tuple(weights for weights in beside.get(path.suffix, ()) if weights.is_file())
 
 
 _AT_ONCE_BYTES = 1 << 20

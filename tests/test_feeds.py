@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
-from convertkit.artifact import TensorSpec
+from convertkit.artifact import Artifact, TensorSpec
 from convertkit.data.feeds import load_feeds
 from convertkit.errors import FeedError
 from convertkit.parity.feeds import batched
+from convertkit.steps.describe import source_bytes
+from tests import onnx_models
 
 IMAGE = TensorSpec("x", ("N", 3, 4, 5), "float32")
 DATA = np.random.default_rng(0).standard_normal((7, 3, 4, 5)).astype(np.float32)
@@ -220,3 +224,13 @@ def test_scalars_stay_scalars_alone_and_in_a_batch() -> None:
     together = batched(feeds, ["x", "position"], 3)
     assert together["x"].shape[0] == 3
     assert together["position"] == 0
+
+
+def test_a_model_with_weights_in_a_file_of_their_own_is_as_large_as_both(tmp_path):
+    weights = numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = onnx_models.model([node], {"x": [1, 64]}, {"y": [1, 64]}, [weights])
+    onnx.save_model(model, tmp_path / "m.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    path = tmp_path / "m.onnx"
+    source = Artifact(path, "onnx", (), (), "")
+    assert source_bytes(source) == path.stat().st_size + (tmp_path / "weights").stat().st_size > 64 * 64 * 4

@@ -235,4 +235,4 @@ def size_of(artifact: Artifact) -> int:
         return artifact.size_bytes
     from convertkit.onnx.load import external_files
 
-    return artifact.size_bytes + sum(file.stat().st_size for file in external_files(artifact.path))
+    return sum(file.stat().st_size for file in (artifact.path, *external_files(artifact.path)))

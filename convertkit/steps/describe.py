@@ -89,6 +89,15 @@ def with_sizes(artifact: Artifact, options: ExportOptions) -> Artifact:
     return replace(artifact, inputs=inputs)
 
 
+def source_bytes(artifact: Artifact) -> int:
+    """Bytes of a source's file, and of the weights that it names in others."""
+    if artifact.format != "onnx" or not artifact.path.is_file():
+        return artifact.size_bytes
+    converter = plugins.converter_for(str(artifact.path))
+    beside = converter.files_beside(str(artifact.path)) if isinstance(converter, FilesConverter) else ()
+    return sum(file.stat().st_size for file in (artifact.path, *beside))
+
+
 def _beside(path: Path, converter: Converter) -> Iterator[Path]:
     """Files that may belong to the source: what its converter says, its state, and what begins with its name."""
     if isinstance(converter, FilesConverter):

@@ -18,7 +18,7 @@ from convertkit.parity.replay import record
 from convertkit.parity.values import Recording
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FeedSource, Runner
-from convertkit.steps.describe import with_sizes
+from convertkit.steps.describe import source_bytes, with_sizes
 from convertkit.steps.static import stated_sizes
 
 
@@ -41,7 +41,7 @@ class Recorder:
         inputs = with_sizes(artifact, options).inputs
         self._inputs = inputs
         self._drawn: Sequence[TensorSpec] = inputs if calibration is not None else with_index_bounds(artifact, inputs)
-        self._brief = is_brief(artifact.size_bytes)
+        self._brief = is_brief(source_bytes(artifact))
         self.notes: list[str] = []
 
     def recording(self) -> Recording:

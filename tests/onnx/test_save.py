@@ -50,6 +50,13 @@ def test_bytes_are_those_of_protobuf(tensors, tmp_path):
     assert artifact.sha256 == hashlib.sha256(data).hexdigest()
 
 
+def test_weights_above_what_protobuf_holds_count(tmp_path, monkeypatch):
+    monkeypatch.setattr("convertkit.onnx.save.EXTERNAL_ABOVE_BYTES", 1000)
+    artifact = save_model(model(TENSORS[-1]), tmp_path / "m.onnx", "test 1")
+    data = (tmp_path / "m.onnx.data").stat().st_size
+    assert artifact.size_bytes == artifact.path.stat().st_size + data > 130 * 130 * 4
+
+
 def test_external_weights_are_taken_in(tmp_path):
     whole = model(TENSORS[0], TENSORS[3])
     want = b"".join(serialized(whole))
