@@ -14,6 +14,7 @@ import numpy as np
 
 from convertkit.artifact import Array, TensorSpec
 from convertkit.parity.compare import AT_EDGE, Power
+from convertkit.parity.feeds import is_brief
 from convertkit.parity.values import Recording
 from convertkit.stage import Feed, Outputs, Runner
 
@@ -21,7 +22,9 @@ _WANTED = 3
 _PAIRS = 12
 _ORDERS = 64
 """In so many orders the integers of one input become those of the other: a step of one of them is a jump."""
-_HALVINGS = 48
+_HALVINGS = 32
+_RUNS, _BRIEF_RUNS = 1500, 100
+"""The model is run so often at most; a large one, which is compared on fewer inputs, seldom."""
 _APART = 0.5
 """Two values of an output lie at both ends where they differ by that part of its range."""
 
@@ -58,9 +61,12 @@ def _between(recording: Recording, names: list[str], runner: Runner) -> Iterator
     rng = np.random.default_rng(0)
     pairs = list(islice(combinations(range(recording.usual), 2), _PAIRS))
     whole = all(value.dtype.kind != "f" for value in recording.feeds[0].values())
-    left = set(pairs)
+    left, turns = set(pairs), _halvings(recording.feeds[0])
+    runs = _BRIEF_RUNS if is_brief(recording.artifact.size_bytes) else _RUNS
     for _ in range(_ORDERS if whole else 1):
         for first, last in sorted(left):
+            if (runs := runs - turns) < 0:
+                return
             ends = _ends(recording, names, first, last)
             found = None if ends is None else _bisected(_turned(ends, rng), ends, runner)
             if found is not None or ends is None:
@@ -113,9 +119,7 @@ def _bisected(turns: Mapping[str, Array], ends: _Ends, runner: Runner) -> tuple[
     """What lies between the two feeds, where the element is at none of its ends."""
     one, other = ends.feeds
     low, high, edge = 0.0, 1.0, AT_EDGE * abs(ends.values[1] - ends.values[0])
-    largest = max(value.size for value in one.values())
-    whole = all(value.dtype.kind != "f" for value in one.values())
-    for _ in range(largest.bit_length() if whole else _HALVINGS):
+    for _ in range(_halvings(one)):
         share = (low + high) / 2
         feed = {key: _mixed(value, other[key], turns[key], share) for key, value in one.items()}
         outputs = runner.run(feed)
@@ -125,6 +129,13 @@ def _bisected(turns: Mapping[str, Array], ends: _Ends, runner: Runner) -> tuple[
             return (feed, outputs) if np.isfinite(value) else None
         low, high = (share, high) if away[0] < away[1] else (low, share)
     return None
+
+
+def _halvings(feed: Feed) -> int:
+    """How often the way between two feeds can be halved."""
+    if any(value.dtype.kind == "f" for value in feed.values()):
+        return _HALVINGS
+    return max(value.size for value in feed.values()).bit_length()
 
 
 def _mixed(one: Array, other: Array, turns: Array, share: float) -> Array:
