@@ -135,7 +135,9 @@ def _ports(specs: Iterable[TensorSpec], role: str, reserved: frozenset[str]) -> 
 def _port(spec: TensorSpec, place: int, variable: str, role: str) -> Port:
     subject = f"{role} {spec.name}"
     if spec.dtype not in BYTES:
-        raise Unsupported(f"the typed API has no arrays of {spec.dtype}", subject=subject)
+        ways = ("--android-runtime litert or --ios-runtime litert, whose file gives places in the list of words",)
+        ways_out = ways if spec.labels else ()
+        raise Unsupported(f"the typed API has no arrays of {spec.dtype}", subject=subject, ways_out=ways_out)
     if any(isinstance(size, str) for size in spec.shape):
         raise Unsupported(
             "its size depends on the values of an input, and a typed API has fixed sizes", subject=subject

@@ -16,8 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
 from convertkit.artifact import TensorSpec
+from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.ml import ML, decompose_kernels
+from convertkit.onnx.save import save_model
+from convertkit.onnx.twin import Twin
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.passes import Options
 from tests.targets.tflite.compiled import Case
@@ -377,3 +380,22 @@ def test_a_wrong_place_is_a_word_that_nobody_says() -> None:
     spec = TensorSpec("y", (3,), "int64", labels=("a", "b"))
     assert spec.decode(np.array([1, 2, -1])).tolist() == ["b", "none of the 2 labels", "none of the 2 labels"]
     assert spec.numbered(np.array([["b"], ["a"]], object)).tolist() == [[1], [0]]
+
+
+def test_the_float64_twin_knows_trees_and_support_vectors(tmp_path: Path) -> None:
+    """ONNX Runtime's kernels have no double form of either."""
+    rows = Row("SVMClassifier", [X], MACHINES[0], 2), Row("TreeEnsembleRegressor", [X], REGRESSORS[0])
+    for row in rows:
+        made = save_model(canonicalize(ir.from_proto(row.model)), tmp_path / f"{row.op}.onnx", "")
+        with Twin(made) as twin:
+            truth = twin.run({"x0": X})
+        name = made.outputs[-1].name
+        (want,) = session(row.model).run([name], {"x0": X})
+        assert truth.values[name].dtype == np.float64
+        np.testing.assert_allclose(truth.values[name], want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_phone_without_text_is_told_the_way_out(tmp_path: Path) -> None:
+    onnx.save(words_and_dictionaries(), tmp_path / "m.onnx")
+    with pytest.raises(Unsupported, match=r"no arrays of string[\s\S]*--ios-runtime litert"):
+        convertkit.export(tmp_path / "m.onnx", target="ios", output=tmp_path / "out")
