@@ -107,23 +107,27 @@ def added(layer: Layer, costs: LoopCosts) -> dict[int, float]:
     return {form: costs.nanoseconds(layer.steps, layer.weight_bytes, form, 1) for form in FORMS}
 
 
-def error(found: Mapping[Layer, Mapping[int, float]], costs: LoopCosts) -> float:
-    """How far differences between forms are off, as a share of the best form's time: the mean."""
-    every = []
+def loss(found: Mapping[Layer, Mapping[int, float]], costs: LoopCosts) -> tuple[float, float]:
+    """Means of how far differences between forms are off, and of how much slower than the best the chosen form is.
+
+    Both are shares of the best form's time.
+    """
+    errors, slower = [], []
     for layer, times in found.items():
-        told = added(layer, costs)
-        rest = [times[form] - told[form] for form in FORMS]
-        every.append(np.abs(np.array(rest) - np.median(rest)).mean() / min(times.values()))
-    return float(np.mean(every))
+        told, best = added(layer, costs), min(times.values())
+        rest = np.array([times[form] - told[form] for form in FORMS])
+        errors.append(np.abs(rest - np.median(rest)).mean() / best)
+        slower.append(times[min(told, key=lambda form: told[form])] / best - 1)
+    return float(np.mean(errors)), float(np.mean(slower))
 
 
 def fitted(found: Mapping[Layer, Mapping[int, float]], caches: tuple[tuple[float, float], ...]) -> LoopCosts:
-    """The costs with the least error, one number after the other."""
+    """The costs with the least loss, one number after the other."""
     best = LoopCosts(30000, 2000, 16000, caches)
     for _ in range(4):
         for name, values in (("loop", LOOPS), ("turn", TURNS), ("step_bytes", STEP_BYTES)):
             tried = [replace(best, **{name: float(value)}) for value in values]
-            best = min(tried, key=lambda costs: error(found, costs))
+            best = min(tried, key=lambda costs: sum(loss(found, costs)))
     return best
 
 
@@ -148,7 +152,8 @@ def main() -> None:
         chosen = min(told, key=lambda form: told[form])
         each = ", ".join(f"{form or 'written out'}: {ns / 1e3:.1f}" for form, ns in row.items())
         print(f"{layer}: {each} µs; chosen {chosen or 'written out'}, {row[chosen] / min(row.values()):.2f} × the best")
-    print(f"{costs}\nmean error {100 * error(found, costs):.0f} %")
+    error, slower = loss(found, costs)
+    print(f"{costs}\nmean error {100 * error:.0f} %, {100 * slower:.0f} % slower than the best")
 
 
 if __name__ == "__main__":
