@@ -16,8 +16,8 @@ LIKELY = ("arm64-a76", "arm64-i8mm")
 """What estimates are told of where the user names no device: the cores of phones."""
 _COMPARED = (
     ErrorOfEstimates(0.0, 0.05, 0.74, 16.49),
-    ErrorOfEstimates(0.05, 0.7, 0.14, 0.67),
-    ErrorOfEstimates(0.7, None, 0.1, 0.37),
+    ErrorOfEstimates(0.05, 0.7, 0.11, 0.67),
+    ErrorOfEstimates(0.7, None, 0.06, 0.37),
 )
 """Of whole files beside emulation, by how long they were estimated to take: docs/measurements/device-costs.md."""
 _EMULATED = frozenset(DEVICES) - {"x86"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class Placed:
     ``reads`` are the shapes of its data, constants left out, ``weight`` is that of its second input, ``perm`` what a
     TRANSPOSE is told, and ``options`` the table of its options in the FlatBuffer, None without one.  ``reader`` is the
     kind of the one operator that reads its first result, empty where several do or none.  ``turns`` is how often it
-    runs in a call, None where the file does not say how often its loop does.
+    runs in a call, None where the file does not say how often its loop does; ``body_turns`` is that of a WHILE's body.
     """
 
     told: Operator
@@ -46,6 +46,7 @@ class Placed:
     options: Any
     reader: str = ""
     turns: float | None = 1.0
+    body_turns: float | None = 0.0
 
     @property
     def read_elements(self) -> int:
@@ -109,10 +110,20 @@ def placed_operators(path: Path) -> tuple[Placed, ...]:
     graphs = [model.Subgraphs(place) for place in range(model.SubgraphsLength())]
     of_graphs = [Tensors(model, graph) for graph in graphs]
     found = []
-    for graph, tensors, often in zip(graphs, of_graphs, turns(model, of_graphs), strict=True):
+    every = turns(model, of_graphs)
+    for graph, tensors, often in zip(graphs, of_graphs, every, strict=True):
         placed = [_operator(model, graph.Operators(index), tensors) for index in range(graph.OperatorsLength())]
-        found += [replace(each, turns=often) for each in _with_readers(placed, graph)]
+        found += [replace(each, turns=often, body_turns=_of_body(each, every)) for each in _with_readers(placed, graph)]
     return tuple(found)
+
+
+def _of_body(placed: Placed, every: Sequence[float | None]) -> float | None:
+    """How often the body of a WHILE runs in a call; 0 of other operators."""
+    if placed.told.kind != "WHILE":
+        return 0.0
+    options = schema.WhileOptions()
+    options.Init(placed.options.Bytes, placed.options.Pos)
+    return every[int(options.BodySubgraphIndex())]
 
 
 def _with_readers(placed: list[Placed], graph: Any) -> list[Placed]:

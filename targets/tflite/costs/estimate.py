@@ -19,6 +19,7 @@ from convertkit.kernel_costs import SMALL_MATRIX, ConvShape, DenseShape, Shape, 
 from convertkit.operators import ON_THE_FLY, Estimate, NodeTime
 from convertkit.profile import OpCost
 from convertkit.recipe import THIS, MeasuredDevice
+from convertkit.targets.tflite.costs.loops import LoopCosts, loops
 from convertkit.targets.tflite.costs.tables import Tables, tables
 from convertkit.targets.tflite.devices import error_of, machines_of
 from convertkit.targets.tflite.inspection import Placed, placed_operators
@@ -71,7 +72,7 @@ def estimates(path: Path, devices: Sequence[str]) -> tuple[Estimate, ...]:
 def estimate_here(path: Path, measured: MeasuredDevice) -> Estimate:
     """Of one call by tables of the machine at hand; raises as :func:`estimates` does."""
     operators = placed_operators(path)
-    machine = _Machine(tables((THIS,), measured))
+    machine = _Machine(tables((THIS,), measured), _loop_costs(THIS))
     nodes = tuple(
         NodeTime(placed.told.name, placed.told.kind, machine.nanoseconds(placed) / 1e6) for placed in operators
     )
@@ -81,7 +82,7 @@ def estimate_here(path: Path, measured: MeasuredDevice) -> Estimate:
 
 def _estimate(device: str, operators: Sequence[Placed]) -> Estimate:
     shares = machines_of((device,))
-    each = [_Machine(tables((name,))) for name in shares]
+    each = [_Machine(tables((name,)), _loop_costs(name)) for name in shares]
     nodes = tuple(
         NodeTime(placed.told.name, placed.told.kind, sum(
             share * machine.nanoseconds(placed) for machine, share in zip(each, shares.values(), strict=True)
@@ -93,11 +94,17 @@ def _estimate(device: str, operators: Sequence[Placed]) -> Estimate:
     return Estimate(device, ms, nodes, error_of(device, ms))
 
 
+def _loop_costs(name: str) -> LoopCosts:
+    ((_, costs),) = loops((name,)).machines
+    return costs
+
+
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """The tables of one device."""
+    """The tables of one device, and what its loops cost."""
 
     known: Tables
+    loops: LoopCosts
 
     def start_ns(self, operators: Sequence[Placed]) -> float:
         """What the first integer product of a file costs beside itself."""
@@ -113,7 +120,8 @@ class _Machine:
     def _once(self, placed: Placed) -> float:
         kind = placed.told.kind
         if kind == _LOOP:
-            return 0.0  # what it runs are operators of their own
+            # What it runs are operators of their own.
+            return self.loops.loop + (placed.body_turns or 0.0) * self.loops.turn
         if not placed.reads or kind in _READS_SIZES:
             return 0.0  # made of constants, once, when the file is loaded; or of a tensor's sizes alone
         if kind == "PAD" and placed.reader in _PADS_ITSELF:

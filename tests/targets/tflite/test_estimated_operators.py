@@ -15,7 +15,7 @@ from convertkit.onnx.load import load_model
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.costs.estimate import estimates
-from convertkit.targets.tflite.costs.loops import TOGETHER
+from convertkit.targets.tflite.costs.loops import TOGETHER, loops
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.inspection import placed_operators
 from convertkit.targets.tflite.passes import Options
@@ -95,6 +95,14 @@ def test_what_a_loop_holds_counts_as_often_as_it_runs(tmp_path: Path) -> None:
     of_kind = [sum(node.ms for node in found.nodes if node.kind == "LOGISTIC") for found in (short, long)]
     assert of_kind[1] == pytest.approx(2 * of_kind[0], rel=1e-6)
     assert long.ms > 1.9 * short.ms
+
+
+def test_a_loop_and_its_turns_take_time(tmp_path: Path) -> None:
+    ((_, costs),) = loops(("arm64-a76",)).machines
+    for steps in (100, 200):
+        (found,) = estimates(recurrent(steps, tmp_path), ["arm64-a76"])
+        (of_loop,) = [node.ms for node in found.nodes if node.kind == "WHILE"]
+        assert of_loop == pytest.approx((costs.loop + steps / TOGETHER[0] * costs.turn) / 1e6, rel=1e-9)
 
 
 def test_a_loop_of_unknown_length_is_refused(tmp_path: Path) -> None:
