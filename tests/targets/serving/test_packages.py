@@ -241,6 +241,7 @@ def test_a_bento_answers_the_golden_request(bentoml, monkeypatch):
     """The service itself, with nothing but the decorators in BentoML's place."""
     framework, folder = Bento(), bentoml.path / "service"
     monkeypatch.setitem(sys.modules, "bentoml", framework)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.delitem(sys.modules, "onnx_model", raising=False)
     monkeypatch.syspath_prepend(folder)
     spec = importlib.util.spec_from_file_location("service", folder / "service.py")
