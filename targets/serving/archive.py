@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import zipfile
 from dataclasses import dataclass, field
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -100,10 +100,16 @@ def unpacked(archive: Path, folder: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
+class _Unkept(SourceFileLoader):
+    """Keeps no bytecode beside the source, where it would be delivered with the package."""
+
+    def set_data(self, path: str, data: object, **_: object) -> None:
+        """Nothing is written."""
+
+
 def _handler(file: Path) -> Any:
-    spec = spec_from_file_location("convertkit_torchserve_handler", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    name = "convertkit_torchserve_handler"
+    loader = _Unkept(name, str(file))
+    module = ModuleType(name)
+    loader.exec_module(module)
     return module.OnnxHandler()

@@ -257,6 +257,14 @@ def test_a_bento_answers_the_golden_request(bentoml, monkeypatch):
     assert "onnxruntime" in told["python"]["packages"]
 
 
+def test_python_leaves_nothing_in_a_package(source, tmp_path, monkeypatch):
+    """The bytecode of the handler that is asked here was delivered with the package, and no two were the same."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    found = convertkit.export(source, "bentoml", output=tmp_path / "package", progress=False)
+    assert (found.path / "service" / "onnx_model.py").is_file()
+    assert not list(found.path.rglob("*.pyc"))
+
+
 def test_another_service_is_not_executed(bentoml):
     handler = bentoml.path / "service" / "onnx_model.py"
     kept = handler.read_bytes()
