@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -41,16 +42,24 @@ class WriteOrt:
     def options(self) -> Mapping[str, object]:
         return {"precision": self._precision}
 
-    def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """``Unsupported`` for a model that one file cannot hold or that ONNX Runtime does not write."""
+    def foretell(self, source: Artifact) -> None:
+        """What :meth:`run` refuses ``source`` for: the file is written, and neither sorted nor loaded."""
+        with tempfile.TemporaryDirectory(prefix="convertkit-ort-") as place:
+            self._write(source, Path(place) / "model.ort")
+
+    def _write(self, source: Artifact, path: Path) -> None:
         if bytes_beside(source) > _MOST_BYTES:
             raise Unsupported("the model is too large for one .ort file", ways_out=("--target onnxruntime",))
-        self.tolerance = tolerance_of(load_own(source.path))
-        path = workdir / "model.ort"
         try:
             write_ort(source.path, path, small=self._precision == "w8")
         except ToolError as error:
             raise Unsupported(str(error), ways_out=("--target onnxruntime",)) from error
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """``Unsupported`` for a model that one file cannot hold or that ONNX Runtime does not write."""
+        path = workdir / "model.ort"
+        self._write(source, path)
+        self.tolerance = tolerance_of(load_own(source.path))
         path.write_bytes(in_order(path.read_bytes()))
         kinds = write_required(path, workdir / CONFIG)
         verdicts = usability(source.path)

@@ -122,7 +122,7 @@ def test_a_packaging_stage_foretells_what_it_refuses(name, target, converts, tmp
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("target", ["android", "ios", "tflite-micro", "coreml", "tf-serving"])
+@pytest.mark.parametrize("target", ["android", "ios", "tflite-micro", "coreml", "tf-serving", "ort-mobile"])
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "string"])  # it needs a locale to run
 def test_every_packaging_stage_foretells_what_it_refuses(name, target, tmp_path):
     same_verdict(name, target, tmp_path)
