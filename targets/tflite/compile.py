@@ -23,6 +23,7 @@ from convertkit.targets.tflite.handlers import TFLITE
 from convertkit.targets.tflite.integers_only import refuse_floats
 from convertkit.targets.tflite.lowering import Lowering
 from convertkit.targets.tflite.metadata import BUFFER, Metadata, append_labels, packed
+from convertkit.targets.tflite.moved_memory import read_behind_factors
 from convertkit.targets.tflite.passes import InterfaceChange, Options, prepare
 from convertkit.targets.tflite.passes.constants import fix_inputs, fold_constants
 from convertkit.targets.tflite.passes.functions import expand_functions
@@ -103,6 +104,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     inputs, outputs = lowering.main(model.graph)
     for subgraph in program.subgraphs:
         subgraph.drop_unused()
+    read_behind_factors(program)
     if keeps_halves:
         store_halves(program)
     if options.full_integer:

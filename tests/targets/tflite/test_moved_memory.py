@@ -1,0 +1,76 @@
+"""Files in which LiteRT moves its memory in the first call: later calls are right, too."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+from onnx import numpy_helper, parser
+
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
+from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.passes import Options
+
+RNG = np.random.default_rng(0)
+BEGINS = {
+    "dense": "a = MatMul(x, w)\n b = Add(a, c)",
+    "convolution": "i = Reshape(x, image)\n a = Conv(i, k)\n b = Reshape(a, rows)",
+}
+STORED = {
+    "w": RNG.normal(size=(6, 5)).astype(np.float32), "c": RNG.normal(size=5).astype(np.float32),
+    "v": RNG.normal(size=(10, 3)).astype(np.float32), "k": RNG.normal(size=(5, 1, 2, 3)).astype(np.float32),
+    "image": np.array([-1, 1, 2, 3]), "rows": np.array([-1, 5]), "flat": np.array([-1]), "first": np.array([0]),
+    "zero": np.array(0), "step": np.array(5), "last": np.array([1]), "width": np.array([5]),
+    "backwards": np.array([4, 3, 2, 1, 0]),
+}  # fmt: skip
+RANGE = """
+ s = Shape(x)
+ n = Gather<axis=0>(s, zero)
+ end = Mul(n, step)
+ r = Range(zero, end, step)
+ starts = Unsqueeze(r, last)
+ count = Gather<axis=0>(s, first)
+ sizes = Concat<axis=0>(count, width)
+ order = Expand(backwards, sizes)
+ at = Add(order, starts)
+ values = Reshape(b, flat)
+ turned = Gather(values, at)
+ d = Concat<axis=1>(turned, b)
+ y = MatMul(d, v) }"""
+
+
+def written(place, begin, rest=RANGE):
+    text = f"g (float[N,6] x) => (float[N,3] y) {{\n {BEGINS[begin]}{rest}"
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["":17]>\n{text}')
+    words = set(text.replace("(", " ").replace(")", " ").replace(",", " ").split())
+    model.graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in STORED.items() if name in words)
+    onnx.checker.check_model(model)
+    onnx.save(model, place / "model.onnx")
+    compiled = compile_model(canonicalize(load_model(place / "model.onnx")), Options(input_layout="nchw"))
+    compiled.write(place / "model.tflite")
+    return [operation.code for operation in compiled.program.subgraphs[0].operations]
+
+
+@pytest.mark.parametrize("begin", BEGINS)
+def test_every_call_of_many_interpreters_is_right(begin, tmp_path):
+    written(tmp_path, begin)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    for _ in range(40):
+        interpreter = Interpreter(str(tmp_path / "model.tflite"), num_threads=1)
+        interpreter.resize_tensor_input(0, [16, 6])
+        interpreter.allocate_tensors()
+        for _ in range(3):
+            x = RNG.normal(size=(16, 6)).astype(np.float32)
+            interpreter.set_tensor(0, x)
+            interpreter.invoke()
+            got = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+            np.testing.assert_allclose(got, session.run(None, {"x": x})[0], atol=1e-4)
+
+
+def test_a_file_whose_sizes_are_known_has_no_factors(tmp_path):
+    plain = written(tmp_path, "dense", "\n d = Concat<axis=1>(b, b)\n y = MatMul(d, v) }")
+    assert "MUL" not in plain
+    assert written(tmp_path, "dense")[0] == "MUL"
