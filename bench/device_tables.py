@@ -1,9 +1,11 @@
-"""Make the cost tables of a core that is not here: ``python bench/device_tables.py CORE FOLDER``.
+"""Make the cost tables of a device: ``python bench/device_tables.py DEVICE FOLDER``.
 
-Writes ``CORE.toml`` and ``CORE.kernels.toml`` of ``targets/tflite/costs`` into FOLDER.  The operators are those that
-``kernel_costs.py``, ``near_costs.py`` and ``tile_costs.py`` time on the machine at hand; here they are emulated
-(``arm_costs.py``).  Rows that nothing measures have the costs of the operator whose kernel they share or resemble.
-The exported operators are kept in FOLDER, as they are the same for every core, and the measured costs of kernels.
+Writes ``DEVICE.toml`` and ``DEVICE.kernels.toml`` of ``targets/tflite/costs`` into FOLDER.  The operators are those
+that ``kernel_costs.py``, ``near_costs.py`` and ``tile_costs.py`` time.  Arm cores are emulated (``arm_costs.py``).
+``x86-vnni`` and ``x86-avx512`` are the machine at hand, which has to have VNNI and nothing newer that the runtime's
+kernels use; for ``x86-avx512`` the runtime is kept from it (``x86/older.py``).
+Rows that nothing measures have the costs of the operator whose kernel they share or resemble.
+The exported operators are kept in FOLDER, as they are the same for every device, and the measured costs of kernels.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import contextlib
 import io
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +23,34 @@ import numpy as np
 from arm.clock import Emulated
 from arm.cores import cores
 from kernel_costs import COSTS, PRODUCTS, ROWS, Row, artifacts, rendered, weights_only
-from tile_costs import say, tables
+from tile_costs import ALONE, say, tables
+from x86.older import hide_newer
 
 from convertkit.targets.tflite.costs.measured.assembled import Found, costs, far_rows, loading, on_the_fly, resized
-from convertkit.targets.tflite.costs.measured.clock import Clock
-from convertkit.targets.tflite.costs.measured.rows import EXACT_SHAPES, near_rows
+from convertkit.targets.tflite.costs.measured.clock import Clock, Here
+from convertkit.targets.tflite.costs.measured.here import single
+from convertkit.targets.tflite.costs.measured.rows import EXACT_SHAPES, SHAPES, near_rows
 
 EXPORTED = ("Gemm", "MatMul", "Softmax", "HardSwish", "Conv.depthwise_large")
 """What no chain of operators holds."""
+SCORES = "MatMul.dynamic"
 HEADER = """\
 # Nanoseconds of convolutions and small dense layers, as x86.kernels.toml tells them; by bench/device_tables.py."""
 COSTS_OF = """\
-# Nanoseconds per unit of work of LiteRT 2.3 with XNNPACK on {core}, one thread, as x86.toml tells them.  Not measured:
+# Nanoseconds per unit of work of LiteRT 2.3 with XNNPACK on {device}, one thread, as x86.toml tells them.  {how}"""
+EMULATED = """Not measured:
 # counted under emulation and timed by LLVM's schedule of the core (bench/device_tables.py, and
 # docs/measurements/device-costs.md for what that cannot know)."""
+TIMED = """Measured
+# on one machine (bench/device_tables.py; docs/measurements/device-costs.md says which)."""
+MEASURED = ("x86-vnni", "x86-avx512")
+WITHIN = Here(sweeps=12, rounds=3)
+TOO_NEW = "amx_int8"
 
 
 def far(clock: Clock, alone: Clock, folder: Path) -> dict[str, tuple[float, float]]:
     """Nanoseconds of a unit of work in float32 and in int8 beyond the near caches, by kind."""
-    found = far_rows(clock, say) | {"Resize": resized(alone)}
+    found = far_rows(clock, say) | {"Resize": resized(alone), SCORES: single(alone)[SCORES]}
     pairs = [(row, exported(row, folder)) for row in ROWS if row.kind in EXPORTED]
     times = np.array(alone.nanoseconds([path for _, pair in pairs for path in pair])).reshape(-1, 2)
     return found | {row.kind: (real / row.work, whole / row.work) for (row, _), (real, whole) in zip(pairs, times)}
@@ -67,43 +79,67 @@ def quantizing(clock: Clock, folder: Path) -> Mapping[str, float]:
     return on_the_fly(PRODUCTS, list(real - whole))
 
 
-def write(folder: Path, core: str, table: Mapping[str, Any], kernels: str, weights: tuple[float, float]) -> None:
+def write(folder: Path, device: str, table: Mapping[str, Any], kernels: str, weights: tuple[float, float]) -> None:
     """Both files; what a row of a dense layer between floats takes more is what quantizing a row on the fly takes."""
     row = table["ns_per_unit"]["DynamicQuantizeLinear"]["float32_call"]
     loaded = f"[weights]\nfloat32 = {weights[0]:.3g}\nint8 = {weights[1]:.3g}\n"
     ends = f"row = {row:.3g}\nstart = 0.0\n\n{loaded}"
-    (folder / f"{core}.kernels.toml").write_text(f"{HEADER}\n{kernels.strip()}\n{ends}")
+    (folder / f"{device}.kernels.toml").write_text(f"{HEADER}\n{kernels.strip()}\n{ends}")
     lines = rendered(table).splitlines()
     first = next(place for place, line in enumerate(lines) if not line.startswith("#"))
     numbers = [f"call_ns = {table['call_ns']:.3g}" if line.startswith("call_ns") else line for line in lines[first:]]
-    (folder / f"{core}.toml").write_text("\n".join((COSTS_OF.format(core=core), *numbers, "")))
+    told = COSTS_OF.format(device=device, how=TIMED if device in MEASURED else EMULATED)
+    (folder / f"{device}.toml").write_text("\n".join((told, *numbers, "")))
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What times a device: chains by ``within``, models of one operator by ``alone``; see ``Found.line_ns``."""
+
+    within: Clock
+    alone: Clock
+    shapes: tuple[tuple[int, ...], ...]
+    line_ns: float | None
+
+
+def timing(device: str) -> Timing:
+    """Of the machine at hand, or of an emulated core."""
+    if device not in MEASURED:
+        core = cores()[device]
+        line_ns = sum(core.streamed[:2]) / core.clock_ghz
+        return Timing(Emulated(core), Emulated(core, calls=2), EXACT_SHAPES, line_ns)
+    flags = set(Path("/proc/cpuinfo").read_text().split())
+    if "avx512_vnni" not in flags or TOO_NEW in flags:
+        raise SystemExit(f"{device} is measured on an x86 machine with AVX-512 VNNI and without AMX")
+    if device == "x86-avx512":
+        hide_newer()
+    return Timing(WITHIN, ALONE, SHAPES, None)
 
 
 def main() -> None:
     """Write both tables."""
-    known = cores()
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("core", choices=tuple(known))
+    parser.add_argument("device", choices=(*MEASURED, *cores()))
     parser.add_argument("folder", type=Path)
     args = parser.parse_args()
-    core = known[args.core]
-    clock, alone = Emulated(core), Emulated(core, calls=2)
-    raw = args.folder / f"{args.core}.kernels"
+    by = timing(args.device)
+    raw = args.folder / f"{args.device}.kernels"
+    args.folder.mkdir(parents=True, exist_ok=True)
     if not raw.exists():
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            tables(clock, alone)
+            tables(by.within, by.alone)
         raw.write_text(printed.getvalue())
     found = Found(
-        near_rows(clock, EXACT_SHAPES, say),
-        far(clock, alone, args.folder),
-        quantizing(alone, args.folder),
-        sum(core.streamed[:2]) / core.clock_ghz,
+        near_rows(by.within, by.shapes, say),
+        far(by.within, by.alone, args.folder),
+        quantizing(by.alone, args.folder),
+        by.line_ns,
     )
     table = costs(found, tomllib.loads(COSTS.read_text()))
     product = table["ns_per_unit"]["Gemm"]
-    weights = loading(alone, (product["float32"], product["int8"]))
-    write(args.folder, args.core, table, raw.read_text(), weights)
+    weights = loading(by.alone, (product["float32"], product["int8"]))
+    write(args.folder, args.device, table, raw.read_text(), weights)
 
 
 if __name__ == "__main__":

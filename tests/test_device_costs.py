@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -69,3 +71,37 @@ def test_what_is_missing_is_named_in_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.strip().endswith("is not installed: see 'What it needs' in docs/measurements/device-costs.md")
     assert list(tmp_path.iterdir()) == [model]
+
+
+TRIED = """\
+import sys
+sys.path.insert(0, {bench!r})
+from pathlib import Path
+from x86.older import hide_newer
+asked = hide_newer() if sys.argv[1] == "older" else lambda: 0
+import numpy as np
+from convertkit.targets.tflite.costs.measured.clock import opened
+from convertkit.targets.tflite.costs.measured.tiles import POINTWISE, chain
+runner = opened(chain(POINTWISE[3], 1, "int8", Path(sys.argv[2])))
+place = runner.get_input_details()[0]["index"]
+runner.set_tensor(place, np.random.default_rng(1).integers(-128, 128, (1, 4, 4, 32)).astype(np.int8))
+runner.invoke()
+print(asked() > 0, runner.get_tensor(runner.get_output_details()[0]["index"]).ravel().tolist())
+"""
+"""A convolution of integers, run as on this processor or as on an older one."""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not all(map(shutil.which, ("gcc", "objdump"))) or platform.machine() != "x86_64",
+    reason="needs Linux on x86, gcc and objdump",
+)
+def test_without_newer_instructions_the_runtime_gives_the_same_integers(tmp_path: Path) -> None:
+    def told(which: str) -> list[str]:
+        command = [sys.executable, "-c", TRIED.format(bench=str(BENCH)), which, str(tmp_path / "model.tflite")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout.split(" ", 1)
+
+    (asked, older), (_, here) = told("older"), told("here")
+    assert asked == "True"
+    assert older == here
+    assert len(set(here.strip("[]\n").split(", "))) > 10

@@ -8,7 +8,9 @@ from convertkit.operators import ErrorOfEstimates
 
 MIXES: Mapping[str, Mapping[str, float]] = {"phone": {"arm64-a76": 0.5, "arm64-i8mm": 0.5}}
 """Devices that stand for several, with the share of each: a phone's model runs on its big cores."""
-MACHINES = ("x86", "arm64-a55", "arm64-a76", "arm64-i8mm")
+_EMULATED = ("arm64-a55", "arm64-a76", "arm64-i8mm")
+_MEASURED = ("x86", "x86-avx512", "x86-vnni")
+MACHINES = (*_MEASURED, *_EMULATED)
 """Those with tables of their own."""
 DEVICES = (*MACHINES, *MIXES)
 DEFAULT = ("x86",)
@@ -20,7 +22,6 @@ _COMPARED = (
     ErrorOfEstimates(0.7, None, 0.06, 0.37),
 )
 """Of whole files beside emulation, by how long they were estimated to take: docs/measurements/device-costs.md."""
-_EMULATED = frozenset(DEVICES) - {"x86"}
 PARTS: Mapping[str, tuple[str, ...]] = {"x86": ("x86 with AMX", "x86 with VNNI")}
 """Machines of one table, in the order of its integer kernels."""
 
@@ -36,7 +37,7 @@ def machines_of(devices: Sequence[str]) -> Mapping[str, float]:
 
 def error_of(device: str, ms: float) -> ErrorOfEstimates | None:
     """Of estimates of about ``ms`` for ``device``; None where none was compared with anything."""
-    if device not in _EMULATED:
+    if device in _MEASURED or device not in DEVICES:
         return None
     return next(each for each in reversed(_COMPARED) if ms >= each.from_ms)
 

@@ -35,6 +35,8 @@ SHAPES = (
     DenseShape(4, 64, 32),
 )
 
+NO_DOT_PRODUCTS = ("x86-avx512",)
+
 
 def options(*devices: str) -> ExportOptions:
     return ExportOptions(source="x", precision="int8", device=devices)
@@ -53,7 +55,7 @@ def test_every_machine_prices_what_the_servers_tables_do(name: str) -> None:
         assert real > 0, shape
     fills_every_tile = ConvShape(784, 28, (3, 3), 1, 64, 64)
     integer, real = tables((name,)).kernel_costs.times(fills_every_tile)
-    assert integer < real / 2
+    assert integer < (1.1 * real if name in NO_DOT_PRODUCTS else real / 2)
 
 
 @pytest.mark.parametrize("devices", [("phone",), ("phone", "x86"), ("arm64-a76", "phone"), ()])

@@ -50,7 +50,7 @@ _OF_SOFTMAX = QuantParams.per_tensor(1 / 256, -128)
 def measured_tables(say: Say = lambda line: None, within: Clock = _WITHIN, alone: Clock = _ALONE) -> Mapping[str, Any]:
     """What the files ``NAME.toml`` and ``NAME.kernels.toml`` of other devices hold, as one value that JSON takes."""
     committed = tomllib.loads(_COMMITTED.read_text())
-    far = far_rows(within, say) | _single(alone) | {"Resize": resized(alone)}
+    far = far_rows(within, say) | single(alone) | {"Resize": resized(alone)}
     found = Found(near_rows(within, _SHAPES, say), far, _quantizing(alone))
     table = costs(found, committed)
     product = table["ns_per_unit"]["Gemm"]
@@ -77,7 +77,7 @@ def _kernels(within: Clock, alone: Clock, row: float, say: Say) -> dict[str, Any
     return found | {"between_floats": between}
 
 
-def _single(clock: Clock) -> dict[str, Pair]:
+def single(clock: Clock) -> dict[str, Pair]:
     """Nanoseconds of a unit of work, in float32 and in int8, of what no chain holds."""
     window = 49.0
     parts: Sequence[tuple[str, Near, tuple[int, ...], float]] = (
