@@ -456,8 +456,8 @@ class StaticTarget(Protocol):
 
 @runtime_checkable
 class FlexibleTarget(Protocol):
-    """A static target whose options say which dimensions stay dynamic."""
+    """A target whose options say which dimensions stay dynamic, where it would need sizes otherwise."""
 
     def left_open(self, options: ExportOptions) -> Mapping[str, Sequence[int]]:
-        """By their names, the sizes at which the artifact is verified, the usual one first."""
+        """By their names, the sizes at which the artifact is verified, the usual one first; none where any are."""
         ...

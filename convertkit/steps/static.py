@@ -24,7 +24,7 @@ def stated_sizes(options: ExportOptions) -> Mapping[str, Sequence[int]]:
     from convertkit import plugins
 
     names = [name for name in options.targets if options.target_options.get(name)]
-    return {dim: sizes for name in names for dim, sizes in left_open(plugins.target(name), options).items()}
+    return {dim: sizes for name in names for dim, sizes in left_open(plugins.target(name), options).items() if sizes}
 
 
 def static_sizes(

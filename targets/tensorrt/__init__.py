@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from convertkit.errors import MissingFramework
 from convertkit.recipe import ExportOptions
-from convertkit.target_options import TargetOption
+from convertkit.target_options import TargetOption, chosen
 
 if TYPE_CHECKING:
     from convertkit.artifact import Artifact
     from convertkit.operators import Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
+    from convertkit.targets.tensorrt.rtx import Architectures
     from convertkit.targets.tensorrt.shapes import Range
 
 
@@ -19,6 +22,12 @@ def _profile(text: str) -> Range:
     from convertkit.targets.tensorrt.shapes import size_range
 
     return size_range(text)
+
+
+def _architectures(text: str) -> Architectures:
+    from convertkit.targets.tensorrt.rtx import architectures
+
+    return architectures(text)
 
 
 class TensorRTTarget:
@@ -45,7 +54,17 @@ class TensorRTTarget:
             metavar="OPERATOR",
             repeatable=True,
         ),
+        TargetOption(
+            "rtx-sm",
+            _architectures,
+            "Compute capabilities times ten, for which an engine of TensorRT-RTX is built here; it is not executed",
+            metavar="SM,SM",
+        ),
     )
+
+    def left_open(self, options: ExportOptions) -> dict[str, tuple[int, ...]]:
+        """Dimensions with a profile stay dynamic; verified at the sizes of any other target."""
+        return {each.name: () for each in chosen(self, options).get("profile", ())}
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """Symmetric integers, biases in float."""
@@ -54,11 +73,24 @@ class TensorRTTarget:
         return profile(options)
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
-        """One step: the rules of the parser and of explicit quantization, held or refused, and the package."""
+        """One step: the rules of the parser and of explicit quantization, held or refused, and the package.
+
+        Raises ``MissingFramework`` where an engine is asked for and TensorRT-RTX is not installed.
+        """
         from convertkit.targets.tensorrt.stage import DeliverExplicit
 
-        chosen = context.target_options
-        return (DeliverExplicit(chosen["profile"], chosen["allow"], context.options.seed, context.calibration),)
+        given, options = context.target_options, context.options
+        if given["rtx-sm"] is not None and find_spec("tensorrt_rtx") is None:
+            raise MissingFramework("tensorrt-rtx", "tensorrt")
+        deliver = DeliverExplicit(
+            given["profile"],
+            given["allow"],
+            options.seed,
+            context.calibration,
+            rtx=given["rtx-sm"],
+            timeout_s=options.timeout_s,
+        )
+        return (deliver,)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The nodes of the file."""

@@ -16,6 +16,7 @@ from convertkit.stage import FeedSource
 from convertkit.targets.tensorrt.capability import Capability, report
 from convertkit.targets.tensorrt.constraints import Constraints
 from convertkit.targets.tensorrt.readme import Facts, readme
+from convertkit.targets.tensorrt.rtx import Engine
 from convertkit.targets.tensorrt.shapes import Range, command
 from convertkit.targets.tensorrt.sparsity import sparse_weights
 from convertkit.targets.tensorrt.vectors import allowed, vectors, write_vectors
@@ -30,8 +31,9 @@ def write_package(
     ranges: Sequence[Range],
     samples: FeedSource | None,
     seed: int,
+    engine: Engine | None = None,
 ) -> None:
-    """Write what goes with ``made``, which is saved from ``model``, into its folder."""
+    """Write what goes with ``made``, which is saved from ``model``, into its folder; ``engine`` lies there already."""
     folder = made.path.parent
     sparse = sparse_weights(model)
     facts = Constraints.of(made, model, found, ranges, sparse)
@@ -46,13 +48,17 @@ def write_package(
     if line:
         (folder / "trtexec.txt").write_text(line, encoding="utf-8")
     described = {"vectors": len(golden), "computed_by": runtime, "atol": atol} if golden else None
-    _write_json(folder / "constraints.json", {**facts.described(), "golden": described})
+    _write_json(folder / "constraints.json", {**facts.described(), "golden": described, **_told(engine)})
     _write_json(folder / "capability.json", report(found))
     shutil.copyfile(_SCRIPT, folder / _SCRIPT.name)
     refused = tuple(f"{each.name} ({each.operator}): {each.reason}" for each in found if not each.supported)
     least = (facts.at_least, facts.compute_capability)
-    told = Facts(*least, missing, line, len(sparse), len(golden), atol, runtime, refused)
+    told = Facts(*least, missing, line, len(sparse), len(golden), atol, runtime, refused, engine)
     (folder / "README.md").write_text(readme(told), encoding="utf-8")
+
+
+def _told(engine: Engine | None) -> dict[str, object]:
+    return {} if engine is None else {"rtx_engine": engine.described()}
 
 
 def _write_json(path: Path, content: object) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from convertkit.targets.tensorrt.constraints import SPARSE
+from convertkit.targets.tensorrt.rtx import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Facts:
     """What the text tells.  ``line`` is trtexec's, empty where sizes are missing; ``atol`` allows by output.
 
     ``missing`` are the dynamic dimensions without sizes, ``sparse`` and ``vectors`` how many weights and calls there
-    are, ``unsupported`` the nodes that TensorRT's parser does not take, with the reasons.
+    are, ``unsupported`` the nodes that TensorRT's parser does not take, with the reasons, ``engine`` is TensorRT-RTX's.
     """
 
     at_least: str
@@ -26,18 +27,20 @@ class Facts:
     atol: Mapping[str, float]
     runtime: str
     unsupported: tuple[str, ...]
+    engine: Engine | None = None
 
 
 def readme(facts: Facts) -> str:
     """Markdown."""
-    return "\n".join(
-        part for part in (_files(facts), _unsupported(facts), _build(facts), _check(facts), _notes(facts)) if part
-    )
+    parts = (_files(facts), _unsupported(facts), _build(facts), _rtx(facts.engine), _check(facts), _notes(facts))
+    return "\n".join(part for part in parts if part)
 
 
 def _files(facts: Facts) -> str:
     golden = "| `golden/` | inputs and what they give, in Polygraphy's JSON |\n" if facts.vectors else ""
     line = "| `trtexec.txt` | the line of trtexec |\n" if facts.line else ""
+    built = facts.engine
+    engine = f"| `{built.file}` | an engine for TensorRT-RTX, built and not executed |\n" if built else ""
     return f"""# Model for TensorRT
 
 | file | what |
@@ -46,7 +49,7 @@ def _files(facts: Facts) -> str:
 | `build_engine.py` | builds the engine on the machine with the GPU |
 {line}| `constraints.json` | what the model needs: TensorRT, GPU, sizes; digests |
 | `capability.json` | of each node, whether TensorRT's parser takes it |
-{golden}
+{golden}{engine}
 Needs TensorRT {facts.at_least} or later and a GPU of compute capability {facts.compute_capability} or later.
 """
 
@@ -71,6 +74,18 @@ Sizes of {", ".join(facts.missing)} are yours to choose; `--tensorrt-profile` at
     return f"""## Build
     python build_engine.py{words}
 {sizes if facts.missing else ""}{tool}"""
+
+
+def _rtx(engine: Engine | None) -> str:
+    if engine is None:
+        return ""
+    places = ", ".join(f"{sm // 10}.{sm % 10}" for sm in engine.sms)
+    return f"""## TensorRT-RTX
+`{engine.file}` was built by TensorRT-RTX {engine.version} for compute capability {places}, without a GPU.
+It was not executed.
+TensorRT-RTX of the same version runs it on GPUs of these capabilities, not TensorRT. Another build of the same model
+names inner values otherwise and thus has another sha256.
+"""
 
 
 def _check(facts: Facts) -> str:

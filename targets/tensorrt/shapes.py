@@ -65,10 +65,10 @@ def check_sizes(inputs: Sequence[TensorSpec], ranges: Sequence[Range]) -> None:
         known = f"dynamic are {', '.join(dynamic)}" if dynamic else "no dimension is dynamic, every size is fixed"
         raise UsageError(f"{_FLAG} {unknown}: the inputs have no dynamic dimension of that name; {known}")
     if missing := next((name for name in dynamic if name not in given), None):
-        raise UsageError(
-            f"{_FLAG} leaves out {missing}, which is dynamic, too"
-            f"\n  try   {_FLAG} {missing}=MIN,OPT,MAX, or --static {missing}=SIZE"
+        what = (
+            f"{_FLAG} leaves out {missing}, which is dynamic, too" if given else f"an engine needs sizes for {missing}"
         )
+        raise UsageError(f"{what}\n  try   {_FLAG} {missing}=MIN,OPT,MAX, or --static {missing}=SIZE")
 
 
 def command(file: str, inputs: Sequence[TensorSpec], ranges: Sequence[Range], *, sparse: bool = False) -> str:

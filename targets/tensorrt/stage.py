@@ -19,7 +19,9 @@ from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
 from convertkit.targets.tensorrt.capability import capabilities
 from convertkit.targets.tensorrt.package import write_package
+from convertkit.targets.tensorrt.rtx import Architectures, Engine, build, runtime_version
 from convertkit.targets.tensorrt.shapes import Range, check_names, check_sizes
+from convertkit.targets.tensorrt.sparsity import sparse_weights
 
 _INTEGERS = frozenset({ir.DataType.INT8, ir.DataType.INT4})
 _QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -44,20 +46,29 @@ class DeliverExplicit:
         allowed: Sequence[str] = (),
         seed: int = 0,
         calibration: FeedSource | None = None,
+        *,
+        rtx: Architectures | None = None,
+        timeout_s: float | None = None,
     ) -> None:
-        """``allowed`` are operators to deliver although the parser does not take them."""
+        """``allowed`` are operators to deliver although the parser does not take them.
+
+        ``rtx`` is what an engine for TensorRT-RTX is built for, in a worker that ``timeout_s`` bounds.
+        """
         check_names(ranges)
         self._ranges, self._allowed = tuple(ranges), tuple(allowed)
         self._seed, self._calibration = seed, calibration
+        self._rtx, self._timeout_s = rtx, timeout_s
+        self.diagnosis: Mapping[str, object] | None = None
 
     @property
     def options(self) -> Mapping[str, object]:
         profile = {each.name: list(each.sizes) for each in self._ranges}
-        return {"profile": profile, "allow": list(self._allowed), "seed": self._seed}
+        rtx = {} if self._rtx is None else {"rtx_sm": list(self._rtx.sms), "tensorrt_rtx": runtime_version()}
+        return {"profile": profile, "allow": list(self._allowed), "seed": self._seed, **rtx}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Integer biases become float; every pair that is left is checked, and every node held against the parser."""
-        if self._ranges:
+        if self._ranges or self._rtx is not None:
             check_sizes(source.inputs, self._ranges)
         model = load_model(source.path)
         without_classical(model)
@@ -71,8 +82,18 @@ class DeliverExplicit:
         found = capabilities(model, self._allowed)
         saved = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
         made = replace(saved, format=self.produces)
-        write_package(made, model, found, self._ranges, self._calibration, self._seed)
+        engine = self._engine(made, model)
+        write_package(made, model, found, self._ranges, self._calibration, self._seed, engine)
         return with_labels(made, source)
+
+    def _engine(self, made: Artifact, model: ir.Model) -> Engine | None:
+        """The engine beside ``made``, where one was asked for."""
+        if self._rtx is None:
+            return None
+        sparse = bool(sparse_weights(model))
+        engine = build(made.path, made.inputs, self._ranges, self._rtx, self._timeout_s, sparse=sparse)
+        self.diagnosis = {"rtx_engine": engine.described()}
+        return engine
 
 
 def _float_bias(node: ir.Node) -> None:
