@@ -22,7 +22,7 @@ test: $(VENV)/.ready-all  ## run all tests but the nightly ones
 
 AREA_contracts := tests/contracts
 AREA_coreml := tests/targets/coreml
-AREA_core := $(wildcard tests/test_*.py) tests/findings tests/looking tests/parity tests/plugins tests/report tests/tasks
+AREA_core := $(wildcard tests/test_*.py) tests/engines tests/findings tests/looking tests/parity tests/plugins tests/report tests/tasks
 AREA_docs := tests/docs
 AREA_jax := tests/converters/jax
 AREA_keras := tests/converters/keras

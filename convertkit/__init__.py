@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from convertkit.result import Interface, Result, load
 
 __version__ = "0.1.0"
-CONVERTKIT_PLUGIN_API = "1.0"  # what plugins may rely on, MAJOR.MINOR: docs/reference/versioning.md
+CONVERTKIT_PLUGIN_API = "1.1"  # what plugins may rely on, MAJOR.MINOR: docs/reference/versioning.md
 __all__ = [
     "Bench",
     "Bisection",

@@ -17,6 +17,7 @@
     │   └── GateError                         … or loses more accuracy than ``--max-drop`` allows
     ├── IntegrityError               exit 3   a release is not what was published, or is not reproduced
     └── MissingFramework             exit 4   an optional framework is not installed
+        └── MissingEngine                     … or the environment of an engine
 
 A message names the thing, what was found, what was expected and the next move; it has no traceback.
 """
@@ -178,6 +179,21 @@ class MissingFramework(ConvertKitError):
         self.framework = framework
         self.extra = extra
         super().__init__(f"{framework} is not installed and this needs it; run: {install_command(extra)}")
+
+
+class MissingEngine(MissingFramework):
+    """The environment of an engine is needed and is not there, or was made for other versions."""
+
+    def __init__(self, name: str, *, outdated: bool = False) -> None:
+        self.framework = name
+        self.extra = ""
+        state = "is installed in other versions than this needs" if outdated else "is not installed and this needs it"
+        ConvertKitError.__init__(self, f"the engine {name} {state}; run: {engine_command(name)}")
+
+
+def engine_command(name: str) -> str:
+    """What a shell needs to make the environment of an engine."""
+    return f"convertkit engines install {name}"
 
 
 def install_command(extra: str) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 from convertkit import plugins
 from convertkit.colour import painted
-from convertkit.errors import install_command
-from convertkit.stage import Converter, PassPlugin, Target, WithExtra
+from convertkit.errors import engine_command, install_command
+from convertkit.stage import Converter, PassPlugin, Target, WithEngine, WithExtra
 from convertkit.target_options import TargetOption, declared, flag, text_of
 
 PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -109,10 +109,20 @@ def _option(target: str, option: TargetOption) -> dict[str, Any]:
 
 
 def _entry(plugin: Target | Converter | PassPlugin, facts: Mapping[str, Any]) -> Entry:
+    if isinstance(plugin, WithEngine):
+        return _with_engine(plugin.name, facts, plugin.engine)
     extra = plugin.extra if isinstance(plugin, WithExtra) else ""
     packages = dict(_version(names) for names in PACKAGES.get(extra, ()))
     missing = None in packages.values()
     return Entry(plugin.name, facts, packages, install_command(extra) if missing else None)
+
+
+def _with_engine(name: str, facts: Mapping[str, Any], engine: str) -> Entry:
+    from convertkit.engines.environments import installed
+
+    known = plugins.engine(engine)
+    packages = dict.fromkeys(known.packages) if installed(known) is None else known.packages
+    return Entry(name, facts, packages, engine_command(engine) if None in packages.values() else None)
 
 
 def _version(names: tuple[str, ...]) -> tuple[str, str | None]:

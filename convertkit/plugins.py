@@ -1,4 +1,4 @@
-"""Converters, passes, targets and runners, found through entry points: ours exactly as anyone's."""
+"""Converters, passes, targets, runners and engines, found through entry points: ours exactly as anyone's."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from convertkit.recipe import ExportOptions
 from convertkit.references import closest, found_at, not_found, python_file
 from convertkit.stage import ChoosingTarget, Converter, PackagingTarget, PassPlugin, Runner, RunnerFactory, Target
 
-CONVERTERS, PASSES, TARGETS, RUNNERS = (
+CONVERTERS, PASSES, TARGETS, RUNNERS, ENGINES = (
     "convertkit.converters",
     "convertkit.passes",
     "convertkit.targets",
     "convertkit.runners",
+    "convertkit.engines",
 )
 
 
@@ -179,6 +180,20 @@ def runner(artifact: Artifact) -> Runner:
 def runner_names() -> tuple[str, ...]:
     """The formats that a runner is installed for, without importing it."""
     return tuple(_points(RUNNERS))
+
+
+def engine_names() -> tuple[str, ...]:
+    """Names of all engines that can be installed, without importing them."""
+    return tuple(_points(ENGINES))
+
+
+def engine(name: str) -> Any:
+    """The ``Engine`` called ``name``; ``UsageError`` with the closest name where there is none."""
+    known = engine_names()
+    if name not in known:
+        there = f"there are: {', '.join(known)}" if known else "there are none"
+        raise UsageError(f"unknown engine {name!r}{closest(name, known)}; {there}")
+    return load(_points(ENGINES)[name])
 
 
 def converter_for(source: str) -> Converter:

@@ -328,6 +328,14 @@ class WithExtra(Protocol):
     def extra(self) -> str: ...
 
 
+@runtime_checkable
+class WithEngine(Protocol):
+    """A target whose compiler or runner lives in the environment of an engine, by that one's name."""
+
+    @property
+    def engine(self) -> str: ...
+
+
 class PassPlugin(Protocol):
     """What an entry point of ``convertkit.passes`` holds: builds a stage where the options ask for it."""
 

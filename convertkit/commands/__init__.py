@@ -40,6 +40,7 @@ COMMANDS = (
     Listed("reproduce", "Release", "Build a release again and compare byte by byte."),
     Listed("doctor", "Set up", "Tell what does not go together here, and what is missing."),
     Listed("targets", "Set up", "List targets and sources: what is installed, and what adds the rest."),
+    Listed("engines", "Set up", "Install compilers and runtimes that need an environment of their own."),
     Listed("cache", "Set up", "Show what a cache of exports holds, or make it smaller."),
 )
 """In the order in which ``--help`` shows them."""

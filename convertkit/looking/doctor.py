@@ -194,7 +194,7 @@ def _clash(asker: str, wanted: Requirement, *, missing: bool) -> Iterator[str]:
 
 def _broken() -> Iterator[str]:
     """Plugins that cannot be imported; ours are found in the same way as anyone's."""
-    for group in (plugins.CONVERTERS, plugins.PASSES, plugins.TARGETS, plugins.RUNNERS):
+    for group in (plugins.CONVERTERS, plugins.PASSES, plugins.TARGETS, plugins.RUNNERS, plugins.ENGINES):
         for point in plugins.points(group):
             try:
                 plugins.load(point)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import IO
 
+from convertkit.workers.elsewhere import Elsewhere, environment
+
 TORCH_ENVIRONMENT = MappingProxyType(
     {
         "OMP_WAIT_POLICY": "PASSIVE",
@@ -20,6 +22,7 @@ TORCH_ENVIRONMENT = MappingProxyType(
     }
 )
 """Passive waiting: spinning OpenMP threads are five times slower on a busy machine."""
+_SAME_SETS = MappingProxyType({"PYTHONHASHSEED": "0"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +30,24 @@ class Launch:
     """What a worker's process is started with."""
 
     framework: str | None
+    command: tuple[str, ...]
     environment: Mapping[str, str]
 
     @classmethod
-    def of(cls, framework: str | None, environment: Mapping[str, str]) -> Launch:
+    def of(cls, framework: str | None, variables: Mapping[str, str]) -> Launch:
         """With this process's own environment and import path, and sets in the same order in every run.
 
         Converters name what they make in the order of their sets: names are part of an artifact.
         """
         path = os.pathsep.join(filter(None, sys.path))
-        return cls(framework, {**os.environ, "PYTHONHASHSEED": "0", **environment, "PYTHONPATH": path})
+        command = (sys.executable, "-P", "-m", "convertkit.workers.serving", *filter(None, [framework]))
+        return cls(framework, command, {**os.environ, **_SAME_SETS, **variables, "PYTHONPATH": path})
+
+    @classmethod
+    def there(cls, elsewhere: Elsewhere, service: str, framework: str | None, variables: Mapping[str, str]) -> Launch:
+        """In another environment, which sees what it is lent alone."""
+        told = {**environment(os.environ), **_SAME_SETS, **variables}
+        return cls(framework, tuple(elsewhere.command(service, framework)), told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +80,7 @@ def launched(launch: Launch) -> Launched:
     """A new process, in a session of its own, that imports its framework and waits for its service."""
     log = tempfile.TemporaryFile(prefix="convertkit-worker-")  # noqa: SIM115 - closed with the worker
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "convertkit.workers.serving", *filter(None, [launch.framework])],
+        launch.command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,

@@ -23,6 +23,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from convertkit import errors
 from convertkit.artifact import Array
+from convertkit.workers.elsewhere import Elsewhere
 from convertkit.workers.launching import Launch, Launched, launched
 from convertkit.workers.messages import (
     deadline_reader,
@@ -64,7 +65,8 @@ class Worker:
     ``service`` is ``package.module:Class``; the class is made without arguments in the worker, and
     each of its methods takes ``(params: dict, arrays: dict)`` and returns a :class:`Reply`.
     ``timeout_s`` bounds every call.  The worker's stdout and stderr go to a file: :attr:`log`.
-    ``framework`` is a package that it imports before all else.
+    ``framework`` is a package that it imports before all else.  ``elsewhere`` is the environment whose Python runs it,
+    where that is another one: the service's top-level package is lent to it.
     """
 
     def __init__(
@@ -74,9 +76,11 @@ class Worker:
         timeout_s: float | None = None,
         env: Mapping[str, str] | None = None,
         framework: str | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._service = service
         self._framework = framework
+        self._elsewhere = elsewhere
         self._timeout_s = timeout_s
         self._env = env or {}
         self._launched: Launched | None = None
@@ -171,13 +175,18 @@ class Worker:
         if self._process is None:
             if self._launched is not None:
                 self._launched.log.close()
-            self._launched = launched(Launch.of(self._framework, self._env))
+            self._launched = launched(self._launch())
             self._process = self._launched.process
             self._pending = None
             assert self._process.stdin is not None
             with suppress(BrokenPipeError):  # it has ended already, which the first call finds out
                 send_line(self._process.stdin, self._service)
         return self._process
+
+    def _launch(self) -> Launch:
+        if self._elsewhere is None:
+            return Launch.of(self._framework, self._env)
+        return Launch.there(self._elsewhere, self._service.partition(":")[0], self._framework, self._env)
 
     def _stop(self) -> None:
         if self._process is not None and self._launched is not None:

@@ -62,7 +62,7 @@ def test_commands_are_taken(page, name, rest):
     else:
         asked, left = below(command(name), [word for word in words if word not in SOMETHING])
         if left or not isinstance(asked, click.Group):
-            asked.make_context(name, left, resilient_parsing=not words, **HELP)  # a name alone, as in a heading
+            asked.make_context(name, left, resilient_parsing=not left, **HELP)  # a name alone, as in a heading
 
 
 def below(asked: click.Command, words: list[str]) -> tuple[click.Command, list[str]]:
@@ -74,7 +74,9 @@ def below(asked: click.Command, words: list[str]) -> tuple[click.Command, list[s
 
 def known_flags() -> dict[str, bool]:
     """Every flag of a command, and whether a value follows."""
-    commands = [command(listed.name) for listed in COMMANDS]
+    groups = [command(listed.name) for listed in COMMANDS]
+    inside = (each.commands.values() if isinstance(each, click.Group) else () for each in groups)
+    commands = [*groups, *(each for found in inside for each in found)]
     params = (each for found in commands for each in found.get_params(click.Context(found, **HELP)))
     return {flag: not each.is_flag for each in params if isinstance(each, click.Option) for flag in each.opts}
 

@@ -110,8 +110,8 @@ def written_for(acme, tmp_path):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('CONVERTKIT_PLUGIN_API = "2.0"', ("written for plugin API 2.0", "offers 1.0", "a newer convertkit")),
-        ('CONVERTKIT_PLUGIN_API = "1.7"', ("written for plugin API 1.7", "offers 1.0", "a newer convertkit")),
+        ('CONVERTKIT_PLUGIN_API = "2.0"', ("written for plugin API 2.0", "offers 1.1", "a newer convertkit")),
+        ('CONVERTKIT_PLUGIN_API = "1.7"', ("written for plugin API 1.7", "offers 1.1", "a newer convertkit")),
         ('CONVERTKIT_PLUGIN_API = "0.9"', ("written for plugin API 0.9", "a newer version of the plugin")),
         ("CONVERTKIT_PLUGIN_API = 1.0", ("acme_convertkit is 1.0, not MAJOR.MINOR",)),
     ],
