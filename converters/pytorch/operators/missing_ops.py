@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convertkit.converters.pytorch.operators import recurrent
+from convertkit.converters.pytorch.operators import places, recurrent
 from convertkit.errors import Unsupported
 
 _ATEN = torch.ops.aten
@@ -191,16 +191,6 @@ def _neutral(reduce: str, dtype: torch.dtype) -> float:
     return float(limits.min if reduce == "amax" else limits.max)
 
 
-def amax(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
-    """Over all axes, where none is named."""
-    return NotImplemented if dim else torch.amax(x, list(range(x.dim())), keepdim)
-
-
-def amin(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
-    """Over all axes, where none is named."""
-    return NotImplemented if dim else torch.amin(x, list(range(x.dim())), keepdim)
-
-
 _DISTANCE_DEFAULTS: tuple[float | None, ...] = (2.0, None)
 
 
@@ -223,8 +213,12 @@ def _leaves_out(node: Any) -> bool:
     return bool(mean or not node.kwargs.get("include_self", True))
 
 
+def _is_flags(node: Any) -> bool:
+    return bool(node.args[0].meta["val"].dtype == torch.bool)
+
+
 def _over_all(node: Any) -> bool:
-    return len(node.args) < 2 or not node.args[1]
+    return len(node.args) < 2 or not node.args[1] or node.args[0].meta["val"].dim() == 0
 
 
 def _without_heads(node: Any) -> bool:
@@ -273,11 +267,13 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.select.int: Substitute(select, _is_complex),
         _ATEN.index.Tensor: Substitute(index, _is_complex),
         _ATEN.exp.default: Substitute(exp, _is_complex),
+        **{overload: Substitute(function, _always) for overload, function in places.ALWAYS.items()},
         _ATEN.polar.default: Substitute(polar, _always),
         _ATEN.scatter_reduce.two: Substitute(scattered, _leaves_out),
         _ATEN.cdist.default: Substitute(distances, _by_differences),
-        _ATEN.amax.default: Substitute(amax, _over_all),
-        _ATEN.amin.default: Substitute(amin, _over_all),
+        _ATEN.amax.default: Substitute(places.extreme_of_all(torch.amax), _over_all),
+        _ATEN.amin.default: Substitute(places.extreme_of_all(torch.amin), _over_all),
+        _ATEN.sort.default: Substitute(places.sort_flags, _is_flags),
         _ATEN.adaptive_max_pool1d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.adaptive_max_pool2d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.adaptive_max_pool3d.default: Substitute(adaptive_max_pool, _without_indices),

@@ -112,6 +112,7 @@ def _translate(program: Any, inputs: Sequence[str], outputs: Sequence[str], path
             custom_translation_table=_translations(program),
         )
         assert written is not None, "of an exported program"
+        _keep_names(written.model.graph, inputs)
         _free_names(written.model.graph, outputs)
         written.save(path, external_data=False)
     except torch.onnx.OnnxExporterError as error:
@@ -119,6 +120,13 @@ def _translate(program: Any, inputs: Sequence[str], outputs: Sequence[str], path
         if refused is not None:
             raise refused from error
         raise
+
+
+def _keep_names(graph: Any, inputs: Sequence[str]) -> None:
+    """Call the inputs by their names, in place: the exporter gives one that the model returns the output's name."""
+    if len(graph.inputs) == len(inputs):
+        for value, name in zip(graph.inputs, inputs, strict=True):
+            value.name = name
 
 
 def _free_names(graph: Any, outputs: Sequence[str]) -> None:

@@ -1,0 +1,140 @@
+"""Operators that order, compare, look up or place elements, where torch's ONNX exporter lacks a use of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from convertkit.converters.pytorch.operators.scans import searchsorted
+from convertkit.errors import Unsupported
+
+_ATEN = torch.ops.aten
+_RANKS = {1: _ATEN.atleast_1d, 2: _ATEN.atleast_2d, 3: _ATEN.atleast_3d}
+
+
+def at_least(rank: int) -> Callable[[Any], Any]:
+    """``aten::atleast_1d``, ``2d`` and ``3d`` of one tensor or several: axes of size 1."""
+
+    def lifted(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return [lifted(each) for each in x]
+        if x.dim() == 0:
+            return x.reshape([1] * rank)
+        if x.dim() == 1 and rank > 1:
+            x = x.unsqueeze(0)
+        return x.unsqueeze(-1) if x.dim() == 2 and rank > 2 else x.clone()
+
+    return lifted
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """``aten::column_stack``: numbers and vectors as columns, side by side with the columns of matrices."""
+    return torch.cat([x.reshape(x.numel(), 1) if x.dim() < 2 else x for x in tensors], 1)
+
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """``aten::dstack``: along the third axis, which is added where it lacks."""
+    return torch.cat(at_least(3)(tensors), 2)
+
+
+def bucketize(x: Tensor | float, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """``aten::bucketize``: how many boundaries lie below each element, or up to it where ``right`` is set."""
+    return searchsorted(boundaries, x, out_int32=out_int32, right=right)
+
+
+def extremes(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """``aten::aminmax``: the smallest and the largest, along one axis or of all."""
+    if x.dim() == 0:
+        return x.clone(), x.clone()
+    axes = list(range(x.dim())) if dim is None else [dim]
+    return torch.amin(x, axes, keepdim), torch.amax(x, axes, keepdim)
+
+
+def extreme_of_all(reduce: Callable[..., Tensor]) -> Callable[..., Any]:
+    """``aten::amax`` or ``aten::amin`` over all axes, where none is named."""
+
+    def reduced(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+        if x.dim() == 0:
+            return x.clone()
+        return NotImplemented if dim else reduce(x, list(range(x.dim())), keepdim)
+
+    return reduced
+
+
+def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """``aten::diagonal_scatter``: ``src`` in the places of a diagonal, ``x`` elsewhere."""
+    rows, columns = x.shape[dim1], x.shape[dim2]
+    if not (isinstance(rows, int) and isinstance(columns, int)):
+        raise Unsupported("a diagonal of dynamic size; expected a fixed one")
+    first = (max(0, -offset), max(0, offset))
+    length = src.shape[-1]
+    row = torch.arange(rows).unsqueeze(1)
+    column = torch.arange(columns).unsqueeze(0)
+    on = (column - row == offset) & (row >= first[0]) & (row < first[0] + length)
+    along = (row - first[0]).clamp(0, max(length - 1, 0)).expand(rows, columns)
+    spread = src.index_select(-1, along.reshape(-1)).reshape([*src.shape[:-1], rows, columns])
+    last = [axis for axis in range(x.dim()) if axis not in (dim1 % x.dim(), dim2 % x.dim())]
+    order = [*last, dim1 % x.dim(), dim2 % x.dim()]
+    back = [order.index(axis) for axis in range(x.dim())]
+    return torch.where(on, spread, x.permute(order)).permute(back)
+
+
+def sort(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    """``aten::sort.stable``, flags as the numbers 0 and 1.
+
+    ONNX's TopK, which the exporter writes for ``aten::sort``, puts the first of equal elements first in both orders.
+    """
+    if x.dtype != torch.bool:
+        return torch.sort(x, dim, descending)
+    values, places = torch.sort(x.to(torch.int32), dim, descending)
+    return values != 0, places
+
+
+def sort_flags(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
+    """``aten::sort`` of flags."""
+    return sort(x, dim=dim, descending=descending) if x.dtype == torch.bool else NotImplemented
+
+
+def argsort(x: Tensor, *, stable: bool = True, dim: int = -1, descending: bool = False) -> Tensor:
+    """``aten::argsort.stable``."""
+    places: Tensor = sort(x, dim=dim, descending=descending)[1]
+    return places
+
+
+def greater(x: Tensor, y: Tensor) -> Tensor:
+    """``aten::fmax``: the greater of two, and the other one of a NaN."""
+    return torch.where(x.isnan(), y, torch.where(y.isnan(), x, torch.maximum(x, y)))
+
+
+def smaller(x: Tensor, y: Tensor) -> Tensor:
+    """``aten::fmin``: the smaller of two, and the other one of a NaN."""
+    return torch.where(x.isnan(), y, torch.where(y.isnan(), x, torch.minimum(x, y)))
+
+
+def copysign(x: Tensor, sign: float) -> Tensor:
+    """``aten::copysign.Scalar``: the magnitudes of ``x`` with the sign of a number."""
+    return torch.copysign(x, torch.full_like(x, sign))
+
+
+ALWAYS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+    {
+        **{packet.default: at_least(rank) for rank, packet in _RANKS.items()},
+        **{packet.Sequence: at_least(rank) for rank, packet in _RANKS.items()},
+        _ATEN.column_stack.default: column_stack,
+        _ATEN.dstack.default: dstack,
+        _ATEN.bucketize.Tensor: bucketize,
+        _ATEN.bucketize.Scalar: bucketize,
+        _ATEN.aminmax.default: extremes,
+        _ATEN.diagonal_scatter.default: diagonal_scatter,
+        _ATEN.sort.stable: sort,
+        _ATEN.argsort.stable: argsort,
+        _ATEN.copysign.Scalar: copysign,
+        _ATEN.fmax.default: greater,
+        _ATEN.fmin.default: smaller,
+    }
+)
+"""What is needed wherever a program has one of these."""

@@ -1,0 +1,96 @@
+"""Operators that order, look up or put elements into places, each a row; and inputs that a model returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import convertkit
+from convertkit.converters.pytorch.operators.missing_ops import substitutes
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
+    "atleast of a number": lambda x: torch.atleast_3d(x.sum()),
+    "atleast of a vector": lambda x: torch.atleast_3d(x[0, 0]),
+    "atleast of several": lambda x: torch.atleast_2d([x.sum(), x[0, 0], x[0]]),
+    "atleast, nothing to do": torch.atleast_1d,
+    "columns": lambda x: torch.column_stack([x[0, :, 0], x[1]]),
+    "depth": lambda x: torch.dstack([x[0], x[1]]),
+    "buckets": lambda x: torch.bucketize(x, torch.tensor([-0.5, 0.25, 0.25, 1.0])),
+    "buckets to the right": lambda x: torch.bucketize(x.round(), torch.tensor([-1.0, 0.0, 1.0]), right=True),
+    "smallest and largest": torch.aminmax,
+    "smallest and largest of an axis": lambda x: torch.aminmax(x, dim=1, keepdim=True),
+    "smallest and largest of a number": lambda x: torch.aminmax(x.sum()),
+    "largest of a number": lambda x: torch.amax(x.sum(), ()),
+    "diagonal": lambda x: torch.diagonal_scatter(x, x[:, 0, :2] * 2, offset=-2, dim1=1, dim2=2),
+    "diagonal of outer axes": lambda x: torch.diagonal_scatter(x, x[0, :, :2] * 3, offset=1, dim1=0, dim2=2),
+    "stable order": lambda x: torch.sort(x.round(), dim=1, stable=True, descending=True),
+    "stable places": lambda x: torch.argsort(x.round(), dim=-1, stable=True),
+    "order of flags": lambda x: torch.sort(x > 0, dim=2),
+    "greater and no NaN": lambda x: torch.fmax(x, x.flip(1).sqrt()),
+    "smaller and no NaN": lambda x: torch.fmin(x.sqrt(), x.flip(2)),
+    "copied sign": lambda x: torch.copysign(x, -2.0),
+}
+
+
+class Told(nn.Module):
+    """Every function of x, one after another, as outputs; x itself last."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        results: list[Tensor] = []
+        for function in FUNCTIONS.values():
+            said = function(x)
+            results.extend(each.float() for each in ([said] if isinstance(said, Tensor) else list(said)))
+        return (*results, x)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_is_taken_apart_into_the_same_numbers(name: str) -> None:
+    class One(nn.Module):
+        def forward(self, x: Tensor) -> object:
+            said = FUNCTIONS[name](x)
+            return said if isinstance(said, Tensor) else list(said)
+
+    x = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(4))
+    program = torch.export.export(One(), (x,), strict=False)
+    table = substitutes(program)
+    assert table
+    taken = program.run_decompositions(table).module()
+    torch.testing.assert_close(taken(x), One()(x), rtol=0, atol=0, equal_nan=True)
+
+
+def test_all_of_them_come_out_of_the_runtimes(tmp_path: Path) -> None:
+    example = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(5))
+    program = torch.export.export(Told(), (example,), strict=False)
+    torch.export.save(program, tmp_path / "told.pt2")
+    options = convertkit.ExportOptions(
+        str(tmp_path / "told.pt2"), targets=("onnxruntime", "tflite"), output=str(tmp_path / "out")
+    )
+    x = np.random.default_rng(6).standard_normal((2, 4, 5)).astype(np.float32)
+    expected = [each.numpy() for each in Told()(torch.from_numpy(x))]
+    for result in convertkit.export_all(options):
+        got = list(result.run(x).values())
+        assert len(got) == len(expected)
+        for ours, theirs in zip(got, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_an_input_that_is_returned_keeps_its_name(tmp_path: Path) -> None:
+    class Passing(nn.Module):
+        def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return x * 2, mask, x
+
+    result = convertkit.export(
+        Passing(), "onnxruntime", example=(torch.rand(2, 3), torch.rand(2, 5)), output=tmp_path / "out"
+    )
+    assert [spec.name for spec in result.artifact.inputs] == ["x", "mask"]
+    feed = {"x": np.ones((2, 3), np.float32), "mask": np.full((2, 5), 3, np.float32)}
+    doubled, mask, x = result.run(feed).values()
+    assert (doubled == 2).all()
+    np.testing.assert_array_equal(mask, feed["mask"])
+    np.testing.assert_array_equal(x, feed["x"])
