@@ -48,7 +48,8 @@ def export(
     strict: bool = False,
     allow_unverified: bool = False,
     prune: float | str | None = None,
-    prune_channels: float | None = None,
+    prune_channels: float | str | None = None,
+    target_latency: float | None = None,
     recover: float | None = None,
     input: str | InputSpec | Sequence[str | InputSpec] = (),
     model: str | None = None,
@@ -115,7 +116,8 @@ def export(
         strict: raise ``GateError`` where the result is not of the precision that was asked for.
         allow_unverified: deliver, not verified, where all inputs give the same outputs.
         prune: share of the weights to set to zero, ``2:4``, or ``auto`` for as many as the gate allows.
-        prune_channels: share of the channels to prune.
+        prune_channels: share of the channels to prune, or ``auto`` for as many as the gate allows.
+        target_latency: prune channels until a call takes this share of its time by the target's cost table.
         recover: minutes of training on ``calib`` behind what changes numerics, without labels.
         input: shapes that the file does not hold: ``NAME:N,3,224,224[:float32]``, one or several.
         model: ``pkg.mod:factory`` of the module that a state_dict belongs to.

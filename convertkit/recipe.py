@@ -136,7 +136,9 @@ class ExportOptions:
     strict: bool = False
     allow_unverified: bool = False
     prune: str | None = None
-    prune_channels: float | None = None
+    prune_channels: str | None = None
+    target_latency: float | None = None
+    """The share of the time, by the target's cost table, that fewer channels bring it down to."""
     recover: float | None = None
     """Minutes of training behind what changes numerics."""
     inputs: tuple[InputSpec, ...] = ()
@@ -173,4 +175,19 @@ class ExportOptions:
     @property
     def lossy(self) -> bool:
         """Whether numerics are changed on purpose, by us; passes of other packages say so themselves."""
-        return self.precision != "float32" or self.prune is not None or self.prune_channels is not None
+        return self.precision != "float32" or self.pruned
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether whole channels are removed."""
+        return self.prune_channels is not None or self.target_latency is not None
+
+    @property
+    def flag_of_channels(self) -> str:
+        """The flag that asks for that."""
+        return "--prune-channels" if self.prune_channels is not None else "--target-latency"
+
+    @property
+    def pruned(self) -> bool:
+        """Whether weights or channels are removed."""
+        return self.prune is not None or self.narrowed

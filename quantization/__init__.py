@@ -25,14 +25,14 @@ class QuantizePass:
 
 
 class PrunePass:
-    """Builds the pruning stage where ``--prune`` asks for it."""
+    """Builds the pruning stage where ``--prune``, ``--prune-channels`` or ``--target-latency`` asks for it."""
 
     name = "prune"
     order = 100
 
     def stage(self, context: BuildContext) -> Stage | None:
         """The stage, or None where nothing is to be pruned."""
-        if context.options.prune is None and context.options.prune_channels is None:
+        if not context.options.pruned:
             return None
         from convertkit.quantization.pruning.zeros import build
 
@@ -47,8 +47,7 @@ def recovered(stage: Stage, context: BuildContext) -> Stage:
         return stage
     from convertkit.quantization.recovery.stage import Recovered
 
-    pruned = options.prune is not None or options.prune_channels is not None
-    minutes = options.recover / (2 if pruned and options.precision not in ("float32", "fp16") else 1)
+    minutes = options.recover / (2 if options.pruned and options.precision not in ("float32", "fp16") else 1)
     return Recovered(stage, minutes, context.calibration, options.seed, progress=context.progress)
 
 

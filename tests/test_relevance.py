@@ -40,7 +40,10 @@ IDLE = {
         ("--accept-loss --int8 --full-integer --calib DATA", "--full-integer keeps all integers as it is"),
     ],
     "--device": [
-        ("--target tflite --device phone", "--device decides where integers pay; it goes with --int8, --w8 or --w4"),
+        (
+            "--target tflite --device phone",
+            "--device decides where integers or fewer channels pay; it goes with --int8, --w8, --w4, --prune-channels",
+        ),
         ("--target tflite --w8 --device pone", "no device is called so, did you mean 'phone'"),
         (
             "--target onnxruntime --w8 --device phone",
@@ -77,7 +80,15 @@ IDLE = {
     "--max-drop": [("--max-drop 1", "--max-drop needs --eval"), ("--eval DATA --max-drop inf", "--max-drop inf")],
     "--strict": [("--strict", "--strict goes with a precision")],
     "--prune": [("--prune 0.5 --prune-channels 0.5", "--prune and --prune-channels exclude each other")],
-    "--prune-channels": [("--prune-channels 1", "--prune-channels 1.0: expected")],
+    "--prune-channels": [
+        ("--prune-channels 1", "--prune-channels 1: expected"),
+        ("--prune-channels auto", "--prune-channels auto measures what the model keeps: give it --calib PATH"),
+    ],
+    "--target-latency": [
+        ("--target-latency 1.5", "--target-latency 1.5: expected a share between 0 and 1"),
+        ("--target-latency 0.5 --prune-channels 0.5", "--prune-channels and --target-latency exclude each other"),
+        ("--target-latency 0.5 --prune 0.5", "--prune and --target-latency exclude each other"),
+    ],
     "--recover": [
         ("--recover 0 --prune 0.5 --calib DATA", "--recover 0.0: expected minutes"),
         ("--recover 1 --prune 0.5", "--recover trains on --calib"),

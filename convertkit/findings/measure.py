@@ -177,7 +177,9 @@ def _pruned_in_vain(subject: Subject) -> list[str]:
     before, after = (steps[place].size_bytes for place in (pruned[0] - 1, pruned[0]))
     if after < _SMALLER * before:
         return []
-    flag = f"--prune {options.prune}" if options.prune is not None else f"--prune-channels {options.prune_channels}"
+    asked = {"--prune": options.prune, "--prune-channels": options.prune_channels,
+             "--target-latency": options.target_latency}  # fmt: skip
+    flag = next((f"{name} {value}" for name, value in asked.items() if value is not None), "pruning")
     return [
         f"{flag} made nothing smaller or faster here: zeros are stored and multiplied as other numbers are; "
         f"--prune-channels 0.3 takes whole channels out, and a compressed file or a sparse runtime gains from zeros"

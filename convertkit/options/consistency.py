@@ -86,16 +86,21 @@ RULES: tuple[Rule, ...] = (
         "--int16x8",
     ),
     Rule(
-        lambda o: bool(o.device) and o.precision not in ("int8", "w8", "w4"),
-        "--device decides where integers pay; it goes with --int8, --w8 or --w4",
+        lambda o: bool(o.device) and o.precision not in ("int8", "w8", "w4") and not o.narrowed,
+        "--device decides where integers or fewer channels pay; it goes with --int8, --w8, --w4, --prune-channels or "
+        "--target-latency",
     ),
     Rule(
         lambda o: THIS in o.device and o.scheduler is not None,
         "--device this measures the machine at hand, and with --scheduler others work",
     ),
     Rule(
-        lambda o: o.prune is not None and o.prune_channels is not None,
-        "--prune and --prune-channels exclude each other",
+        lambda o: o.prune is not None and o.narrowed,
+        "--prune and {o.flag_of_channels} exclude each other",
+    ),
+    Rule(
+        lambda o: o.prune_channels is not None and o.target_latency is not None,
+        "--prune-channels and --target-latency exclude each other: one tells how many channels go, the other what for",
     ),
     Rule(
         lambda o: o.timeout_s is not None and not 0 < o.timeout_s < math.inf,
@@ -138,12 +143,21 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(lambda o: o.recover is not None and o.calib is None, "--recover trains on --calib PATH, without labels"),
     Rule(
-        lambda o: o.recover is not None and not (o.prune or o.prune_channels or o.precision in _TRAINABLE),
-        "--recover makes up for --prune, --prune-channels, --int8, --int16x8, --w8 or --w4, and none is given",
+        lambda o: o.recover is not None and not (o.pruned or o.precision in _TRAINABLE),
+        "--recover makes up for --prune, --prune-channels, --target-latency, --int8, --int16x8, --w8 or --w4, and none "
+        "is given",
     ),
     Rule(
-        lambda o: o.prune_channels is not None and not 0 < o.prune_channels < 1,
-        "--prune-channels {o.prune_channels}: expected a share between 0 and 1",
+        lambda o: o.prune_channels is not None and (":" in o.prune_channels or not _is_sparsity(o.prune_channels)),
+        "--prune-channels {o.prune_channels}: expected a share between 0 and 1, or auto",
+    ),
+    Rule(
+        lambda o: o.prune_channels == "auto" and o.calib is None,
+        "--prune-channels auto measures what the model keeps: give it --calib PATH",
+    ),
+    Rule(
+        lambda o: o.target_latency is not None and not 0 < o.target_latency < 1,
+        "--target-latency {o.target_latency:g}: expected a share between 0 and 1",
     ),
 )
 """In the order in which they are told."""

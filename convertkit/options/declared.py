@@ -252,7 +252,14 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         help="Where integers are to pay: x86, phone, arm64-a76 …, this [default: x86].",
     ),
     _flag("Precision", "--prune", metavar="SHARE", help="Zeros for weights: 0.8, 2:4, or auto."),
-    _flag("Precision", "--prune-channels", type=float, metavar="SHARE", help="Prune whole channels: 0.3."),
+    _flag("Precision", "--prune-channels", metavar="SHARE", help="Prune whole channels: 0.3, or auto."),
+    _flag(
+        "Precision",
+        "--target-latency",
+        type=float,
+        metavar="SHARE",
+        help="Prune channels until a call takes 0.7 of its time, by the target's cost table.",
+    ),
     _flag(
         "Precision",
         "--recover",

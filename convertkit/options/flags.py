@@ -51,6 +51,7 @@ _KEYS = (
     "allow_unverified",
     "prune",
     "prune_channels",
+    "target_latency",
     "recover",
     "input",
     "model",
@@ -117,8 +118,9 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
         (_TEXT, (str,)),
     ),
     **dict.fromkeys(("calib_samples", "opset", "seed", "jobs"), (_WHOLE, (int,))),
-    **dict.fromkeys(("max_drop", "prune_channels", "recover", "timeout"), (_NUMBER, (int, float))),
+    **dict.fromkeys(("max_drop", "target_latency", "recover", "timeout"), (_NUMBER, (int, float))),
     "prune": ("a share, auto or N:M", (int, float, str)),
+    "prune_channels": ("a share or auto", (int, float, str)),
 }
 IMAGE_WORDS: Mapping[str, tuple[str, ...]] = {
     "fit": ("stretch", "crop", "pad"),
@@ -362,6 +364,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "preprocess": read_preprocess,
     "postprocess": read_postprocess,
     "prune": str,
+    "prune_channels": str,
     "target_options": of_targets.given,
 }
 """What reads the value of a flag, where it is not taken as it is."""

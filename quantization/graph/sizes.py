@@ -67,3 +67,13 @@ def _shape_of(graph: ir.Graph, value: ir.Value, index: int) -> str:
     graph.append(node)
     graph.outputs.append(shape)
     return shape.name
+
+
+def resize(value: ir.Value, axis: int, size: int) -> None:
+    """Let a value have ``size`` entries along an axis, in its shape and in what was measured."""
+    if value.shape is not None:
+        value.shape = ir.Shape([size if place == axis else each for place, each in enumerate(value.shape)])
+    if _MEASURED in value.meta:
+        value.meta[_MEASURED] = tuple(
+            size if place == axis else each for place, each in enumerate(value.meta[_MEASURED])
+        )

@@ -18,7 +18,7 @@ from convertkit.artifact import Array
 from convertkit.progress import Progress
 from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.pruning.influence import alike, read_values
-from convertkit.quantization.pruning.student import Arrays, Student, Teacher
+from convertkit.quantization.pruning.student import ALL, Arrays, Kept, Student, Teacher
 from convertkit.quantization.pruning.whitened import Whitened
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.stage import Feed
@@ -53,9 +53,11 @@ def fit_jointly(
     state: Mapping[str, Array],
     seed: int,
     progress: Progress,
+    kept: Kept = ALL,
 ) -> bool:
     """Fit the weights of ``pruned`` in place; whether held-out samples are answered better than before.
 
+    ``kept`` are the channels that values of ``pruned`` have, where they have fewer than those of ``original``.
     Models with state, too few samples, samples of different shapes and models that are too large stay as they are.
     """
     work = sum(map(multiply_adds, original.graph))
@@ -63,7 +65,7 @@ def fit_jointly(
     few = steps < _STEPS[0] or len(feeds) < _LEAST_SAMPLES
     if state or few or not read_values(original) or not alike(original, [*feeds, *held_out]):
         return False
-    teacher = Teacher(original, held_out)
+    teacher = Teacher(original, held_out, kept)
     student = Student(pruned, teacher.targets, feeds[0])
     if not student.trained:
         return False

@@ -1,18 +1,14 @@
-"""Removing whole channels: a smaller, faster model of the same form, without training.
+"""``--prune-channels`` and ``--target-latency``: a smaller, faster model of the same form, without training.
 
-Those channels go that carry least, over all groups together.  What a product loses is made up for by its
-other inputs, in the least squares sense, and by its bias; then every layer, from first to last, gets back
-the mean and variance that its outputs had.
-Sources: channel selection with least squares reconstruction, arXiv:1707.06168; statistics restored after
-pruning, arXiv:2011.01057.
+Every group's channels are removed alone in several numbers, and the noise that reaches the outputs is measured; that
+and the target's cost table decide how many each group keeps.  In models small enough all layers are then fitted
+together, as after ``--prune``.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,203 +16,208 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import Unsupported
-from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
-from convertkit.profile import OpRule, QuantProfile
+from convertkit.profile import QuantProfile
+from convertkit.quantization.calibrate.split import split
+from convertkit.quantization.effect import held_out
 from convertkit.quantization.graph.step import LossyStep
-from convertkit.quantization.graph.units import constant, find_units
+from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.prepare.prepare import prepare
-from convertkit.quantization.pruning.channels import Channels, Cut, Group
-from convertkit.quantization.pruning.rules import follow
-from convertkit.quantization.pruning.scores import Activity, Product, measure_activity, scores, strongest
-from convertkit.quantization.weights.patches import from_rows, has_rows, moments
-from convertkit.quantization.weights.tune import affordable
+from convertkit.quantization.pruning.joint import fit_jointly
+from convertkit.quantization.pruning.patterns import AUTO
+from convertkit.quantization.pruning.priced import Counts, Prices
+from convertkit.quantization.pruning.scores import Order
+from convertkit.quantization.pruning.sparsify import relative_noise
+from convertkit.quantization.pruning.surgery import Removed, Surgeon, described, explicit_biases
+from convertkit.quantization.pruning.widths import Curve, narrowed, quickened
+from convertkit.quantization.search.floor import is_enough
+from convertkit.quantization.search.quality import Quality
+from convertkit.quantization.search.reference import Reference, affordable_samples
+from convertkit.recipe import ExportOptions
 from convertkit.stage import Feed, FeedSource, Stage
 from convertkit.state import initial_state
 
-_DAMPING = 0.01
-_RESTORED_ON = 32
-"""Samples on which means and variances are restored: every layer runs the model up to there again."""
-_LEAST_COUNT = 256
-"""A variance of fewer numbers is too uncertain to scale a layer by."""
-_LARGEST_SCALE = 2.0
-_PRODUCTS = QuantProfile(
-    "products", "int8", False,
-    {op: OpRule({1: 0}, bias=2, data=(0,)) for op in ("Conv", "Gemm")} | {"MatMul": OpRule({1: -1}, data=(0,))},
-)  # fmt: skip
-_BIASED = ("Conv", "ConvTranspose", "Gemm")
+_FINEST = 0.02
+_SHARES = (0.05, 0.8)
+"""``--prune-channels auto``: the least share that is worth its while, the most that is tried, and how finely."""
+_PROBED = (8, 64)
+"""Least and most samples on which the noise of single groups is measured …"""
+_PROBES = 1e11
+"""… and the multiply-adds that this may cost."""
+_PLACES = (0.125, 0.25, 0.5, 0.75)
+"""The shares of a group that are removed alone, to measure what that costs."""
+_NEARLY = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A smaller model, how many units its groups keep, and what is left of the outputs on held-out samples."""
+
+    removed: Removed
+    counts: Counts
+    quality: Quality | None
 
 
 @dataclass(slots=True)
 class PruneChannels(LossyStep):
-    """Removes ``share`` of all channels that can go."""
+    """Removes a share of all channels that can go, as many as the gate allows, or what brings the time down."""
 
-    share: float
+    share: str | None
+    latency: float | None
+    profile: QuantProfile
     calibration: FeedSource | None = None
-    seed: int = 0
+    choices: ExportOptions = field(kw_only=True)
 
     name = "prune-channels"
+    version = "2"
 
     @property
     def options(self) -> Mapping[str, object]:
-        return {"prune_channels": self.share, "calibrated": self.calibration is not None}
+        return {"prune_channels": self.share, "target_latency": self.latency, "profile": self.profile.name,
+                "calibrated": self.calibration is not None}  # fmt: skip
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Write the smaller model; ``diagnosis`` tells how many channels every layer had and has."""
         model = load_model(source.path)
         prepare(model)
         explicit_biases(model.graph)
-        channels = follow(model.graph)
-        groups = channels.prunable()
-        if not groups:
+        state = initial_state(source)
+        measuring, judging = ((), ()) if self.calibration is None else split(self.calibration)
+        work = _Work(model, list(measuring), judging, state, self)
+        if not work.surgeon.groups:
             raise Unsupported("--prune-channels finds no channel that could go: something looks at all of them")
-        worker = _Surgeon(model, channels, self.calibration, initial_state(source), self.seed)
-        self.progress.status("measuring channels")
-        found = scores(channels, groups, worker.active, worker.known)
-        keep = strongest(found, self.share)
-        if all(len(kept) == group.size for group, kept in keep.items()):
+        made = self._chosen(work)
+        share = work.share(made.counts)
+        if not share:
             raise Unsupported(f"--prune-channels {self.share} removes no whole channel of layers as narrow as these")
-        self.diagnosis = {"groups": [_described(channels, group, kept) for group, kept in keep.items()]}
-        self.progress.status("removing channels")
-        worker.remove(keep)
-        drop_unused(model.graph)
-        return save_model(model, workdir / "pruned.onnx", f"{self.name} {self.version}", source.initial_state)
+        before, after = work.prices.total(work.whole), work.prices.total(made.counts)
+        told = f"{share:.1%} of the channels are gone"
+        self.diagnosis = {
+            "groups": work.described(made.counts),
+            "channels": share,
+            "estimated_time": after / before if before else None,
+            "held_out": held_out(made.quality),
+            "notes": [told if made.quality is None else f"{told}; kept are {made.quality.told()}"],
+        }
+        return save_model(made.removed.model, workdir / "pruned.onnx", f"{self.name} {self.version}",
+                          source.initial_state)  # fmt: skip
+
+    def _chosen(self, work: _Work) -> _Made:
+        self.progress.status("measuring channels")
+        if self.latency is not None:
+            return work.made(work.quickened(self.latency))
+        if self.share != AUTO:
+            return work.made(work.narrowed(float(self.share or 0)))
+        (low, high), best = _SHARES, None
+        while high - low > _FINEST or best is None:
+            share = low if best is None and high - low <= _FINEST else (low + high) / 2
+            tried = work.made(work.narrowed(share))
+            assert tried.quality is not None
+            if is_enough(tried.quality, self.choices):
+                low, best = share, tried
+            elif share == low:
+                raise Unsupported(
+                    f"--prune-channels auto: even {share:.0%} of the channels cost too much, {tried.quality.told()}",
+                    ways_out=("more calibration data", "--max-drop with more points", "--prune"),
+                )
+            else:
+                high = share
+        return best
 
 
-class _Surgeon:
-    """Removes channels from one model, and makes up for them where there is data."""
+class _Work:
+    """One model with its channels in the order in which they go, their curves and their prices."""
 
     def __init__(
-        self, model: ir.Model, channels: Channels, feeds: FeedSource | None, state: Mapping[str, Array], seed: int
-    ) -> None:
-        self._model, self._channels, self._feeds, self._state = model, channels, feeds, state
-        self.active: Mapping[ir.Value, Activity] = {}
-        self.known: Mapping[ir.Node, Product] = {}
-        self._wanted: Mapping[ir.Value, Activity] = {}
-        if feeds is None:
-            return
-        axes = {_value(cut.node, 0): cut.layout.axis for cut in channels.sums()}
-        self.active = measure_activity(model, axes, feeds, state)
-        nodes = {cut.node for cut in channels.sums()}
-        units = [unit for unit in find_units(model.graph, _PRODUCTS) if unit.node in nodes and has_rows(unit)]
-        chosen = affordable(units)
-        found = moments(model, chosen, feeds, state, np.random.default_rng(seed)) if chosen else {}
-        self.known = {unit.node: Product(unit, found[unit.name]) for unit in chosen}
-        outputs = {node.outputs[0]: 1 for node in model.graph if _has_bias(node)}
-        self._wanted = measure_activity(model, outputs, self._some(), state)
+        self, model: ir.Model, feeds: Sequence[Feed], judging: Sequence[Feed], state: Mapping[str, Array],
+        step: PruneChannels,
+    ) -> None:  # fmt: skip
+        self._model, self._feeds, self._judging, self._state, self._step = model, feeds, judging, state, step
+        self.surgeon = Surgeon(model, feeds, state, step.choices.seed)
+        self._orders = self.surgeon.orders()
+        self.whole = tuple(len(order.units) for order in self._orders)
+        self.sizes = tuple(group.size for group in self.surgeon.groups)
+        integers = step.choices.quantized
+        self.prices = Prices(model, self._orders, step.profile, integers=integers, feed=feeds[0] if feeds else None)
+        self._curves: Sequence[Curve] = ()
+        self._reference = Reference(model.clone(), judging, state) if judging else None
 
-    def remove(self, keep: Mapping[Group, Array]) -> None:
-        """Shrink the model in place."""
-        if self._feeds is not None:
-            for cut in self._channels.sums():
-                stays = cut.layout.kept(keep)
-                if len(stays) < cut.layout.size:
-                    self._make_up(cut, stays)
-        self._channels.shrink(keep)
-        for value, wanted in self._wanted.items():
-            layout = self._channels.of(value)
-            self._restore(value, wanted, np.arange(len(wanted.mean)) if layout is None else layout.kept(keep))
+    def share(self, counts: Counts) -> float:
+        """Of all channels that could go, what goes."""
+        kept = sum(size * count / whole for size, count, whole in zip(self.sizes, counts, self.whole, strict=True))
+        return 1 - kept / sum(self.sizes)
 
-    def _some(self) -> list[Feed]:
-        if self._feeds is None:
-            return []
-        return list(islice(self._feeds, 0, None, -(-len(self._feeds) // _RESTORED_ON)))
+    def described(self, counts: Counts) -> list[Mapping[str, object]]:
+        """Every group for the report."""
+        groups = zip(self.surgeon.groups, self._kept(counts), strict=True)
+        return [described(self.surgeon.channels, group, kept) for group, kept in groups]
 
-    def _make_up(self, cut: Cut, stays: Array) -> None:
-        graph, active = self._model.graph, self.active.get(_value(cut.node, 0))
-        if cut.node in self.known:
-            _reconstruct(graph, self.known[cut.node], stays)
-        elif cut.node.op_type in _BIASED and active is not None:
-            _add_to_bias(graph, cut.node, _lost_mean(cut, stays, active.mean))
+    def narrowed(self, share: float) -> Counts:
+        """How many units stay where a share of all channels goes."""
+        return narrowed(self.curves(), self.prices, self.sizes, share)
 
-    def _restore(self, value: ir.Value, wanted: Activity, kept: Array) -> None:
-        """Scale and shift a layer so that its outputs have the mean and variance that they had."""
-        node, graph = value.producer(), self._model.graph
-        assert node is not None
-        now = measure_activity(self._model, {value: 1}, self._some(), self._state)[value]
-        ratio = (wanted.variance[kept] + 1e-12) / (now.variance + 1e-12)
-        scale = np.clip(np.sqrt(ratio), 1 / _LARGEST_SCALE, _LARGEST_SCALE)
-        if now.count < _LEAST_COUNT:
-            scale = np.ones_like(scale)
-        weight, bias = _value(node, 1), _value(node, 2)
-        axis = 1 if node.op_type == "ConvTranspose" else 0
-        factor = scale.reshape([-1 if place == axis else 1 for place in range(constant(weight).ndim)])
-        shifted = (constant(bias) - now.mean) * scale + wanted.mean[kept]
-        scaled = (constant(weight) * factor).astype(np.float32)
-        node.replace_input_with(1, add_constant(graph, f"{weight.name}_restored", scaled))
-        node.replace_input_with(2, add_constant(graph, f"{bias.name}_restored", shifted.astype(np.float32)))
-        drop_unused(graph)
+    def quickened(self, share: float) -> Counts:
+        """How many stay where the time becomes a share of what it was; ``Unsupported`` where it cannot."""
+        counts = quickened(self.curves(), self.prices, share)
+        reached = self.prices.total(counts) / self.prices.total(self.whole)
+        if reached > share + _NEARLY:
+            raise Unsupported(
+                f"--target-latency {share:g}: the cost table says {reached:.2f} of the time with as few channels as "
+                "may stay; nothing less can be reached by channels alone",
+                ways_out=(f"--target-latency {reached + _NEARLY:.2f}", "--int8"),
+            )
+        return counts
 
+    def made(self, counts: Counts) -> _Made:
+        """The model with so many units; its layers fitted together where held-out samples come out nearer."""
+        step = self._step
+        step.progress.status("removing channels")
+        removed = self.surgeon.without(self._kept(counts))
+        if self._reference is None:
+            return _Made(removed, counts, None)
+        before = self._reference.quality(removed.model.clone())
+        fitted = removed.model.clone()
+        if not fit_jointly(self._model, fitted, self._feeds, self._judging, self._state, step.choices.seed,
+                           step.progress, removed.kept):  # fmt: skip
+            return _Made(removed, counts, before)
+        after = self._reference.quality(fitted.clone())
+        if after.before_db <= before.before_db:
+            return _Made(removed, counts, before)
+        return _Made(Removed(fitted, removed.kept), counts, after)
 
-def _has_bias(node: ir.Node) -> bool:
-    """Whether a layer's outputs can be scaled and shifted: every one has a row of weights and a bias of its own."""
-    if node.domain or node.op_type not in _BIASED or len(node.inputs) < 3:
-        return False
-    weight, bias = node.inputs[1], node.inputs[2]
-    if weight is None or weight.const_value is None or bias is None or bias.const_value is None:
-        return False
-    rows = constant(weight).shape[1 if node.op_type == "ConvTranspose" else 0]
-    straight = node.op_type != "Gemm" or node.attributes.get_int("transB", 0) == 1
-    return straight and constant(bias).shape == (rows,)
+    def curves(self) -> Sequence[Curve]:
+        """What the outputs lose with each group's units, measured where there is data."""
+        if not self._curves:
+            self._curves = [Curve(order.loss) for order in self._orders] if not self._feeds else self._measured()
+        return self._curves
 
+    def _measured(self) -> Sequence[Curve]:
+        work = max(sum(map(multiply_adds, self._model.graph)), 1.0)
+        count = min(len(self._feeds), affordable_samples(self._model, *_PROBED))
+        probes = self._feeds[:: -(-len(self._feeds) // count)]
+        places = _PLACES[:: -(-len(_PLACES) // max(1, int(_PROBES / (work * len(probes) * len(self._orders)))))]
+        reference = Reference(self._model.clone(), probes, self._state)
+        progress = self._step.progress
+        return [
+            self._curve(reference, place, order, places)
+            for place, order in progress.track(enumerate(self._orders), len(self._orders), "measuring channels")
+        ]
 
-def _reconstruct(graph: ir.Graph, product: Product, stays: Array) -> None:
-    """The weights of the inputs that stay, and the bias, that come closest to the old output."""
-    rows, taps, second, unit = product.rows, product.taps, product.second, product.unit
-    index, value = unit.weight_or_fail
-    kept = (stays[:, None] * taps + np.arange(taps)).ravel()
-    gone = np.setdiff1d(np.arange(rows.shape[1]), kept)
-    inner = second[np.ix_(kept, kept)]
-    inner += np.eye(len(kept)) * max(_DAMPING * float(np.diagonal(inner).mean()), 1e-12)
-    changed = np.zeros_like(rows)
-    changed[:, kept] = rows[:, kept] + np.linalg.solve(inner, second[np.ix_(kept, gone)] @ rows[:, gone].T).T
-    if unit.bias is not None:
-        node, place = unit.bias
-        _add_to_bias(graph, node, (rows - changed) @ product.moments.mean[0], place)
-    weight = from_rows(unit, changed[None].astype(np.float32))
-    unit.node.replace_input_with(index, add_constant(graph, f"{value.name}_reconstructed", weight))
+    def _curve(self, reference: Reference, place: int, order: Order, places: Sequence[float]) -> Curve:
+        """The loss that the moments tell, scaled by what is measured with some units gone."""
+        counts = sorted({max(1, min(len(order.units) - 1, round(each * len(order.units)))) for each in places})
+        ratios = []
+        for gone in counts:
+            alone = tuple(whole - gone if i == place else whole for i, whole in enumerate(self.whole))
+            noise = relative_noise(reference, self.surgeon.without(self._kept(alone), restore=False).model)
+            ratios.append(noise / max(float(order.loss[gone]), 1e-30))
+        every = np.arange(len(order.loss))
+        scale = np.exp(np.interp(every, counts, np.log(np.maximum(ratios, 1e-30))))
+        return Curve(np.maximum.accumulate(order.loss * scale))
 
-
-def _lost_mean(cut: Cut, stays: Array, mean: Array) -> Array:
-    """What the inputs that go give to every output on average; padding is not taken into account."""
-    rows = np.moveaxis(constant(_value(cut.node, cut.index)).astype(np.float64), cut.axis, 0)
-    summed = rows.reshape(*rows.shape[:2], -1).sum(axis=2)
-    if cut.node.op_type == "ConvTranspose":  # an output sees one tap in stride × stride
-        summed /= math.prod(cut.node.attributes.get_ints("strides", (1,)))
-    gone = np.setdiff1d(np.arange(len(summed)), stays)
-    return np.asarray(mean[gone] @ summed[gone])
-
-
-def _add_to_bias(graph: ir.Graph, node: ir.Node, shift: Array, index: int = 2) -> None:
-    old = _value(node, index)
-    shifted = (constant(old) + shift).astype(np.float32)
-    node.replace_input_with(index, add_constant(graph, f"{old.name}_shifted", shifted))
-
-
-def explicit_biases(graph: ir.Graph) -> None:
-    """A zero bias where a product has none: there is always one to correct."""
-    for node in graph:
-        weight = node.inputs[1] if node.op_type in _BIASED and not node.domain else None
-        if weight is None or weight.const_value is None or (len(node.inputs) > 2 and node.inputs[2] is not None):
-            continue
-        shape, groups = constant(weight).shape, node.attributes.get_int("group", 1)
-        rows_first = node.op_type == "Conv" or node.attributes.get_int("transB", 0) == 1
-        size = shape[0] if rows_first else shape[1] * groups
-        node.resize_inputs(3)
-        node.replace_input_with(2, add_constant(graph, f"{weight.name}_no_bias", np.zeros(size, np.float32)))
-
-
-def _described(channels: Channels, group: Group, kept: Array) -> Mapping[str, object]:
-    members = [cut.node for cut in channels.cuts if any(each.root is group for each in cut.layout.groups)]
-    names = list(dict.fromkeys(node.name or str(node.outputs[0].name) for node in members))
-    return {"layers": names, "channels_before": group.size, "channels_after": len(kept)}
-
-
-def _value(node: ir.Node, index: int) -> ir.Value:
-    value = node.inputs[index]
-    assert value is not None
-    return value
+    def _kept(self, counts: Counts) -> list[Array]:
+        return [order.kept(count) for order, count in zip(self._orders, counts, strict=True)]
 
 
 _: type[Stage] = PruneChannels

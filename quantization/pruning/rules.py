@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
 import onnx_ir as ir
 
-from convertkit.artifact import Array
-from convertkit.quantization.graph.units import constant, is_constant
-from convertkit.quantization.pruning.channels import Channels, Group, Layout
-
-_NOTHING = Layout(0, (), ())
-"""What becomes of an operator without channels that could be followed."""
+from convertkit.quantization.graph.units import is_constant
+from convertkit.quantization.pruning import moves
+from convertkit.quantization.pruning.channels import Channels, Group, Layout, layout_nothing, layout_of
+from convertkit.quantization.pruning.moves import fixed, meets, rank
+from convertkit.quantization.pruning.states import recurrent
 
 _Handler = Callable[[Channels, ir.Node], Layout | None]
 """The layout of the first output; None where the inputs' channels must all stay."""
@@ -35,51 +34,58 @@ def follow(graph: ir.Graph) -> Channels:
     return channels
 
 
-def _new(axis: int, size: int) -> Layout:
-    return Layout(axis, (Group(size),), (1,))
-
-
-def _fixed(node: ir.Node, index: int) -> Array | None:
-    """The operand where it is an initializer."""
-    value = node.inputs[index] if index < len(node.inputs) else None
-    return constant(value) if value is not None and is_constant(value) else None
-
-
-def _rank(value: ir.Value | None) -> int | None:
-    return None if value is None or value.shape is None else len(value.shape)
-
-
 def _product(channels: Channels, node: ir.Node, weight: tuple[int, int], axes: tuple[int, int]) -> Layout | None:
     """A weight that sums over its axis ``weight[0]`` and makes ``weight[1]``; ``axes`` are the data's."""
-    array = _fixed(node, 1)
-    if array is None or (len(node.inputs) > 2 and node.inputs[2] is not None and _fixed(node, 2) is None):
+    array = fixed(node, 1)
+    if array is None or (len(node.inputs) > 2 and node.inputs[2] is not None and fixed(node, 2) is None):
         return None
     layout = channels.of(node.inputs[0])
     if layout is not None:
         if layout.axis != axes[0] or layout.size != array.shape[weight[0]]:
             return None
-        channels.cut(node, 1, weight[0], layout, summed=True)
-    made = _new(axes[1], array.shape[weight[1]])
+        channels.cut(node, 1, weight[0], layout, node.inputs[0])
+    made = layout_of(Group(array.shape[weight[1]]), axes[1])
     channels.cut(node, 1, weight[1], made)
-    bias = _fixed(node, 2)
+    bias = fixed(node, 2)
     if bias is not None and bias.shape[-1:] == (made.size,):
         channels.cut(node, 2, bias.ndim - 1, made)
     return made
 
 
 def _conv(channels: Channels, node: ir.Node) -> Layout | None:
-    array, layout = _fixed(node, 1), channels.of(node.inputs[0])
+    array, layout = fixed(node, 1), channels.of(node.inputs[0])
     if array is None or array.ndim < 3:
         return None
     groups = node.attributes.get_int("group", 1)
     if groups == 1:
         return _product(channels, node, (1, 0), (1, 1))
-    if array.shape[:2] != (groups, 1) or layout is None or layout.axis != 1:
+    if len(node.inputs) > 2 and node.inputs[2] is not None and fixed(node, 2) is None:
         return None
-    channels.cut(node, 1, 0, layout)
-    channels.cut(node, 2, 0, layout)
-    channels.depthwise(node, layout)
-    return layout
+    if array.shape[1] != 1:
+        return _grouped(channels, node, groups)
+    if layout is None or layout.axis != 1 or layout.size != groups:
+        return None
+    made = layout.picked(np.repeat(np.arange(groups), array.shape[0] // groups))
+    channels.cut(node, 1, 0, made)
+    channels.cut(node, 2, 0, made)
+    channels.counted(node, "group", layout)
+    return made
+
+
+def _grouped(channels: Channels, node: ir.Node, groups: int) -> Layout | None:
+    """Every group keeps as many: channels of the same place in their groups are tied."""
+    array, layout = fixed(node, 1), channels.of(node.inputs[0])
+    assert array is not None
+    if layout is not None:
+        if layout.axis != 1 or not layout.tied(np.arange(layout.size) % array.shape[1]):
+            return None
+        channels.cut(node, 1, 1, layout.picked(np.arange(array.shape[1])), node.inputs[0])
+    group = Group(array.shape[0])
+    group.tie(np.arange(group.size) % (group.size // groups))
+    made = layout_of(group, 1)
+    channels.cut(node, 1, 0, made)
+    channels.cut(node, 2, 0, made)
+    return made
 
 
 def _conv_transpose(channels: Channels, node: ir.Node) -> Layout | None:
@@ -93,14 +99,39 @@ def _gemm(channels: Channels, node: ir.Node) -> Layout | None:
 
 
 def _matmul(channels: Channels, node: ir.Node) -> Layout | None:
-    rank, array = _rank(node.inputs[0]), _fixed(node, 1)
-    if rank is None or rank < 2 or array is None or array.ndim != 2:
+    axes, array = rank(node.inputs[0]), fixed(node, 1)
+    if axes is None or axes < 2:
         return None
-    return _product(channels, node, (0, 1), (rank - 1, rank - 1))
+    if array is None:
+        return _of_heads(channels, node)
+    return _product(channels, node, (0, 1), (axes - 1, axes - 1)) if array.ndim == 2 else None
+
+
+def _of_heads(channels: Channels, node: ir.Node) -> Layout | None:
+    """A product of activations for each head: their axis is neither of the matrices'."""
+    layouts = [channels.of(value) for value in node.inputs]
+    ranks = [rank(value) for value in node.inputs]
+    if not any(layouts):
+        return layout_nothing()
+    if ranks[0] != ranks[1] or ranks[0] is None:
+        return None
+    if any(each is not None and each.axis >= ranks[0] - 2 for each in layouts):
+        return None
+    return _elementwise(channels, node)
 
 
 def _same(channels: Channels, node: ir.Node) -> Layout | None:
-    return channels.of(node.inputs[0]) or _NOTHING
+    return channels.of(node.inputs[0]) or layout_nothing()
+
+
+def _along_axis(channels: Channels, node: ir.Node) -> Layout | None:
+    """What looks at one axis alone, from there on to the last, or from the axis on, as normalisations do."""
+    layout, axes = channels.of(node.inputs[0]), rank(node.inputs[0])
+    if layout is None or axes is None:
+        return layout_nothing() if layout is None else None
+    axis = node.attributes.get_int("axis", -1) % axes
+    clear = layout.axis < axis if node.op_type == "LayerNormalization" else layout.axis != axis
+    return layout if clear and len(node.outputs) == 1 else None
 
 
 def _spatial(channels: Channels, node: ir.Node) -> Layout | None:
@@ -110,7 +141,7 @@ def _spatial(channels: Channels, node: ir.Node) -> Layout | None:
 
 def _per_channel(channels: Channels, node: ir.Node) -> Layout | None:
     layout = _spatial(channels, node)
-    if layout is None or any(_fixed(node, index) is None for index in range(1, len(node.inputs))):
+    if layout is None or any(fixed(node, index) is None for index in range(1, len(node.inputs))):
         return None
     for index in range(1, len(node.inputs)):
         channels.cut(node, index, 0, layout)
@@ -118,39 +149,24 @@ def _per_channel(channels: Channels, node: ir.Node) -> Layout | None:
 
 
 def _elementwise(channels: Channels, node: ir.Node) -> Layout | None:
-    """Two operands that broadcast: their channels meet where both have them."""
-    ranks = [_rank(value) for value in node.inputs]
-    if None in ranks or len(ranks) != 2:
+    """Operands that broadcast: their channels meet where several have them."""
+    ranks = [rank(value) for value in node.inputs]
+    known = [each for each in ranks if each is not None]
+    if len(known) != len(ranks):
         return None
-    most = max(rank for rank in ranks if rank is not None)
+    shifts = [max(known) - each for each in known]
     layouts = [channels.of(value) for value in node.inputs]
-    shifts = [most - (rank or 0) for rank in ranks]
     found = [replace(each, axis=each.axis + shift) for each, shift in zip(layouts, shifts, strict=True) if each]
     if not found:
-        return _NOTHING
+        return layout_nothing()
     layout = max(found, key=lambda each: each.size)
     for index, (other, shift) in enumerate(zip(layouts, shifts, strict=True)):
         if other is not None:
-            if not _meets(layout, replace(other, axis=other.axis + shift)):
+            if not meets(layout, replace(other, axis=other.axis + shift)):
                 return None
         elif not _spans(channels, node, index, layout, shift):
             return None
     return layout
-
-
-def _meets(layout: Layout, other: Layout) -> bool:
-    """Join two layouts of the same form; one channel broadcasts, and stays."""
-    if other.axis != layout.axis:
-        return False
-    if other.size == 1 != layout.size:
-        other.freeze()
-        return True
-    sizes = [[group.size for group in each.groups] for each in (layout, other)]
-    if sizes[0] != sizes[1] or layout.repeats != other.repeats:
-        return False
-    for one, two in zip(layout.groups, other.groups, strict=True):
-        one.join(two)
-    return True
 
 
 def _spans(channels: Channels, node: ir.Node, index: int, layout: Layout, shift: int) -> bool:
@@ -166,88 +182,6 @@ def _spans(channels: Channels, node: ir.Node, index: int, layout: Layout, shift:
     return True
 
 
-def _concat(channels: Channels, node: ir.Node) -> Layout | None:
-    rank = _rank(node.outputs[0]) or _rank(node.inputs[0])
-    if rank is None:
-        return None
-    axis = node.attributes.get_int("axis", 0) % rank
-    layouts = [channels.of(value) or _whole(value, axis) for value in node.inputs]
-    known = [each for each in layouts if each is not None]
-    if len(known) != len(layouts) or len({each.axis for each in known}) > 1:
-        return None
-    if known[0].axis != axis:
-        return known[0] if all(_meets(known[0], other) for other in known[1:]) else None
-    groups = tuple(group for each in known for group in each.groups)
-    return Layout(axis, groups, tuple(repeat for each in known for repeat in each.repeats))
-
-
-def _whole(value: ir.Value | None, axis: int) -> Layout | None:
-    """A value without channels of its own as one that keeps them all."""
-    size = None if value is None or value.shape is None else value.shape[axis]
-    return Layout(axis, (Group(size, frozen=True),), (1,)) if isinstance(size, int) else None
-
-
-def _flatten(channels: Channels, node: ir.Node) -> Layout | None:
-    """``(N, C, H, W)`` as ``(N, C·H·W)``: a channel becomes H·W neighbours."""
-    value, layout = node.inputs[0], channels.of(node.inputs[0])
-    if layout is None or layout.axis != 1 or value is None or value.shape is None:
-        return None
-    rest = list(value.shape)[2:]
-    made = node.outputs[0].shape
-    if not all(isinstance(size, int) for size in rest) or made is None or len(made) != 2:
-        return None
-    taps = math.prod(int(size) for size in rest if isinstance(size, int))
-    if node.op_type == "Flatten" and node.attributes.get_int("axis", 1) != 1:
-        return None
-    if node.op_type == "Reshape":
-        if made[1] != layout.size * taps or made[0] != value.shape[0] or node.attributes.get_int("allowzero", 0) == 1:
-            return None
-        channels.flattened(node, layout)
-    return Layout(1, layout.groups, tuple(repeat * taps for repeat in layout.repeats))
-
-
-def _reduce(channels: Channels, node: ir.Node) -> Layout | None:
-    layout, rank = channels.of(node.inputs[0]), _rank(node.inputs[0])
-    if layout is None or rank is None:
-        return None
-    listed = node.attributes.get_ints("axes") or _fixed(node, 1)
-    axes = {int(axis) % rank for axis in listed} if listed is not None else set()
-    if not axes or layout.axis in axes:
-        return None
-    gone = 0 if node.attributes.get_int("keepdims", 1) else sum(axis < layout.axis for axis in axes)
-    return replace(layout, axis=layout.axis - gone)
-
-
-def _transpose(channels: Channels, node: ir.Node) -> Layout | None:
-    layout, rank = channels.of(node.inputs[0]), _rank(node.inputs[0])
-    if layout is None or rank is None:
-        return None
-    return replace(layout, axis=list(node.attributes.get_ints("perm", tuple(range(rank))[::-1])).index(layout.axis))
-
-
-def _squeeze(channels: Channels, node: ir.Node) -> Layout | None:
-    layout, rank, axes = channels.of(node.inputs[0]), _rank(node.inputs[0]), _fixed(node, 1)
-    if layout is None or rank is None or axes is None:
-        return None
-    gone = {int(axis) % rank for axis in axes}
-    return None if layout.axis in gone else replace(layout, axis=layout.axis - sum(axis < layout.axis for axis in gone))
-
-
-def _pad(channels: Channels, node: ir.Node) -> Layout | None:
-    layout, pads = channels.of(node.inputs[0]), _fixed(node, 1)
-    if layout is None or pads is None or len([value for value in node.inputs if value is not None]) > 3:
-        return None
-    edges = pads.reshape(2, -1)
-    return layout if edges.shape[1] > layout.axis and not edges[:, layout.axis].any() else None
-
-
-def _resize(channels: Channels, node: ir.Node) -> Layout | None:
-    layout, scales = channels.of(node.inputs[0]), _fixed(node, 2)
-    if layout is None or scales is None or scales.size <= layout.axis or scales[layout.axis] != 1:
-        return None
-    return layout
-
-
 def _named(handler: _Handler, *operators: str) -> Iterator[tuple[str, _Handler]]:
     return ((operator, handler) for operator in operators)
 
@@ -257,16 +191,27 @@ _HANDLERS: Mapping[str, _Handler] = dict([
     *_named(_conv_transpose, "ConvTranspose"),
     *_named(_gemm, "Gemm"),
     *_named(_matmul, "MatMul"),
+    *_named(recurrent, "LSTM", "GRU", "RNN"),
     *_named(_same, "Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "Erf",
-            "Gelu", "Mish", "Softplus", "Softsign", "Exp", "Sqrt", "Abs", "Neg", "Identity", "Clip", "Reciprocal"),
+            "Gelu", "Mish", "Softplus", "Softsign", "Exp", "Sqrt", "Abs", "Neg", "Identity", "Clip", "Reciprocal",
+            "Cast", "Floor", "Ceil", "Round", "Sin", "Cos", "Log", "Sign", "ThresholdedRelu", "Swish"),
     *_named(_spatial, "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "GlobalLpPool"),
+    *_named(_along_axis, "Softmax", "LogSoftmax", "LayerNormalization"),
     *_named(_per_channel, "BatchNormalization", "InstanceNormalization"),
-    *_named(_elementwise, "Add", "Sub", "Mul", "Div", "Pow", "PRelu", "Max", "Min"),
-    *_named(_concat, "Concat"),
-    *_named(_flatten, "Flatten", "Reshape"),
-    *_named(_reduce, "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2"),
-    *_named(_transpose, "Transpose"),
-    *_named(_squeeze, "Squeeze"),
-    *_named(_pad, "Pad"),
-    *_named(_resize, "Resize"),
+    *_named(_elementwise, "Add", "Sub", "Mul", "Div", "Pow", "PRelu", "Max", "Min", "Sum", "Mean", "Where"),
+    *_named(moves.concat, "Concat"),
+    *_named(moves.flatten, "Flatten"),
+    *_named(moves.reshape, "Reshape"),
+    *_named(moves.reduce, "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2",
+            "ReduceSumSquare"),
+    *_named(moves.transpose, "Transpose"),
+    *_named(moves.squeeze, "Squeeze"),
+    *_named(moves.unsqueeze, "Unsqueeze"),
+    *_named(moves.split, "Split"),
+    *_named(moves.sliced, "Slice"),
+    *_named(moves.gather, "Gather"),
+    *_named(moves.pad, "Pad"),
+    *_named(moves.resize, "Resize"),
+    *_named(moves.depth_to_space, "DepthToSpace"),
+    *_named(moves.space_to_depth, "SpaceToDepth"),
 ])  # fmt: skip

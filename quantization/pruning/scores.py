@@ -1,4 +1,9 @@
-"""What each channel is worth, measured on calibration data, and which ones are worth least."""
+"""In which order the channels of a group go, and what the model's outputs lose with each number of them.
+
+The units of a group go one after the other: always the one whose loss all others can make up for best, by the moments
+of what is read.  Errors of a layer's outputs count by how much the model's outputs depend on them, where that is known.
+Source of the loss and of the update: optimal brain surgery with blocks of weights, arXiv:2203.07259.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +21,7 @@ from convertkit.quantization.pruning.channels import Channels, Cut, Group
 from convertkit.quantization.weights.patches import Moments, weight_rows
 from convertkit.stage import Feed
 
-_ALIGNED = 4
-"""Kernels work on this many channels at a time …"""
-_ALIGN_FROM = 16
-"""… and a group of fewer channels is too coarse to be rounded to that."""
-_MOST_OF_A_GROUP = 2.0
-"""A group may lose this many times its share, where others lose less."""
-_DAMPING = 0.01
+DAMPING = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,11 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A matrix product with the moments of its inputs."""
+    """A matrix product with the moments of its inputs, and what errors of each of its outputs count."""
 
     unit: Unit
     moments: Moments
+    importance: Array | None = None
 
     @property
     def rows(self) -> Array:
@@ -57,6 +57,29 @@ class Product:
         """Covariance of the columns where a bias can make up for the mean, else their second moment."""
         second, mean = self.moments.second[0].astype(np.float64), self.moments.mean[0].astype(np.float64)
         return np.asarray(second if self.unit.bias is None else second - np.outer(mean, mean))
+
+    def damped(self, second: Array) -> Array:
+        """``second`` with a share of its mean power added to each."""
+        return np.asarray(second + np.eye(len(second)) * max(DAMPING * float(np.diagonal(second).mean()), 1e-12))
+
+    def weighed(self) -> Array:
+        """Rows whose errors, squared and summed, are the share of the outputs' power that is lost."""
+        rows = self.rows
+        if self.importance is None:
+            return np.asarray(rows / np.sqrt(max(float(np.sum((rows @ self.second) * rows)), 1e-30)))
+        return np.asarray(rows * np.sqrt(self.importance)[:, None])
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The units of a group, those first that go first, and the ``loss`` with none, one, two … gone, all but one."""
+
+    units: Array
+    loss: Array
+
+    def kept(self, count: int) -> Array:
+        """The units that stay where ``count`` do, in order."""
+        return np.sort(self.units[len(self.units) - count :])
 
 
 def measure_activity(
@@ -85,65 +108,92 @@ def measure_activity(
     return found
 
 
-def scores(
+def orders(
     channels: Channels, groups: Sequence[Group], active: Mapping[ir.Value, Activity], known: Mapping[ir.Node, Product]
-) -> Mapping[Group, Array]:
-    """The share of their readers' output power that is lost with each channel."""
-    found = {group: np.zeros(group.size) for group in groups}
+) -> tuple[Order, ...]:
+    """How the units of each group go; without data by the weights alone."""
+    return tuple(_order(channels, group, active, known) for group in groups)
+
+
+def _order(
+    channels: Channels, group: Group, active: Mapping[ir.Value, Activity], known: Mapping[ir.Node, Product]
+) -> Order:
+    readers, plain = [], np.zeros(group.units)
     for cut in channels.sums():
-        part = _reconstructed_loss(known[cut.node]) if cut.node in known else _plain_loss(cut, active)
-        start = 0
-        for group, repeat in zip(cut.layout.groups, cut.layout.repeats, strict=True):
-            entries = part[start : start + group.size * repeat]
-            start += group.size * repeat
-            if group.root in found:
-                found[group.root] += entries.reshape(group.size, repeat).sum(axis=1)
-    return found
+        places = [place for place, each in enumerate(cut.layout.groups) if each.root is group]
+        if places and cut.node in known:
+            readers.append(_Reader(known[cut.node], cut, places, group.units))
+        elif places:
+            lost = _plain_loss(cut, active)
+            for place in places:
+                mine = cut.layout.owner == place
+                plain += np.bincount(cut.layout.units(place)[mine], lost[mine], group.units)
+    gone: list[int] = []
+    loss = [0.0]
+    left = np.ones(group.units, bool)
+    while len(gone) < group.units - 1:
+        each = plain + sum(reader.losses() for reader in readers)
+        worst = int(np.argmin(np.where(left, each, np.inf)))
+        loss.append(loss[-1] + max(float(each[worst]), 0.0))
+        gone.append(worst)
+        left[worst] = False
+        for reader in readers:
+            reader.remove(worst)
+    return Order(np.array([*gone, int(np.argmax(left))]), np.array(loss))
 
 
-def _reconstructed_loss(product: Product) -> Array:
-    """What is lost although the other inputs make up for it as well as they can.
+class _Reader:
+    """A product that sums over a group's units, as it is with some of them gone and made up for."""
 
-    Source: the saliency of optimal brain surgery, for blocks: ``W_c ([H⁻¹]_cc)⁻¹ W_cᵀ``.
-    """
-    rows, second, taps = product.rows, product.second, product.taps
-    power = float(np.sum((rows @ second) * rows))
-    second = second + np.eye(len(second)) * max(_DAMPING * float(np.diagonal(second).mean()), 1e-12)
-    inverse, size = np.linalg.inv(second), len(second) // taps
-    blocks = inverse.reshape(size, taps, size, taps)[np.arange(size), :, np.arange(size), :]
-    columns = rows.reshape(len(rows), size, taps)
-    return np.asarray(np.einsum("oct,ctu,ocu->c", columns, np.linalg.inv(blocks), columns) / max(power, 1e-30))
+    def __init__(self, product: Product, cut: Cut, places: Sequence[int], units: int) -> None:
+        self._rows = product.weighed()
+        self._inverse = np.linalg.inv(product.damped(product.second))
+        entries: list[list[int]] = [[] for _ in range(units)]
+        for place in places:
+            for entry in np.flatnonzero(cut.layout.owner == place):
+                entries[int(cut.layout.units(place)[entry])].append(int(entry))
+        taps = np.arange(product.taps)
+        width = max(map(len, entries))
+        self._even = all(len(each) == width for each in entries)
+        self._columns = [(np.array(each, int)[:, None] * product.taps + taps).ravel() for each in entries]
+
+    def losses(self) -> Array:
+        """What each unit costs next, although the others make up for it as well as they can."""
+        if self._even:
+            columns = np.stack(self._columns)
+            blocks = self._inverse[columns[:, :, None], columns[:, None, :]]
+            weights = self._rows[:, columns].transpose(1, 0, 2)
+            return np.asarray((weights * np.matmul(weights, _inverses(blocks))).sum(axis=(1, 2)))
+        return np.array([self._loss(columns) for columns in self._columns])
+
+    def _loss(self, columns: Array) -> float:
+        weights = self._rows[:, columns]
+        return float(np.sum((weights @ _inverses(self._inverse[np.ix_(columns, columns)])) * weights))
+
+    def remove(self, unit: int) -> None:
+        """Take the unit out; the weights of the others make up for it."""
+        columns = self._columns[unit]
+        wide = _inverses(self._inverse[np.ix_(columns, columns)]) @ self._inverse[columns]
+        self._rows = self._rows - self._rows[:, columns] @ wide
+        self._inverse = self._inverse - self._inverse[:, columns] @ wide
+        self._rows[:, columns] = 0
+        self._inverse[columns], self._inverse[:, columns] = 0, 0
+
+
+def _inverses(blocks: Array) -> Array:
+    """Of symmetric blocks; zero ones, of what is gone, stay zero."""
+    size = blocks.shape[-1]
+    empty = ~np.asarray(blocks.any(axis=(-2, -1)))[..., None, None]
+    return np.asarray(np.where(empty, 0.0, np.linalg.inv(blocks + empty * np.eye(size))))
 
 
 def _plain_loss(cut: Cut, active: Mapping[ir.Value, Activity]) -> Array:
-    """Weight norm times the variance of the activation, where it was measured."""
-    weight, value = cut.node.inputs[cut.index], cut.node.inputs[0]
+    """Weight norm times the variance of the activation, where it was measured, as a share of all."""
+    weight, value = cut.node.inputs[cut.index], cut.read
     assert weight is not None
     assert value is not None
     array = constant(weight).astype(np.float64)
     part = np.square(array).sum(axis=tuple(axis for axis in range(array.ndim) if axis != cut.axis))
-    if value in active:
+    if value in active and len(active[value].variance) == len(part):
         part = part * active[value].variance
     return np.asarray(part / max(float(part.sum()), 1e-30))
-
-
-def strongest(found: Mapping[Group, Array], share: float) -> Mapping[Group, Array]:
-    """The channels that stay, in order: of all channels together, ``share`` go, those with the least scores."""
-    total = sum(len(score) for score in found.values())
-    low, high = 0.0, max(float(score.max()) for score in found.values())
-    for _ in range(60):
-        middle = (low + high) / 2
-        gone = total - sum(_count(score, middle, share) for score in found.values())
-        low, high = (low, middle) if gone > round(total * share) else (middle, high)
-    return {
-        group: np.sort(np.argsort(-score, kind="stable")[: _count(score, low, share)]) for group, score in found.items()
-    }
-
-
-def _count(score: Array, threshold: float, share: float) -> int:
-    """How many channels of a group stay where those up to ``threshold`` go."""
-    count = int((score > threshold).sum())
-    if len(score) >= _ALIGN_FROM:
-        count = -(-count // _ALIGNED) * _ALIGNED
-    least = max(1, int(len(score) * (1 - min(_MOST_OF_A_GROUP * share, 0.9))))
-    return min(max(count, least), len(score))

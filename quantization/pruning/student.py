@@ -7,7 +7,7 @@ weights are products of them with the inputs of the layers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,9 @@ _TARGET = "learnt/"
 _WEIGHT, _BIAS = "weight/", "bias/"
 
 Arrays = dict[str, Array]
+Kept = Mapping[str, tuple[int, Array]]
+"""By the name of a value, the axis along which the student has fewer channels, and those that it has."""
+ALL: Kept = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,8 @@ class Trained:
 class Teacher:
     """The original model, and what is learnt of it."""
 
-    def __init__(self, model: ir.Model, feeds: Sequence[Feed]) -> None:
-        copy = model.clone()
+    def __init__(self, model: ir.Model, feeds: Sequence[Feed], kept: Kept = ALL) -> None:
+        copy, self._kept = model.clone(), kept
         made = {str(value.name): value for node in copy.graph for value in node.outputs}
         read = read_values(copy)
         inner = [
@@ -81,8 +84,17 @@ class Teacher:
         )
 
     def answers(self, feeds: Iterable[Feed]) -> list[Arrays]:
-        """What is learnt, for each feed."""
-        return list(run_all(self._session, self._names, feeds, {}))
+        """What is learnt, for each feed, of the channels that the student has."""
+        return [
+            {name: self._of(name, array) for name, array in answer.items()}
+            for answer in run_all(self._session, self._names, feeds, {})
+        ]
+
+    def _of(self, name: str, array: Array) -> Array:
+        if name not in self._kept:
+            return array
+        axis, channels = self._kept[name]
+        return np.ascontiguousarray(np.take(array, channels, axis))
 
 
 class Student:

@@ -26,8 +26,9 @@ from convertkit.quantization.pruning.budgets import Curve, by_magnitude
 from convertkit.quantization.pruning.joint import fit_jointly
 from convertkit.quantization.pruning.patterns import AUTO, Pattern, neighbours, pattern
 from convertkit.quantization.pruning.products import Product, find_products, total
-from convertkit.quantization.pruning.removal import PruneChannels, explicit_biases
+from convertkit.quantization.pruning.removal import PruneChannels
 from convertkit.quantization.pruning.sparsify import Found, Sparsifier, fits
+from convertkit.quantization.pruning.surgery import explicit_biases
 from convertkit.quantization.search.floor import is_enough
 from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.reference import Reference
@@ -170,12 +171,15 @@ def _aligned(found: Sequence[Found], products: Sequence[Product]) -> list[tuple[
 
 
 def build(context: BuildContext) -> Stage | None:
-    """The stage for ``--prune`` or ``--prune-channels``."""
+    """The stage for ``--prune``, ``--prune-channels`` or ``--target-latency``."""
     options = context.options
-    if options.prune is not None and options.prune_channels is not None:
-        raise UsageError("--prune and --prune-channels exclude each other")
-    if options.prune_channels is not None:
-        return PruneChannels(options.prune_channels, context.calibration, options.seed, progress=context.progress)
+    if options.prune is not None and options.narrowed:
+        raise UsageError(f"--prune and {options.flag_of_channels} exclude each other")
+    if options.narrowed:
+        return PruneChannels(
+            options.prune_channels, options.target_latency, context.target.profile(options), context.calibration,
+            choices=options, progress=context.progress,
+        )  # fmt: skip
     if options.prune is None:
         return None
     if options.prune == AUTO and context.calibration is None:

@@ -14,8 +14,8 @@ from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.joint import fit_jointly
 from convertkit.quantization.pruning.patterns import Pattern
 from convertkit.quantization.pruning.products import find_products
-from convertkit.quantization.pruning.removal import explicit_biases
 from convertkit.quantization.pruning.student import Student, Teacher
+from convertkit.quantization.pruning.surgery import explicit_biases
 from convertkit.quantization.pruning.whitened import Whitened
 from convertkit.quantization.pruning.zeros import plainly_pruned
 from tests.quantization.models import images, model_of

@@ -24,7 +24,7 @@ from convertkit.quantization.pruning.inputs import measure_inputs
 from convertkit.quantization.pruning.patterns import Pattern, largest, neighbours, pattern
 from convertkit.quantization.pruning.products import find_products
 from convertkit.quantization.pruning.reconstruct import Effort, Layer, toward_original
-from convertkit.quantization.pruning.removal import explicit_biases
+from convertkit.quantization.pruning.surgery import explicit_biases
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
 from tests.quantization.models import artifact_of, images, model_of, small_cnn
@@ -252,7 +252,7 @@ def test_what_makes_no_sense_is_refused(text: str) -> None:
 
 def test_both_ways_at_once_are_refused() -> None:
     with pytest.raises(UsageError, match="exclude each other"):
-        prune.stage(BuildContext(ExportOptions("x", prune="0.5", prune_channels=0.3), None))  # type: ignore[arg-type]
+        prune.stage(BuildContext(ExportOptions("x", prune="0.5", prune_channels="0.3"), None))  # type: ignore[arg-type]
 
 
 def test_auto_needs_data() -> None:
