@@ -12,10 +12,10 @@ from functools import cache
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.integer_ranges import Ranges
 from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import MOST_DIMENSIONS, Builder
-from convertkit.targets.coreml.ranges import Ranges
 from convertkit.targets.coreml.scans import scan
 from convertkit.targets.coreml.tensor import Tensor, constant, held
 from convertkit.targets.coreml.wrapping import wrapped
@@ -36,7 +36,7 @@ class Lowering:
         self._registry = registry
         self._opsets = opsets
         self._values: dict[ir.Value, Tensor] = {}
-        self.ranges = Ranges()
+        self.ranges = Ranges("Core ML")
 
     def bind(self, value: ir.Value, tensor: Tensor) -> None:
         """Say what an input of the graph is."""

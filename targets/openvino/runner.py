@@ -10,10 +10,19 @@ from typing import Any, Self
 import numpy as np
 
 from convertkit.artifact import Array, Artifact
+from convertkit.errors import FeedError
 from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.openvino.ir import check_weights
 from convertkit.targets.openvino.runtime import EXACT, compiled, runtime_name, told
+
+
+def _check_bits(name: str, value: Array) -> None:
+    """``FeedError`` for 64-bit integers that the plugin, which computes in 32 bits, would cut off."""
+    limits = np.iinfo(np.int32)
+    wide = value.dtype in (np.int64, np.uint64) and value.size
+    if wide and (int(value.min()) < limits.min or int(value.max()) > limits.max):
+        raise FeedError(f"input {name} has integers beyond 32 bits, which is what OpenVINO's CPU plugin holds")
 
 
 class OpenVinoRunner:
@@ -55,7 +64,10 @@ class OpenVinoRunner:
         return partial(self._values, self._encoded(feed))
 
     def _encoded(self, feed: Feed) -> list[Array]:
-        return list(encoded(self._artifact.inputs, feed).values())
+        given = encoded(self._artifact.inputs, feed)
+        for name, value in given.items():
+            _check_bits(name, value)
+        return list(given.values())
 
     def _values(self, inputs: list[Array]) -> list[Array]:
         """Outputs in their order, which is that of the ONNX graph, as that of the inputs is."""

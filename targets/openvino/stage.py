@@ -20,6 +20,7 @@ from convertkit.onnx.unsigned import make_unsigned
 from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.openvino.forms import write_exact_forms
 from convertkit.targets.openvino.inspection import kernels
+from convertkit.targets.openvino.integers import hold_integers
 from convertkit.targets.openvino.ir import keep_ties_in_order, write_ir
 from convertkit.targets.openvino.padded_averages import write_as_convolutions
 from convertkit.targets.openvino.readme import readme
@@ -38,7 +39,7 @@ class WriteIr:
     """Writes ``model.xml`` and ``model.bin``."""
 
     name = "openvino"
-    version = "2"
+    version = "3"
     accepts = frozenset({"onnx"})
     produces = "openvino"
 
@@ -56,6 +57,7 @@ class WriteIr:
         model = load_own(source.path)
         without_classical(model)
         apply_rules(model)
+        notes = hold_integers(model)
         write_exact_forms(model)
         write_as_convolutions(model)
         make_unsigned(model)
@@ -72,7 +74,8 @@ class WriteIr:
             keep_ties_in_order(read)
             write_ir(read, path, frozenset(_names(model)))
         found = kernels(path) if self.tolerance is _INTEGER_KERNELS else {}
-        self.diagnosis = {"kernels": found} if found else None
+        told = {**({"kernels": found} if found else {}), **({"notes": list(notes)} if notes else {})}
+        self.diagnosis = told or None
         (workdir / "README.md").write_text(readme(self._precision, found), encoding="utf-8")
         made = with_labels(made, source)
         return replace(made, path=path, format=self.produces, sha256=sha256_of(path))

@@ -1,6 +1,7 @@
-"""Which numbers integers of a graph can be, so that what leaves Core ML's 32 bits is refused or told.
+"""Which numbers integers of a graph can be, so that what leaves the 32 bits of a runtime is refused or told.
 
-Core ML has int32 alone.  Of int64, uint32 and uint64 it holds what fits, so a result is right as long as it fits, too.
+Core ML and OpenVINO's CPU plugin have int32 alone.  Of int64, uint32 and uint64 they hold what fits, so a result is
+right as long as it fits, too.
 Smaller types and int32 begin again at the other end, as they do in ONNX, and never leave their own range.
 """
 
@@ -16,13 +17,14 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.intervals import ALL, FORWARD, INF, Interval, inside, join, of_numbers
-from convertkit.targets.coreml.tensor import HELD
 
 _INT32: Interval = (-(2.0**31), 2.0**31 - 1)
 _NATURAL: Interval = (0.0, _INT32[1])
 """What int32 holds of unsigned types, and more than all sizes and places."""
 _WIDE = ("int64", "uint32", "uint64")
-"""Element types of which Core ML holds a part."""
+"""Element types of which such a runtime holds a part."""
+_KNOWN = frozenset({"bool", "float32", "float16", *_WIDE, "int8", "int16", "int32", "uint8", "uint16"})
+"""Element types that have ranges."""
 _MOVES = frozenset(
     {
         *("Clip", "Compress", "Concat", "ConstantOfShape", "DepthToSpace", "Expand", "Flatten", "Gather"),
@@ -60,9 +62,14 @@ class Range:
 
 
 class Ranges:
-    """The ranges of one graph's integers, node after node."""
+    """The ranges of one graph's integers, node after node.
 
-    def __init__(self) -> None:
+    ``holder`` is the runtime that has 32 bits; ``strict`` refuses unsigned integers of wide types, too, that the data
+    decides.
+    """
+
+    def __init__(self, holder: str, *, strict: bool = True) -> None:
+        self._holder, self._strict = holder, strict
         self._known: dict[ir.Value, Range] = {}
         self._beyond: list[str] = []
 
@@ -74,19 +81,23 @@ class Ranges:
         first, *others = dict.fromkeys(self._beyond)
         more = f" and {len(others)} more" if others else ""
         return (
-            f"{first}{more}: int64 is computed in Core ML's 32 bits, so the results are right from "
+            f"{first}{more}: int64 is computed in {self._holder}'s 32 bits, so the results are right from "
             f"{_spelled(_INT32).removeprefix('from ')} alone",
         )
 
     def bind(self, value: ir.Value, numbers: Array) -> None:
         """Say what a value is that is known while the model is lowered."""
-        if numbers.dtype.name in HELD:
+        if numbers.dtype.name in _KNOWN:
             self._known[value] = Range(of_numbers(numbers) if numbers.size else (0.0, 0.0))
+
+    def assume(self, value: ir.Value, known: Range) -> None:
+        """Say what a value can be."""
+        self._known[value] = known
 
     def add(self, node: ir.Node, value: ir.Value, subject: str) -> str:
         """Note a result's range; the name of its type where that is a small one and the result has to be held to it.
 
-        ``Unsupported`` where a result leaves what Core ML holds of its type.
+        ``Unsupported`` where a result leaves what the runtime holds of its type.
         """
         name = _dtype(value)
         operands = [None if each is None else self.of(each) for each in node.inputs]
@@ -100,8 +111,8 @@ class Ranges:
         limits = _limits(name)
         fits = inside(found, limits)
         if name in _WIDE and not fits:
-            if name != "int64" or not of_data:
-                raise Unsupported(f"{name} results {_spelled(found)}: Core ML holds those {_spelled(limits)}")
+            if not of_data or (self._strict and name != "int64"):
+                raise Unsupported(f"{name} results {_spelled(found)}: {self._holder} holds those {_spelled(limits)}")
             self._beyond.append(subject)
         self._known[value] = Range(found if fits else limits, of_data)
         return name if not fits and np.dtype(name).itemsize < 4 else ""
@@ -140,11 +151,11 @@ def _dtype(value: ir.Value) -> str | None:
     if value.dtype is None or value.dtype == ir.DataType.STRING:
         return None
     name = value.dtype.numpy().name
-    return name if name in HELD else None
+    return name if name in _KNOWN else None
 
 
 def _limits(name: str) -> Interval:
-    """What Core ML holds of an integer type."""
+    """What 32 bits hold of an integer type."""
     if name in _WIDE:
         return _INT32 if name == "int64" else _NATURAL
     return float(np.iinfo(name).min), float(np.iinfo(name).max)
