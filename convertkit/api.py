@@ -129,7 +129,8 @@ def export(
         normalization: ``INPUT:MEAN/STD`` that the model was trained with, one or several.
         preprocess: steps from a picture of bytes to the input that become part of the model, as in
             ``image:256,crop:0.875,mean:0,std:255``.
-        postprocess: steps behind an output that become part of the model: ``softmax``, ``argmax``, ``top:5``.
+        postprocess: steps behind an output that become part of the model: ``softmax``, ``argmax``, ``top:5``, or
+            ``nms:100`` and what a detector's outputs are, as in ``nms:100,iou:0.45,score:0.25,cxcywh,columns``.
         opset: opset of a delivered ``.onnx``.
         trust: code in the file that may be executed: ``pickle``, ``lambda``, ``pyfunc``.
         timeout: longest time for one call of a framework, in seconds.

@@ -133,17 +133,36 @@ _PLACES = {"ArgMax": 0, "ArgMin": 0, "TopK": 1}
 
 
 def _classes(value: ir.Value) -> int | None:
-    """How many elements there are along the axis whose places a value tells."""
+    """How many elements there are along the axis whose places a value tells.
+
+    Some of the places are places still, and so are they beside constants, as zeros stand behind the last detection.
+    """
     node = value.producer()
-    while node is not None and node.op_type in _MOVES_DATA | {"Cast"} and node.inputs[0] is not None:
-        value = node.inputs[0]
-        node = value.producer()
-    if node is None or node.domain or value.index() != _PLACES.get(node.op_type) or node.inputs[0] is None:
+    if node is None or node.domain or not node.inputs or node.inputs[0] is None:
+        return None
+    if node.op_type in _MOVES_DATA | {"Cast", "Gather", "GatherElements"}:
+        return _classes(node.inputs[0])
+    if node.op_type == "Where":
+        told = [each for each in node.inputs[1:] if each is not None and not each.is_initializer()]
+        return _classes(told[0]) if len(told) == 1 else None
+    if node.op_type == "Div":
+        return _classes_in_rows(node)
+    if value.index() != _PLACES.get(node.op_type):
         return None
     shape = node.inputs[0].shape
     axis = node.attributes.get_int("axis", -1 if node.op_type == "TopK" else 0)
     size = None if shape is None else shape[axis]
     return size if isinstance(size, int) else None
+
+
+def _classes_in_rows(node: ir.Node) -> int | None:
+    """Of places among classes times candidates, over the number of candidates."""
+    first, second = node.inputs[:2]
+    divisor = None if second is None else second.const_value
+    size = None if first is None else _classes(first)
+    if size is None or divisor is None or divisor.size != 1 or int(divisor.numpy()) < 1:
+        return None
+    return -(-size // int(divisor.numpy()))
 
 
 def _is_clamped(value: ir.Value) -> bool:

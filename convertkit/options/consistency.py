@@ -19,6 +19,9 @@ _OLDEST_OPSET = {"int8": 13, "w8": 13, "w4": 21}
 _INTERFACES = {"int8": ("float32", "int8", "uint8"), "int16x8": ("float32", "int16")}
 """Values of ``--io-dtype`` that are the integers inside, or differ from them by a shift alone."""
 
+_REALS = re.compile(r"(^|,)\s*(top|nms):")
+"""Words of ``--postprocess`` whose results are real numbers, made of floats."""
+
 Question = Callable[[ExportOptions], bool]
 
 
@@ -44,8 +47,8 @@ RULES: tuple[Rule, ...] = (
         "uint8 takes bytes where training took pixels of 0 to 1 or 0 to 255",
     ),
     Rule(
-        lambda o: o.io_dtype != "float32" and o.postprocess is not None and "top:" in o.postprocess,
-        "--postprocess top gives scores as real numbers, which --io-dtype {o.io_dtype} excludes: leave one of them out",
+        lambda o: o.io_dtype != "float32" and o.postprocess is not None and _REALS.search(o.postprocess) is not None,
+        "--postprocess {o.postprocess} tells real numbers, --io-dtype {o.io_dtype} integers: leave one of them out",
     ),
     Rule(
         lambda o: o.max_drop is not None and o.eval is None, "--max-drop needs --eval with labelled data to measure on"

@@ -228,7 +228,12 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         metavar="STEPS",
         help="Into the model: image:256,crop:0.875,mean:124,116,104,std:58,57,57; bgr, input:NAME.",
     ),
-    _flag("Input", "--postprocess", metavar="STEPS", help="Into the model: softmax, argmax or top:5; output:NAME."),
+    _flag(
+        "Input",
+        "--postprocess",
+        metavar="STEPS",
+        help="Into the model: softmax, argmax or top:5; nms:100 with a detector's words; output:NAME.",
+    ),
     _switch("Precision", "--int8", help="8-bit integers where they pay."),
     _switch("Precision", "--int16x8", help="16-bit activations, 8-bit weights."),
     _switch("Precision", "--fp16", help="float16 weights."),

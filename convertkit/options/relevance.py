@@ -17,6 +17,7 @@ from convertkit.errors import FeedError, UsageError
 from convertkit.model_flags import check_dims, check_normalization, data_lacks, labelled, labels, refuse_unit_scale
 from convertkit.operators import MeasuringTarget
 from convertkit.options import of_targets
+from convertkit.processing.words import anchors_file
 from convertkit.recipe import METRICS, THIS, ExportOptions, ImageOptions, WavOptions
 from convertkit.references import closest, found_at
 from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader, Target
@@ -60,6 +61,10 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
         refuse_unit_scale(each)
     if options.label_file is not None:
         labels(Path(options.label_file))
+    if (anchors := anchors_file(options.postprocess)) is not None:
+        from convertkit.processing.detections import read_anchors
+
+        read_anchors(anchors)
     if options.metric is not None and options.metric not in METRICS:
         metric_function(options.metric)
     for target in targets:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import Attribute, add_constant
+from convertkit.processing.detection_graph import write_detections
 from convertkit.processing.interface import Picture, Processing, Scores
 from convertkit.processing.reference import factor
 
@@ -21,6 +22,8 @@ def write_in(model: ir.Model, processing: Processing) -> None:
         _pictures(model.graph, processing.picture)
     if processing.scores is not None:
         _choices(model.graph, processing.scores)
+    if processing.detections is not None:
+        write_detections(model.graph, processing.detections)
 
 
 class _Chain:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from convertkit.artifact import PROCESSED, Artifact, TensorSpec
 from convertkit.data.images import ImageReader
 from convertkit.errors import FeedError, UsageError
+from convertkit.processing.detections import Detections, detections_of
 from convertkit.processing.words import Postprocess, Preprocess, parse_postprocess, parse_preprocess
 from convertkit.recipe import ExportOptions, ImageOptions
 
@@ -46,11 +47,16 @@ class Processing:
 
     picture: Picture | None
     scores: Scores | None
+    detections: Detections | None
     words: Mapping[str, str]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What an app has to give, in a sentence."""
+        """What an app has to give, and what it gets, a sentence each."""
+        return (*self._given, *(() if self.detections is None else (self.detections.note,)))
+
+    @property
+    def _given(self) -> tuple[str, ...]:
         if self.picture is None:
             return ()
         how, colours = self.picture.how, "grey" if self.picture.channels == 1 else "red, green, blue"
@@ -63,7 +69,16 @@ class Processing:
         """The source with the interface that it has with its processing."""
         inputs = tuple(spec if self._other(spec) else self._bytes(spec) for spec in artifact.inputs)
         outputs = tuple(each for spec in artifact.outputs for each in self._results(spec))
+        if self.detections is not None:
+            outputs = self._detected(artifact.outputs, self.detections)
         return replace(artifact, format=f"{artifact.format}{PROCESSED}", inputs=inputs, outputs=outputs)
+
+    @staticmethod
+    def _detected(outputs: Sequence[TensorSpec], plan: Detections) -> tuple[TensorSpec, ...]:
+        """The interface with the results where the first output was that they are made of."""
+        at = min(place for place, spec in enumerate(outputs) if spec.name in plan.taken)
+        kept = [spec for spec in outputs if spec.name not in plan.taken]
+        return (*kept[:at], *plan.results(outputs[at].source_shape[0]), *kept[at:])
 
     def _other(self, spec: TensorSpec) -> bool:
         return self.picture is None or spec.name != self.picture.name
@@ -96,9 +111,14 @@ def processing_of(artifact: Artifact, options: ExportOptions) -> Processing | No
     if options.preprocess is None and options.postprocess is None:
         return None
     picture = None if options.preprocess is None else _picture(parse_preprocess(options.preprocess), artifact.inputs)
-    scores = None if options.postprocess is None else _scores(parse_postprocess(options.postprocess), artifact.outputs)
+    post = None if options.postprocess is None else parse_postprocess(options.postprocess)
+    scores = detections = None
+    if post is not None and post.suppression is not None:
+        detections = detections_of(post.suppression, artifact.outputs)
+    elif post is not None:
+        scores = _scores(post, artifact.outputs)
     words = {"preprocess": options.preprocess, "postprocess": options.postprocess}
-    return Processing(picture, scores, {name: text for name, text in words.items() if text is not None})
+    return Processing(picture, scores, detections, {name: text for name, text in words.items() if text is not None})
 
 
 def _picture(how: Preprocess, inputs: Sequence[TensorSpec]) -> Picture:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from convertkit.artifact import Artifact
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
+from convertkit.processing.detection_reference import detected
 from convertkit.processing.graph import write_in
 from convertkit.processing.interface import Processing, processing_of
 from convertkit.processing.reference import postprocessed, preprocessed
@@ -78,13 +79,16 @@ class ProcessedRunner(Around[Runner]):
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for pictures of bytes."""
-        picture, scores = self._processing.picture, self._processing.scores
+        picture, scores, detections = self._processing.picture, self._processing.scores, self._processing.detections
         if picture is not None:
             pixels = np.asarray(feed[picture.name])
             made = preprocessed(pixels, picture.how, picture.size, channels_first=picture.channels_first)
             feed = {**feed, picture.name: made}
         outputs: Outputs = {}
-        for name, value in self._inner.run(feed).items():
+        plain = self._inner.run(feed)
+        if detections is not None:
+            return {**{k: v for k, v in plain.items() if k not in detections.taken}, **detected(plain, detections)}
+        for name, value in plain.items():
             if scores is not None and name == scores.name:
                 outputs |= zip(scores.names, postprocessed(value, scores.how), strict=True)
             else:
@@ -138,8 +142,9 @@ def _without(artifact: Artifact, inner: Artifact, processing: Processing) -> Art
         else spec
         for spec in artifact.inputs
     )
-    outputs = artifact.outputs
-    if processing.scores is not None:
-        kept = {spec.name: spec for spec in artifact.outputs}
-        outputs = tuple(spec if spec.name == processing.scores.name else kept[spec.name] for spec in inner.outputs)
+    gone: Collection[str] = () if processing.scores is None else (processing.scores.name,)
+    if processing.detections is not None:
+        gone = processing.detections.taken
+    kept = {spec.name: spec for spec in artifact.outputs}
+    outputs = tuple(spec if spec.name in gone else kept[spec.name] for spec in inner.outputs)
     return replace(artifact, format=inner.format, inputs=inputs, outputs=outputs)

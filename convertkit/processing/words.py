@@ -9,10 +9,11 @@ from typing import Literal
 
 from convertkit.errors import UsageError
 from convertkit.model_flags import in_unit_scale
+from convertkit.processing.detection_words import Suppression, parse_suppression
 from convertkit.recipe import Layout, Normalization
 
 _PRE = "expected words of image:224 (or 240x320, height first), crop:0.875, mean:M, std:S, bgr, nchw, nhwc, input:NAME"
-_POST = "expected words of softmax, argmax, top:5, output:NAME"
+_POST = "expected words of softmax, argmax, top:5, output:NAME, or those of a detector, which begin with nms:100"
 _SIZE = re.compile(r"(?P<height>\d{1,5})(?:x(?P<width>\d{1,5}))?")
 _NUMBER = re.compile(r"[-+.\d]")
 
@@ -43,12 +44,16 @@ class Preprocess:
 
 @dataclass(frozen=True, slots=True)
 class Postprocess:
-    """Probabilities of scores, and which are the greatest: ``argmax``, or the first ``top``; along the last axis."""
+    """Probabilities of scores, and which are the greatest: ``argmax``, or the first ``top``; along the last axis.
+
+    ``suppression`` is that of a detector, which has nothing of the others.
+    """
 
     softmax: bool = False
     choice: Literal["argmax", "top"] | None = None
     top: int = 0
     output: str | None = None
+    suppression: Suppression | None = None
 
 
 def read_preprocess(text: str) -> str:
@@ -61,6 +66,12 @@ def read_postprocess(text: str) -> str:
     """The words as they were given; ``UsageError`` where they are not such."""
     parse_postprocess(text)
     return text
+
+
+def anchors_file(postprocess: str | None) -> str | None:
+    """The file that the words of ``--postprocess`` name, whose content decides as they do; None without one."""
+    how = None if postprocess is None or "anchors" not in postprocess else parse_postprocess(postprocess).suppression
+    return None if how is None or how.anchors is None else how.anchors.file
 
 
 def parse_preprocess(text: str) -> Preprocess:
@@ -109,8 +120,10 @@ def _checked(title: str, found: dict[str, object]) -> Preprocess:
 
 def parse_postprocess(text: str) -> Postprocess:
     """Words in any order, each once; ``UsageError`` for any other."""
-    title, found = f"--postprocess {text}", dict[str, str]()
-    for name, value in _words(text):
+    title, found, words = f"--postprocess {text}", dict[str, str](), _words(text)
+    if any(name == "nms" for name, _ in words):
+        return Postprocess(suppression=parse_suppression(title, words))
+    for name, value in words:
         if name in found:
             raise UsageError(f"{title}: {name} is given twice")
         whole = value.isdecimal() and int(value) > 0

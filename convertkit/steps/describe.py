@@ -10,6 +10,7 @@ from typing import Any
 from convertkit import plugins
 from convertkit.artifact import STATE_FILE, Artifact, sha256_of
 from convertkit.formulas import sizes_of_dims
+from convertkit.processing.words import anchors_file
 from convertkit.recipe import ExportOptions
 from convertkit.stage import Converter, FilesConverter, FreedSource
 from convertkit.steps import live
@@ -58,6 +59,8 @@ class Describe(Task[Described]):
         generated = self.options.calib is None and not self.options.static  # then a conversion may be judged on those
         converter = plugins.converter_for(self.options.source)
         beside = {file.name: sha256_of(file) for file in _beside(path, converter)}
+        if (anchors := anchors_file(self.options.postprocess)) is not None:
+            beside["anchors"] = sha256_of(Path(anchors).expanduser())
         return {
             "source": path.name,
             "sha256": sha256_of(path),

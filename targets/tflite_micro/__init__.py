@@ -56,9 +56,11 @@ class TfliteMicroTarget:
                 "--preprocess makes real numbers of bytes, and TensorFlow Lite Micro's CAST takes no uint8: leave it "
                 "out; --full-integer --io-dtype uint8 takes bytes where training took pixels of 0 to 1 or of 0 to 255"
             )
-        if options.postprocess is not None and parse_postprocess(options.postprocess).choice is not None:
+        after = None if options.postprocess is None else parse_postprocess(options.postprocess)
+        if after is not None and (after.choice is not None or after.suppression is not None):
             raise UsageError(
-                "--postprocess: TensorFlow Lite Micro has no TOPK_V2, and its ARG_MAX no int64: softmax alone goes"
+                "--postprocess: TensorFlow Lite Micro has no TOPK_V2 and no NON_MAX_SUPPRESSION_V4, and its ARG_MAX no "
+                "int64: softmax alone goes"
             )
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:

@@ -22,6 +22,8 @@ def traits(body, declared="float[2,3] x"):
         ("k = Constant<value = int64[1] {2}>() v, i = TopK(x, k) y = Squeeze(i)", 3),
         ("k = Constant<value = int64[1] {2}>() y, i = TopK(x, k)", None),
         ("y = Relu(x)", None),
+        ("a = ArgMax<axis = 1>(x) k = Constant<value = int64[1,1] {0}>() y = GatherElements(a, k)", 3),
+        ("c = Constant<value_float = 2.0>() y = Div(x, c)", None),
     ],
 )
 def test_classes_that_an_output_tells(body, classes):
@@ -29,6 +31,22 @@ def test_classes_that_an_output_tells(body, classes):
     model = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))
     (output,) = interface(ir.from_proto(model))[1]
     assert output.classes == classes
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = ArgMax<axis = 1>(x) b = Equal(a, zero) y = Where(b, a, zero)",
+        "r = Reshape(x, row) v, i = TopK(r, few) y = Div(i, two)",
+    ],
+)
+def test_classes_behind_a_suppression(body):
+    """Zeros behind the last detection, and places among classes times candidates."""
+    given = "int64 zero = {0}, int64 two = {2}, int64[2] row = {1, 6}, int64[1] few = {2}"
+    text = f'<ir_version: 9, opset_import: ["" : 18]> g (float[2,3] x) => (y) <{given}> {{ {body} }}'
+    model = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))
+    (output,) = interface(ir.from_proto(model))[1]
+    assert output.classes == 3
 
 
 @pytest.mark.parametrize(

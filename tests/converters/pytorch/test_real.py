@@ -84,6 +84,47 @@ def test_blazeface_counts(cases: Path, tmp_path: Path, target: str) -> None:
 
 
 @pytest.mark.case
+@pytest.mark.parametrize("target", ["tflite", "android", "ios"])
+def test_blazeface_from_a_picture_to_boxes(cases: Path, tmp_path: Path, target: str) -> None:
+    """Bytes in, boxes and six points of each face out: what the plain model's numbers say by its own decoding."""
+    image = pytest.importorskip("PIL.Image")
+    import real_models
+    import torch
+
+    folder, names = cases / "blazeface", ("1face", "3faces", "4faces")
+    pictures = {name: np.asarray(image.open(folder / f"{name}.png").convert("RGB"))[None] for name in names}
+    steps = "nms:16,iou:0.3,score:0.75,boxes:boxes,scores:scores,sigmoid,cxcywh,points:6"
+    np.savez(tmp_path / "calib.npz", image=np.concatenate(list(pictures.values())))  # nothing drawn shows a face
+    result = convertkit.export(
+        folder / "blazeface.pth",
+        target,
+        model="real_models:BlazeFace",
+        calib=tmp_path / "calib.npz",
+        preprocess="image:128,mean:127.5,std:127.5",
+        postprocess=f"{steps},anchors:{folder / 'anchors.npy'},scale:128",
+        output=tmp_path / "out",
+    )
+    anchors, model = np.load(folder / "anchors.npy"), real_models.BlazeFace()
+    model.load_state_dict(torch.load(folder / "blazeface.pth"))
+    model.eval()
+    counts = {}
+    for name, pixels in pictures.items():
+        with torch.no_grad():
+            plain = model(torch.from_numpy(pixels.astype(np.float32).transpose(0, 3, 1, 2) / 127.5 - 1))
+        boxes, scores = (plain[key][0].numpy() for key in ("boxes", "scores"))
+        found = result.run({"image": pixels})
+        counts[name] = int(found["detection_count"][0])
+        assert counts[name] == real_models.faces(boxes, scores, anchors)
+        likely = (1 / (1 + np.exp(-scores[:, 0]))).argsort()[::-1][:1] if counts[name] else np.zeros(0, int)
+        centre = boxes[likely, :2] / 128 + anchors[likely, :2]
+        told = found["detection_boxes"][0, : len(likely)]
+        np.testing.assert_allclose((told[:, :2] + told[:, 2:]) / 2, centre, atol=1e-4)
+        points = boxes[likely, 4:].reshape(-1, 6, 2) / 128 + anchors[likely, None, :2]
+        np.testing.assert_allclose(found["detection_points"][0, : len(likely)].reshape(-1, 6, 2), points, atol=1e-4)
+    assert counts == {"1face": 1, "3faces": 3, "4faces": 0}
+
+
+@pytest.mark.case
 @pytest.mark.parametrize("target", TARGETS)
 def test_stories260k_greedy_tokens(cases: Path, tmp_path: Path, target: str) -> None:
     import real_models
