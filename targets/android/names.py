@@ -19,6 +19,9 @@ _WORDS = """abstract annotation as assert boolean break by byte case catch char 
 RESERVED = frozenset(re.findall(r"\w+", _WORDS))
 """Words that Kotlin or Java keeps, and those that a generated class uses itself."""
 
+_NESTED = frozenset({"category", "detection"})
+"""Java has no class inside another of the same name."""
+
 
 @dataclass(frozen=True, slots=True)
 class PackageName:
@@ -34,6 +37,8 @@ class PackageName:
             raise ValueError("expected lower-case words with dots between them, as in com.example.digits")
         if kept := [part for part in parts if part in RESERVED]:
             raise ValueError(f"{kept[0]!r} is a word that Kotlin or Java keeps for itself")
+        if parts[-1] in _NESTED:
+            raise ValueError(f"the class that it names has a class {parts[-1].capitalize()} inside")
         if parts[-1] == "sample":
             raise ValueError("the sample app beside it is called sample")
         return cls(text)

@@ -9,6 +9,8 @@ from pathlib import Path
 from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.model_flags import labelled, labels
+from convertkit.processing.detections import BOXES, CLASSES, COUNT, POINTS, SCORES
+from convertkit.processing.words import parse_postprocess
 from convertkit.recipe import ExportOptions
 from convertkit.state import initial_state
 from convertkit.targets.mobile.golden import little
@@ -18,10 +20,26 @@ from convertkit.targets.mobile.ports import Port, Ports, plain, ports_of
 
 
 @dataclass(frozen=True, slots=True)
+class DetectionPorts:
+    """The outputs of ``--postprocess nms``; ``numbers`` are those of the points of each detection."""
+
+    boxes: Port
+    scores: Port
+    classes: Port
+    count: Port
+    points: Port | None
+
+    @property
+    def numbers(self) -> int:
+        return 0 if self.points is None else self.points.shape[-1]
+
+
+@dataclass(frozen=True, slots=True)
 class TypedApi:
     """``labels`` is the output that ``label_text`` (one for each line) names; ``picture`` and ``sound`` are inputs.
 
-    ``scores`` is the output that holds the scores of the classes which ``labels`` tells, where that tells classes.
+    ``scores`` is the output that holds the scores of the classes which ``labels`` tells, where that tells classes;
+    a detector has ``detections`` instead.
     """
 
     ports: Ports
@@ -31,6 +49,7 @@ class TypedApi:
     label_text: bytes
     description: str
     scores: Port | None = None
+    detections: DetectionPorts | None = None
 
     @property
     def classifies(self) -> bool:
@@ -57,7 +76,8 @@ class TypedApi:
             "labels": self.labels,
             "classifies": self.classifies,
             "names": self.names,
-            "scores": self.scores,
+            "scores": self.scores if self.detections is None else None,
+            "detections": self.detections,
             "description": plain(self.description) or f"The model {name}.",
         }
 
@@ -86,7 +106,18 @@ def typed_api(
     elif told := [port for port in ports.returned if _are_lines(port.spec.labels)]:  # places in a list of words
         named = told[0]
         text = "".join(f"{label}\n" for label in named.spec.labels).encode()
-    return TypedApi(ports, picture, sound, named, text, options.description, _scores_of(named, ports.returned))
+    scores, detections = _scores_of(named, ports.returned), _detections(options.postprocess, ports.returned)
+    return TypedApi(ports, picture, sound, named, text, options.description, scores, detections)
+
+
+def _detections(postprocess: str | None, outputs: Sequence[Port]) -> DetectionPorts | None:
+    """What the model tells of each detection, for one picture; None of a model that is not made to tell them."""
+    if postprocess is None or parse_postprocess(postprocess).suppression is None:
+        return None
+    found = {port.name: port for port in outputs}
+    if found[BOXES].shape[0] != 1:
+        return None
+    return DetectionPorts(found[BOXES], found[SCORES], found[CLASSES], found[COUNT], found.get(POINTS))
 
 
 def _are_lines(labels: Sequence[str]) -> bool:

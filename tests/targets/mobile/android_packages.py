@@ -68,6 +68,33 @@ def pixels(channels: int, height: int, width: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
+def detector(height: int, width: int) -> onnx.ModelProto:
+    """A detector on pictures: a box, scores of five classes and one point for every third of 3 x 3 pixels."""
+    rng = np.random.default_rng(7)
+    weight = rng.normal(0, 0.6, (11, 3, 3, 3)).astype(np.float32)
+    bias = np.array([0, 0, -3, -3, *[-0.5] * 5, 0, 0], np.float32)
+    nodes = [
+        helper.make_node("Conv", ["image", "w", "b"], ["c"], "conv", strides=[3, 3]),
+        helper.make_node("Reshape", ["c", "columns"], ["r"], "reshape"),
+        helper.make_node("Sigmoid", ["r"], ["found"], "sigmoid"),
+    ]
+    count = ((height - 3) // 3 + 1) * ((width - 3) // 3 + 1)
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 3, height, width])],
+        [helper.make_tensor_value_info("found", TensorProto.FLOAT, ["N", 11, count])],
+        [
+            numpy_helper.from_array(weight, "w"), numpy_helper.from_array(bias, "b"),
+            numpy_helper.from_array(np.array([0, 11, -1]), "columns"),
+        ],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+DETECTIONS = "nms:6,iou:0.4,score:0.5,cxcywh,columns,points:1"
+"""What the outputs of :func:`detector` are."""
+
+
 def waveform() -> onnx.ModelProto:
     """A network on 64 samples of sound."""
     weight = np.random.default_rng(3).normal(0, 0.3, (64, 4)).astype(np.float32)

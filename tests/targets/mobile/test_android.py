@@ -275,6 +275,7 @@ def test_an_archive_that_a_phone_cannot_map_is_not_run(litert, tmp_path):
 BAD = {
     "one word": (["--android-package", "digits"], 2, "expected lower-case words with dots between them"),
     "a keyword": (["--android-package", "com.example.class"], 2, "'class' is a word that Kotlin or Java keeps"),
+    "a class inside": (["--android-package", "com.example.detection"], 2, "has a class Detection inside"),
     "capitals": (["--android-package", "com.Example.digits"], 2, "expected lower-case words"),
     "old Android": (["--android-min-sdk", "21"], 2, "--android-min-sdk 21: com.google.ai.edge.litert"),
     "a runtime": (["--android-runtime", "tflite"], 2, "not one of litert, onnxruntime"),

@@ -27,7 +27,7 @@ from convertkit.targets.mobile.order import names_of
 from convertkit.targets.mobile.ports import ports_of
 from tests.command_line import here
 from tests.installed import needs
-from tests.targets.mobile.android_packages import pixels, saved, several_types
+from tests.targets.mobile.android_packages import DETECTIONS, detector, pixels, saved, several_types
 
 needs("ai_edge_litert")
 needs("PIL")
@@ -98,6 +98,35 @@ def test_golden_vectors_are_what_the_packaged_model_gives(onnxruntime, litert):
         picture = np.frombuffer((golden / "picture_image.bin").read_bytes(), np.float32)
         assert picture.size == 24 * 17 * 3
         assert -1 <= picture.min() < picture.max() <= 1
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "litert"])
+def test_a_detector_tells_typed_detections(folder, runtime, tmp_path):
+    """The Swift code parses, and its test holds what the packaged model tells of pictures."""
+    needs("tree_sitter_swift")
+    import tree_sitter
+    import tree_sitter_swift
+
+    noise = np.random.default_rng(0).integers(0, 256, (24, 24, 17, 3), np.uint8)
+    np.savez(tmp_path / "noise.npz", image=noise)
+    result = convertkit.export(
+        saved(detector(24, 17), tmp_path / "net.onnx"), "ios", output=tmp_path / "out", calib=tmp_path / "noise.npz",
+        preprocess="image:24x17,mean:127.5,std:127.5", postprocess=DETECTIONS,
+        label_file=str(folder / "labels.txt"), target_options={"ios": {"module": "Finder", "runtime": runtime}},
+    )  # fmt: skip
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_swift.language()))
+    for file in result.artifact.path.rglob("*.swift"):
+        assert not parser.parse(file.read_bytes()).root_node.has_error, file
+    code = (result.artifact.path / "Sources/Finder/Finder.swift").read_text()
+    assert "public func detections(_ outputs: Outputs) -> [Detection] {" in code
+    assert "points: Array(outputs.detectionPoints[(2 * place)..<(2 * (place + 1))])" in code
+    assert "func names" not in code
+    test = (result.artifact.path / "Tests/FinderTests/FinderTests.swift").read_text()
+    assert "XCTAssertEqual(each.label, model.labels[each.index]" in test
+    golden = result.artifact.path / "Tests/FinderTests/Golden"
+    counts = [np.frombuffer(file.read_bytes(), np.int64)[0] for file in golden.glob("*/out_detectionCount.bin")]
+    assert len(counts) == 3
+    assert max(counts) > 1
 
 
 def test_verify_gives_the_golden_vectors_again(folder, onnxruntime, litert, tmp_path):

@@ -42,6 +42,16 @@ CASES = {
         {"preprocess": "image:24x17,bgr,mean:0,std:255", "postprocess": "argmax"},
         {"runtime": "onnxruntime"},
     ),
+    "boxes": (
+        "detector",
+        {"preprocess": "image:24x17,mean:127.5,std:127.5", "postprocess": made.DETECTIONS},
+        {"image": "image"},
+    ),
+    "nameless": (
+        "detector",
+        {"preprocess": "image:24x17,mean:127.5,std:127.5", "postprocess": f"{made.DETECTIONS},multi"},
+        {"runtime": "onnxruntime"},
+    ),
     "types": ("types", {}, {"runtime": "onnxruntime"}),
     "types_litert": ("types", {}, {}),
     "sounds": ("sound", {}, {"audio": "sound"}),
@@ -52,7 +62,7 @@ CASES = {
 def source(kind: str, folder: Path) -> Path:
     if kind == "keywords":
         return Path("fixtures/keywords/model.pt2")
-    models = {"types": made.several_types, "sound": made.waveform}
+    models = {"types": made.several_types, "sound": made.waveform, "detector": lambda: made.detector(24, 17)}
     build = models.get(kind, lambda: made.pixels(int(kind[-1]), 24, 17))
     return made.saved(build(), folder / f"{kind}.onnx")
 
@@ -65,7 +75,7 @@ def packages(tmp_path_factory):
     results = {}
     for name, (kind, flags, options) in CASES.items():
         given = dict(flags)
-        if kind.startswith(("pixels", "bytes")):
+        if kind.startswith(("pixels", "bytes")) or name == "boxes":
             given["label_file"] = str(folder / "labels.txt")
         if kind.startswith("pixels"):
             given["calib"] = np.random.default_rng(0).random((8, int(kind[-1]), 24, 17), np.float32)
