@@ -16,8 +16,9 @@
     │   ├── NotProven                         … or the comparison has no power to tell
     │   └── GateError                         … or loses more accuracy than ``--max-drop`` allows
     ├── IntegrityError               exit 3   a release is not what was published, or is not reproduced
-    └── MissingFramework             exit 4   an optional framework is not installed
-        └── MissingEngine                     … or the environment of an engine
+    ├── MissingFramework             exit 4   an optional framework is not installed
+    │   └── MissingEngine                     … or the environment of an engine
+    └── MissingTool                  exit 4   … or a program that is not a Python package
 
 A message names the thing, what was found, what was expected and the next move; it has no traceback.
 """
@@ -194,6 +195,12 @@ class MissingEngine(MissingFramework):
 def engine_command(name: str) -> str:
     """What a shell needs to make the environment of an engine."""
     return f"convertkit engines install {name}"
+
+
+class MissingTool(ConvertKitError):
+    """A program outside of Python that was asked for and is not installed; the message says how to get it."""
+
+    exit_code = 4
 
 
 def install_command(extra: str) -> str:

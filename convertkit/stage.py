@@ -71,6 +71,30 @@ class Runner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Portable:
+    """A model file and the runtime that executes it, here or on another processor.
+
+    A ``signature`` of LiteRT finds inputs and outputs by their names; without one ``inputs`` and ``outputs`` are pairs
+    of a name and its tensor's index, and empty where the names are those of the file's tensors.
+    """
+
+    runtime: Literal["litert", "onnxruntime"]
+    path: Path
+    signature: str = ""
+    inputs: tuple[tuple[str, int], ...] = ()
+    outputs: tuple[tuple[str, int], ...] = ()
+
+
+@runtime_checkable
+class PortableRunner(Runner, Protocol):
+    """A runner of one file in a runtime that other processors have, too."""
+
+    def portable(self) -> Portable:
+        """The file, which is there while the runner is open."""
+        ...
+
+
 class RunnerFactory(Protocol):
     """What an entry point of ``convertkit.runners`` holds, named after the format it executes."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import MissingFramework, ToolError
-from convertkit.stage import Feed, Outputs
+from convertkit.stage import Feed, Outputs, Portable
 from convertkit.workers.process import Reply, Worker
 
 
@@ -79,8 +79,13 @@ class LiteRTRunner:
         timeout_s: float | None,
     ) -> None:
         self._artifact = artifact
+        self._portable = Portable("litert", artifact.path, signature, inputs, outputs)
         self._call = {"signature": signature, "inputs": inputs, "outputs": outputs}
         self._worker = Worker("convertkit.converters.tflite.reference:LiteRTService", timeout_s=timeout_s)
+
+    def portable(self) -> Portable:
+        """The file, whose signature or tensors the source's names are of."""
+        return self._portable
 
     def __enter__(self) -> Self:
         self._worker.call("load", {"path": str(self._artifact.path)})

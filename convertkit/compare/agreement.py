@@ -27,6 +27,7 @@ from convertkit.twins import Twins
 
 if TYPE_CHECKING:
     from convertkit.parity.values import TensorDiff
+    from convertkit.steps.recording import Runs
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -185,9 +186,9 @@ def run_both(first: Opened, second: Opened, progress: Progress) -> Ran:
     tolerance = between(first, second)
     how = align(first.artifact, second.artifact, (first.title, second.title))
     options = _at_sizes(first.options, how)
-    data = _samples(options, first.artifact)
+    data = samples(options, first.artifact)
     progress.status(f"running {first.title}")
-    before = _reference(first, onnx, options, data)
+    before = reference(first, first, onnx, options, data)
     progress.status(f"running {second.title}")
     with how.runner(second.runner()) as runner:
         title = f"{second.title} ({second.artifact.format})"
@@ -204,21 +205,24 @@ def _at_sizes(options: ExportOptions, how: Aligned) -> ExportOptions:
     return dataclasses.replace(options, static=tuple({**how.sizes, **dict(options.static)}.items()))
 
 
-def _samples(options: ExportOptions, artifact: Artifact) -> FeedSource | None:
+def samples(options: ExportOptions, artifact: Artifact) -> FeedSource | None:
+    """What ``--calib`` names, None without it."""
     from convertkit.data import asked
     from convertkit.steps.describe import with_sizes
 
     return asked.calibration(options, with_sizes(artifact, options).inputs)
 
 
-def _reference(first: Opened, onnx: Artifact | None, options: ExportOptions, data: FeedSource | None) -> Recording:
-    """What the first computes for samples or generated inputs, and for edge inputs."""
+def reference(
+    first: Opened, runs: Runs, onnx: Artifact | None, options: ExportOptions, data: FeedSource | None
+) -> Recording:
+    """What the first computes for samples or generated inputs, and for edge inputs, where ``runs`` runs it."""
     from convertkit.steps.recording import Recorder
 
     readable = first.artifact
     if first.is_onnx and onnx is not None:
         readable = dataclasses.replace(first.artifact, format="onnx")  # for what its graph tells of its inputs
-    recording = Recorder(options, readable, first, data).recording()
+    recording = Recorder(options, readable, runs, data).recording()
     return dataclasses.replace(recording, title=f"{first.title} ({first.artifact.format})")
 
 

@@ -47,10 +47,15 @@ def _number(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf") else value
 
 
-def _widths(model: Opened) -> frozenset[str]:
-    """What is computed or stored in fewer bits than float32; nothing where the operators cannot be told."""
+def precisions(model: Opened) -> frozenset[str]:
+    """What its operators compute in; nothing where they cannot be told."""
     try:
         operators, _ = operators_of(model)
-    except ConvertKitError:  # then the comparison is as strict as between floats
+    except ConvertKitError:  # then a comparison is as strict as between floats
         return frozenset()
-    return frozenset(each.precision for each in operators) - {"", "float32", "float64"}
+    return frozenset(each.precision for each in operators) - {""}
+
+
+def _widths(model: Opened) -> frozenset[str]:
+    """What is computed or stored in fewer bits than float32."""
+    return precisions(model) - {"float32", "float64"}

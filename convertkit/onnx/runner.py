@@ -15,7 +15,7 @@ from convertkit.artifact import Array, Artifact
 from convertkit.errors import ToolError
 from convertkit.memory import is_large
 from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, cuts_sums
-from convertkit.stage import Feed, Outputs
+from convertkit.stage import Feed, Outputs, Portable
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -94,6 +94,10 @@ class OnnxRunner:
         values = self._values(names, encoded)
         pairs = zip(self._artifact.outputs, values, strict=True)
         return {spec.name: spec.decode(np.asarray(value)) for spec, value in pairs}
+
+    def portable(self) -> Portable:
+        """The file."""
+        return Portable("onnxruntime", self._artifact.path)
 
     def with_threads(self, count: int) -> OnnxRunner:
         """The same with so many threads."""

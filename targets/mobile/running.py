@@ -15,7 +15,7 @@ from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.onnx.runner import OnnxRunner, optimised_runner
 from convertkit.operators import Estimate, Memory, Operator
-from convertkit.stage import Feed, Outputs, Runner
+from convertkit.stage import Feed, Outputs, Portable
 from convertkit.targets.tflite.runner import TfliteRunner
 
 _FLATBUFFER = b"TFL3"
@@ -33,7 +33,7 @@ class PackagedRunner(ABC):
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
         self._open = ExitStack()
-        self._runner: Runner | None = None
+        self._runner: TfliteRunner | OnnxRunner | None = None
 
     @abstractmethod
     def model(self, artifact: Artifact) -> bytes:
@@ -44,8 +44,9 @@ class PackagedRunner(ABC):
             model = self.model(self._artifact)
             path = Path(opening.enter_context(tempfile.TemporaryDirectory()), f"packaged{_suffix(model)}")
             path.write_bytes(model)
-            runner: Runner = _runner(replace(self._artifact, path=path), model)
-            self._runner = opening.enter_context(runner)
+            runner = _runner(replace(self._artifact, path=path), model)
+            opening.enter_context(runner)
+            self._runner = runner
             self._open = opening.pop_all()
         return self
 
@@ -59,6 +60,11 @@ class PackagedRunner(ABC):
     def runtime(self) -> str:
         """What executes the model, with its version."""
         return f"{_runner(self._artifact, self.model(self._artifact)).runtime}, out of the package"
+
+    def portable(self) -> Portable:
+        """The model, out of the package."""
+        assert self._runner is not None, "the runner is used as a context manager"
+        return self._runner.portable()
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed."""

@@ -13,7 +13,7 @@ import numpy as np
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import FeedError, MissingFramework, ToolError
 from convertkit.quiet import native_stderr_silent
-from convertkit.stage import Feed, Outputs
+from convertkit.stage import Feed, Outputs, Portable
 
 if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Interpreter
@@ -81,6 +81,10 @@ class TfliteRunner:
             return f"LiteRT {version('ai-edge-litert')}, {kernels}"
         except PackageNotFoundError:  # a nightly build is a package of another name
             return f"LiteRT, {kernels}"
+
+    def portable(self) -> Portable:
+        """The file, whose tensors have the artifact's names."""
+        return Portable("litert", self._artifact.path)
 
     def with_threads(self, count: int) -> TfliteRunner:
         """The same with so many threads."""

@@ -13,12 +13,16 @@ FRAMEWORKS = {"torch", "tensorflow", "keras", "tf_keras", "tf2onnx", "jax", "jax
 FRAMEWORKS |= {"tensorrt_rtx", "ai_edge_litert", "openvino", "safetensors", "h5py", "ethosu", "onnxruntime_qnn"}
 FRAMEWORKS |= {"executorch"}
 TORCH_GRAPH = "convertkit.torch_graph"
-"""The one package of the core that imports a framework: what workers of several trees share."""
+"""What workers of several trees share."""
+ANSWERING = "convertkit.emulation.answering"
+"""The program that runs a file in a process of its own, on this processor and on emulated ones."""
+OF_ITS_OWN = {TORCH_GRAPH: {"torch"}, ANSWERING: {"ai_edge_litert"}}
+"""The packages and modules of the core that import a framework: no other of the core imports them."""
 HEAVY = FRAMEWORKS | {"onnx", "onnx_ir", "onnxscript", "onnxruntime"}
 
 VALUES = {"errors", "artifact", "operators", "recipe", "profile", "progress", "stage", "target_options", "kernel_costs"}
 TOP = {"cli", "commands", "__main__", "api", "job", "options", "formatting", "manifest", "delivery", "steps", "report"}
-TOP |= {"looking", "compare"}
+TOP |= {"looking", "compare", "emulation"}
 
 
 def _load_source_tree():
@@ -32,6 +36,11 @@ def _load_source_tree():
 
 TREE = _load_source_tree()
 MODULES = TREE.modules()
+
+
+def is_in(name, top):
+    """Whether a module is ``top``, or lies in the package of that name."""
+    return name == top or name.startswith(f"{top}.")
 
 
 def core_name(module):
@@ -52,14 +61,15 @@ def part_of(name):
 def test_core_imports_no_plugin_and_no_framework(name):
     assert not [each.module for each in ours(name) if part_of(each.module) != "core"]
     tops = {each.module.partition(".")[0] for each in MODULES[name].imports}
-    assert not tops & (FRAMEWORKS - {"torch"} if core_name(name) == core_name(TORCH_GRAPH) else FRAMEWORKS)
+    assert not tops & (FRAMEWORKS - set().union(*(OF_ITS_OWN[top] for top in OF_ITS_OWN if is_in(name, top))))
 
 
-def test_the_core_does_not_import_what_workers_share():
-    inside = [name for name in MODULES if core_name(name) == core_name(TORCH_GRAPH)]
-    assert len(inside) > 1
+@pytest.mark.parametrize("top", OF_ITS_OWN)
+def test_the_core_does_not_import_what_runs_in_other_processes(top):
+    inside = [name for name in MODULES if is_in(name, top)]
+    assert inside
     core = [name for name, module in MODULES.items() if module.part == "core" and name not in inside]
-    assert not [name for name in core if any(each.module.startswith(TORCH_GRAPH) for each in ours(name))]
+    assert not [name for name in core if any(is_in(each.module, top) for each in ours(name))]
 
 
 @pytest.mark.parametrize("name", [name for name, module in MODULES.items() if module.part != "core"])
@@ -85,16 +95,28 @@ def test_layers_of_the_core():
     """cli → commands → job → steps → {plugins, parity, tasks} → values: nothing imports upwards."""
     below = {"plugins": TOP, "parity": TOP | {"plugins"}, "onnx": TOP | {"parity"}}
     below |= {
-        "steps": {"cli", "commands", "__main__", "api", "job", "formatting", "looking", "compare"},
-        "report": {"cli", "commands", "__main__", "api", "job", "steps", "looking", "compare"},
-        "findings": {"cli", "commands", "__main__", "api", "job", "formatting", "steps", "looking", "compare"},
-        "looking": {"cli", "commands", "__main__", "api", "job", "compare"},
-        "compare": {"cli", "commands", "__main__", "api", "job"},
+        "steps": {"cli", "commands", "__main__", "api", "job", "formatting", "looking", "compare", "emulation"},
+        "report": {"cli", "commands", "__main__", "api", "job", "steps", "looking", "compare", "emulation"},
+        "findings": {
+            "cli",
+            "commands",
+            "__main__",
+            "api",
+            "job",
+            "formatting",
+            "steps",
+            "looking",
+            "compare",
+            "emulation",
+        },
+        "looking": {"cli", "commands", "__main__", "api", "job", "compare", "emulation"},
+        "compare": {"cli", "commands", "__main__", "api", "job", "emulation"},
+        "emulation": {"cli", "commands", "__main__", "api", "job"},
         "records": TOP,
         "tasks": TOP | {"parity", "onnx", "plugins", "data"},
         "workers": TOP | {"parity", "onnx"},
         "data": TOP,
-        "job": {"cli", "commands", "api", "formatting", "looking", "compare"},
+        "job": {"cli", "commands", "api", "formatting", "looking", "compare", "emulation"},
     }
     upwards = [
         f"{name} imports {each.module}"
