@@ -29,12 +29,12 @@ def keywords(cases: Path) -> Samples:
     return ((arrays["mfcc_int8"].astype(np.float32) - 83) * np.float32(0.5847029)), arrays["label"]
 
 
-def mnist(cases: Path) -> Samples:
-    """Images 0 to 2,999 of the test set, raw 0..255."""
-    images = gzip.decompress((cases / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes())[16:]
+def images(cases: Path) -> Samples:
+    """MNIST's test set, raw 0..255."""
+    pixels = gzip.decompress((cases / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes())[16:]
     labels = gzip.decompress((cases / "mnist" / "t10k-labels-idx1-ubyte.gz").read_bytes())[8:]
-    array = np.frombuffer(images, np.uint8).reshape(-1, 1, 28, 28)
-    return array[:3000].astype(np.float32), np.frombuffer(labels, np.uint8)[:3000].astype(np.int64)
+    array = np.frombuffer(pixels, np.uint8).reshape(-1, 1, 28, 28)
+    return array.astype(np.float32), np.frombuffer(labels, np.uint8).astype(np.int64)
 
 
 def write(name: str, source: Path, calibration: np.ndarray, evaluation: Samples, out: Path) -> None:
@@ -57,9 +57,9 @@ def main() -> int:
     cases = Path(os.environ["CONVERTKIT_CASES"])
     features, words = keywords(cases)
     write("kws", cases / "mlperf-kws" / "saved_model", features[:CALIBRATION], (features, words), out)
-    images, digits = mnist(cases)
+    pictures, digits = images(cases)
     for name, file in (("mnist_pytorch", "cnn_mnist_pytorch.onnx"), ("mnist_small", "mnist.onnx")):
-        write(name, cases / "mnist" / file, images[:CALIBRATION], (images[1000:], digits[1000:]), out)
+        write(name, cases / "mnist" / file, pictures[:CALIBRATION], (pictures[1000:3000], digits[1000:3000]), out)
     calibration, test = np.load(DIGITS / "calib.npz"), np.load(DIGITS / "test.npz")
     entry = next(iter(calibration.files))
     write("digits", DIGITS / "model.pt", calibration[entry][:CALIBRATION], (test[entry], test["label"]), out)

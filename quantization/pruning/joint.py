@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -45,6 +46,50 @@ _POSITIONS = 64
 """Of each sample's inputs of a layer, for their moments."""
 
 
+@dataclass(frozen=True, slots=True)
+class JointFit:
+    """The original model, and the samples that pruned copies of it are fitted on and judged by."""
+
+    original: ir.Model
+    feeds: Sequence[Feed]
+    held_out: Sequence[Feed]
+    state: Mapping[str, Array]
+    seed: int
+    progress: Progress
+
+    @property
+    def steps(self) -> int:
+        """How many steps are affordable; 0 where a copy stays as it is.
+
+        That is: models with state, too few samples, samples of different shapes, and models that are too large.
+        """
+        work = sum(map(multiply_adds, self.original.graph))
+        steps = min(int(_BUDGET / max(_PASSES * _BATCH * work, 1.0)), _STEPS[1])
+        few = steps < _STEPS[0] or len(self.feeds) < _LEAST_SAMPLES
+        if self.state or few or not read_values(self.original):
+            return 0
+        return steps if alike(self.original, [*self.feeds, *self.held_out]) else 0
+
+    def run(self, pruned: ir.Model, kept: Kept = ALL) -> bool:
+        """Fit the weights of ``pruned`` in place; whether held-out samples are answered better than before.
+
+        ``kept`` are the channels that values of ``pruned`` have, where they have fewer than those of the original.
+        """
+        steps = self.steps
+        if not steps:
+            return False
+        teacher = Teacher(self.original, self.held_out, kept)
+        student = Student(pruned, teacher.targets, self.feeds[0])
+        if not student.trained:
+            return False
+        with one_thread():
+            fit = _Fit(teacher, student, self.feeds, self.held_out, self.seed)
+            gained = any(fit.round(mixed, steps, self.progress) for mixed in _MIXED)
+        if gained:
+            student.write()
+        return gained
+
+
 def fit_jointly(
     original: ir.Model,
     pruned: ir.Model,
@@ -55,26 +100,8 @@ def fit_jointly(
     progress: Progress,
     kept: Kept = ALL,
 ) -> bool:
-    """Fit the weights of ``pruned`` in place; whether held-out samples are answered better than before.
-
-    ``kept`` are the channels that values of ``pruned`` have, where they have fewer than those of ``original``.
-    Models with state, too few samples, samples of different shapes and models that are too large stay as they are.
-    """
-    work = sum(map(multiply_adds, original.graph))
-    steps = min(int(_BUDGET / max(_PASSES * _BATCH * work, 1.0)), _STEPS[1])
-    few = steps < _STEPS[0] or len(feeds) < _LEAST_SAMPLES
-    if state or few or not read_values(original) or not alike(original, [*feeds, *held_out]):
-        return False
-    teacher = Teacher(original, held_out, kept)
-    student = Student(pruned, teacher.targets, feeds[0])
-    if not student.trained:
-        return False
-    with one_thread():
-        fit = _Fit(teacher, student, feeds, held_out, seed)
-        gained = any(fit.round(mixed, steps, progress) for mixed in _MIXED)
-    if gained:
-        student.write()
-    return gained
+    """:meth:`JointFit.run` once."""
+    return JointFit(original, feeds, held_out, state, seed, progress).run(pruned, kept)
 
 
 class _Fit:

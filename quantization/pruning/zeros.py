@@ -12,18 +12,18 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.artifact import Array, Artifact
+from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported, UsageError
 from convertkit.onnx.edit import drop_unused
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
-from convertkit.progress import Progress
 from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import held_out
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.prepare.prepare import prepare
-from convertkit.quantization.pruning.budgets import Curve, by_magnitude
-from convertkit.quantization.pruning.joint import fit_jointly
+from convertkit.quantization.pruning.budgets import by_magnitude
+from convertkit.quantization.pruning.gradual import pruned_gradually
+from convertkit.quantization.pruning.joint import JointFit
 from convertkit.quantization.pruning.patterns import AUTO, Pattern, neighbours, pattern
 from convertkit.quantization.pruning.products import Product, find_products, total
 from convertkit.quantization.pruning.removal import PruneChannels
@@ -33,7 +33,7 @@ from convertkit.quantization.search.floor import is_enough
 from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.reference import Reference
 from convertkit.recipe import ExportOptions
-from convertkit.stage import BuildContext, Feed, FeedSource, Stage
+from convertkit.stage import BuildContext, FeedSource, Stage
 from convertkit.state import initial_state
 
 _FINEST = 0.02
@@ -55,7 +55,7 @@ class PruneWeights(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "prune"
-    version = "3"
+    version = "4"
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -95,15 +95,22 @@ class PruneWeights(LossyStep):
             )
 
     def _fitted(self, model: ir.Model, source: Artifact, calibration: FeedSource) -> Judged:
-        state = initial_state(source)
         measuring, judging = split(calibration)
-        judge = _Judge(model.clone(), list(measuring), judging, state, self.choices.seed, self.progress)
+        state, seed = initial_state(source), self.choices.seed
+        judge = _Judge(JointFit(model.clone(), list(measuring), judging, state, seed, self.progress))
         self.progress.status("measuring layers")
-        worker = Sparsifier(model, list(measuring), state, self.choices.seed, self.progress)
-        curves: Mapping[Product, Curve] = {} if self.wanted is not None and self.wanted.of else worker.curves()
-        if self.wanted is not None:
-            pruned, found = worker.pruned(self.wanted, curves)
-            return judge.fitted(pruned, found)
+        if self.wanted is None:
+            return self._as_much_as_is_borne(model, judge)
+        worker = judge.worker(model)
+        curves = {} if self.wanted.of else worker.curves()
+        at_once = judge.fitted(*worker.pruned(self.wanted, curves))
+        gradual = pruned_gradually(model, self.wanted, judge.fit)
+        return at_once if gradual is None else nearer(at_once, judge.fitted(*gradual))
+
+    def _as_much_as_is_borne(self, model: ir.Model, judge: _Judge) -> Judged:
+        """The largest share that keeps the outputs; from each that does, the next one is reached."""
+        worker = judge.worker(model)
+        curves = worker.curves()
         low, high = _SHARES
         best = None
         while high - low > _FINEST or best is None:
@@ -113,6 +120,9 @@ class PruneWeights(LossyStep):
                 tried = judge.fitted(*tried[:2])
             if is_enough(tried[2], self.choices):
                 low, best = share, tried
+                if judge.fit.steps:
+                    worker = judge.worker(tried[0])
+                    curves = worker.curves()
             elif share == low:
                 raise Unsupported(
                     f"--prune auto: even {share:.0%} of the weights cost too much, {tried[2].told()}",
@@ -124,15 +134,15 @@ class PruneWeights(LossyStep):
 
 
 class _Judge:
-    """The original model, and held-out samples that pruned ones are judged on."""
+    """Held-out samples that pruned models are judged on, and the fit of all their layers together."""
 
-    def __init__(
-        self, original: ir.Model, feeds: Sequence[Feed], held_out: Sequence[Feed], state: Mapping[str, Array],
-        seed: int, progress: Progress,
-    ) -> None:  # fmt: skip
-        self._original, self._feeds, self._held_out, self._state = original, feeds, held_out, state
-        self._seed, self._progress = seed, progress
-        self._reference = Reference(original.clone(), held_out, state)
+    def __init__(self, fit: JointFit) -> None:
+        self.fit = fit
+        self._reference = Reference(fit.original.clone(), fit.held_out, fit.state)
+
+    def worker(self, model: ir.Model) -> Sparsifier:
+        """What prunes copies of ``model`` further."""
+        return Sparsifier(model.clone(), self.fit.feeds, self.fit.state, self.fit.seed, self.fit.progress)
 
     def plain(self, pruned: ir.Model, found: Sequence[Found]) -> Judged:
         """The model as it is."""
@@ -141,12 +151,14 @@ class _Judge:
     def fitted(self, pruned: ir.Model, found: Sequence[Found]) -> Judged:
         """The model with all its layers fitted together, where its outputs are nearer to the original's."""
         before, fitted = self.plain(pruned, found), pruned.clone()
-        if not fit_jointly(
-            self._original, fitted, self._feeds, self._held_out, self._state, self._seed, self._progress
-        ):  # fmt: skip
+        if not self.fit.run(fitted):
             return before
-        after = self.plain(fitted, found)
-        return after if after[2].before_db > before[2].before_db else before
+        return nearer(before, self.plain(fitted, found))
+
+
+def nearer(one: Judged, other: Judged) -> Judged:
+    """Whose outputs are nearer to the original's, in front of a softmax; the first where both are alike."""
+    return other if other[2].before_db > one[2].before_db else one
 
 
 def plainly_pruned(graph: ir.Graph, products: Sequence[Product], wanted: Pattern) -> tuple[Found, ...]:

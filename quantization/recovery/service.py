@@ -12,6 +12,7 @@ from convertkit.artifact import Array
 from convertkit.onnx.load import load_model
 from convertkit.quantization.graph.sparse import pruned, sparse
 from convertkit.quantization.recovery.network import Network
+from convertkit.quantization.recovery.optimizer import Optimizer
 from convertkit.quantization.recovery.training import train
 from convertkit.workers.process import Reply
 
@@ -35,6 +36,10 @@ class Recovery:
             name.partition(":")[2]: torch.from_numpy(np.array(array))
             for name, array in arrays.items() if name.startswith(part)
         } for part in ("train:", "held:"))  # fmt: skip
-        done = train(teacher, student, samples, held_out, params["steps"], params["seed"] % 2**63)
+        seed = params["seed"] % 2**63
+        count = len(next(iter(samples.values())))
+        feeds = [{name: value[place].numpy() for name, value in samples.items()} for place in range(count)]
+        optimizer = Optimizer(original, student, feeds, seed)
+        done = train(teacher, student, optimizer, samples, held_out, params["steps"], seed)
         trained = {str(weight.stored.name): weight.array() for weight in student.weights}
         return Reply({"steps": done.steps, "losses": list(done.losses)}, trained)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,26 @@ _PER_NODE_S = 4e-4
 _NODES_A_TURN = 3
 """What one time step of one direction of a recurrent layer takes, in nodes."""
 _LEAST_SAMPLES = 16
+_MIXED = 3
+"""Mixed samples for each held-out one: these are few, and the original answers whatever it is asked."""
+_MARGIN = 0.01
+"""The share of the loss on them that training has to gain."""
+_ALIKE = 1e-7
+"""A loss of errors that are 70 dB below what they are errors of."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Steps taken and planned, and the losses on samples that were held out, the first before any step."""
+
+    steps: int
+    planned: int
+    losses: tuple[float, ...]
+
+    @property
+    def gain(self) -> float:
+        """The share of the loss that the best state has gained; 0 where the answers were the original's before."""
+        return 1 - min(self.losses) / self.losses[0] if self.losses[0] > _ALIKE else 0.0
 
 
 @dataclass(slots=True)
@@ -56,7 +77,7 @@ class Recovered:
 
     @property
     def version(self) -> str:
-        return f"{self.inner.version}+2"
+        return f"{self.inner.version}+3"
 
     @property
     def tolerance(self) -> Tolerance:
@@ -78,14 +99,15 @@ class Recovered:
             )
         made = self.inner.run(source, workdir)
         original = load_model(source.path)
-        reference = Reference(original.clone(), judging, {})
-        before = reference.quality(load_model(made.path))
+        more = (*judging, *mixed(judging, self.seed))
+        plain, judge = (Reference(original.clone(), feeds, {}) for feeds in (judging, more))
         self.progress.status("training")
-        told, trained = self._trained(original, source, made, list(measuring), judging)
+        told, trained = self._trained(original, source, made, list(measuring), more)
         model = load_model(made.path)
         _write(model, trained)
-        after = reference.quality(model.clone())
-        gained = _worth(after) > _worth(before)
+        pair = [load_model(made.path), model]
+        before, after = (plain.quality(each.clone()) for each in pair)
+        gained = told.gain > _MARGIN and keeps_classes(*(judge.quality(each.clone()) for each in pair))
         self._tell(told, before, after, gained)
         if not gained:
             return made
@@ -93,7 +115,7 @@ class Recovered:
 
     def _trained(
         self, original: ir.Model, source: Artifact, made: Artifact, samples: Sequence[Feed], judging: Sequence[Feed]
-    ) -> tuple[Mapping[str, object], Mapping[str, Array]]:
+    ) -> tuple[_Told, Mapping[str, Array]]:
         arrays = {**_stacked("train", samples), **_stacked("held", judging)}
         steps = _steps(original, self.minutes)
         params = {
@@ -102,25 +124,45 @@ class Recovered:
         one = {"OMP_NUM_THREADS": "1"}  # idle ones would wait by spinning
         with Worker("convertkit.quantization.recovery.service:Recovery", framework="torch", env=one) as worker:
             reply = worker.call("train", params, arrays)
-        return {**reply.value, "planned": steps}, reply.arrays
+        return _Told(reply.value["steps"], steps, tuple(reply.value["losses"])), reply.arrays
 
-    def _tell(self, told: Mapping[str, object], before: Quality, after: Quality, gained: bool) -> None:
+    def _tell(self, told: _Told, before: Quality, after: Quality, gained: bool) -> None:
         inner = (self.inner.diagnosis if isinstance(self.inner, DiagnosedStage) else None) or {}
         kept = after if gained else before
         notes = inner.get("notes", ())
         note = (
-            f"training took {told['steps']} steps: from {before.told()} to {after.told()}"
+            f"training took {told.steps} steps: from {before.told()} to {after.told()}"
             if gained
             else f"training gained nothing and was undone: {before.told()}, and {after.told()} after it"
         )
         assert isinstance(notes, list | tuple)
-        recovered = {**told, "before": held_out(before), "after": held_out(after), "kept": gained}
+        recovered = {**asdict(told), "before": held_out(before), "after": held_out(after), "kept": gained}
         self.diagnosis = {**inner, "held_out": held_out(kept), "recovered": recovered, "notes": [*notes, note]}
 
 
-def _worth(quality: Quality) -> tuple[float, float]:
-    """What is compared: points of top-1 where there are classes, to a tenth, then SNR."""
-    return (-round(quality.drop or 0.0, 1), min(quality.snr_db, quality.before_db))
+def mixed(feeds: Sequence[Feed], seed: int) -> tuple[Feed, ...]:
+    """Pairs of samples mixed, :data:`_MIXED` for each; none where they hold integers or differ in shape."""
+    random = np.random.default_rng(seed)
+    shapes = {tuple((name, array.shape) for name, array in feed.items()) for feed in feeds}
+    if len(shapes) > 1 or any(array.dtype.kind != "f" for array in feeds[0].values()):
+        return ()
+    made = []
+    for first in tuple(feeds) * _MIXED:
+        other, share = feeds[int(random.integers(len(feeds)))], random.uniform(0.2, 0.8)
+        made.append({name: (share * x + (1 - share) * other[name]).astype(x.dtype) for name, x in first.items()})
+    return tuple(made)
+
+
+def keeps_classes(before: Quality, after: Quality) -> bool:
+    """Whether no more samples than chance explains prefer another class than the original now, and did not before.
+
+    Samples that either of both models answers otherwise are the ones that tell (McNemar's test, one standard error).
+    """
+    if before.agreement is None or after.agreement is None:
+        return after.before_db >= before.before_db
+    lost = (before.agreement - after.agreement) * after.samples
+    telling = (2 - before.agreement - after.agreement) * after.samples
+    return lost <= math.sqrt(telling)
 
 
 def _steps(model: ir.Model, minutes: float) -> int:

@@ -2,7 +2,8 @@
 
 Half of every batch are the samples as they are; the other half are mixed in pairs, which gives the original more to
 answer than the few samples that there are.  What is learnt are the outputs, in front of a softmax as well as behind it,
-and values on the way that both graphs have.  Held-out samples decide which state is kept.
+and values on the way that both graphs have.  Samples that are held out, as they are and mixed in pairs, decide which
+state is kept, by their outputs alone.
 Sources: distillation, arXiv:1503.02531; mixed samples, arXiv:1710.09412; straight-through gradients, arXiv:1308.3432.
 """
 
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from convertkit.quantization.recovery.network import Network, Weight
+from convertkit.quantization.recovery.network import Network
+from convertkit.quantization.recovery.optimizer import Optimizer
 
 _BATCH = 32
 _INNER = 8
@@ -24,9 +26,10 @@ _INNER_WEIGHT = 0.5
 _EVALUATIONS = 40
 _PATIENCE = 24
 """Evaluations without an improvement before training ends."""
-_RATES = (0.02, 0.005)
-"""Steps of real weights and of those on a grid, relative to their own size, where nothing is left of the answers."""
-_LEAST_SIZE = 0.01
+_JUDGING = 0.25
+"""Evaluations cost at most this share of what training does."""
+_PASSES = 8
+"""What a sample of a step costs, where an evaluation's costs 2: both in operations for a multiply-add."""
 _MARGIN = 1e-3
 """An improvement counts from this share of the loss."""
 
@@ -75,37 +78,32 @@ def targets(teacher: Network, student: Network) -> tuple[Target, ...]:
 
 
 def train(
-    teacher: Network, student: Network, samples: Mapping[str, Tensor], held_out: Mapping[str, Tensor], steps: int,
-    seed: int,
+    teacher: Network, student: Network, optimizer: Optimizer, samples: Mapping[str, Tensor],
+    held_out: Mapping[str, Tensor], steps: int, seed: int,
 ) -> Trained:  # fmt: skip
     """Train the student's weights in place; they end as they were where held-out samples were answered best."""
     learnt = targets(teacher, student)
+    read = sum(target.weight == 1.0 for target in learnt)
     names = [target.name for target in learnt]
     with torch.no_grad():
         wanted = teacher(held_out, names)
     scales = [_power(value) for value in wanted]
-    optimizer = torch.optim.Adam([_group(weight) for weight in student.weights])
     random = torch.Generator().manual_seed(seed)
 
     def judged() -> float:
         with torch.no_grad():
-            return float(_loss(learnt, scales, wanted, student(held_out, names)))
+            return float(_loss(learnt[:read], scales, wanted, student(held_out, names[:read])))
 
     losses = [judged()]
     share = min(1.0, math.sqrt(losses[0]))  # answers that are nearly right need weights that are nearly what they are
-    rates = [share * float(group["lr"]) for group in optimizer.param_groups]
     best, kept, waited, done = losses[0], _state(student), 0, 0
-    every = max(1, steps // _EVALUATIONS)
+    every = _every(steps, len(next(iter(held_out.values()))))
     for step in range(steps):
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * _schedule(step / steps)
         batch = _batch(samples, random)
         with torch.no_grad():
             answers = teacher(batch, names)
-        optimizer.zero_grad()
         _loss(learnt, scales, answers, student(batch, names)).backward()
-        torch.nn.utils.clip_grad_norm_([weight.real for weight in student.weights], 1.0)
-        optimizer.step()
+        optimizer.step(share * _schedule(step / steps))
         done = step + 1
         if done % every and done != steps:
             continue
@@ -130,13 +128,10 @@ def _schedule(done: float) -> float:
     return min(1.0, done * 20 + 0.05) * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def _group(weight: Weight) -> dict[str, object]:
-    """A weight with a rate by its own size: layers differ by orders of magnitude."""
-    real = weight.real.detach()
-    stays = real[real != 0]
-    size = float(stays.square().mean().sqrt()) if stays.numel() else 0.0
-    rate = _RATES[0] if weight.grid is None else _RATES[1]
-    return {"params": [weight.real], "lr": rate * max(size, _LEAST_SIZE)}
+def _every(steps: int, held_out: int) -> int:
+    """After how many steps the student is judged."""
+    affordable = int(_JUDGING * steps * _PASSES * _BATCH / (2 * held_out))
+    return max(1, steps // max(1, min(_EVALUATIONS, affordable)))
 
 
 def _power(value: Tensor) -> float:
@@ -146,7 +141,7 @@ def _power(value: Tensor) -> float:
 
 def _loss(learnt: Sequence[Target], scales: Sequence[float], wanted: Sequence[Tensor], got: Sequence[Tensor]) -> Tensor:
     total = torch.zeros(())
-    for target, scale, one, other in zip(learnt, scales, wanted, got, strict=True):
+    for target, scale, one, other in zip(learnt, scales, wanted, got, strict=False):
         total = total + target.weight * (one - other).square().mean() / scale
         if target.classes:
             total = total + torch.nn.functional.kl_div(

@@ -22,7 +22,8 @@ from convertkit.quantization import prune
 from convertkit.quantization.graph.replay import open_session
 from convertkit.quantization.graph.sparse import mark_pruned, pruned, sparse
 from convertkit.quantization.graph.step import LossyStep
-from convertkit.quantization.recovery.stage import Recovered
+from convertkit.quantization.recovery.stage import Recovered, keeps_classes, mixed
+from convertkit.quantization.search.quality import Quality
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
 from tests.quantization.models import artifact_of, images, model_of, small_cnn
@@ -357,6 +358,84 @@ def test_what_training_does_not_better_stays(tmp_path: Path) -> None:
     assert result.path.name == "same.onnx"
     assert not stage.diagnosis["recovered"]["kept"]
     assert "was undone" in stage.diagnosis["notes"][-1]
+
+
+def quality(agreement: float | None, db: float = 20.0, samples: int = 200) -> Quality:
+    return Quality(samples, db, db, db, db, agreement, None if agreement is None else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        (quality(0.90), quality(0.95), True),
+        (quality(0.90), quality(0.87), True),
+        (quality(0.90), quality(0.84), False),
+        (quality(0.995), quality(0.97), False),
+        (quality(None, 20.0), quality(None, 20.1), True),
+        (quality(None, 20.0), quality(None, 19.9), False),
+    ],
+)
+def test_a_few_samples_that_change_sides_do_not_undo_what_training_gained(
+    before: Quality, after: Quality, kept: bool
+) -> None:
+    assert keeps_classes(before, after) is kept
+
+
+def is_between(point: np.ndarray, one: np.ndarray, other: np.ndarray) -> bool:
+    way = one - other
+    share = float(((point - other) * way).sum() / max(float(np.square(way).sum()), 1e-12))
+    return bool(np.allclose(point, other + share * way, atol=1e-6))
+
+
+def test_more_samples_to_judge_by_are_mixed() -> None:
+    feeds = [{"x": f(1, 3), "y": f(2)} for _ in range(5)]
+    made = mixed(feeds, 0)
+    assert len(made) == 15
+    assert all(each["x"].dtype == np.float32 for each in made)
+    assert all(
+        any(is_between(each["x"], one["x"], other["x"]) for other in feeds)
+        for one, each in zip(feeds * 3, made, strict=True)
+    )
+    assert not mixed([{"x": i(1, 2)}, {"x": i(3, 4)}], 0)
+    assert not mixed([{"x": f(1, 3)}, {"x": f(1, 4)}], 0)
+
+
+@pytest.mark.parametrize(("steps", "held_out", "every"), [(4000, 50, 100), (4000, 256, 100), (20, 256, 10), (3, 8, 1)])
+def test_judging_costs_a_share_of_training(steps: int, held_out: int, every: int) -> None:
+    from convertkit.quantization.recovery import training
+
+    assert training._every(steps, held_out) == every
+
+
+def test_weights_move_where_their_inputs_are_white() -> None:
+    """One step, of a masked row, in coordinates of the inputs that it reads; a bias moves as it is."""
+    from convertkit.quantization.recovery.network import Network
+    from convertkit.quantization.recovery.optimizer import Optimizer
+
+    x = (RNG.normal(0, 1, (400, 1, 6)) @ RNG.normal(0, 1, (6, 6)) + 3).astype(np.float32)
+    weight = f(4, 6)
+    weight[1, [0, 3]] = 0
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"], "gemm", transB=1)]
+    model = ir.from_proto(model_of(nodes, {"w": weight, "b": f(4)}, {"x": [1, 6]}, {"y": [1, 4]}))
+    network = Network(model, frozenset({("gemm", 1)}))
+    optimizer = Optimizer(model, network, [{"x": each} for each in x], 0)
+    wanted = torch.from_numpy(f(400, 1, 4))
+    (got,) = network({"x": torch.from_numpy(x)}, ["y"])
+    (got - wanted).square().mean().backward()
+    real, bias = (each.real for each in network.weights)
+    gradient, before = real.grad.numpy().copy(), real.detach().numpy().copy()
+    optimizer.step(1.0)
+    step = before - real.detach().numpy()
+    second = np.matmul(x[:, 0].T, x[:, 0]) / 400
+    second += 0.1 * np.trace(second) / 6 * np.eye(6)
+    kept = [1, 2, 4, 5]
+    factor = np.linalg.cholesky(second[np.ix_(kept, kept)])
+    white = np.linalg.solve(factor, gradient[1, kept])
+    moved = factor.T @ step[1, kept]
+    assert np.allclose(np.abs(moved), np.abs(moved[0]), rtol=1e-2), "Adam's first step is as long in every direction"
+    assert (np.sign(moved) == np.sign(white)).all()
+    assert not step[1, [0, 3]].any()
+    assert bias.grad is None
 
 
 def test_too_few_samples_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""What is left of trained models: pruning, few bits and training, beside plain magnitude pruning.
+
+    python bench/compression.py OUT CASES [--models A,B] [--ways A,B]
+
+CASES holds NAME.onnx, NAME.calib.npz and NAME.eval.npz (``make_cases.py``, ``compression_models.py``).  Results go to
+``OUT/compression.json`` as they come, and what is in there is not made again: a run that was stopped goes on.  Then the
+table is printed.  No sample of the calibration data is among those that are counted.  Seconds are processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+
+WAYS: dict[str, list[str]] = {
+    "float32": [],
+    "0.8 without data": ["--prune", "0.8", "--no-calib"],
+    "0.8": ["--prune", "0.8"],
+    "0.8, recovered": ["--prune", "0.8", "--recover", "1"],
+    "0.9 without data": ["--prune", "0.9", "--no-calib"],
+    "0.9": ["--prune", "0.9"],
+    "0.9, recovered": ["--prune", "0.9", "--recover", "1"],
+    "2:4 without data": ["--prune", "2:4", "--no-calib"],
+    "2:4": ["--prune", "2:4"],
+    "2:4, recovered": ["--prune", "2:4", "--recover", "1"],
+    "int8": ["--int8"],
+    "int8, recovered": ["--int8", "--recover", "1"],
+    "0.8 and int8": ["--prune", "0.8", "--int8"],
+    "0.8 and int8, recovered": ["--prune", "0.8", "--int8", "--recover", "2"],
+    "int4 weights": ["--w4"],
+    "int4 weights, recovered": ["--w4", "--recover", "1"],
+}
+Record = dict[str, object]
+
+
+def made(model: Path, way: str, folder: Path) -> Record:
+    """One export: top-1 in percent, bytes of the file and of it compressed, and the processor's seconds."""
+    options = [each for each in WAYS[way] if each != "--no-calib"]
+    data = [] if "--no-calib" in WAYS[way] else ["--calib", f"{model}.calib.npz"]
+    command = [sys.executable, "-m", "convertkit", "export", f"{model}.onnx", "--target", "onnxruntime", "--no-cache"]
+    command += [*options, *data, "-o", str(folder), "--force"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        return {"error": done.stderr.strip().splitlines()[-1][:300]}
+    written = (folder / "model.onnx").read_bytes()
+    return {
+        "top1": top1(folder / "model.onnx", model),
+        "bytes": len(written),
+        "compressed": len(gzip.compress(written, 9, mtime=0)),
+        "seconds": round(after.ru_utime - before.ru_utime, 1),
+        "notes": [line for line in done.stderr.splitlines() if "training" in line],
+    }
+
+
+def top1(path: Path, model: Path) -> float:
+    """On the samples of NAME.eval.npz that are not in NAME.calib.npz."""
+    session = ort.InferenceSession(path)
+    entry = session.get_inputs()[0]
+    data, used = np.load(f"{model}.eval.npz"), np.load(f"{model}.calib.npz")
+    name = next(each for each in data.files if each != "label")
+    seen = {sample.tobytes() for sample in used[name]}
+    right = [
+        int(session.run(None, {entry.name: sample.reshape(entry.shape)})[0].argmax() == label)
+        for sample, label in zip(data[name], data["label"], strict=True)
+        if sample.tobytes() not in seen
+    ]
+    return 100 * float(np.mean(right))
+
+
+def table(book: dict[str, dict[str, Record]]) -> str:
+    """A row for each way, a column for each model: top-1, and the compressed file as a share of the float one."""
+    lines = ["| | " + " | ".join(book) + " |", "|---|" + "---|" * len(book)]
+    for way in WAYS:
+        cells = []
+        for records in book.values():
+            found, whole = records.get(way, {}), records.get("float32", {}).get("bytes", 0)
+            shown = "-" if "error" in found else ""
+            if isinstance(found.get("top1"), float):
+                shown = f"{found['top1']:.1f} %, 1/{whole / found['compressed']:.1f}, {found['seconds']:.0f} s"
+            cells.append(shown)
+        lines.append(f"| {way} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("--models", default="", help="all without")
+    parser.add_argument("--ways", default="", help="all without; separated by semicolons")
+    args = parser.parse_args()
+    path = args.out / "compression.json"
+    args.out.mkdir(parents=True, exist_ok=True)
+    book: dict[str, dict[str, Record]] = json.loads(path.read_text()) if path.exists() else {}
+    names = args.models.split(",") if args.models else sorted(each.stem for each in args.cases.glob("*.onnx"))
+    for name in names:
+        records = book.setdefault(name, {})
+        for way in args.ways.split(";") if args.ways else WAYS:
+            if way not in records:
+                records[way] = made(args.cases / name, way, args.out / "made")
+                path.write_text(json.dumps(book, indent=1))
+                print(name, way, records[way], file=sys.stderr, flush=True)
+    print(table(book))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
