@@ -32,6 +32,7 @@ def export(
     fp16: bool = False,
     w8: bool = False,
     w4: bool = False,
+    fp8: bool = False,
     full_integer: bool = False,
     accept_loss: bool = False,
     size_first: bool = False,
@@ -97,6 +98,7 @@ def export(
         fp16: float16 weights.
         w8: 8-bit weights alone.
         w4: 4-bit weights alone.
+        fp8: 8-bit floats (E4M3) for weights and activations; needs ``calib``.
         full_integer: every operator in integers, or refuse; with ``int8`` or ``int16x8``.
         accept_loss: keep integers that lose too much, down to 10 dB.
         size_first: with ``w4``, 4 bits for every weight that can have them: slower, and down to 10 dB.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class QuantizePass:
-    """Builds the quantizing stage where ``--int8``, ``--int16x8``, ``--w8``, ``--w4`` or ``--fp16`` asks for it."""
+    """Builds the quantizing stage where ``--int8``, ``--fp8`` or another precision asks for it."""
 
     name = "quantize"
     order = 500
@@ -21,7 +21,7 @@ class QuantizePass:
         from convertkit.quantization.stage import build
 
         stage = build(context)
-        return stage if context.options.precision == "fp16" else recovered(stage, context)
+        return stage if context.options.precision in ("fp16", "fp8") else recovered(stage, context)
 
 
 class PrunePass:

@@ -11,18 +11,18 @@ from convertkit.profile import KEEP_FLOAT, QuantProfile
 from convertkit.quantization.graph.work import PRODUCTS, multiply_adds
 from convertkit.quantization.search.quality import Quality
 
-Effective = Literal["int8", "int16x8", "mixed", "weights-only", "w8", "w4", "fp16", "float32"]
+Effective = Literal["int8", "int16x8", "mixed", "weights-only", "w8", "w4", "fp8", "fp16", "float32"]
 _MOSTLY = 0.95
 """The share of the multiply-adds from which on a model counts as one of integers."""
 
 
 def effect(model: ir.Model, requested: str, profile: QuantProfile) -> Mapping[str, object]:
-    """``requested`` and ``effective`` precision, and the shares of multiply-adds that integers compute.
+    """``requested`` and ``effective`` precision, and the shares of multiply-adds that integers (or E4M3) compute.
 
     ``integer_macs_share`` includes ``on_the_fly_macs_share``: int8 weights, and activations that the target makes
     integers at each call.  Where only weights are stored, the target alone knows how it multiplies by them.
     """
-    if requested not in ("int8", "int16x8"):
+    if requested not in ("int8", "int16x8", "fp8"):
         return {"requested": requested, "effective": _stored(model)}
     work = {"static": 0.0, "on the fly": 0.0, "float": 0.0}
     for node in model.graph:
@@ -32,7 +32,9 @@ def effect(model: ir.Model, requested: str, profile: QuantProfile) -> Mapping[st
     if not every and any(node.op_type == "QuantizeLinear" for node in model.graph):
         static = 1.0
     became: Effective = "int8" if requested == "int8" else "int16x8"
-    if not static:
+    if requested == "fp8":
+        became = "fp8" if static else "float32"
+    elif not static:
         became = "float32" if _stored(model) == "float32" else "weights-only"
     elif static + dynamic < _MOSTLY:
         became = "mixed"

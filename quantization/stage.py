@@ -23,6 +23,7 @@ from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.observe import extend, observe
 from convertkit.quantization.calibrate.split import split, thinned
 from convertkit.quantization.effect import effect, held_out
+from convertkit.quantization.float8 import QuantizeFloat8
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.graph.units import Unit, find_units, is_float
 from convertkit.quantization.integers import Integers
@@ -209,6 +210,10 @@ def build(context: BuildContext) -> Stage:
     options, profile = context.options, context.target.profile(context.options)
     if options.precision == "fp16":
         return HalfPrecision(profile, context.calibration, options.seed, progress=context.progress)
+    if options.precision == "fp8":
+        if context.calibration is None:
+            raise data_lacks(options)
+        return QuantizeFloat8(options, profile, context.calibration, progress=context.progress)
     if profile.weight_only:
         return QuantizeWeights(options, profile, context.calibration, progress=context.progress)
     if context.calibration is None:

@@ -63,6 +63,7 @@ _TOLD = {
     "weights-only": "weights are stored as integers, activations stay float32",
     "w8": "weights are stored as 8-bit integers, activations stay float32",
     "w4": "weights are stored as 4-bit integers, activations stay float32",
+    "fp8": "SHARE of the multiply-adds in 8-bit floats (E4M3), the rest float32",
     "fp16": "weights or arithmetic in float16",
     "float32": "no operator and no weight is an integer",
 }

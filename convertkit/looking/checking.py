@@ -110,6 +110,7 @@ def check(
     fp16: bool = False,
     w8: bool = False,
     w4: bool = False,
+    fp8: bool = False,
     full_integer: bool = False,
     io_dtype: str = "float32",
     calib: object = None,
@@ -135,6 +136,7 @@ def check(
         fp16: as in ``export``.
         w8: as in ``export``.
         w4: as in ``export``.
+        fp8: as in ``export``.
         full_integer: as in ``export``.
         io_dtype: as in ``export``.
         calib: calibration data, which integers need.
@@ -149,7 +151,15 @@ def check(
         target_options: what targets bring of their own, ``{"coreml": {"deployment_target": "iOS18"}}``.
 
     """
-    given: dict[str, Any] = {"int8": int8, "int16x8": int16x8, "fp16": fp16, "w8": w8, "w4": w4, "calib": calib}
+    given: dict[str, Any] = {
+        "int8": int8,
+        "int16x8": int16x8,
+        "fp16": fp16,
+        "w8": w8,
+        "w4": w4,
+        "fp8": fp8,
+        "calib": calib,
+    }
     given |= {"full_integer": full_integer, "opset": opset, "input": input, "model": model, "signature": signature}
     given |= {"trust": trust, "timeout": timeout, "static": static, "input_layout": input_layout, "io_dtype": io_dtype}
     given["target_options"] = target_options or None

@@ -60,7 +60,7 @@ def _precision(node: ir.Node) -> str:
     data, stored = _sides(node)
     if data and all(each is not None and each.op_type == "DequantizeLinear" for each in data) and _all_quantized(node):
         widths = {_stored(each) for each in data if each is not None}
-        return "int16x8" if "int16" in widths else "int8"
+        return "float8" if "float8" in widths else "int16x8" if "int16" in widths else "int8"
     if stored:
         return f"{stored} weights"
     return _FLOATS[real[-1]]
@@ -103,7 +103,7 @@ def _constant_integers(node: ir.Node) -> bool:
 
 
 _INTEGERS = {ir.DataType.INT8: "int8", ir.DataType.UINT8: "int8", ir.DataType.INT4: "int4", ir.DataType.UINT4: "int4",
-             ir.DataType.INT16: "int16", ir.DataType.UINT16: "int16"}  # fmt: skip
+             ir.DataType.INT16: "int16", ir.DataType.UINT16: "int16", ir.DataType.FLOAT8E4M3FN: "float8"}  # fmt: skip
 
 
 def _stored(node: ir.Node) -> str:

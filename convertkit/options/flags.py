@@ -26,7 +26,7 @@ from convertkit.recipe import (
 )
 from convertkit.references import closest
 
-PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4")
+PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4", "fp8")
 _RENAMED = {"timeout": "timeout_s", "input": "inputs"}
 _KEYS = (
     "source",

@@ -152,5 +152,8 @@ _ELSEWHERE = {
     "max_drop": "a gate: gates = { max_drop = 0.5 }",
     "source": "what a model's own table says",
     "output": "what [release] says",
-    **{name: f'a precision: precisions = ["{name}"]' for name in ("int8", "int16x8", "fp16", "w8", "w4", "float32")},
+    **{
+        name: f'a precision: precisions = ["{name}"]'
+        for name in ("int8", "int16x8", "fp16", "w8", "w4", "fp8", "float32")
+    },
 }

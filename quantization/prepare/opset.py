@@ -9,6 +9,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import detached, reattach
 
 INT16_OPSET = INT4_OPSET = 21
+FLOAT8_OPSET = 19
 _LARGE_BYTES = 32 << 20
 
 

@@ -13,7 +13,7 @@ from convertkit.targets.tensorrt.capability import Capability
 from convertkit.targets.tensorrt.parser import parsers
 from convertkit.targets.tensorrt.shapes import Range
 
-_COMPUTE = {"float32": "7.5", "float16": "7.5", "bfloat16": "8.0", "int8": "7.5", "int4": "8.0"}
+_COMPUTE = {"float32": "7.5", "float16": "7.5", "bfloat16": "8.0", "int8": "7.5", "int4": "8.0", "float8_e4m3fn": "8.9"}
 """By type, the least compute capability.  Sources: the support matrices of TensorRT 10.1 and TensorRT-RTX 1.5."""
 _STORED_ALONE = "8.0"
 """That of products with stored int8 or int4 weights and float activations.  Source: as above."""

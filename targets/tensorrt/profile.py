@@ -1,8 +1,8 @@
 """What TensorRT's explicit quantization takes.
 
-TensorRT reads precision from QuantizeLinear/DequantizeLinear: signed 8 bit integers with zero point 0 for
-activations and weights (int4 for weights alone), scales per tensor for activations and per channel for weights,
-biases in float.  It fuses such a pair into the operators below; what has none stays in float, and so does an
+TensorRT reads precision from QuantizeLinear/DequantizeLinear: signed 8 bit integers with zero point 0, or 8-bit floats
+(E4M3), for activations and weights, int4 for weights alone, scales per tensor for activations and per channel for
+weights, biases in float.  It fuses such a pair into the operators below; what has none stays in float, and so does an
 Add of a constant: a quantized constant may feed nothing but DequantizeLinear, and TensorRT moves others between.
 Source: NVIDIA's "Working with Quantized Types", and what the parser of TensorRT-RTX 1.7 accepts.
 """
@@ -24,6 +24,10 @@ _INT8: Mapping[str, OpRule] = {
 }
 
 
+_PRODUCTS = {kind: rule for kind, rule in _INT8.items() if kind in WEIGHTED and kind != "ConvTranspose"}
+"""What has kernels for E4M3, of weights and of activations; products of two activations stay float32."""
+
+
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
     if options.precision == "w8":
@@ -40,4 +44,6 @@ def profile(options: ExportOptions) -> QuantProfile:
             weight_only=True,
             block=64,
         )
+    if options.precision == "fp8":
+        return QuantProfile("tensorrt fp8", "int8", True, _PRODUCTS, bias="float32")
     return QuantProfile("tensorrt int8", "int8", True, _INT8, bias="float32", half="compute")

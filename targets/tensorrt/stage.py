@@ -23,7 +23,7 @@ from convertkit.targets.tensorrt.rtx import Architectures, Engine, build, runtim
 from convertkit.targets.tensorrt.shapes import Range, check_names, check_sizes
 from convertkit.targets.tensorrt.sparsity import sparse_weights
 
-_INTEGERS = frozenset({ir.DataType.INT8, ir.DataType.INT4})
+_EXPLICIT = frozenset({ir.DataType.INT8, ir.DataType.INT4, ir.DataType.FLOAT8E4M3FN})
 _QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _OWN_RANGES = "quantize the float model with --target tensorrt --int8: symmetric integers need ranges of their own"
 
@@ -131,9 +131,9 @@ def _check(node: ir.Node) -> None:
     integers = node.inputs[0] if node.op_type == "DequantizeLinear" else node.outputs[0]
     zero = inputs[2]
     dtype = zero.dtype if zero is not None else integers.dtype if integers is not None else None
-    if dtype not in _INTEGERS:
+    if dtype not in _EXPLICIT:
         kind = "uint8" if dtype is None else dtype.name.lower()
-        raise _refusal(node, f"{kind} integers: TensorRT takes int8, and int4 for weights")
+        raise _refusal(node, f"{kind} integers: TensorRT takes int8, float8 E4M3, and int4 for weights")
     if _shifted(node):
         raise _refusal(node, "a zero point other than 0: TensorRT's integers are symmetric")
 
@@ -141,7 +141,7 @@ def _check(node: ir.Node) -> None:
 def _shifted(node: ir.Node) -> bool:
     """Whether the zero point is not known to be 0."""
     zero = (*node.inputs, None)[2]
-    return zero is not None and (zero.const_value is None or bool(zero.const_value.numpy().astype(np.int32).any()))
+    return zero is not None and (zero.const_value is None or bool(zero.const_value.numpy().astype(np.float32).any()))
 
 
 def _refusal(node: ir.Node, reason: str) -> Unsupported:

@@ -88,13 +88,13 @@ def engine_bytes(path: Path) -> int:
 LOG = Log()
 
 
-@pytest.mark.parametrize("precision", ["int8", "w8", "w4", "fp16"])
+@pytest.mark.parametrize("precision", ["int8", "w8", "w4", "fp8", "fp16"])
 def test_the_parser_takes_it_and_an_engine_is_built(tmp_path: Path, precision: str) -> None:
     source = save(network(), tmp_path / "float.onnx")
     result = convertkit.export(source, "tensorrt", output=str(tmp_path / "out"), calib=DATA, **{precision: True})
     assert result.report["latency"] is None
     kinds = [node.op_type for node in onnx.load(result.artifact.path).graph.node]
-    assert ("QuantizeLinear" in kinds) == (precision == "int8")
+    assert ("QuantizeLinear" in kinds) == (precision in ("int8", "fp8"))
     assert engine_bytes(result.artifact.path) > 0
 
 
