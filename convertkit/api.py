@@ -129,8 +129,8 @@ def export(
         description: what the model does, for the file's metadata.
         label_file: names of the classes, one per line.
         normalization: ``INPUT:MEAN/STD`` that the model was trained with, one or several.
-        preprocess: steps from a picture of bytes to the input that become part of the model, as in
-            ``image:256,crop:0.875,mean:0,std:255``.
+        preprocess: steps from a picture of bytes, or from PCM, to the input that become part of the model, as in
+            ``image:256,crop:0.875,mean:0,std:255`` or ``audio:16000``.
         postprocess: steps behind an output that become part of the model: ``softmax``, ``argmax``, ``top:5``, or
             ``nms:100`` and what a detector's outputs are, as in ``nms:100,iou:0.45,score:0.25,cxcywh,columns``.
         opset: opset of a delivered ``.onnx``.

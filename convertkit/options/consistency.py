@@ -39,12 +39,12 @@ RULES: tuple[Rule, ...] = (
     Rule(lambda o: not o.targets, "--target is an empty list; name at least one"),
     Rule(
         lambda o: o.preprocess is not None and bool(o.normalization),
-        "--preprocess writes the normalisation into the model, which takes bytes then: leave --normalization out",
+        "--preprocess writes the normalisation into the model, which takes bytes or PCM: leave --normalization out",
     ),
     Rule(
         lambda o: o.preprocess is not None and o.full_integer,
-        "--preprocess makes real numbers of bytes, and --full-integer allows none: leave --preprocess out; --io-dtype "
-        "uint8 takes bytes where training took pixels of 0 to 1 or 0 to 255",
+        "--preprocess makes real numbers of bytes or PCM, and --full-integer allows none: leave --preprocess out; "
+        "--io-dtype uint8 takes bytes where training took pixels of 0 to 1 or 0 to 255",
     ),
     Rule(
         lambda o: o.io_dtype != "float32" and o.postprocess is not None and _REALS.search(o.postprocess) is not None,

@@ -226,7 +226,7 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         "Input",
         "--preprocess",
         metavar="STEPS",
-        help="Into the model: image:256,crop:0.875,mean:124,116,104,std:58,57,57; bgr, input:NAME.",
+        help="Into the model: image:256,crop:0.875,mean:124,116,104,std:58,57,57; or audio:16000; input:NAME.",
     ),
     _flag(
         "Input",

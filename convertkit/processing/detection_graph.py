@@ -12,42 +12,12 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.edit import Attribute, add_constant
 from convertkit.processing.detections import BOXES, CLASSES, COUNT, POINTS, SCORES, Detections
+from convertkit.processing.writer import Writer
 
 _BOX = 4
 _FLOAT, _INT64 = int(ir.DataType.FLOAT), int(ir.DataType.INT64)
 _RESULTS = {BOXES: ir.DataType.FLOAT, SCORES: ir.DataType.FLOAT, POINTS: ir.DataType.FLOAT}
-
-
-class _Writer:
-    """Operators one after another, with their constants."""
-
-    def __init__(self, graph: ir.Graph) -> None:
-        self.graph, self.nodes = graph, list[ir.Node]()
-
-    def ints(self, *numbers: int) -> ir.Value:
-        return self.constant(np.array(numbers, np.int64))
-
-    def real(self, number: float) -> ir.Value:
-        return self.constant(np.array(number, np.float32))
-
-    def constant(self, array: Array) -> ir.Value:
-        return add_constant(self.graph, "postprocess/constant", array)
-
-    def all_of(self, operator: str, *inputs: ir.Value, outputs: int = 1, **attributes: Attribute) -> list[ir.Value]:
-        name = f"postprocess/{operator}_{len(self.nodes)}"
-        node = ir.node(operator, list(inputs), dict(attributes), num_outputs=outputs, name=name)
-        for number, output in enumerate(node.outputs):
-            output.name = f"{name}_{number}"
-        self.nodes.append(node)
-        return list(node.outputs)
-
-    def op(self, operator: str, *inputs: ir.Value, **attributes: Attribute) -> ir.Value:
-        return self.all_of(operator, *inputs, outputs=1, **attributes)[0]
-
-    def cut(self, value: ir.Value, start: int, end: int, axis: int = -1) -> ir.Value:
-        return self.op("Slice", value, self.ints(start), self.ints(end), self.ints(axis))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +31,7 @@ class _Parts:
 
 def write_detections(graph: ir.Graph, plan: Detections) -> None:
     """Put the results of ``plan`` in place of the outputs that they are made of."""
-    write = _Writer(graph)
+    write = Writer(graph, "postprocess")
     ends = {str(value.name): value for value in graph.outputs}
     parts = _decoded(write, _parts(write, ends[plan.boxes], ends[plan.scores], plan), plan)
     found = _told(write, parts, plan)
@@ -75,7 +45,7 @@ def write_detections(graph: ir.Graph, plan: Detections) -> None:
     graph.extend(write.nodes)
 
 
-def _parts(write: _Writer, boxes: ir.Value, scores: ir.Value, plan: Detections) -> _Parts:
+def _parts(write: Writer, boxes: ir.Value, scores: ir.Value, plan: Detections) -> _Parts:
     how, one = plan.how, boxes is scores
     if how.columns:
         turned = write.op("Transpose", boxes, perm=[0, 2, 1])
@@ -97,12 +67,12 @@ def _parts(write: _Writer, boxes: ir.Value, scores: ir.Value, plan: Detections) 
     return _Parts(boxes, write.cut(numbers, behind, width) if how.points else None, scores)
 
 
-def _turned(write: _Writer, scores: ir.Value) -> ir.Value:
+def _turned(write: Writer, scores: ir.Value) -> ir.Value:
     flat = scores.shape is not None and len(scores.shape) == 2
     return scores if flat else write.op("Transpose", scores, perm=[0, 2, 1])
 
 
-def _squashed(write: _Writer, scores: ir.Value, plan: Detections, *, alone: bool) -> ir.Value:
+def _squashed(write: Writer, scores: ir.Value, plan: Detections, *, alone: bool) -> ir.Value:
     if plan.how.squash is None:
         return scores
     if plan.how.squash == "sigmoid" or alone:
@@ -110,7 +80,7 @@ def _squashed(write: _Writer, scores: ir.Value, plan: Detections, *, alone: bool
     return write.op("Softmax", scores, axis=-1)
 
 
-def _decoded(write: _Writer, parts: _Parts, plan: Detections) -> _Parts:
+def _decoded(write: Writer, parts: _Parts, plan: Detections) -> _Parts:
     """Boxes as left, top, right, bottom, and points as x, y pairs."""
     form, points = plan.how.form, parts.points
     if form == "xyxy" and plan.anchors is None:
@@ -140,16 +110,16 @@ def _decoded(write: _Writer, parts: _Parts, plan: Detections) -> _Parts:
     return _Parts(boxes, points, parts.scores)
 
 
-def _moved(write: _Writer, value: ir.Value, scale: float, sizes: Array, centres: Array) -> ir.Value:
+def _moved(write: Writer, value: ir.Value, scale: float, sizes: Array, centres: Array) -> ir.Value:
     scaled = write.op("Mul", _over(write, value, scale), write.constant(sizes))
     return write.op("Add", scaled, write.constant(centres))
 
 
-def _over(write: _Writer, value: ir.Value, scale: float) -> ir.Value:
+def _over(write: Writer, value: ir.Value, scale: float) -> ir.Value:
     return value if scale == 1 else write.op("Div", value, write.real(scale))
 
 
-def _told(write: _Writer, parts: _Parts, plan: Detections) -> dict[str, ir.Value]:
+def _told(write: Writer, parts: _Parts, plan: Detections) -> dict[str, ir.Value]:
     """The results by their names; rows behind the last box are zeros."""
     kept, kinds = _every_class(write, parts, plan) if plan.how.multi else _best_class(write, parts, plan)
     best, places = write.all_of("TopK", kept, write.ints(plan.how.most), outputs=2, axis=-1)
@@ -173,16 +143,16 @@ def _told(write: _Writer, parts: _Parts, plan: Detections) -> dict[str, ir.Value
     return found
 
 
-def _every_class(write: _Writer, parts: _Parts, plan: Detections) -> tuple[ir.Value, None]:
+def _every_class(write: Writer, parts: _Parts, plan: Detections) -> tuple[ir.Value, None]:
     """Scores (images, classes x candidates) of what stays, zeros elsewhere."""
     scores = write.op("Transpose", parts.scores, perm=[0, 2, 1])
     kept = _put_back(write, scores, _suppressed(write, parts.boxes, scores, plan))
     return write.op("Reshape", kept, write.ints(0, plan.classes * plan.candidates)), None
 
 
-def _best_class(write: _Writer, parts: _Parts, plan: Detections) -> tuple[ir.Value, ir.Value]:
+def _best_class(write: Writer, parts: _Parts, plan: Detections) -> tuple[ir.Value, ir.Value]:
     """Scores (images, candidates) of what stays, zeros elsewhere, and which class each box is of."""
-    best = _greatest(write, parts.scores)
+    best = write.greatest(parts.scores)
     kinds = write.op("ArgMax", parts.scores, axis=-1, keepdims=0)
     lanes = write.op("Unsqueeze", best, write.ints(1))
     if plan.classes > 1 and not plan.how.agnostic:
@@ -193,14 +163,7 @@ def _best_class(write: _Writer, parts: _Parts, plan: Detections) -> tuple[ir.Val
     return _put_back(write, best, write.op("Gather", rows, write.ints(0, 2), axis=1)), kinds
 
 
-def _greatest(write: _Writer, scores: ir.Value) -> ir.Value:
-    """Along the last axis, which is an attribute before opset 18 (ONNX operators, ReduceMax-18)."""
-    if write.graph.opset_imports.get("", 0) >= 18:
-        return write.op("ReduceMax", scores, write.ints(-1), keepdims=0)
-    return write.op("ReduceMax", scores, axes=[-1], keepdims=0)
-
-
-def _suppressed(write: _Writer, boxes: ir.Value, scores: ir.Value, plan: Detections) -> ir.Value:
+def _suppressed(write: Writer, boxes: ir.Value, scores: ir.Value, plan: Detections) -> ir.Value:
     """Rows of image, class and box; overlaps do not ask which axis comes first."""
     limits = (
         write.constant(np.array([plan.how.overlap], np.float32)),
@@ -209,7 +172,7 @@ def _suppressed(write: _Writer, boxes: ir.Value, scores: ir.Value, plan: Detecti
     return write.op("NonMaxSuppression", boxes, scores, write.ints(plan.how.most), *limits)
 
 
-def _put_back(write: _Writer, scores: ir.Value, rows: ir.Value) -> ir.Value:
+def _put_back(write: Writer, scores: ir.Value, rows: ir.Value) -> ir.Value:
     """``scores`` at those places, zeros elsewhere."""
     zeros = write.op("ConstantOfShape", write.op("Shape", scores))
     return write.op("ScatterND", zeros, rows, write.op("GatherND", scores, rows))

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import Attribute, add_constant
+from convertkit.processing.audio_graph import write_sound
 from convertkit.processing.detection_graph import write_detections
 from convertkit.processing.interface import Picture, Processing, Scores
 from convertkit.processing.reference import factor
@@ -20,6 +21,8 @@ def write_in(model: ir.Model, processing: Processing) -> None:
     """Put ``processing`` around the graph of ``model``, in place; shapes of new values are left to inference."""
     if processing.picture is not None:
         _pictures(model.graph, processing.picture)
+    if processing.sound is not None:
+        write_sound(model.graph, processing.sound)
     if processing.scores is not None:
         _choices(model.graph, processing.scores)
     if processing.detections is not None:

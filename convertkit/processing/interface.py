@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from convertkit.artifact import PROCESSED, Artifact, TensorSpec
 from convertkit.data.images import ImageReader
 from convertkit.errors import FeedError, UsageError
+from convertkit.processing.audio import Sound, sound_of
 from convertkit.processing.detections import Detections, detections_of
-from convertkit.processing.words import Postprocess, Preprocess, parse_postprocess, parse_preprocess
+from convertkit.processing.words import Postprocess, Preprocess, audio_in, parse_postprocess, parse_preprocess
 from convertkit.recipe import ExportOptions, ImageOptions
 
 _COLOURS = (1, 3)
@@ -46,6 +47,7 @@ class Processing:
     """
 
     picture: Picture | None
+    sound: Sound | None
     scores: Scores | None
     detections: Detections | None
     words: Mapping[str, str]
@@ -57,6 +59,8 @@ class Processing:
 
     @property
     def _given(self) -> tuple[str, ...]:
+        if self.sound is not None:
+            return (self.sound.note,)
         if self.picture is None:
             return ()
         how, colours = self.picture.how, "grey" if self.picture.channels == 1 else "red, green, blue"
@@ -67,7 +71,7 @@ class Processing:
 
     def applied(self, artifact: Artifact) -> Artifact:
         """The source with the interface that it has with its processing."""
-        inputs = tuple(spec if self._other(spec) else self._bytes(spec) for spec in artifact.inputs)
+        inputs = tuple(self._given_as(spec) for spec in artifact.inputs)
         outputs = tuple(each for spec in artifact.outputs for each in self._results(spec))
         if self.detections is not None:
             outputs = self._detected(artifact.outputs, self.detections)
@@ -80,13 +84,22 @@ class Processing:
         kept = [spec for spec in outputs if spec.name not in plan.taken]
         return (*kept[:at], *plan.results(outputs[at].source_shape[0]), *kept[at:])
 
-    def _other(self, spec: TensorSpec) -> bool:
-        return self.picture is None or spec.name != self.picture.name
+    def _given_as(self, spec: TensorSpec) -> TensorSpec:
+        """An input as an app gives it."""
+        if self.picture is not None and spec.name == self.picture.name:
+            shape = (spec.source_shape[0], self.picture.how.height, self.picture.how.width, self.picture.channels)
+            return TensorSpec(spec.name, shape, "uint8", value_range=(0, 256))
+        if self.sound is not None and spec.name == self.sound.name:
+            batch = () if self.sound.flat else (spec.source_shape[0],)
+            return TensorSpec(spec.name, (*batch, self.sound.samples), self.sound.dtype, value_range=(-32768, 32768))
+        return spec
 
-    def _bytes(self, spec: TensorSpec) -> TensorSpec:
-        assert self.picture is not None
-        shape = (spec.source_shape[0], self.picture.how.height, self.picture.how.width, self.picture.channels)
-        return TensorSpec(spec.name, shape, "uint8", value_range=(0, 256))
+    @property
+    def prepared(self) -> str | None:
+        """The input that is a picture or a sound."""
+        if self.picture is not None:
+            return self.picture.name
+        return None if self.sound is None else self.sound.name
 
     def _results(self, spec: TensorSpec) -> tuple[TensorSpec, ...]:
         if self.scores is None or spec.name != self.scores.name:
@@ -110,7 +123,11 @@ def processing_of(artifact: Artifact, options: ExportOptions) -> Processing | No
     """What ``options`` ask for of this source, None without any; ``UsageError`` where it does not fit."""
     if options.preprocess is None and options.postprocess is None:
         return None
-    picture = None if options.preprocess is None else _picture(parse_preprocess(options.preprocess), artifact.inputs)
+    audio = None if options.preprocess is None else audio_in(options.preprocess)
+    sound = None if audio is None else sound_of(audio, artifact.inputs)
+    picture = None
+    if options.preprocess is not None and audio is None:
+        picture = _picture(parse_preprocess(options.preprocess), artifact.inputs)
     post = None if options.postprocess is None else parse_postprocess(options.postprocess)
     scores = detections = None
     if post is not None and post.suppression is not None:
@@ -118,7 +135,9 @@ def processing_of(artifact: Artifact, options: ExportOptions) -> Processing | No
     elif post is not None:
         scores = _scores(post, artifact.outputs)
     words = {"preprocess": options.preprocess, "postprocess": options.postprocess}
-    return Processing(picture, scores, detections, {name: text for name, text in words.items() if text is not None})
+    return Processing(
+        picture, sound, scores, detections, {name: text for name, text in words.items() if text is not None}
+    )
 
 
 def _picture(how: Preprocess, inputs: Sequence[TensorSpec]) -> Picture:

@@ -1,4 +1,4 @@
-"""A source with its processing: it takes pictures of bytes, and becomes ONNX that does so, too."""
+"""A source with its processing: it takes pictures of bytes or PCM, and becomes ONNX that does so, too."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from convertkit.around import Around
-from convertkit.artifact import Artifact
+from convertkit.artifact import Artifact, TensorSpec
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
+from convertkit.processing.audio import heard
 from convertkit.processing.detection_reference import detected
 from convertkit.processing.graph import write_in
 from convertkit.processing.interface import Processing, processing_of
@@ -84,6 +85,9 @@ class ProcessedRunner(Around[Runner]):
             pixels = np.asarray(feed[picture.name])
             made = preprocessed(pixels, picture.how, picture.size, channels_first=picture.channels_first)
             feed = {**feed, picture.name: made}
+        if self._processing.sound is not None:
+            sound = self._processing.sound
+            feed = {**feed, sound.name: heard(np.asarray(feed[sound.name]), sound)}
         outputs: Outputs = {}
         plain = self._inner.run(feed)
         if detections is not None:
@@ -137,9 +141,7 @@ def _without(artifact: Artifact, inner: Artifact, processing: Processing) -> Art
     """A processed interface as the source's own has it; sizes in front stay what they became."""
     plain = {spec.name: spec for spec in inner.inputs}
     inputs = tuple(
-        replace(plain[spec.name], shape=(spec.shape[0], *plain[spec.name].shape[1:]))
-        if processing.picture is not None and spec.name == processing.picture.name
-        else spec
+        _own(spec, plain[spec.name], processing) if spec.name == processing.prepared else spec
         for spec in artifact.inputs
     )
     gone: Collection[str] = () if processing.scores is None else (processing.scores.name,)
@@ -148,3 +150,10 @@ def _without(artifact: Artifact, inner: Artifact, processing: Processing) -> Art
     kept = {spec.name: spec for spec in artifact.outputs}
     outputs = tuple(spec if spec.name in gone else kept[spec.name] for spec in inner.outputs)
     return replace(artifact, format=inner.format, inputs=inputs, outputs=outputs)
+
+
+def _own(given: TensorSpec, own: TensorSpec, processing: Processing) -> TensorSpec:
+    """The source's input that an app's stands for, with the batch that this has."""
+    if processing.sound is not None and processing.sound.flat:
+        return own
+    return replace(own, shape=(given.shape[0], *own.shape[1:]))

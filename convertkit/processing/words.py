@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from convertkit.artifact import TensorSpec
 from convertkit.errors import UsageError
 from convertkit.model_flags import in_unit_scale
+from convertkit.processing.audio_words import Audio, parse_audio
 from convertkit.processing.detection_words import Suppression, parse_suppression
 from convertkit.recipe import Layout, Normalization
 
@@ -58,8 +61,15 @@ class Postprocess:
 
 def read_preprocess(text: str) -> str:
     """The words as they were given; ``UsageError`` where they are not such."""
-    parse_preprocess(text)
+    if audio_in(text) is None:
+        parse_preprocess(text)
     return text
+
+
+def audio_in(text: str) -> Audio | None:
+    """What the words say of a sound, None of a picture; ``UsageError`` for words of a sound that are not right."""
+    words = _words(text)
+    return parse_audio(f"--preprocess {text}", words) if any(name == "audio" for name, _ in words) else None
 
 
 def read_postprocess(text: str) -> str:
@@ -72,6 +82,19 @@ def anchors_file(postprocess: str | None) -> str | None:
     """The file that the words of ``--postprocess`` name, whose content decides as they do; None without one."""
     how = None if postprocess is None or "anchors" not in postprocess else parse_postprocess(postprocess).suppression
     return None if how is None or how.anchors is None else how.anchors.file
+
+
+def with_ranges(inputs: Sequence[TensorSpec], preprocess: str | None) -> tuple[TensorSpec, ...]:
+    """Inputs whose integers are pixels or PCM, as the words say, with the range of such: what is drawn for them."""
+    if preprocess is None:
+        return tuple(inputs)
+    audio = audio_in(preprocess)
+    name = audio.input if audio is not None else parse_preprocess(preprocess).input
+    kind, bounds = ("uint8", (0, 256)) if audio is None else ("int32" if audio.wide else "int16", (-32768, 32768))
+    return tuple(
+        replace(spec, value_range=bounds) if spec.dtype == kind and name in (None, spec.name) else spec
+        for spec in inputs
+    )
 
 
 def parse_preprocess(text: str) -> Preprocess:

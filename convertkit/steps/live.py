@@ -127,7 +127,8 @@ def _loaded(
     except FeedError as error:
         if options.preprocess is None:
             raise
-        raise FeedError(f"{error}\n  try   pictures as bytes, which the model takes with --preprocess") from error
+        what = "PCM of 16 bits" if "audio:" in options.preprocess else "pictures as bytes"
+        raise FeedError(f"{error}\n  try   {what}, which the model takes with --preprocess") from error
 
 
 def truth(artifact: Artifact, resources: Resources) -> AskTruth:

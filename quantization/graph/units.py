@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.recognise.written_gelu import gelu_nodes
-from convertkit.profile import OpRule, QuantProfile
+from convertkit.profile import STAYS_FLOAT, OpRule, QuantProfile
 
 _OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
 _FAST_TAPS = 25
@@ -103,6 +103,8 @@ def find_units(graph: ir.Graph, profile: QuantProfile) -> tuple[Unit, ...]:
         if node in taken:
             continue
         unit = Unit(node, ("Gelu.part",), None, {}, {}) if node in fused else _unit(node, profile)
+        if STAYS_FLOAT in node.metadata_props:
+            unit = Unit(node, ("front end",), None, {}, {})
         taken.update(unit.nodes)
         units.append(unit)
     return tuple(units)

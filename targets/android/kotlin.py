@@ -97,6 +97,8 @@ def sources(api: Api) -> dict[str, str]:
     if api.typed.picture is not None:
         templates["Pixels.kt"] = "Pixels.kt"
         values |= _of_picture(api.typed.picture)
+    if api.typed.heard is not None:
+        templates["Wav.kt"] = "Wav.kt"
     return {file: rendered(_TEMPLATES, template, values) for file, template in sorted(templates.items())}
 
 

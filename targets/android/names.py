@@ -21,6 +21,7 @@ RESERVED = frozenset(re.findall(r"\w+", _WORDS))
 
 _NESTED = frozenset({"category", "detection"})
 """Java has no class inside another of the same name."""
+_BESIDE = frozenset({"buffers", "engine", "pixels", "port", "wav"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,10 @@ class PackageName:
             raise ValueError(f"{kept[0]!r} is a word that Kotlin or Java keeps for itself")
         if parts[-1] in _NESTED:
             raise ValueError(f"the class that it names has a class {parts[-1].capitalize()} inside")
+        if parts[-1] in _BESIDE:
+            raise ValueError(
+                f"beside the class that it names the generated code has a {parts[-1].capitalize()} of its own"
+            )
         if parts[-1] == "sample":
             raise ValueError("the sample app beside it is called sample")
         return cls(text)

@@ -10,6 +10,7 @@ import numpy as np
 
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.parity.golden import Vector
+from convertkit.processing.words import with_ranges
 from convertkit.recipe import ExportOptions
 from convertkit.stage import EXACT, FeedSource, Stage
 from convertkit.targets.android import maven, project
@@ -20,11 +21,11 @@ from convertkit.targets.android.names import RESERVED, PackageName
 from convertkit.targets.android.readme import readme
 from convertkit.targets.android.runner import AndroidRunner
 from convertkit.targets.android.runtimes import PhoneRuntime
-from convertkit.targets.mobile.api import Wanted, beginning, check_one_file, typed_api
+from convertkit.targets.mobile.api import TypedApi, Wanted, beginning, check_one_file, typed_api
 from convertkit.targets.mobile.files import write_files
-from convertkit.targets.mobile.golden import little, vector_files, vectors
+from convertkit.targets.mobile.golden import little, vector_files, vectors, wav
 from convertkit.targets.mobile.opsets import check_opset
-from convertkit.targets.mobile.pictures import Picture, example_pixels
+from convertkit.targets.mobile.pictures import example_pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,10 @@ class PackageAndroid:
         write_files(workdir / "maven", repository)
         check_package(workdir, path, made, runtime.library)
         made_by = f"{self.name} {self.version}"
-        artifact = replace(source, path=path, format=self.produces, sha256=sha256_of(path), made_by=made_by)
+        inputs = with_ranges(source.inputs, self._options.preprocess)
+        artifact = replace(
+            source, inputs=inputs, path=path, format=self.produces, sha256=sha256_of(path), made_by=made_by
+        )
         with AndroidRunner(artifact) as runner:
             found = vectors(artifact, api.typed.ports, runner, self._calibration, self._options.seed)
         write_files(workdir, self._project(api, found, model, beside))
@@ -111,7 +115,7 @@ class PackageAndroid:
         texts |= {f"{code}/{name}": text for name, text in sources(api).items()}
         texts[test] = golden_test(api, found, self._options.precision)
         files = {name: text.encode() for name, text in texts.items()}
-        golden = _golden(found, api.typed.picture, self._options.seed)
+        golden = _golden(found, api.typed, self._options.seed)
         files |= {f"{short}/src/androidTest/assets/golden/{name}": data for name, data in golden.items()}
         if api.in_pack:
             files[project.packed_model(short, api.runtime.suffix)] = model
@@ -120,14 +124,17 @@ class PackageAndroid:
         return {"README.md": page.encode(), **{f"project/{name}": data for name, data in files.items()}}
 
 
-def _golden(found: Sequence[Vector], picture: Picture | None, seed: int) -> dict[str, bytes]:
-    """Vectors by their numbers, and a picture with what it becomes."""
+def _golden(found: Sequence[Vector], typed: TypedApi, seed: int) -> dict[str, bytes]:
+    """Vectors by their numbers, a picture with what it becomes, and the first vector's sound as a WAV file."""
+    picture = typed.picture
     files = {f"{at}/{name}": data for at, vector in enumerate(found) for name, data in vector_files(vector).items()}
     if picture is not None:
         pixels = example_pixels(seed)
         red, green, blue = (pixels[:, :, at].astype(np.uint32) for at in range(3))
         files["picture.bin"] = little((0xFF000000 | red << 16 | green << 8 | blue).astype(np.uint32))
         files[f"picture_{picture.port.variable}.bin"] = little(picture.numbers(pixels))
+    if typed.heard is not None:
+        files["sound.wav"] = wav(found[0].inputs[typed.heard.port.variable], typed.heard.rate)
     return files
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from convertkit.errors import Unsupported
 from convertkit.targets.ios.runtimes import AppleRuntime
-from convertkit.targets.mobile.ports import Ports
+from convertkit.targets.mobile.ports import Port, Ports
 
 _RUNTIME_VERSION = b"min_runtime_version"
 
@@ -16,10 +16,15 @@ def check_limits(model: bytes, ports: Ports, runtime: AppleRuntime) -> None:
             raise Unsupported(
                 f"{runtime.library.product} has no tensors of {port.dtype}",
                 subject=port.name,
-                ways_out=("--ios-runtime litert",) if runtime.library.url else (),
+                ways_out=_instead(port, runtime),
             )
     if runtime.min_runtime:
         _check_tflite(model, runtime)
+
+
+def _instead(port: Port, runtime: AppleRuntime) -> tuple[str, ...]:
+    other = ("--ios-runtime litert",) if runtime.library.url else ()
+    return (*other, "--preprocess audio:…,int32, where the input is PCM") if port.dtype == "int16" else other
 
 
 def _check_tflite(model: bytes, runtime: AppleRuntime) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.parity.golden import Vector
+from convertkit.processing.words import with_ranges
 from convertkit.recipe import ExportOptions
 from convertkit.stage import EXACT, FeedSource, Stage
 from convertkit.targets.ios.checks import PRIVACY, PRIVACY_CONTENT, check_package
@@ -20,11 +21,11 @@ from convertkit.targets.ios.readme import readme
 from convertkit.targets.ios.runner import IosRunner
 from convertkit.targets.ios.runtimes import AppleRuntime
 from convertkit.targets.ios.swift import SwiftApi, golden_test, sources
-from convertkit.targets.mobile.api import Wanted, beginning, check_one_file, typed_api
+from convertkit.targets.mobile.api import TypedApi, Wanted, beginning, check_one_file, typed_api
 from convertkit.targets.mobile.files import write_files
-from convertkit.targets.mobile.golden import little, vector_files, vectors
+from convertkit.targets.mobile.golden import little, vector_files, vectors, wav
 from convertkit.targets.mobile.opsets import check_opset
-from convertkit.targets.mobile.pictures import Picture, example_pixels
+from convertkit.targets.mobile.pictures import example_pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,10 @@ class PackageIos:
         package = workdir / chosen.module.text
         write_files(package, {f"Sources/{chosen.module}/Resources/{k}": v for k, v in _resources(api, source).items()})
         check_package(package, api.resources)
-        artifact = replace(source, path=package, format=self.produces, sha256="", made_by=f"{self.name} {self.version}")
+        inputs = with_ranges(source.inputs, self._options.preprocess)
+        artifact = replace(
+            source, inputs=inputs, path=package, format=self.produces, sha256="", made_by=f"{self.name} {self.version}"
+        )
         with IosRunner(artifact) as runner:
             found = vectors(artifact, api.typed.ports, runner, self._calibration, self._options.seed)
         write_files(package, self._code(api, found))
@@ -91,7 +95,7 @@ class PackageIos:
         texts = sources(api)
         texts[f"{tests}/{api.module}Tests.swift"] = golden_test(api, found, self._options.precision)
         texts["README.md"] = readme(api, len(found))
-        golden = _golden(found, api.typed.picture, self._options.seed)
+        golden = _golden(found, api.typed, self._options.seed)
         files = {name: text.encode() for name, text in texts.items()}
         return files | {f"{tests}/Golden/{name}": data for name, data in golden.items()}
 
@@ -106,14 +110,17 @@ def _resources(api: SwiftApi, source: Artifact) -> dict[str, bytes]:
     return contents | {PRIVACY: plistlib.dumps(dict(PRIVACY_CONTENT))}
 
 
-def _golden(found: Sequence[Vector], picture: Picture | None, seed: int) -> dict[str, bytes]:
-    """Vectors by their numbers, and a picture with what it becomes."""
+def _golden(found: Sequence[Vector], typed: TypedApi, seed: int) -> dict[str, bytes]:
+    """Vectors by their numbers, a picture with what it becomes, and the first vector's sound as a WAV file."""
+    picture = typed.picture
     files = {f"{at}/{name}": data for at, vector in enumerate(found) for name, data in vector_files(vector).items()}
     if picture is not None:
         pixels = example_pixels(seed)
         padding = np.full((*pixels.shape[:2], 1), 255, np.uint8)
         files["picture.bin"] = np.concatenate([pixels, padding], axis=2).tobytes()
         files[f"picture_{picture.port.variable}.bin"] = little(picture.numbers(pixels))
+    if typed.heard is not None:
+        files["sound.wav"] = wav(found[0].inputs[typed.heard.port.variable], typed.heard.rate)
     return files
 
 

@@ -85,6 +85,8 @@ def sources(api: SwiftApi) -> dict[str, str]:
     if api.typed.picture is not None:
         templates["Pixels"] = "Pixels.swift"
         values |= _of_picture(api.typed.picture)
+    if api.typed.heard is not None:
+        templates["Wav"] = "Wav.swift"
     made = {f"Sources/{name}/{file}.swift": rendered(_TEMPLATES, each, values) for file, each in templates.items()}
     if api.runtime.library.is_pod:
         return made | {f"{name}.podspec": rendered(_TEMPLATES, "Podspec", values)}

@@ -10,7 +10,7 @@ from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.model_flags import labelled, labels
 from convertkit.processing.detections import BOXES, CLASSES, COUNT, POINTS, SCORES
-from convertkit.processing.words import parse_postprocess
+from convertkit.processing.words import audio_in, parse_postprocess
 from convertkit.recipe import ExportOptions
 from convertkit.state import initial_state
 from convertkit.targets.mobile.golden import little
@@ -35,11 +35,19 @@ class DetectionPorts:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """The input that takes PCM of 16 bits as ``--preprocess audio`` says, and its rate in Hz."""
+
+    port: Port
+    rate: int
+
+
+@dataclass(frozen=True, slots=True)
 class TypedApi:
     """``labels`` is the output that ``label_text`` (one for each line) names; ``picture`` and ``sound`` are inputs.
 
     ``scores`` is the output that holds the scores of the classes which ``labels`` tells, where that tells classes;
-    a detector has ``detections`` instead.
+    a detector has ``detections`` instead.  ``heard`` is an input of PCM, which the model itself prepares.
     """
 
     ports: Ports
@@ -50,6 +58,7 @@ class TypedApi:
     description: str
     scores: Port | None = None
     detections: DetectionPorts | None = None
+    heard: Heard | None = None
 
     @property
     def classifies(self) -> bool:
@@ -78,6 +87,8 @@ class TypedApi:
             "names": self.names,
             "scores": self.scores if self.detections is None else None,
             "detections": self.detections,
+            "heard": None if self.heard is None else self.heard.port,
+            "rate": None if self.heard is None else self.heard.rate,
             "description": plain(self.description) or f"The model {name}.",
         }
 
@@ -107,7 +118,18 @@ def typed_api(
         named = told[0]
         text = "".join(f"{label}\n" for label in named.spec.labels).encode()
     scores, detections = _scores_of(named, ports.returned), _detections(options.postprocess, ports.returned)
-    return TypedApi(ports, picture, sound, named, text, options.description, scores, detections)
+    heard = _heard(options.preprocess, ports.given)
+    return TypedApi(ports, picture, sound, named, text, options.description, scores, detections, heard)
+
+
+def _heard(preprocess: str | None, inputs: Sequence[Port]) -> Heard | None:
+    """The input that PCM goes into; the words name it, or it is the only one of its kind."""
+    audio = None if preprocess is None else audio_in(preprocess)
+    if audio is None:
+        return None
+    kind = "int32" if audio.wide else "int16"
+    found = [port for port in inputs if port.dtype == kind and audio.input in (None, port.name)]
+    return Heard(found[0], audio.rate) if len(found) == 1 else None
 
 
 def _detections(postprocess: str | None, outputs: Sequence[Port]) -> DetectionPorts | None:

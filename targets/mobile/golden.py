@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import wave
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +27,17 @@ def vector_files(vector: Vector) -> dict[str, bytes]:
     """Each array's elements, little-endian, by a name of its own."""
     named = {**{f"in_{k}": v for k, v in vector.inputs.items()}, **{f"out_{k}": v for k, v in vector.outputs.items()}}
     return {f"{name}.bin": little(value) for name, value in named.items()}
+
+
+def wav(samples: Array, rate: int) -> bytes:
+    """A WAV file, mono, with PCM of 16 bits."""
+    made = io.BytesIO()
+    with wave.open(made, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(little(samples.astype(np.int16)))
+    return made.getvalue()
 
 
 def little(value: Array) -> bytes:

@@ -276,6 +276,7 @@ BAD = {
     "one word": (["--android-package", "digits"], 2, "expected lower-case words with dots between them"),
     "a keyword": (["--android-package", "com.example.class"], 2, "'class' is a word that Kotlin or Java keeps"),
     "a class inside": (["--android-package", "com.example.detection"], 2, "has a class Detection inside"),
+    "a class beside": (["--android-package", "com.example.wav"], 2, "the generated code has a Wav of its own"),
     "capitals": (["--android-package", "com.Example.digits"], 2, "expected lower-case words"),
     "old Android": (["--android-min-sdk", "21"], 2, "--android-min-sdk 21: com.google.ai.edge.litert"),
     "a runtime": (["--android-runtime", "tflite"], 2, "not one of litert, onnxruntime"),

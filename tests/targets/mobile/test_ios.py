@@ -4,6 +4,7 @@ import os
 import plistlib
 import re
 import shutil
+import wave
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from convertkit.targets.mobile.order import names_of
 from convertkit.targets.mobile.ports import ports_of
 from tests.command_line import here
 from tests.installed import needs
-from tests.targets.mobile.android_packages import DETECTIONS, detector, pixels, saved, several_types
+from tests.targets.mobile.android_packages import DETECTIONS, detector, pixels, saved, several_types, waveform
 
 needs("ai_edge_litert")
 needs("PIL")
@@ -127,6 +128,38 @@ def test_a_detector_tells_typed_detections(folder, runtime, tmp_path):
     counts = [np.frombuffer(file.read_bytes(), np.int64)[0] for file in golden.glob("*/out_detectionCount.bin")]
     assert len(counts) == 3
     assert max(counts) > 1
+
+
+@pytest.mark.parametrize(("runtime", "kind"), [("onnxruntime", "int32"), ("litert", "int16")])
+def test_sounds_come_out_of_wav_files(runtime, kind, tmp_path):
+    """The Swift code parses, and its test has the first vector's PCM as a WAV file."""
+    needs("tree_sitter_swift")
+    import tree_sitter
+    import tree_sitter_swift
+
+    words = "audio:16000" + (",int32" if kind == "int32" else "")
+    result = convertkit.export(
+        saved(waveform(), tmp_path / "net.onnx"), "ios", output=tmp_path / "out", preprocess=words,
+        target_options={"ios": {"module": "Ear", "runtime": runtime}},
+    )  # fmt: skip
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_swift.language()))
+    for file in result.artifact.path.rglob("*.swift"):
+        assert not parser.parse(file.read_bytes()).root_node.has_error, file
+    golden = result.artifact.path / "Tests/EarTests/Golden"
+    with wave.open(str(golden / "sound.wav")) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (16000, 1, 2)
+        heard = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    np.testing.assert_array_equal(heard, np.frombuffer((golden / "0/in_sound.bin").read_bytes(), kind))
+    assert heard.max() > 1000
+
+
+def test_onnx_runtime_of_ios_has_no_pcm(tmp_path):
+    with pytest.raises(Unsupported, match="has no tensors of int16") as refused:
+        convertkit.export(
+            saved(waveform(), tmp_path / "net.onnx"), "ios", output=tmp_path / "out", preprocess="audio:16000"
+        )
+    assert "int32, where the input is PCM" in str(refused.value)
+    assert not (tmp_path / "out").exists()
 
 
 def test_verify_gives_the_golden_vectors_again(folder, onnxruntime, litert, tmp_path):

@@ -54,6 +54,8 @@ CASES = {
     ),
     "types": ("types", {}, {"runtime": "onnxruntime"}),
     "types_litert": ("types", {}, {}),
+    "heard": ("sound", {"preprocess": "audio:16000"}, {}),
+    "wide": ("sound", {"preprocess": "audio:8000,int32,raw"}, {"runtime": "onnxruntime"}),
     "sounds": ("sound", {}, {"audio": "sound"}),
     "keywords": ("keywords", {"static": "N=1"}, {}),
 }
@@ -101,6 +103,7 @@ def test_golden_vectors_pass(packages, name, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "pass goldenVectors" in done.stdout
     assert ("pass picturesAreWhatTrainingSaw" in done.stdout) == ("image" in CASES[name][2])
+    assert ("pass soundsAreWhatTrainingHeard" in done.stdout) == ("audio:" in CASES[name][1].get("preprocess", ""))
     compressed = made.ran(class_path, [*properties, f"-Dcompressed={'.'.join(map(str, result.path.rglob('*')))}"], test)
     assert compressed.returncode == 0, compressed.stdout
 
