@@ -51,6 +51,7 @@ def export(
     prune: float | str | None = None,
     prune_channels: float | str | None = None,
     target_latency: float | None = None,
+    low_rank: float | str | None = None,
     recover: float | None = None,
     input: str | InputSpec | Sequence[str | InputSpec] = (),
     model: str | None = None,
@@ -120,6 +121,7 @@ def export(
         prune: share of the weights to set to zero, ``2:4``, or ``auto`` for as many as the gate allows.
         prune_channels: share of the channels to prune, or ``auto`` for as many as the gate allows.
         target_latency: prune channels until a call takes this share of its time by the target's cost table.
+        low_rank: two factors for large products: ``auto``, or the share of each one's power that they keep.
         recover: minutes of training on ``calib`` behind what changes numerics, without labels.
         input: shapes that the file does not hold: ``NAME:N,3,224,224[:float32]``, one or several.
         model: ``pkg.mod:factory`` of the module that a state_dict belongs to.

@@ -139,6 +139,8 @@ class ExportOptions:
     prune_channels: str | None = None
     target_latency: float | None = None
     """The share of the time, by the target's cost table, that fewer channels bring it down to."""
+    low_rank: str | None = None
+    """``auto``, or the share of each product's power that two factors have to keep."""
     recover: float | None = None
     """Minutes of training behind what changes numerics."""
     inputs: tuple[InputSpec, ...] = ()
@@ -175,7 +177,7 @@ class ExportOptions:
     @property
     def lossy(self) -> bool:
         """Whether numerics are changed on purpose, by us; passes of other packages say so themselves."""
-        return self.precision != "float32" or self.pruned
+        return self.precision != "float32" or self.pruned or self.low_rank is not None
 
     @property
     def narrowed(self) -> bool:

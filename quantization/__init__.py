@@ -40,16 +40,33 @@ class PrunePass:
         return None if stage is None else recovered(stage, context)
 
 
+class LowRankPass:
+    """Builds the stage for ``--low-rank``: behind pruning, in front of integers."""
+
+    name = "low-rank"
+    order = 200
+
+    def stage(self, context: BuildContext) -> Stage | None:
+        """The stage, or None where nothing is to be factorised."""
+        if context.options.low_rank is None:
+            return None
+        from convertkit.quantization.pruning.low_rank import build
+
+        return recovered(build(context), context)
+
+
 def recovered(stage: Stage, context: BuildContext) -> Stage:
-    """The stage, with training behind it where ``--recover`` asks for that; two stages share its minutes."""
+    """The stage, with training behind it where ``--recover`` asks for that; several stages share its minutes."""
     options = context.options
     if options.recover is None or context.calibration is None:
         return stage
     from convertkit.quantization.recovery.stage import Recovered
 
-    minutes = options.recover / (2 if options.pruned and options.precision not in ("float32", "fp16") else 1)
+    trained = options.pruned, options.low_rank is not None, options.precision not in ("float32", "fp16")
+    minutes = options.recover / sum(trained)
     return Recovered(stage, minutes, context.calibration, options.seed, progress=context.progress)
 
 
 prune = PrunePass()
+low_rank = LowRankPass()
 quantize = QuantizePass()

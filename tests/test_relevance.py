@@ -84,6 +84,10 @@ IDLE = {
         ("--prune-channels 1", "--prune-channels 1: expected"),
         ("--prune-channels auto", "--prune-channels auto measures what the model keeps: give it --calib PATH"),
     ],
+    "--low-rank": [
+        ("--low-rank 2", "--low-rank 2: expected a share of each product's power between 0 and 1, or auto"),
+        ("--low-rank auto", "--low-rank auto measures what the model keeps: give it --calib PATH"),
+    ],
     "--target-latency": [
         ("--target-latency 1.5", "--target-latency 1.5: expected a share between 0 and 1"),
         ("--target-latency 0.5 --prune-channels 0.5", "--prune-channels and --target-latency exclude each other"),

@@ -90,9 +90,9 @@ RULES: tuple[Rule, ...] = (
         "--int16x8",
     ),
     Rule(
-        lambda o: bool(o.device) and o.precision not in ("int8", "w8", "w4") and not o.narrowed,
-        "--device decides where integers or fewer channels pay; it goes with --int8, --w8, --w4, --prune-channels or "
-        "--target-latency",
+        lambda o: bool(o.device) and o.precision not in ("int8", "w8", "w4") and not (o.narrowed or o.low_rank),
+        "--device decides where integers or fewer channels pay; it goes with --int8, --w8, --w4, --prune-channels, "
+        "--target-latency or --low-rank",
     ),
     Rule(
         lambda o: THIS in o.device and o.scheduler is not None,
@@ -147,9 +147,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(lambda o: o.recover is not None and o.calib is None, "--recover trains on --calib PATH, without labels"),
     Rule(
-        lambda o: o.recover is not None and not (o.pruned or o.precision in _TRAINABLE),
-        "--recover makes up for --prune, --prune-channels, --target-latency, --int8, --int16x8, --w8 or --w4, and none "
-        "is given",
+        lambda o: o.recover is not None and not (o.pruned or o.low_rank or o.precision in _TRAINABLE),
+        "--recover makes up for --prune, --prune-channels, --target-latency, --low-rank, --int8, --int16x8, --w8 or "
+        "--w4, and none is given",
     ),
     Rule(
         lambda o: o.prune_channels is not None and (":" in o.prune_channels or not _is_sparsity(o.prune_channels)),
@@ -158,6 +158,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda o: o.prune_channels == "auto" and o.calib is None,
         "--prune-channels auto measures what the model keeps: give it --calib PATH",
+    ),
+    Rule(
+        lambda o: o.low_rank is not None and (":" in o.low_rank or not _is_sparsity(o.low_rank)),
+        "--low-rank {o.low_rank}: expected a share of each product's power between 0 and 1, or auto",
+    ),
+    Rule(
+        lambda o: o.low_rank == "auto" and o.calib is None,
+        "--low-rank auto measures what the model keeps: give it --calib PATH",
     ),
     Rule(
         lambda o: o.target_latency is not None and not 0 < o.target_latency < 1,

@@ -267,6 +267,9 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         help="Prune channels until a call takes 0.7 of its time, by the target's cost table.",
     ),
     _flag(
+        "Precision", "--low-rank", metavar="SHARE", help="Two narrow products for large ones: auto or 0.99."
+    ),
+    _flag(
         "Precision",
         "--recover",
         type=float,

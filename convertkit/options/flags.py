@@ -52,6 +52,7 @@ _KEYS = (
     "prune",
     "prune_channels",
     "target_latency",
+    "low_rank",
     "recover",
     "input",
     "model",
@@ -120,7 +121,7 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     **dict.fromkeys(("calib_samples", "opset", "seed", "jobs"), (_WHOLE, (int,))),
     **dict.fromkeys(("max_drop", "target_latency", "recover", "timeout"), (_NUMBER, (int, float))),
     "prune": ("a share, auto or N:M", (int, float, str)),
-    "prune_channels": ("a share or auto", (int, float, str)),
+    **dict.fromkeys(("prune_channels", "low_rank"), ("a share or auto", (int, float, str))),
 }
 IMAGE_WORDS: Mapping[str, tuple[str, ...]] = {
     "fit": ("stretch", "crop", "pad"),
@@ -365,6 +366,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "postprocess": read_postprocess,
     "prune": str,
     "prune_channels": str,
+    "low_rank": str,
     "target_options": of_targets.given,
 }
 """What reads the value of a flag, where it is not taken as it is."""

@@ -33,7 +33,7 @@ RESTORED_ON = 32
 _LEAST_COUNT = 256
 """A variance of fewer numbers is too uncertain to scale a layer by."""
 _LARGEST_SCALE = 2.0
-_PRODUCTS = QuantProfile(
+PRODUCTS = QuantProfile(
     "products", "int8", False,
     {op: OpRule({1: 0}, bias=2, data=(0,)) for op in ("Conv", "Gemm")} | {"MatMul": OpRule({1: -1}, data=(0,))},
 )  # fmt: skip
@@ -93,31 +93,20 @@ class Surgeon:
         made = {value: axis for value, axis in axes.items() if value.producer() is not None}
         self._active = _by_name(measure_activity(model, made, self._feeds, self._state))
         nodes = {cut.node for cut in sums}
-        units = [unit for unit in find_units(model.graph, _PRODUCTS) if unit.node in nodes and _is_whole(unit)]
+        units = [unit for unit in find_units(model.graph, PRODUCTS) if unit.node in nodes and _is_whole(unit)]
         chosen = affordable(units)
         found = {}
         if chosen:
             found = moments(model, chosen, self._feeds, self._state, np.random.default_rng(self._seed))
-        important = self._importance(chosen)
+        important = importance(model, chosen, self._some(), self._state, self._seed)
         self._known = {
             _name(unit.node): Product(unit, found[unit.name], important.get(_name(unit.node))) for unit in chosen
         }
         outputs = {node.outputs[0]: 1 for node in model.graph if _has_bias(node)}
         self._wanted = _by_name(measure_activity(model, outputs, self._some(), self._state))
 
-    def _importance(self, units: Sequence[Unit]) -> dict[str, Array]:
-        """What errors of each output of a product count, summed over its positions and over all samples' mean."""
-        names = [_name(unit.node) for unit in units]
-        axes = {_name(unit.node): 1 if unit.node.op_type == "Conv" else -1 for unit in units}
-        sums: dict[str, list[Array]] = {}
-        for squares in influence(self.model, names, self._some(), self._state, self._seed):
-            for name, square in squares.items():
-                rows = np.moveaxis(square, axes[name], 0)
-                sums.setdefault(name, []).append(rows.reshape(len(rows), -1).sum(axis=1, dtype=np.float64))
-        return {name: np.mean(each, axis=0) for name, each in sums.items()}
-
     def _some(self) -> list[Feed]:
-        return list(self._feeds[:: -(-len(self._feeds) // RESTORED_ON)])
+        return some(self._feeds)
 
     def _make_up(self, graph: ir.Graph, cut: Cut, stays: Array) -> None:
         known, active = self._known.get(_name(cut.node)), None
@@ -146,6 +135,25 @@ class Surgeon:
         node.replace_input_with(1, add_constant(graph, f"{weight.name}_restored", scaled))
         node.replace_input_with(2, add_constant(graph, f"{bias.name}_restored", shifted.astype(np.float32)))
         drop_unused(graph)
+
+
+def some(feeds: Sequence[Feed]) -> list[Feed]:
+    """A few samples, evenly spread."""
+    return list(feeds[:: -(-len(feeds) // RESTORED_ON)])
+
+
+def importance(
+    model: ir.Model, units: Sequence[Unit], feeds: Sequence[Feed], state: Mapping[str, Array], seed: int
+) -> dict[str, Array]:
+    """What errors of each output of a product count, by its value's name: summed over positions, mean over samples."""
+    names = [_name(unit.node) for unit in units]
+    axes = {_name(unit.node): 1 if unit.node.op_type == "Conv" else -1 for unit in units}
+    sums: dict[str, list[Array]] = {}
+    for squares in influence(model, names, feeds, state, seed):
+        for name, square in squares.items():
+            rows = np.moveaxis(square, axes[name], 0)
+            sums.setdefault(name, []).append(rows.reshape(len(rows), -1).sum(axis=1, dtype=np.float64))
+    return {name: np.mean(each, axis=0) for name, each in sums.items()}
 
 
 def explicit_biases(graph: ir.Graph) -> None:
