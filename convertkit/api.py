@@ -52,6 +52,7 @@ def export(
     prune_channels: float | str | None = None,
     target_latency: float | None = None,
     low_rank: float | str | None = None,
+    budget: str | None = None,
     recover: float | None = None,
     input: str | InputSpec | Sequence[str | InputSpec] = (),
     model: str | None = None,
@@ -122,6 +123,7 @@ def export(
         prune_channels: share of the channels to prune, or ``auto`` for as many as the gate allows.
         target_latency: prune channels until a call takes this share of its time by the target's cost table.
         low_rank: two factors for large products: ``auto``, or the share of each one's power that they keep.
+        budget: ``size=200KB`` or ``latency=2ms``: the precision, channels and ranks that keep most within it.
         recover: minutes of training on ``calib`` behind what changes numerics, without labels.
         input: shapes that the file does not hold: ``NAME:N,3,224,224[:float32]``, one or several.
         model: ``pkg.mod:factory`` of the module that a state_dict belongs to.

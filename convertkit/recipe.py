@@ -141,6 +141,8 @@ class ExportOptions:
     """The share of the time, by the target's cost table, that fewer channels bring it down to."""
     low_rank: str | None = None
     """``auto``, or the share of each product's power that two factors have to keep."""
+    budget: str | None = None
+    """``size=200KB`` or ``latency=2ms``: what chooses precision, channels and ranks."""
     recover: float | None = None
     """Minutes of training behind what changes numerics."""
     inputs: tuple[InputSpec, ...] = ()

@@ -84,6 +84,9 @@ IDLE = {
         ("--prune-channels 1", "--prune-channels 1: expected"),
         ("--prune-channels auto", "--prune-channels auto measures what the model keeps: give it --calib PATH"),
     ],
+    "--budget": [
+        ("--budget size=1KB", "--budget size=1KB compares what artifacts keep: give it --calib PATH"),
+    ],
     "--low-rank": [
         ("--low-rank 2", "--low-rank 2: expected a share of each product's power between 0 and 1, or auto"),
         ("--low-rank auto", "--low-rank auto measures what the model keeps: give it --calib PATH"),

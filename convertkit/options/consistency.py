@@ -90,9 +90,11 @@ RULES: tuple[Rule, ...] = (
         "--int16x8",
     ),
     Rule(
-        lambda o: bool(o.device) and o.precision not in ("int8", "w8", "w4") and not (o.narrowed or o.low_rank),
+        lambda o: (
+            bool(o.device) and o.precision not in ("int8", "w8", "w4") and not (o.narrowed or o.low_rank or o.budget)
+        ),
         "--device decides where integers or fewer channels pay; it goes with --int8, --w8, --w4, --prune-channels, "
-        "--target-latency or --low-rank",
+        "--target-latency, --low-rank or --budget",
     ),
     Rule(
         lambda o: THIS in o.device and o.scheduler is not None,
@@ -147,7 +149,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(lambda o: o.recover is not None and o.calib is None, "--recover trains on --calib PATH, without labels"),
     Rule(
-        lambda o: o.recover is not None and not (o.pruned or o.low_rank or o.precision in _TRAINABLE),
+        lambda o: o.recover is not None and not (o.pruned or o.low_rank or o.budget or o.precision in _TRAINABLE),
         "--recover makes up for --prune, --prune-channels, --target-latency, --low-rank, --int8, --int16x8, --w8 or "
         "--w4, and none is given",
     ),
@@ -158,6 +160,18 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda o: o.prune_channels == "auto" and o.calib is None,
         "--prune-channels auto measures what the model keeps: give it --calib PATH",
+    ),
+    Rule(
+        lambda o: o.budget is not None and o.calib is None,
+        "--budget {o.budget} compares what artifacts keep: give it --calib PATH",
+    ),
+    Rule(
+        lambda o: o.budget is not None and o.target_latency is not None,
+        "--budget and --target-latency exclude each other: both choose how many channels stay",
+    ),
+    Rule(
+        lambda o: o.budget is not None and "auto" in (o.prune_channels, o.low_rank),
+        "--budget chooses how many channels and ranks stay: leave auto out",
     ),
     Rule(
         lambda o: o.low_rank is not None and (":" in o.low_rank or not _is_sparsity(o.low_rank)),

@@ -266,9 +266,8 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         metavar="SHARE",
         help="Prune channels until a call takes 0.7 of its time, by the target's cost table.",
     ),
-    _flag(
-        "Precision", "--low-rank", metavar="SHARE", help="Two narrow products for large ones: auto or 0.99."
-    ),
+    _flag("Precision", "--low-rank", metavar="SHARE", help="Two narrow products for large ones: auto or 0.99."),
+    _flag("Precision", "--budget", metavar="LIMIT", help="What keeps most within size=200KB or latency=2ms."),
     _flag(
         "Precision",
         "--recover",

@@ -11,16 +11,17 @@ from pathlib import Path
 
 from convertkit import plugins
 from convertkit.artifact import Artifact
+from convertkit.budget import budget_of
 from convertkit.data.kinds import holds_images, holds_sounds
 from convertkit.data.user_functions import data_function, metric_function
 from convertkit.errors import FeedError, UsageError
 from convertkit.model_flags import check_dims, check_normalization, data_lacks, labelled, labels, refuse_unit_scale
-from convertkit.operators import MeasuringTarget
+from convertkit.operators import EstimatingTarget, MeasuringTarget
 from convertkit.options import of_targets
 from convertkit.processing.words import anchors_file
 from convertkit.recipe import METRICS, THIS, ExportOptions, ImageOptions, WavOptions
 from convertkit.references import closest, found_at
-from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader, Target
+from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader, PackagingTarget, Target
 
 _IMAGE_RANK = 3
 """Least rank of an input or output that has a layout: channels, and one axis in space beside the batch."""
@@ -40,6 +41,8 @@ _OF_TARGETS: Mapping[str, Callable[[ExportOptions], bool]] = {
 def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
     """Raise a ``ConvertKitError`` for what cannot work or would do nothing, before the source is opened."""
     of_targets.check(options, targets)
+    if options.budget is not None:
+        check_budget(options.budget, targets)
     if options.quantized and options.calib is None:
         raise data_lacks(options)
     for data in (options.calib, options.eval):
@@ -70,6 +73,19 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
     for target in targets:
         if isinstance(target, CheckingTarget):
             target.check(options)
+
+
+def check_budget(text: str, targets: Sequence[Target]) -> None:
+    """Raise ``UsageError`` for a limit that cannot be read, or of a time where no cost table knows one."""
+    if budget_of(text).kind == "size":
+        return
+    for target in targets:
+        if not isinstance(target, EstimatingTarget) or isinstance(target, PackagingTarget):
+            known = [name for name in plugins.target_names() if isinstance(plugins.target(name), EstimatingTarget)]
+            raise UsageError(
+                f"--budget {text}: nothing tells what {target.name} takes before it runs; a latency can be asked for "
+                f"with --target {_listed(known)}, a size with any"
+            )
 
 
 def check_precision(options: ExportOptions, target: Target) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from convertkit import __version__, plugins
 from convertkit.artifact import Artifact
+from convertkit.budget import Point
 from convertkit.findings.command import command
 from convertkit.findings.precision import Effective
 from convertkit.findings.runtimes import source_runtime
@@ -53,8 +54,12 @@ def build(
     data: Mapping[str, FeedSource | None],
     notes: Sequence[str],
     failure: str,
+    trade_off: Sequence[Point] = (),
 ) -> dict[str, Json]:
-    """The whole report; ``data`` is calibration and evaluation, ``failure`` the sentence that ended it, if any."""
+    """The whole report; ``data`` is calibration and evaluation, ``failure`` the sentence that ended it, if any.
+
+    ``trade_off`` are the points that ``--budget`` chose from.
+    """
     return {
         "schema": SCHEMA,
         "convertkit": __version__,
@@ -74,6 +79,7 @@ def build(
         "quality": None if found.quality is None else _quality(found.quality),
         "latency": None if found.latency is None else _latency(found.latency),
         "estimates": jsonable(found.estimates),
+        "trade_off": [{**jsonable(point), "told": point.told} for point in trade_off],
         "operators": jsonable(found.operators),
         "times": jsonable(found.times),
         "depth": jsonable(found.depth),

@@ -148,6 +148,7 @@ def _diagnosis(step: Mapping[str, Any]) -> dict[str, Any]:
         "tensors": list(tensors.values()),
         "layers": found.get("layers", ()),
         "groups": found.get("groups", ()),
+        "factors": found.get("factors", ()),
         "curve": charts.curve(found),
         "float": found.get("float")
         or dict.fromkeys(found.get("float32", ()), "float16 would overflow or does not exist"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from convertkit import manifest
 from convertkit.artifact import Artifact
+from convertkit.budget import Point
 from convertkit.errors import ParityError
 from convertkit.findings.values import Findings
 from convertkit.recipe import ExportOptions
@@ -47,6 +48,7 @@ class Ending:
     labelled: FeedSource | None
     notes: Sequence[str]
     failure: ParityError | None
+    trade_off: Sequence[Point] = ()
 
 
 def reported(end: Ending) -> dict[str, Any]:
@@ -54,8 +56,9 @@ def reported(end: Ending) -> dict[str, Any]:
     data = {"calibration": end.calibration, "evaluation": end.labelled}
     notes, failure = (*end.notes, *_waived(end.steps)), str(end.failure or "")
     return report_build.build(
-        end.source, end.target, end.options, end.steps, end.evaluation, end.found, data, notes, failure
-    )
+        end.source, end.target, end.options, end.steps, end.evaluation, end.found, data, notes, failure,
+        end.trade_off,
+    )  # fmt: skip
 
 
 def finished(end: Ending, report: Mapping[str, Any], page: str, folder: Path, *, keep: bool) -> Finished:

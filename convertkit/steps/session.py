@@ -9,6 +9,7 @@ from pathlib import Path
 
 from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec, is_small
+from convertkit.budget import Point
 from convertkit.errors import ParityError, Unsupported
 from convertkit.findings.precision import refused
 from convertkit.findings.values import Findings
@@ -21,6 +22,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.records import Evaluation, StepRecord
 from convertkit.stage import FeedSource, StaticTarget, Target
 from convertkit.steps import live, plan
+from convertkit.steps.budget import ChooseWithin
 from convertkit.steps.describe import Describe, Described, with_sizes
 from convertkit.steps.finish import Ending, Finished, finished, reported
 from convertkit.steps.judge import Evaluate, JudgeSource, gate_error
@@ -57,8 +59,11 @@ class Place:
 class Session:
     """An export of an opened source; ``options.static`` may be more than the user's, where a target needs that."""
 
-    def __init__(self, options: ExportOptions, describe: Describe, place: Place, notes: Sequence[str] = ()) -> None:
-        self._options = options
+    def __init__(
+        self, options: ExportOptions, describe: Describe, place: Place, notes: Sequence[str] = (),
+        trade_off: Sequence[Point] = (),
+    ) -> None:  # fmt: skip
+        self._options, self._trade_off = options, tuple(trade_off)
         self._place = place
         self._describe = describe
         opened = place.scheduler.result(describe)
@@ -67,6 +72,7 @@ class Session:
         self._calibration = live.calibration(options, inputs, place.resources)
         self._labelled = live.evaluation(options, inputs, place.resources)
         samples = (data for data in (self._calibration, self._labelled) if data is not None)
+        self._extra = tuple(notes)
         self._notes = [*dict.fromkeys(note for data in samples for note in data.notes), *notes]
         self._plans = dict[str, tuple[Planned, ...]]()
         self._convert = Convert(describe, options)
@@ -171,7 +177,20 @@ class Session:
         self._converted = True
         return described(scheduler.result(self._describe), converted)
 
+    def _within_budget(self, target: Target) -> Finished:
+        """The export that keeps most within ``--budget``."""
+        self._described()
+        task = ChooseWithin(self._describe, self._hub[-1].make, self._options, target.name, _digest(self._calibration))
+        choice = self._place.scheduler.run(task)
+        options = choice.applied(self._options)
+        self._fixed[target.name] = session = Session(
+            options, self._describe, self._place, [*self._extra, choice.note], choice.points
+        )
+        return session.begin([target])._taken(target)
+
     def _taken(self, target: Target) -> Finished:
+        if self._options.budget is not None:
+            return self._within_budget(target)
         links = (*self._hub, *self._links(target))
         for link in links:
             self._submit(link)
@@ -275,6 +294,7 @@ class Session:
             self._labelled,
             self._all_notes(),
             failed,
+            self._trade_off,
         )
         report = reported(end)
         page = self._place.scheduler.run(DrawPage(report, self._place.keep))

@@ -101,7 +101,7 @@ class LowRank(LossyStep):
         saved = sum(each.gains[chosen[each.name]] for each in found if each.name in chosen)
         told = f"{len(chosen)} layers became two each"
         self.diagnosis = {
-            "layers": [{"layer": name, "rank": rank} for name, rank in chosen.items()],
+            "factors": [{"layer": name, "rank": rank} for name, rank in chosen.items()],
             "estimated_time": 1 - saved,
             "held_out": held_out(quality),
             "notes": [told if quality is None else f"{told}; kept are {quality.told()}"],
@@ -136,12 +136,17 @@ class LowRank(LossyStep):
         assert reference is not None
         measured = self._measured(model, found, feeds, state)
         low, high = np.log(_PRICES)
-        best, last = None, None
+        best: tuple[ir.Model, Chosen, Quality | None] | None = None
+        last: Quality | None = None
         for _ in range(_ROUNDS):
             chosen = _at(measured, float(np.exp((low + high) / 2)))
-            tried = self._fitted(model, measured, chosen, feeds, judging, state, reference)
-            last = tried[2]
-            if last is not None and is_enough(last, self.choices):
+            plain = _with_factors(model, measured, chosen)
+            last = reference.quality(plain.clone())
+            tried: tuple[ir.Model, Chosen, Quality | None] = plain, chosen, last
+            if not is_enough(last, self.choices):
+                tried = self._fitted(model, measured, chosen, feeds, judging, state, reference)
+                last = tried[2] or last
+            if is_enough(last, self.choices):
                 low, best = (low + high) / 2, tried if chosen else best
             else:
                 high = (low + high) / 2

@@ -112,7 +112,11 @@ class PruneChannels(LossyStep):
         (low, high), best = _SHARES, None
         while high - low > _FINEST or best is None:
             share = low if best is None and high - low <= _FINEST else (low + high) / 2
-            tried = work.made(work.narrowed(share))
+            counts = work.narrowed(share)
+            tried = work.made(counts, fit=False)
+            assert tried.quality is not None
+            if not is_enough(tried.quality, self.choices):
+                tried = work.made(counts)
             assert tried.quality is not None
             if is_enough(tried.quality, self.choices):
                 low, best = share, tried
@@ -169,7 +173,7 @@ class _Work:
             )
         return counts
 
-    def made(self, counts: Counts) -> _Made:
+    def made(self, counts: Counts, *, fit: bool = True) -> _Made:
         """The model with so many units; its layers fitted together where held-out samples come out nearer."""
         step = self._step
         step.progress.status("removing channels")
@@ -177,6 +181,8 @@ class _Work:
         if self._reference is None:
             return _Made(removed, counts, None)
         before = self._reference.quality(removed.model.clone())
+        if not fit:
+            return _Made(removed, counts, before)
         fitted = removed.model.clone()
         if not fit_jointly(self._model, fitted, self._feeds, self._judging, self._state, step.choices.seed,
                            step.progress, removed.kept):  # fmt: skip

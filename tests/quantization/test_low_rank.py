@@ -8,6 +8,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
+import convertkit
 from convertkit import plugins
 from convertkit.data.feeds import load_feeds
 from convertkit.errors import Unsupported
@@ -106,7 +107,7 @@ def test_a_share_of_the_power_finds_the_rank_that_the_weights_have(form: str, tm
     source = artifact_of(proto, tmp_path)
     stage = stage_of("0.99", load_feeds(samples(proto), source.inputs))
     result = stage.run(source, tmp_path)
-    (layer,) = stage.diagnosis["layers"]
+    (layer,) = stage.diagnosis["factors"]
     assert layer["rank"] == 16  # 12, and whole tiles of 8
     assert stage.diagnosis["estimated_time"] < 0.9
     assert stage.diagnosis["held_out"]["snr_db"] > 20
@@ -119,7 +120,7 @@ def test_auto_takes_what_stays_good_and_refuses_what_does_not(tmp_path) -> None:
     source = artifact_of(proto, tmp_path)
     stage = stage_of("auto", load_feeds(samples(proto, 40), source.inputs), calib="given")
     stage.run(source, tmp_path)
-    (layer,) = stage.diagnosis["layers"]
+    (layer,) = stage.diagnosis["factors"]
     assert layer["rank"] in (8, 16, 24, 32)
     full = model("gemm")
     next(each for each in full.graph.initializer if each.name == "w").CopyFrom(
@@ -129,6 +130,19 @@ def test_auto_takes_what_stays_good_and_refuses_what_does_not(tmp_path) -> None:
     stage = stage_of("auto", load_feeds(samples(full, 40), other.inputs), calib="given")
     with pytest.raises(Unsupported, match="--low-rank auto: what wins time costs too much"):
         stage.run(other, tmp_path)
+
+
+def test_an_export_tells_the_ranks(tmp_path) -> None:
+    proto = model("gemm")
+    onnx.save(proto, tmp_path / "gemm.onnx")
+    result = convertkit.export(
+        str(tmp_path / "gemm.onnx"), "tflite", output=str(tmp_path / "out"), low_rank=0.99, int8=True,
+        calib={"x": samples(proto, 40)},
+    )  # fmt: skip
+    stages = [step["stage"] for step in result.report["steps"]]
+    assert stages.index("low-rank") < stages.index("quantize")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Products as two factors" in page
 
 
 def test_a_model_without_large_products_is_refused(tmp_path) -> None:

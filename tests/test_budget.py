@@ -1,0 +1,120 @@
+"""The point of the trade-off that ``--budget`` takes, and what is said where none fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+import convertkit
+from convertkit.budget import Budget, Point, amount, budget_of
+from convertkit.errors import ParityError, Unsupported, UsageError
+from convertkit.recipe import ExportOptions
+from convertkit.steps.budget import _Search
+from tests.quantization.models import images, small_cnn
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "limit"),
+    [("size=200KB", "size", 2e5), ("size=1.5MiB", "size", 1.5 * 2**20), ("size=900", "size", 900),
+     ("latency=2ms", "latency", 2), ("latency=350us", "latency", 0.35), ("latency=0.01s", "latency", 10)],
+)  # fmt: skip
+def test_limits_are_read(text: str, kind: str, limit: float) -> None:
+    assert budget_of(text) == Budget(kind, pytest.approx(limit))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["200KB", "size=2ms", "latency=2KB", "size=0", "latency=2", "accuracy=3", "size=-1KB"])
+def test_what_is_not_a_limit_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected size=200KB or latency=2ms"):
+        budget_of(text)
+
+
+def test_amounts_are_told_in_their_units() -> None:
+    assert [amount(2100, "size"), amount(3.25e6, "size"), amount(0.21, "latency")] == ["2.1 KB", "3.25 MB", "0.21 ms"]
+
+
+def point(precision: str, size: int, snr_db: float, agreement: float | None, *, fits: bool) -> Point:
+    return Point(precision, None, None, size, None, snr_db, agreement, fits)  # type: ignore[arg-type]
+
+
+def search(*points: Point, **choices: object) -> _Search:
+    options = ExportOptions("x", budget="size=1KB", **choices)  # type: ignore[arg-type]
+    return _Search(options, None, None, None, None, list(points))  # type: ignore[arg-type]
+
+
+def test_classes_count_before_noise_and_noise_before_size() -> None:
+    points = [point("float32", 4000, 120, 1, fits=False), point("w8", 900, 30, 0.98, fits=True),
+              point("int8", 800, 25, 1, fits=True), point("w4", 700, 24, 1, fits=True)]  # fmt: skip
+    choice = search(*points).choice()
+    assert choice.precision == "int8"
+    assert [each.chosen for each in choice.points] == [False, False, True, False]
+    assert choice.note == "--budget size=1KB: of 4 points int8 keeps most in 0.8 KB"
+
+
+def test_what_keeps_too_little_is_not_taken_unless_a_gate_judges() -> None:
+    points = [point("float32", 4000, 120, 1, fits=False), point("w4", 700, 4, 0.6, fits=True)]
+    with pytest.raises(
+        ParityError, match=r"keeps less than 10 dB .*the nearest that keeps more takes 4.0 KB \(float32"
+    ):
+        search(*points).choice()
+    assert search(*points, max_drop=5.0).choice().precision == "w4"
+
+
+def test_the_nearest_is_told_where_nothing_fits() -> None:
+    points = [point("float32", 4000, 120, 1, fits=False), point("w8", 2100, 30, 1, fits=False)]
+    with pytest.raises(Unsupported, match=r"the nearest takes 2.1 KB \(w8, 30.0 dB\)"):
+        search(*points).choice()
+
+
+@pytest.fixture(scope="module")
+def cnn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cnn") / "cnn.onnx"
+    onnx.save(small_cnn(), path)
+    return path
+
+
+def test_an_export_keeps_to_its_budget_and_shows_the_trade_off(cnn: Path, tmp_path: Path) -> None:
+    whole = convertkit.export(str(cnn), "onnxruntime", output=str(tmp_path / "whole")).artifact.size_bytes
+    limit = whole - 1200
+    result = convertkit.export(
+        str(cnn), "onnxruntime", output=str(tmp_path / "out"), calib={"x": images(40)}, budget=f"size={limit}"
+    )
+    assert result.artifact.size_bytes <= limit
+    points = result.report["trade_off"]
+    (chosen,) = [each for each in points if each["chosen"]]
+    assert chosen["fits"]
+    assert chosen["bytes"] == result.artifact.size_bytes
+    assert not points[0]["fits"]
+    assert points[0]["precision"] == "float32"
+    assert any("--budget" in note for note in result.report["notes"])
+    assert "--budget" not in result.report["command"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"{chosen['told']}: chosen" in page
+
+
+def test_an_impossible_budget_leaves_nothing(cnn: Path, tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match=r"--budget size=100B: nothing that keeps 10 dB fits; the nearest takes \d"):
+        convertkit.export(
+            str(cnn), "onnxruntime", output=str(tmp_path / "out"), calib={"x": images(40)}, budget="size=100B", w8=True
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_latency_needs_a_target_that_knows_one(cnn: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--budget latency=2ms: nothing tells what onnxruntime takes before it runs"):
+        convertkit.export(
+            str(cnn), "onnxruntime", output=str(tmp_path / "out"), calib={"x": images(40)}, budget="latency=2ms"
+        )
+
+
+def test_a_latency_is_kept_to_on_the_device(cnn: Path, tmp_path: Path) -> None:
+    plain = convertkit.export(str(cnn), "tflite", output=str(tmp_path / "plain"))
+    before = {each["device"]: each["ms"] for each in plain.report["estimates"]["devices"]}["arm64-a76"]
+    limit = 0.9 * before
+    result = convertkit.export(
+        str(cnn), "tflite", output=str(tmp_path / "out"), calib={"x": images(40)}, device="arm64-a76",
+        budget=f"latency={limit:.6f}ms", fp16=True,
+    )  # fmt: skip
+    after = {each["device"]: each["ms"] for each in result.report["estimates"]["devices"]}["arm64-a76"]
+    assert after <= limit
