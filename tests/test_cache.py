@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import torch
 
 import convertkit
 from convertkit import plugins
@@ -161,6 +162,27 @@ def test_changed_code_of_a_plugin_makes_anew(tmp_path, network, monkeypatch):
     assert before == decided()
     (tmp_path / "strange_target.py").write_text("class Target:\n    number = 2\n")
     assert before != decided()
+
+
+def test_an_equal_source_elsewhere_takes_no_file_from_where_the_first_lay(tmp_path, network):
+    exported(network, tmp_path / "a", cache=tmp_path / "cache")
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    network.rename(moved / network.name)
+    assert all(exported(moved / network.name, tmp_path / "b", cache=tmp_path / "cache").values())
+    network.write_bytes(b"another model by now")
+    exported(moved / network.name, tmp_path / "c", cache=tmp_path / "cache")
+    sources = [json.loads((tmp_path / name / "report.json").read_text())["source"] for name in "abc"]
+    assert sources[0] == sources[1] == sources[2]
+
+
+def test_a_live_module_is_looked_up_although_its_file_is_gone(tmp_path):
+    layer = torch.nn.Linear(3, 2)
+    results = [
+        convertkit.export(layer, example=torch.ones(1, 3), output=tmp_path / name, cache=tmp_path / "cache")
+        for name in "ab"
+    ]
+    assert files(results[0].path) == files(results[1].path)
 
 
 def test_changed_samples_are_measured_again(tmp_path, network, samples):

@@ -80,6 +80,24 @@ class Describe(Task[Described]):
             sizes = source.implied_sizes if isinstance(source, FreedSource) else None
             return Described(source.artifact, tuple(source.notes), sizes, live.is_shared(source))
 
+    def restored(self, result: Described) -> Described:
+        """The source lies where this export found it, whoever opened its equal before."""
+        return replace(result, artifact=lying_at(result.artifact, self.options.source))
+
+
+def lying_at(artifact: Artifact, source: str) -> Artifact:
+    """A source's interface with the place of ``source``, an equal file or folder of the same name.
+
+    One kept from an earlier export names the place of its source, which may be gone or hold another model by now.
+    """
+    before, path = artifact.path, Path(source)
+    if before.name != path.name or before == path:
+        return artifact
+    state = artifact.initial_state
+    if state is not None and state.parent == before.parent:
+        state = path.parent / state.name
+    return replace(artifact, path=path, initial_state=state)
+
 
 def with_sizes(artifact: Artifact, options: ExportOptions) -> Artifact:
     """The source's interface with the sizes of ``--static``: what samples must fit."""

@@ -28,7 +28,7 @@ from convertkit.stage import (
     Target,
 )
 from convertkit.steps import live
-from convertkit.steps.describe import Described, with_sizes
+from convertkit.steps.describe import Described, lying_at, with_sizes
 from convertkit.target_options import for_passes, values
 from convertkit.tasks.task import Context, Task
 
@@ -308,6 +308,13 @@ class Convert(Task[Made]):
                 result = made(stage, before.artifact, context.folder)
             notes = tuple(source.notes) if result.settled is None else result.settled.notes
             return replace(result, notes=notes)
+
+    def restored(self, result: Made) -> Made:
+        """What the conversion found out about its source is told of the one that this export reads."""
+        if result.settled is None:
+            return result
+        artifact = lying_at(result.settled.artifact, self.options.source)
+        return replace(result, settled=replace(result.settled, artifact=artifact))
 
 
 def made(stage: Stage, source: Artifact, folder: Path) -> Made:

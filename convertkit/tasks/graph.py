@@ -126,6 +126,7 @@ class Graph:
             node.is_loaded = node.value is not None
             if not node.is_loaded:
                 raise Gone(node)
+            node.value = node.task.restored(node.value)
         return node.value
 
     def make_again(self, node: Node) -> None:

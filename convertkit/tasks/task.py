@@ -84,6 +84,10 @@ class Task(ABC, Generic[T_co]):
         """Bytes that the run holds at its peak, an estimate; 0 where that is not worth counting."""
         return 0
 
+    def restored(self, result: Any) -> Any:
+        """A stored result of an equal task as this one would have made it: what it reads may lie elsewhere."""
+        return result
+
     @abstractmethod
     def run(self, given: tuple[Any, ...], context: Context) -> T_co:
         """Make the result of the results of :attr:`needs`."""
