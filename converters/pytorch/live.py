@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -176,6 +176,7 @@ def _exported(call: _Call) -> _Captured:
     """An exported program whose batch is dynamic where torch lets it be: an example of one sample is taken twice."""
     try:
         program = _of_free_batch(call)
+        _check_sizes(call, program)
     except _FAILURES:  # of whatever stops a dynamic batch: the program with fixed sizes may work
         program = torch.export.export(call.module, call.args, call.kwargs, strict=False)
     return program.module(), lambda path: torch.export.save(program, path)
@@ -191,6 +192,30 @@ def _of_free_batch(call: _Call) -> Any:
     names = [*inspect.signature(call.module.forward).parameters][: len(twice.args)]
     shapes = {**dict(zip(names, dims[0], strict=True)), **dims[1]}
     return torch.export.export(twice.module, twice.args, twice.kwargs, dynamic_shapes=shapes, strict=False)
+
+
+def _check_sizes(call: _Call, program: Any) -> None:
+    """Raise what the module raises where leading axes that torch.export left open do not take other sizes.
+
+    The two rows of a graph's edges, or nodes that edges number, are not a batch.
+    """
+    nodes = {node.name: node for node in program.graph.nodes}
+    inputs = [nodes[name].meta["val"] for name in program.graph_signature.user_inputs if name in nodes]
+    sizes = [value.shape[0] if value.dim() else 0 for value in inputs if isinstance(value, torch.Tensor)]
+    for size in dict.fromkeys(str(each) for each in sizes if isinstance(each, torch.SymInt)):
+        for count in (1, 3):
+            places = iter(sizes)
+            call.with_inputs(partial(_resized, places, size, count)).results(call.module)
+
+
+def _resized(sizes: Iterator[Any], size: str, count: int, value: torch.Tensor) -> torch.Tensor:
+    """The next tensor, with ``count`` entries along its leading axis where that has the ``size``."""
+    return _of_length(value, count) if str(next(sizes)) == size else value
+
+
+def _of_length(value: torch.Tensor, count: int) -> torch.Tensor:
+    """The first entries along the leading axis, repeated as often as that takes."""
+    return torch.cat([value] * -(-count // max(1, value.shape[0])))[:count]
 
 
 def _scripted(call: _Call) -> _Captured:

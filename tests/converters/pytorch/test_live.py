@@ -57,6 +57,28 @@ def test_a_module_is_exported_as_it_is_and_stays_so(tmp_path: Path) -> None:
     np.testing.assert_allclose(next(iter(result.run({"input": x}).values())), expected, rtol=1e-5, atol=1e-6)
 
 
+class Messages(nn.Module):
+    """A step of a graph network: nodes that edges number, and edges in two rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.layer = nn.Linear(5, 4)
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        hidden = self.layer(nodes)
+        return torch.zeros_like(hidden).index_add(0, edges[1], hidden[edges[0]])
+
+
+def test_a_leading_axis_that_takes_no_other_size_stays(tmp_path: Path) -> None:
+    edges = np.random.default_rng(2).integers(0, 7, (2, 12))
+    result = convertkit.export(Messages(), output=tmp_path / "out", example=(_floats(7, 5), edges))
+    assert [spec.shape for spec in result.artifact.inputs] == [(7, 5), (2, 12)]
+    expected = Messages()(torch.from_numpy(_floats(7, 5)), torch.from_numpy(edges)).detach().numpy()
+    got = next(iter(result.run({"nodes": _floats(7, 5), "edges": edges}).values()))
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_wrappers_are_taken_off_a_copy(tmp_path: Path) -> None:
     module = foreign_models.compiled()
     path = converter.save_live(module, (np.ones((2, 4), np.float32), torch.ones(2, 4)), tmp_path)

@@ -95,6 +95,19 @@ def test_distances_of_few_rows_are_differences(p: float) -> None:
         torch.testing.assert_close(taken.module()(*batch), Near()(*batch))
 
 
+def test_distances_of_a_dynamic_number_of_rows_are_differences() -> None:
+    class ToPrototypes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cdist(x, torch.arange(21.0).view(7, 3))
+
+    example = (torch.rand(4, 3),)
+    program = torch.export.export(ToPrototypes(), example, dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=False)
+    taken = program.run_decompositions(substitutes(program))
+    assert not any("cdist" in str(node.target) for node in taken.graph.nodes)
+    for x in (example[0], torch.rand(20, 3)):
+        torch.testing.assert_close(taken.module()(x), ToPrototypes()(x), rtol=1e-5, atol=1e-5)
+
+
 def test_distances_of_many_rows_stay_products() -> None:
     class Near(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
