@@ -65,6 +65,8 @@ class Program:
     kernel_costs: KernelCosts | None = None
     loops: Loops = field(default_factory=lambda: loops(()))
     """What the steps of recurrent layers cost there."""
+    sized_late: bool = False
+    """Whether a branch or a loop decides about the size of a value."""
     recurrences: int = 1
     """How many recurrent layers the model has, each direction counting."""
 

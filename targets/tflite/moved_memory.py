@@ -6,7 +6,8 @@ then reads the old place from the second call on, and computes other numbers; no
 single elements.  So in such files the others read ``x · 1``, which is ``x`` exactly.
 
 Measured in LiteRT 2.3.0 on x86-64, 160 fresh interpreters of one file, three calls each: a dense layer wrong in up to
-62, a convolution behind a reshape in 41, none with the factors.
+62, a convolution behind a reshape in 41, none with the factors.  Where a loop grows a value, a dense layer in front of
+it was wrong in 4 of 40 (four calls each), none with the factors.  Layers of integers were right in all of 1200.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _OF_VALUES = frozenset({"WHERE", "UNIQUE"})
 
 def read_behind_factors(program: Program) -> None:
     """Put factors of 1 where XNNPACK may begin, in place, if the size of any value is computed by the model."""
-    if any(_is_sized_late(each) for subgraph in program.subgraphs for each in subgraph.operations):
+    if program.sized_late or any(_is_sized_late(each) for part in program.subgraphs for each in part.operations):
         for subgraph in program.subgraphs:
             subgraph.operations = list(_with_factors(subgraph))
 

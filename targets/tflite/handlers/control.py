@@ -15,7 +15,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.handlers.loops import Counted, Loop, carried_shape
+from convertkit.targets.tflite.handlers.loops import Counted, Loop, carried_shape, may_differ
 from convertkit.targets.tflite.handlers.unrolled import MAX_TURNS, unrolled
 from convertkit.targets.tflite.lowering import Lowering, Scope, captured_values
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
@@ -35,6 +35,8 @@ def if_(b: Builder, condition: Tensor, *, lowering: Lowering, scope: Scope, node
         inner = {value: fresh(lowering.value(value, scope)) for value in outside}
         indices.append(lowering.subgraph(branch, f"{node.name}/{name}", (), inner))
     outputs = [lowering.program.subgraphs[index].outputs for index in indices]
+    results = zip(*(branch.outputs for branch in branches), strict=True)
+    lowering.program.sized_late |= any(may_differ(one, other) for one, other in results)
     like = [_common(first, second) for first, second in zip(*outputs, strict=True)]
     inputs = [lowering.value(value, scope) for value in outside]
     return b.if_(condition, indices[0], indices[1], inputs, like)

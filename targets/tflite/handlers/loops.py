@@ -16,6 +16,7 @@ from convertkit.targets.tflite.lowering import Lowering, Scope, captured_values,
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 _FOREVER = np.iinfo(np.int32).max
+_UNNAMED = ("None", "unk__")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Loop:
         check = self._condition([Tensor(t.name, t.shape, t.dtype) for t in inner])
         run = self._turn(inner, len(initial), list(zip(collectors, held, strict=True)), outside)
         state = [*first, *chain(*(each.before(b) for each in collectors)), *behind]
+        self.lowering.program.sized_late |= self._resizes(len(initial))
         results = b.while_(check, run, [self._computed(tensor) for tensor in state], inner)
         rest = iter(results[len(first) :])
         stacks = [
@@ -76,6 +78,12 @@ class Loop:
         if value.const_value is not None:
             return not bool(value.const_value.numpy().item())
         return value is not self.body.inputs[1]
+
+    def _resizes(self, carried: int) -> bool:
+        """Whether a turn may leave a carried value of another size."""
+        before, after = (0, 0) if self.node.op_type == "Scan" else (2, 1)
+        pairs = zip(self.body.inputs[before : before + carried], self.body.outputs[after:], strict=False)
+        return any(one is not other and may_differ(one, other) for one, other in pairs)
 
     def _collected(self, carried: int) -> list[ir.Value]:
         first = carried if self.node.op_type == "Scan" else 1 + carried
@@ -149,6 +157,17 @@ class Loop:
 
 def _is_true(condition: Tensor | None) -> bool:
     return condition is None or (condition.constant is not None and bool(condition.constant.all()))
+
+
+def may_differ(one: ir.Value, other: ir.Value) -> bool:
+    """Whether two values may have different sizes, as far as the model names those.
+
+    Names that shape inference invents begin again in each body, and tell nothing.
+    """
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+        return True
+    sizes = [(str(a), str(b)) for a, b in zip(one.shape, other.shape, strict=True)]
+    return any(a != b or a.startswith(_UNNAMED) for a, b in sizes)
 
 
 def carried_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:

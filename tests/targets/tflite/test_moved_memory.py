@@ -24,7 +24,9 @@ STORED = {
     "v": RNG.normal(size=(10, 3)).astype(np.float32), "k": RNG.normal(size=(5, 1, 2, 3)).astype(np.float32),
     "image": np.array([-1, 1, 2, 3]), "rows": np.array([-1, 5]), "flat": np.array([-1]), "first": np.array([0]),
     "zero": np.array(0), "step": np.array(5), "last": np.array([1]), "width": np.array([5]),
-    "backwards": np.array([4, 3, 2, 1, 0]),
+    "backwards": np.array([4, 3, 2, 1, 0]), "step1": np.array(1), "go": np.array(True), "many": np.array(40),
+    "nought": np.array(0, np.float32), "v5": RNG.normal(size=(5, 3)).astype(np.float32),
+    "square": RNG.normal(size=(5, 5)).astype(np.float32),
 }  # fmt: skip
 RANGE = """
  s = Shape(x)
@@ -41,9 +43,33 @@ RANGE = """
  d = Concat<axis=1>(turned, b)
  y = MatMul(d, v) }"""
 
+GROWS = """
+ most = ReduceMax<keepdims=0>(x)
+ whole = Cast<to=7>(most)
+ above = Abs(whole)
+ turns = Add(above, step1)
+ t = Loop<body=body (int64 turn, bool going, float[L,5] u) => (bool still, float[M,5] grown) {
+  still = Identity(going)
+  grown = Concat<axis=0>(u, b) }>(turns, go, b)
+ d = Concat<axis=0>(t, b)
+ y = MatMul(d, v5) }"""
+CHOOSES = """
+ sum = ReduceSum<keepdims=0>(x)
+ positive = Greater(sum, nought)
+ t = If<then_branch=two () => (float[L,5] r) { r = Concat<axis=0>(b, b) },
+        else_branch=three () => (float[M,5] q) { q = Concat<axis=0>(b, b, b) }>(positive)
+ d = Concat<axis=0>(t, b)
+ y = MatMul(d, v5) }"""
+STEPS = """
+ half = MatMul(b, square)
+ t = Loop<body=body (int64 turn, bool going, float[N,5] u) => (bool still, float[N,5] next) {
+  still = Identity(going)
+  next = Tanh(u) }>(many, go, half)
+ y = MatMul(t, v5) }"""
+
 
 def written(place, begin, rest=RANGE):
-    text = f"g (float[N,6] x) => (float[N,3] y) {{\n {BEGINS[begin]}{rest}"
+    text = f"g (float[N,6] x) => (float[P,3] y) {{\n {BEGINS[begin]}{rest}"
     model = parser.parse_model(f'<ir_version: 8, opset_import: ["":17]>\n{text}')
     words = set(text.replace("(", " ").replace(")", " ").replace(",", " ").split())
     model.graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in STORED.items() if name in words)
@@ -54,20 +80,31 @@ def written(place, begin, rest=RANGE):
     return [operation.code for operation in compiled.program.subgraphs[0].operations]
 
 
-@pytest.mark.parametrize("begin", BEGINS)
-def test_every_call_of_many_interpreters_is_right(begin, tmp_path):
-    written(tmp_path, begin)
+@pytest.mark.parametrize(("begin", "rest", "rows"), [(each, RANGE, 16) for each in BEGINS] + [("dense", GROWS, 3)])
+def test_every_call_of_many_interpreters_is_right(begin, rest, rows, tmp_path):
+    written(tmp_path, begin, rest)
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     for _ in range(40):
         interpreter = Interpreter(str(tmp_path / "model.tflite"), num_threads=1)
-        interpreter.resize_tensor_input(0, [16, 6])
+        interpreter.resize_tensor_input(0, [rows, 6])
         interpreter.allocate_tensors()
         for _ in range(3):
-            x = RNG.normal(size=(16, 6)).astype(np.float32)
+            x = RNG.normal(size=(rows, 6)).astype(np.float32)
             interpreter.set_tensor(0, x)
             interpreter.invoke()
             got = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
             np.testing.assert_allclose(got, session.run(None, {"x": x})[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("rest", [GROWS, CHOOSES])
+def test_sizes_that_a_body_decides_are_known_late(rest, tmp_path):
+    assert written(tmp_path, "dense", rest)[0] == "MUL"
+
+
+def test_a_loop_that_keeps_all_sizes_has_no_factors(tmp_path):
+    codes = written(tmp_path, "dense", STEPS)
+    assert "WHILE" in codes
+    assert "MUL" not in codes
 
 
 def test_a_file_whose_sizes_are_known_has_no_factors(tmp_path):
