@@ -6,16 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from scipy import signal, special
 
 from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.specs import interface
 from convertkit.onnx.twin import Truth, Twin
+from convertkit.onnx.twin.noise import Noise
 from tests.onnx.twin_cases import CASES, Case
 
 RNG = np.random.default_rng(0)
@@ -216,6 +219,42 @@ def test_another_epsilon_is_not_explained_near_silence(epsilon, tmp_path):
     good, bad = (np.abs(single(each, {"x": x})["y"] - truth.values["y"]) for each in (right, wrong))
     assert (good <= 8 * truth.spread["y"].max()).all()
     assert (bad > 1e3 * truth.spread["y"].max()).any()
+
+
+@pytest.mark.parametrize("canonical", [False, True])
+@pytest.mark.parametrize(("epsilon", "least", "most"), [(1e-8, 60.0, 2e4), (1e-2, 0.0, 1e-2)])
+def test_a_deviation_of_equal_elements_may_be_zero(canonical, epsilon, least, most, tmp_path):
+    """PyTorch's std of a constant is 0 although its mean is rounded: their quotient is that error by the epsilon."""
+    x = np.repeat(np.float32([[1e-7], [3e-4]]), 24, 1)
+    nodes = [
+        node("Log", "x", "l"),
+        node("ReduceMean", "l axes", "mean"),
+        node("Sub", "l mean", "centered"),
+        node("ReduceMean", "l axes", "again"),
+        node("Sub", "l again", "deviations"),
+        node("Mul", "deviations deviations", "squares"),
+        node("ReduceMean", "squares axes", "variance"),
+        node("Sqrt", "variance", "std"),
+        node("Add", "std epsilon", "divisor"),
+        node("Div", "centered divisor"),
+    ]
+    constants = {"axes": np.array([1]), "epsilon": np.float32(epsilon)}
+    made = artifact(tmp_path, nodes, {"x": x}, constants=constants)
+    if canonical:  # deviations are 0 there, and those of the source may be otherwise
+        ir.save(canonicalize(load_model(made.path)), made.path)
+        assert not single(made, {"x": x})["y"].any()
+    truth = truth_of(made, {"x": x})
+    assert np.abs(truth.values["y"]).max() < 1e-5
+    assert least <= truth.spread["y"].max() <= most
+
+
+def test_a_steady_run_rounds_equal_values_alike():
+    values = np.repeat(RNG.standard_normal((5, 1)), 7, 1)
+    rounded = Noise(1, steady=True).result(values, ir.DataType.FLOAT)
+    assert (rounded == rounded[:, :1]).all()
+    assert (rounded != values.astype(np.float32)).any()
+    loose = Noise(1).result(values, ir.DataType.FLOAT)
+    assert (loose != loose[:, :1]).any()
 
 
 def test_overflow_of_the_models_type_is_an_infinite_spread(tmp_path):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
+from convertkit.onnx.recognise.deviation import recognise_deviation
 from convertkit.onnx.recognise.gelu import can_have_gelu, recognise_gelu, with_gelu
 from convertkit.onnx.recognise.norm import recognise_layer_norm
 from convertkit.onnx.recognise.pooling import recognise_average_pool
@@ -20,6 +21,7 @@ Recogniser = Callable[[ir.Node], None]
 _RECOGNISERS: tuple[Recogniser, ...] = (
     recognise_layer_norm,
     recognise_variance,  # of what is not a normalisation over the last axes
+    recognise_deviation,  # also of such a variance
     recognise_average_pool,
 )
 

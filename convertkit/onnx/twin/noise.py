@@ -36,17 +36,26 @@ _GRID: Mapping[ir.DataType, np.dtype] = {
 _LEAST_NORMAL = float(np.finfo(np.float32).tiny)
 _GLANCE = 64
 """Elements that are looked at before all of them."""
+_MIXING = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+    (np.uint64(31), np.uint64(1)),
+)
+"""Shifts and factors that spread the bits of a number.
+Source: G. L. Steele, D. Lea, C. H. Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014."""
 
 
 class Noise:
     """The roundings of one run; run 0 has none.  The same numbers in every process.
 
-    Kernels may flush subnormal float32 results to zero; runs of odd number do.
+    Kernels may flush subnormal float32 results to zero; runs of odd number do.  In a ``steady`` run an operation rounds
+    equal values alike, as one kernel does: what is equal stays equal.
     """
 
-    def __init__(self, run: int) -> None:
+    def __init__(self, run: int, *, steady: bool = False) -> None:
         self._rng = np.random.Generator(np.random.SFC64([_SEED, run])) if run else None
         self._flushes = run % 2 == 1
+        self.is_steady = steady
 
     @property
     def is_silent(self) -> bool:
@@ -98,13 +107,21 @@ class Noise:
         """``array`` (float64), each element moved by up to ``size`` unit roundoffs, an absolute number."""
         if self._rng is None:
             return array
-        shakes = self._rng.random(array.shape, dtype=np.float32)
+        shakes = self._shakes(self._rng, array)
         return np.asarray(array + size * ((2.0 * UNIT[dtype]) * (shakes - 0.5)))
 
     def _shaken(self, array: Array, size: float) -> Array:
         assert self._rng is not None, "run 0 has no noise"
-        shakes = self._rng.random(array.shape, dtype=np.float32)
-        return np.asarray(array + array * ((2.0 * size) * (shakes - 0.5)))
+        return np.asarray(array + array * ((2.0 * size) * (self._shakes(self._rng, array) - 0.5)))
+
+    def _shakes(self, rng: np.random.Generator, array: Array) -> Array:
+        """A number of [0, 1) for each element; in a steady run a function of its float32 value."""
+        if not self.is_steady:
+            return rng.random(array.shape, dtype=np.float32)
+        mixed = array.astype(np.float32).view(np.uint32).astype(np.uint64) ^ rng.integers(1 << 63, dtype=np.uint64)
+        for shift, factor in _MIXING:
+            mixed = (mixed ^ (mixed >> shift)) * factor
+        return (mixed >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)
 
 
 def are_whole(array: Array) -> bool:

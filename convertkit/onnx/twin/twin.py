@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from types import TracebackType
@@ -19,6 +19,7 @@ from convertkit.onnx.contrib import decompose_contrib
 from convertkit.onnx.load import load_model
 from convertkit.onnx.ml import decompose_kernels
 from convertkit.onnx.twin.choices import Choices
+from convertkit.onnx.twin.deviations import has_bare_variance, write_plainly
 from convertkit.onnx.twin.interpreter import Interpreter
 from convertkit.onnx.twin.noise import Noise
 from convertkit.onnx.twin.values import Tensor, Value, widened
@@ -76,6 +77,7 @@ class Twin:
         common.InlinePass()(model)
         decompose_contrib(model)
         decompose_kernels(model)
+        write_plainly(model)
         self._model, self._interpreter = model, Interpreter()
         return self
 
@@ -92,10 +94,10 @@ class Twin:
             return self._truth(inputs)
 
     def _truth(self, inputs: Mapping[str, Value]) -> Truth:
-        values = self._outputs(inputs, 0)
+        values = self._outputs(inputs, Noise(0))
         spread = {name: np.zeros(np.shape(value)) for name, value in values.items()}
-        for run in range(1, RUNS + 1):
-            perturbed = self._outputs(inputs, run)
+        for noise in self._noises():
+            perturbed = self._outputs(inputs, noise)
             for name, value in values.items():
                 spread[name] = np.maximum(spread[name], distance(perturbed[name], value))
         return Truth(values, spread, cache(partial(self._ties, inputs)))
@@ -128,9 +130,16 @@ class Twin:
 
         return Ties(tuple(found), tuple(chosen), spread, prefer)
 
-    def _outputs(self, inputs: Mapping[str, Value], run: int) -> Outputs:
+    def _noises(self) -> Iterator[Noise]:
+        """Of the perturbed runs: one more for a variance, in which equal elements have none, as in PyTorch."""
         assert self._model is not None, "the twin is used as a context manager"
-        return self._named(self._interpreter.run(self._model, inputs, Noise(run)))
+        yield from map(Noise, range(1, RUNS + 1))
+        if has_bare_variance(self._model):
+            yield Noise(RUNS + 1, steady=True)
+
+    def _outputs(self, inputs: Mapping[str, Value], noise: Noise) -> Outputs:
+        assert self._model is not None, "the twin is used as a context manager"
+        return self._named(self._interpreter.run(self._model, inputs, noise))
 
     def _named(self, results: Sequence[Value]) -> Outputs:
         return {spec.name: _decoded(spec, value) for spec, value in zip(self._artifact.outputs, results, strict=True)}

@@ -9,6 +9,7 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.onnx.twin.call import Call, Handler, Results
+from convertkit.onnx.twin.deviations import serves_squares
 from convertkit.onnx.twin.values import Tensor
 
 Axes = tuple[int, ...]
@@ -55,7 +56,12 @@ def _sum(call: Call, x: Array, axes: Axes, count: float) -> Array:
 
 
 def _mean(call: Call, x: Array, axes: Axes, count: float) -> Array:
-    return _total(call, x, axes, count) / count
+    """In a steady run the mean of equal elements is exact where a kernel of a variance may never compute it."""
+    means = _total(call, x, axes, count) / count
+    if call.noise.is_steady and count and serves_squares(call.node):
+        least = x.min(axes, keepdims=True)
+        means = np.where(least == x.max(axes, keepdims=True), least, means)
+    return means
 
 
 def _norm1(call: Call, x: Array, axes: Axes, count: float) -> Array:
