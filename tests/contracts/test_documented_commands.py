@@ -82,9 +82,11 @@ def known_flags() -> dict[str, bool]:
 
 
 def of_the_plugin() -> set[str]:
-    """The flags of the plugin that the pages for plugin authors show."""
+    """The flags of the plugins that pages show."""
     code = (ROOT / "tests" / "plugins" / "acme" / "acme_convertkit" / "target.py").read_text()
-    return {f"--c-header-{name}" for name in re.findall(r'TargetOption\("([\w-]+)"', code)}
+    rknn = (ROOT / "examples" / "convertkit-rknn" / "convertkit_rknn" / "target.py").read_text()
+    names = {key: re.findall(r'TargetOption\("([\w-]+)"', text) for key, text in (("c-header", code), ("rknn", rknn))}
+    return {f"--{key}-{name}" for key, found in names.items() for name in found}
 
 
 @pytest.mark.parametrize(("page", "text"), [each for each in shown(FLAGS_ALONE) if not OTHER_TOOLS.match(each[0])])

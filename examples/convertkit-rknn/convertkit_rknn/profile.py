@@ -1,0 +1,27 @@
+"""What RKNN-Toolkit2 reads as a quantized model: int8 with a zero point, weights per channel, biases in float.
+
+Found by compiling and simulating: uint8 activations with int32 biases end the toolkit with an IndexError.  What stays
+in float the NPU computes in float16, as the simulator does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
+from convertkit.recipe import ExportOptions
+
+_INT8: Mapping[str, OpRule] = {
+    **WEIGHTED,
+    "MatMul.dynamic": OpRule(data=(0, 1)),
+    "Add": OpRule(constants=False),
+    "Mul": OpRule(constants=False),
+    "AveragePool": OpRule(data=(0,)),
+    "GlobalAveragePool": OpRule(data=(0,)),
+    **MOVED,
+}
+
+
+def profile(options: ExportOptions) -> QuantProfile:
+    """The profile for ``options.precision``."""
+    return QuantProfile("rknn int8", "int8", False, _INT8, bias="float32", tie_free=True)

@@ -1,0 +1,81 @@
+"""Run a ``.rknn`` file in Rockchip's simulator.
+
+The toolkit simulates what it has built in the same process, and does not load a file for that.  So the runner builds
+the graph beside the file again, finds that this is the file, and runs it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from convertkit.artifact import Artifact
+from convertkit.feeding import encoded
+from convertkit.stage import Feed, Outputs
+from convertkit.workers.elsewhere import SAME_ADDRESSES
+from convertkit.workers.process import Worker
+from convertkit_rknn.files import GRAPH, Build, build_of, check_same
+from convertkit_rknn.runtime import SERVICE, VARIABLES, runtime_name, there
+from convertkit_rknn.stage import build_parameters
+
+_OTHER_BUILDS = 2
+
+
+class RknnRunner:
+    """Executes the file that the toolkit makes of the delivered graph, once that is the delivered one."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+        self._stack = ExitStack()
+        self._worker: Worker | None = None
+
+    def __enter__(self) -> Self:
+        build = build_of(self._artifact.path)
+        with ExitStack() as stack:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="convertkit-rknn-")))
+            worker = stack.enter_context(Worker(SERVICE, env=VARIABLES, elsewhere=there()))
+            self._make(worker, build, place / "again.rknn")
+            check_same(self._artifact.path, place / "again.rknn", lambda: self._others(build, place))
+            worker.call("simulate")
+            self._stack, self._worker = stack.pop_all(), worker
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._worker = None
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def runtime(self) -> str:
+        """What executes the model here."""
+        return f"{runtime_name()}, simulator"
+
+    def run(self, feed: Feed) -> Outputs:
+        """All outputs for one feed; ``FeedError`` for one that does not fit."""
+        assert self._worker is not None, "the runner is used as a context manager"
+        found = self._worker.call("run", {}, encoded(self._artifact.inputs, feed, "file")).arrays
+        shaped = [
+            np.asarray(found[str(place)]).reshape([int(size) for size in spec.shape])
+            for place, spec in enumerate(self._artifact.outputs)
+        ]
+        return {spec.name: spec.decode(value) for spec, value in zip(self._artifact.outputs, shaped, strict=True)}
+
+    def _others(self, build: Build, place: Path) -> Iterator[Path]:
+        """More builds, each in a process that has its memory elsewhere."""
+        for number in range(_OTHER_BUILDS):
+            path = place / f"{number}.rknn"
+            random = {name: value for name, value in VARIABLES.items() if name != SAME_ADDRESSES}
+            with Worker(SERVICE, env=random, elsewhere=there()) as worker:
+                self._make(worker, build, path)
+            yield path
+
+    def _make(self, worker: Worker, build: Build, path: Path) -> None:
+        graph = self._artifact.path.with_name(GRAPH)
+        worker.call("build", {"rknn": str(path), **build_parameters(graph, build, self._artifact)})

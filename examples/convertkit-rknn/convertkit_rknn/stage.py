@@ -1,0 +1,73 @@
+"""Canonical QDQ ONNX → a file for Rockchip's NPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from convertkit.artifact import Artifact, sha256_of
+from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
+from convertkit.onnx.save import save_model
+from convertkit.stage import Stage, Tolerance
+from convertkit.workers.elsewhere import Elsewhere
+from convertkit.workers.process import Worker
+from convertkit_rknn.files import GRAPH, Build, seal
+from convertkit_rknn.forms import write_gemms
+from convertkit_rknn.readme import readme
+from convertkit_rknn.runtime import SERVICE, VARIABLES, runtime_name
+from convertkit_rknn.zero_points import move_zero_points
+
+NEWEST_OPSET = 19
+"""That RKNN-Toolkit2 2.5.0 reads."""
+_INTEGER = Tolerance(
+    "the NPU's kernels round each operator on their own and compute in float16 what stays in float",
+    lsb=3.0,
+    snr_db=20.0,
+    warn_snr_db=25.0,
+)
+
+
+class CompileRknn:
+    """Writes ``model.rknn``, and ``model.onnx`` beside it, in a worker process that holds the toolkit."""
+
+    name = "rknn"
+    version = "1"
+    accepts = frozenset({"onnx"})
+    produces = "rknn"
+    tolerance = _INTEGER
+
+    def __init__(self, build: Build, elsewhere: Elsewhere, timeout_s: float | None = None) -> None:
+        self._build, self._elsewhere, self._timeout_s = build, elsewhere, timeout_s
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return {"chip": self._build.chip, "level": self._build.level, "compiler": runtime_name()}
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        """``Unsupported`` for what the toolkit does not read, ``ToolError`` is what it says."""
+        model = canonicalize(load_model(source.path), NEWEST_OPSET)
+        write_gemms(model)
+        move_zero_points(model)
+        for spec in source.inputs:
+            if spec.dtype != "float32":
+                raise Unsupported(f"the NPU takes float32, and this is {spec.dtype}", subject=f"input {spec.name}")
+        made = save_model(model, workdir / GRAPH, f"{self.name} {self.version}", source.initial_state)
+        path = workdir / "model.rknn"
+        params = {"rknn": str(path), **build_parameters(made.path, self._build, made)}
+        with Worker(SERVICE, timeout_s=self._timeout_s, env=VARIABLES, elsewhere=self._elsewhere) as worker:
+            worker.call("build", params)
+        (workdir / "README.md").write_text(readme(self._build.chip, made), encoding="utf-8")
+        return replace(made, path=path, format=self.produces, sha256=sha256_of(path))
+
+
+def build_parameters(graph: Path, build: Build, artifact: Artifact) -> dict[str, object]:
+    """What a build of ``graph`` is made with; ``artifact`` knows its inputs."""
+    inputs = [[spec.name, [int(size) for size in spec.shape]] for spec in artifact.inputs]
+    sealed = seal(graph, build)
+    return {"model": str(graph), "chip": build.chip, "level": build.level, "inputs": inputs, "seal": sealed}
+
+
+_: type[Stage] = CompileRknn
