@@ -18,6 +18,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
+from convertkit.onnx.walk import check, walk
 from convertkit.quantization import prune
 from convertkit.quantization.graph.replay import open_session
 from convertkit.quantization.graph.sparse import mark_pruned, pruned, sparse
@@ -83,6 +84,8 @@ ROWS = [
     row("Softmax", axis=1), row("MaxPool", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
     row("AveragePool", kernel_shape=[3, 2], strides=[1, 2], pads=[1, 0, 1, 1]),
     row("AveragePool", kernel_shape=[3, 2], pads=[1, 1, 1, 1], count_include_pad=1),
+    row("Conv", f(6, 4, 3, 2), auto_pad="NOTSET"), row("MaxPool", kernel_shape=[3, 2], auto_pad="NOTSET"),
+    row("AveragePool", kernel_shape=[3, 2], auto_pad="NOTSET", ceil_mode=0, count_include_pad=0),
     row("GlobalAveragePool"), row("GlobalMaxPool"), row("Reshape", i(0, 2, -1)), row("Flatten", axis=2),
     row("Squeeze", i(0)), row("Unsqueeze", i(1, -1)), row("Transpose", perm=[0, 3, 1, 2]), row("Transpose"),
     row("Concat", f(1, 4, 6, 2), axis=3), row("Slice", i(1, -2), i(9, 0), i(3, 2), i(2, -1)),
@@ -126,13 +129,15 @@ def test_every_operator_computes_what_onnx_runtime_does(case: Row) -> None:
     x = f(3, *case.shape)
     session = open_session(ir.from_proto(proto))
 
+    graph = ir.from_proto(proto).graph
+    check(graph, TABLE, "the test")
+    given = {
+        value: torch.from_numpy(np.array(value.const_value.numpy())) for value in graph.initializers.values()
+    }  # fmt: skip
+
     def one(sample):
-        given = [torch.from_numpy(np.array(each)) for each in case.constants]
-        attributes = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in case.attributes
-        }  # fmt: skip
-        made = TABLE[case.op](sample, *given, **attributes)
-        return made if isinstance(made, tuple) else (made,)
+        found = walk(graph, TABLE, {**given, graph.inputs[0]: sample})
+        return tuple(found[value] for value in graph.outputs)
 
     got = torch.vmap(one)(torch.from_numpy(x))
     for index, sample in enumerate(x):
@@ -199,6 +204,19 @@ def test_what_no_function_takes_is_refused() -> None:
     proto = model_of([helper.make_node("Selu", ["x"], ["y"], "odd")], {}, {"x": [1, 4]}, {"y": [1, 4]})
     with pytest.raises(Unsupported, match="knows no such operator"):
         Network(ir.from_proto(proto))
+
+
+def test_a_written_default_is_taken_and_anything_else_refused() -> None:
+    from convertkit.torch_graph.operators import TABLE
+
+    for mode in ("NOTSET", "SAME_UPPER"):
+        node = helper.make_node("Conv", ["x", "w"], ["y"], "conv", auto_pad=mode)
+        graph = ir.from_proto(model_of([node], {"w": f(2, 3, 3, 3)}, {"x": [1, 3, 5, 5]}, {"y": None})).graph
+        if mode == "NOTSET":
+            check(graph, TABLE, "--recover")
+        else:
+            with pytest.raises(Unsupported, match="unexpected keyword argument 'auto_pad'"):
+                check(graph, TABLE, "--recover")
 
 
 class Damaged(LossyStep):
