@@ -81,7 +81,7 @@ def reshape(channels: Channels, node: ir.Node) -> Layout | None:
     made = node.outputs[0].shape
     if layout is None or value is None or value.shape is None or wanted is None or made is None:
         return None
-    if node.attributes.get_int("allowzero", 0) == 1:
+    if node.attributes.get_int("allowzero", 0) == 1 and not wanted.all():
         return None
     found = _segment(list(value.shape), list(made), layout.axis)
     if found is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,10 @@ def test_strict_is_kept_where_it_holds(tmp_path, calib) -> None:
 def test_pruning_that_wins_nothing_says_so(tmp_path) -> None:
     made = convertkit.export(write(tmp_path, mlp()), prune=0.5, output=tmp_path / "out")
     assert [note for note in made.report["notes"] if note.startswith("--prune 0.5 made nothing smaller or faster")]
+    size, deflated = made.artifact.size_bytes, len(zlib.compress(made.artifact.path.read_bytes()))
+    told = f"of {size:,} bytes {deflated:,} are left where a package or a download deflates them"
+    assert told in made.report["notes"]
+    assert deflated < 0.8 * size
 
 
 def qdq(weight_is_integer: bool, bias_is_float: bool = True) -> onnx.ModelProto:

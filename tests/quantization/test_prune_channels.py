@@ -98,7 +98,7 @@ ATTENTION = [node("MatMul", "q k", "s1"), node("Mul", "s1 half", "s2"), node("So
              node("Reshape", "c1 to3", "c2"), node("MatMul", "c2 wo", "o"),
              node("ReduceMean", "o middle", "y", keepdims=0)]  # fmt: skip
 APART = [each for name, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])) for each in (
-    node("MatMul", f"x w{name}", f"{name}1"), node("Reshape", f"{name}1 to4", f"{name}2"),
+    node("MatMul", f"x w{name}", f"{name}1"), node("Reshape", f"{name}1 to4", f"{name}2", allowzero=1),
     node("Transpose", f"{name}2", name, perm=perm))]  # fmt: skip
 SEQUENCES = {
     "heads": ([*APART, *ATTENTION], {key: HEADS[key] for key in ("wq", "wk", "wv", "wo")}, [1, 5, 12], {4}),
