@@ -27,6 +27,7 @@ from convertkit.targets.coreml.lowering import WAYS_OUT, Lowering, declared
 from convertkit.targets.coreml.names import identifier
 from convertkit.targets.coreml.options import TARGETS, Choices, Image
 from convertkit.targets.coreml.package.write import write_package
+from convertkit.targets.coreml.picks import lower_picks
 from convertkit.targets.coreml.ranks import lower_ranks
 from convertkit.targets.coreml.states import ROUNDED, carried_in
 from convertkit.targets.coreml.tensor import Tensor, constant
@@ -98,6 +99,7 @@ def prepare(model: ir.Model) -> None:
     opset = model.graph.opset_imports.get("", 1)
     if expand_functions(model, _is_handled(opset)):
         fold_constants(model)
+    lower_picks(model)
     lower_ranks(model)
 
 
