@@ -143,8 +143,11 @@ class ForetellingStage(Protocol):
     ``convertkit check`` asks it in place of :meth:`Stage.run` and of the artifact's runner.
     """
 
-    def foretell(self, source: Artifact) -> None:
-        """Raise ``Unsupported``, in the words of :meth:`Stage.run`, for what that refuses ``source`` for."""
+    def foretell(self, source: Artifact) -> Sequence[str] | None:
+        """Sentences about what it would make, for ``check`` to show.
+
+        Raises ``Unsupported``, in the words of :meth:`Stage.run`, for what that refuses ``source`` for.
+        """
         ...
 
 

@@ -270,7 +270,7 @@ class _Way:
             return _refused(target.name, again)
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         note = f"{told} is fixed, {target.name} cannot leave it dynamic: {why}"
-        return replace(found, notes=(note,))
+        return replace(found, notes=(note, *found.notes))
 
     def _made(self, target: Target, hub: Artifact, options: ExportOptions) -> Verdict:
         """Make the artifact, and see that its runtime takes it."""
@@ -285,8 +285,8 @@ class _Way:
             artifact = made(stage, artifact, self._folder(stage.name)).artifact
         if isinstance(last, ForetellingStage):
             with blamed(f"stage {last.name} of target {target.name}", target):
-                last.foretell(artifact)
-            return Verdict(target.name, True)
+                told = last.foretell(artifact)
+            return Verdict(target.name, True, notes=tuple(told or ()))
         artifact = made(last, artifact, self._folder(last.name)).artifact
         with plugins.runner(artifact):
             return Verdict(target.name, True)

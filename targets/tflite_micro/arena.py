@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from convertkit.errors import ToolError
 from convertkit.targets.tflite_micro.file import FileGraph
+from convertkit.targets.tflite_micro.footprint import Arena, foretold_arena
 
 _PROBE = Path(__file__).with_name("probe.py")
 _STEP_BYTES = 16
@@ -17,18 +17,10 @@ _SPARE_BYTES = 16 << 20
 """For what stays and for scratch, beside all values at once, when the runtime is first asked what it uses."""
 _SET_UP_BYTES, _SET_UP_BYTES_OF_A_TENSOR = 4096, 160
 """More than setting a model up takes beside what stays: records for planning (``AllocationInfo``,
-``GreedyMemoryPlanner``) and tensors that it reads scales from.  The search goes down from there."""
+``GreedyMemoryPlanner``) and tensors that it reads scales from.  The search goes down from there where what was
+foretold is not enough."""
 _USED = re.compile(r"Arena allocation (head|tail) (\d+) bytes")
 _SECONDS = 600
-
-
-@dataclass(frozen=True, slots=True)
-class Arena:
-    """Bytes that the arena has to have, and those in use afterwards: for values and scratch, and for what stays."""
-
-    size: int
-    head: int
-    tail: int
 
 
 def measured_arena(model: Path, graphs: tuple[FileGraph, ...]) -> Arena:
@@ -46,16 +38,10 @@ def measured_arena(model: Path, graphs: tuple[FileGraph, ...]) -> Arena:
     least = -(-(head + tail) // _STEP_BYTES) * _STEP_BYTES
     tensors = sum(len(graph.tensors) for graph in graphs)
     guess = least + (_SET_UP_BYTES + _SET_UP_BYTES_OF_A_TENSOR * tensors) // _STEP_BYTES * _STEP_BYTES
-    enough = [int(line) for line in _probe(model, guess, least).stdout.split()]
-    return Arena(min(enough, default=ample), head, tail)
-
-
-def set_up(model: Path, graphs: tuple[FileGraph, ...]) -> None:
-    """Set the model up here in an ample arena, without running it; ``ToolError`` as :func:`measured_arena`."""
-    ample = _ample_bytes(graphs)
-    found = _probe(model, ample, ample - 1)
-    if not found.stdout.strip():
-        raise _not_run(model, found)
+    for start in (max(foretold_arena(graphs).size, least), guess):
+        if enough := [int(line) for line in _probe(model, start, least).stdout.split()]:
+            return Arena(min(enough), head, tail)
+    return Arena(ample, head, tail)
 
 
 def _ample_bytes(graphs: tuple[FileGraph, ...]) -> int:

@@ -50,12 +50,16 @@ class FileTensor:
 
 @dataclass(frozen=True, slots=True)
 class FileOperator:
-    """An operator; tensors by their index in its graph, -1 where one is left out.  ``subgraphs`` are those it calls."""
+    """An operator; tensors by their index in its graph, -1 where one is left out.
+
+    ``subgraphs`` are those it calls.  ``turned`` says of a BATCH_MATMUL which matrices its kernel transposes.
+    """
 
     code: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     subgraphs: tuple[int, ...] = ()
+    turned: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,11 @@ def _graph(root: Any, graph: Any, codes: list[str]) -> FileGraph:
 
 
 def _operator(operator: Any, codes: list[str]) -> FileOperator:
-    called = tuple(_subgraphs(operator.builtinOptions))
-    return FileOperator(codes[operator.opcodeIndex], _indices(operator.inputs), _indices(operator.outputs), called)
+    options = operator.builtinOptions
+    called = tuple(_subgraphs(options))
+    turned = (bool(options.adjX), not options.adjY) if isinstance(options, schema.BatchMatMulOptionsT) else ()
+    code, inputs, outputs = codes[operator.opcodeIndex], _indices(operator.inputs), _indices(operator.outputs)
+    return FileOperator(code, inputs, outputs, called, turned)
 
 
 def _subgraphs(options: Any) -> Iterator[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from convertkit.targets.tflite_micro import sources
-from convertkit.targets.tflite_micro.arena import Arena
+from convertkit.targets.tflite_micro.footprint import Arena
 from convertkit.targets.tflite_micro.operators import kernels
 
 

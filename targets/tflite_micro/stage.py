@@ -11,9 +11,10 @@ from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import Unsupported
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
 from convertkit.targets.tflite_micro import golden
-from convertkit.targets.tflite_micro.arena import Arena, measured_arena, set_up
+from convertkit.targets.tflite_micro.arena import measured_arena
 from convertkit.targets.tflite_micro.c_array import model_source
 from convertkit.targets.tflite_micro.file import FileGraph, read_graphs, read_origins
+from convertkit.targets.tflite_micro.footprint import Arena, foretold_arena
 from convertkit.targets.tflite_micro.headers import NAMESPACE, model_header, resolver_header
 from convertkit.targets.tflite_micro.operators import check, used
 from convertkit.targets.tflite_micro.readme import Facts, readme
@@ -47,9 +48,13 @@ class PackageMicro:
     def options(self) -> Mapping[str, object]:
         return {"seed": self._seed, "arena": self._most_bytes, "skeleton": self._skeleton}
 
-    def foretell(self, source: Artifact) -> None:
-        """What :meth:`run` refuses ``source`` for, found by setting it up and not by running it."""
-        set_up(source.path, _checked_graphs(source.path.read_bytes()))
+    def foretell(self, source: Artifact) -> tuple[str, ...]:
+        """What :meth:`run` refuses ``source`` for, and how large its arena will be; the runtime is not asked."""
+        graphs = _checked_graphs(source.path.read_bytes())
+        self._tolerance = tolerance_of(graphs)
+        arena = foretold_arena(graphs)
+        self._check_arena(arena.size)
+        return (f"the tensor arena takes {arena.told()}",)
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Package ``source``.
@@ -62,7 +67,10 @@ class PackageMicro:
         arena = measured_arena(source.path, graphs)
         self._check_arena(arena.size)
         vectors = self._vectors(source, graphs[0], arena)
-        self.diagnosis = {"arena": {"bytes": arena.size, "head": arena.head, "tail": arena.tail}}
+        foretold = foretold_arena(graphs)
+        self.diagnosis = {
+            "arena": {"bytes": arena.size, "head": arena.head, "tail": arena.tail, "foretold": foretold.size}
+        }
         path = workdir / "model.tflite"
         shutil.copyfile(source.path, path)
         codes = used(graphs)

@@ -125,6 +125,7 @@ def test_the_arena_is_enough_and_no_more(float32, int8, tmp_path):
         arena = read_arena(package.path / "model.h")
         (told,) = [step["diagnosis"]["arena"] for step in package.report["steps"] if step["stage"] == "tflite-micro"]
         assert told["head"] + told["tail"] <= arena == told["bytes"] <= 1.1 * (told["head"] + told["tail"]) + 512
+        assert arena <= told["foretold"] <= 1.1 * arena
         command = [sys.executable, str(PROBE), package.path / "model.tflite", str(arena), str(arena - 16)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.stdout.split(), done.returncode != 0) == ([str(arena)], True)
