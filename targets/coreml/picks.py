@@ -50,9 +50,10 @@ def _rewrite(node: ir.Node) -> None:
     shape, given = _static(value), _static(places)
     if value is None or places is None or shape is None or given is None:
         return
+    flat: tuple[int, ...] = (math.prod(given),)
     if node.op_type == "Gather":
-        axis = node.attributes.get_int("axis", 0) % len(shape)
-        flat, result = (math.prod(given),), (*shape[:axis], math.prod(given), *shape[axis + 1 :])
+        axis, count = node.attributes.get_int("axis", 0) % len(shape), math.prod(given)
+        result = (*shape[:axis], count, *shape[axis + 1 :])
     else:
         batch, depth = node.attributes.get_int("batch_dims", 0), given[-1]
         count = math.prod(given[batch:-1])

@@ -23,7 +23,10 @@ _SUBGRAPH, _EVAL_TENSOR, _TENSOR, _NODE, _POINTER = 16, 24, 64, 64, 8
 _QUANTIZATION = 24
 _RECORD, _PLANNED, _REQUEST, _REQUESTS_OF_A_NODE = 32, 40, 16, 12
 """``AllocationInfo``, ``GreedyMemoryPlanner::per_buffer_size``, ``ScratchBufferRequest``, and how many stay free."""
+_SLACK = 16
+"""For the alignment of what is read while a kernel is prepared."""
 _LOOKUP_OF_INT16 = 1026
+_READ_TWICE = frozenset({"MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL"})
 _SCALES_OF_A_PRODUCT = 28
 """What BATCH_MATMUL keeps of integers."""
 
@@ -59,9 +62,9 @@ def foretold_arena(graphs: Sequence[FileGraph]) -> Arena:
     requests = _REQUEST * (scratch + _REQUESTS_OF_A_NODE)
     tensors = sum(len(graph.tensors) for graph in graphs)
     records = requests + _POINTER * len(graphs) + _RECORD * (tensors + scratch)
-    setting_up = aligned(records) + _PLANNED * len(wanted) + tail.used
+    setting_up = aligned(records) + aligned(_PLANNED * len(wanted)) + aligned(tail.used)
     temporary = max((_temporary(each, graph) for graph in graphs for each in graph.operators), default=0)
-    preparing = requests + temporary + tail.used
+    preparing = aligned(requests) + _SLACK + temporary + tail.used
     for ends in (graphs[0].inputs, graphs[0].outputs):
         tail.add(_POINTER * len(ends))
         for index in ends:
@@ -91,11 +94,19 @@ def _structures(graphs: Sequence[FileGraph]) -> Iterator[tuple[int, int]]:
     for operator, _ in operators:
         options = _sizes()["params"].get(operator.code, 0)
         yield options, 8 if options >= 16 and options % 8 == 0 else 4
-    for operator, _ in operators:
-        yield _sizes()["data"].get(operator.code, 0), 16
+    for operator, graph in operators:
+        yield _data(operator, graph), 16
     for operator, graph in operators:
         for size in _prepared(operator, graph):
             yield size, 16
+
+
+def _data(operator: FileOperator, graph: FileGraph) -> int:
+    """Of the kernel's own structure; CUMSUM has one for integers alone."""
+    first = graph.tensor(operator.inputs[0]) if operator.inputs else None
+    if operator.code == "CUMSUM" and first is not None and first.dtype == "float32":
+        return 0
+    return _sizes()["data"].get(operator.code, 0)
 
 
 def _prepared(operator: FileOperator, graph: FileGraph) -> Iterator[int]:
@@ -139,10 +150,13 @@ def _interface(tensor: FileTensor) -> Iterator[tuple[int, int]]:
 
 
 def _temporary(operator: FileOperator, graph: FileGraph) -> int:
-    """At most what a kernel reads tensors into while it is prepared: all of them at once, and one of them again."""
+    """At most what a kernel reads tensors into while it is prepared: all of them at once, and one of them again.
+
+    Reductions read theirs twice (``PrepareSimple`` within ``PrepareMeanOrSumHelper``).
+    """
     tensors = [graph.tensors[index] for index in (*operator.inputs, *operator.outputs) if index >= 0]
     taken = [aligned(sum(size for size, _ in _interface(tensor)), 8) for tensor in tensors]
-    return sum(taken) + max(taken, default=0)
+    return sum(taken) + (sum(taken) if operator.code in _READ_TWICE else max(taken, default=0))
 
 
 @cache

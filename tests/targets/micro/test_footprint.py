@@ -28,14 +28,17 @@ REAL = (
     "dtln/model_2.tflite",
 )
 
+FEW_BYTES = 256
+"""More than a tenth of what one operator takes, about a kilobyte, in which it is mostly read."""
+
 
 def assert_near(path):
-    """Never below, and at most a tenth above."""
+    """Never below, and at most a tenth above, or a few bytes."""
     graphs = read_graphs(path.read_bytes())
     measured, foretold = measured_arena(path, graphs), foretold_arena(graphs)
     assert foretold.head == measured.head
     assert measured.tail <= foretold.tail
-    assert measured.size <= foretold.size <= 1.1 * measured.size
+    assert measured.size <= foretold.size <= max(1.1 * measured.size, measured.size + FEW_BYTES)
 
 
 @pytest.mark.nightly
