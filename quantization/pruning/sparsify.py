@@ -45,6 +45,8 @@ _SMALL = 0.05
 _SEARCH = 3e11
 """Multiply-adds of the search for one layer's weights in all layers together, before it is cut short."""
 _QUICK = Effort(6, 2, 5, 12)
+_QUICK_DENSITIES = 7
+"""At how many densities errors are measured where the search is cut short; those between lie between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Sparsifier:
         search = sum(float(product.size) * product.rows.shape[2] for product in self.products)
         self._weights = measure_weights(model, self.products, self.feeds, state, seed)
         self._effort = Effort() if search * 100 < _SEARCH else _QUICK
+        count = _QUICK_DENSITIES if self._effort is _QUICK else len(DENSITIES)
+        self._places = [round(place) for place in np.linspace(0, len(DENSITIES) - 1, count)]
 
     def curves(self) -> dict[Product, Curve]:
         """What each product alone costs at each density."""
@@ -79,9 +83,10 @@ class Sparsifier:
         probes = self.feeds[:: -(-len(self.feeds) // affordable_samples(self.model, *_PROBED))]
         reference = Reference(self.model.clone(), probes, self.state)
         runs = len(probes) * len(self.products) * max(self._work, 1.0)
-        count = int(np.clip(_PROBES / runs, 1, len(DENSITIES)))
-        places = sorted({round(place) for place in np.linspace(0, len(DENSITIES) - 1, count + 2)[1:-1]})
-        places = list(range(len(DENSITIES))) if count == len(DENSITIES) else places
+        known = len(self._places)
+        count = int(np.clip(_PROBES / runs, 1, known))
+        chosen = sorted({round(place) for place in np.linspace(0, known - 1, count + 2)[1:-1]})
+        places = self._places if count == known else [self._places[place] for place in chosen]
         return {
             product: self._curve(reference, product, each)
             for product, each in self._progress.track(
@@ -128,17 +133,20 @@ class Sparsifier:
             made = pool.map(lambda job: job(), jobs)
             return list(self._progress.track(made, len(jobs), title) if title else made)
 
-    def _alone(self, product: Product, inputs: Inputs) -> tuple[list[Array], list[float], list[Array] | None]:
-        """Rows at each density, float32, their errors, and what is added to the bias with them."""
+    def _alone(self, product: Product, inputs: Inputs) -> tuple[dict[int, Array], list[float], dict[int, Array] | None]:
+        """Rows by the places of densities, float32, the error at each, and what is added to the bias with rows."""
         second, _ = inputs.moments(centred=product.bias is not None)
         layer = _Weighed(product, inputs)
         search = Layer(layer.rows(product.rows), second)
-        rows, errors = [], []
-        for mask in search.path(DENSITIES, _by_size, self._effort.iterations):
+        rows, errors = {}, []
+        path = search.path([DENSITIES[place] for place in self._places], _by_size, self._effort.iterations)
+        for place, mask in zip(self._places, path, strict=True):
             fitted = search.fitted(mask, self._effort.fit // 3)
-            errors.append(search.error(fitted))
-            rows.append(layer.real(search.real(fitted)).astype(np.float32))
-        return rows, errors, [layer.shift(each) for each in rows] if product.bias is not None else None
+            errors.append(max(search.error(fitted), 1e-30))
+            rows[place] = layer.real(search.real(fitted)).astype(np.float32)
+        if len(errors) < len(DENSITIES):
+            errors = np.exp(np.interp(range(len(DENSITIES)), self._places, np.log(errors))).tolist()
+        return rows, errors, {place: layer.shift(each) for place, each in rows.items()} if product.bias else None
 
     def _together(
         self, product: Product, density: float, inputs: Inputs, wanted: Pattern
@@ -184,12 +192,12 @@ class Sparsifier:
 
 @dataclass(frozen=True, slots=True)
 class _Probes:
-    """The rows of one product at each density, their errors, where to measure, and what is added to the bias."""
+    """The rows of one product by places of densities, errors, where to measure, and what is added to the bias."""
 
-    rows: Sequence[Array]
+    rows: Mapping[int, Array]
     errors: Sequence[float]
     places: Sequence[int]
-    shifts: Sequence[Array] | None
+    shifts: Mapping[int, Array] | None
 
 
 class _Weighed:

@@ -16,6 +16,7 @@ from convertkit.errors import Unsupported, UsageError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
+from convertkit.progress import Silent
 from convertkit.quantization import prune
 from convertkit.quantization.graph.replay import open_session
 from convertkit.quantization.prepare.prepare import prepare
@@ -24,6 +25,7 @@ from convertkit.quantization.pruning.inputs import measure_inputs
 from convertkit.quantization.pruning.patterns import Pattern, largest, neighbours, pattern
 from convertkit.quantization.pruning.products import find_products
 from convertkit.quantization.pruning.reconstruct import Effort, Layer, toward_original
+from convertkit.quantization.pruning.sparsify import Sparsifier
 from convertkit.quantization.pruning.surgery import explicit_biases
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
@@ -173,6 +175,28 @@ def test_sensitive_layers_lose_less() -> None:
     assert chosen[first] < 0.7 * chosen[second]
     zeros = sum(share * product.size for product, share in chosen.items())
     assert zeros == pytest.approx(0.5 * (first.size + second.size), abs=1)
+
+
+def test_large_models_are_measured_at_fewer_densities(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = prepared(small_cnn())
+    feeds = [{"x": image[None]} for image in images(16)]
+    full = Sparsifier(model.clone(), feeds, {}, 0, Silent()).curves()
+    monkeypatch.setattr("convertkit.quantization.pruning.sparsify._SEARCH", 0)
+    tried: list[int] = []
+    path = Layer.path
+
+    def counted(layer: Layer, densities: list[float], *rest: object) -> list[np.ndarray]:
+        tried.append(len(densities))
+        return path(layer, densities, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Layer, "path", counted)
+    quick = Sparsifier(model.clone(), feeds, {}, 0, Silent()).curves()
+    assert set(tried) == {7}
+    for one, other in zip(full.values(), quick.values(), strict=True):
+        ratio = np.log(np.divide(other.noise, one.noise))
+        assert np.abs(ratio).max() < np.log(3)
+    wanted, got = (list(shares(each, 0.6).values()) for each in (full, quick))
+    assert np.abs(np.subtract(wanted, got)).max() < 0.15
 
 
 def test_without_data_all_layers_are_ranked_together() -> None:
