@@ -20,7 +20,8 @@ from convertkit.onnx.recognise.variance import squared
 
 _VIEWS = frozenset({"Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand"})
 _SCALED = frozenset({"Mul", "Div"})
-_REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceSumSquare")
+_SQUARING = ("ReduceSumSquare", "ReduceL2")
+_REDUCTIONS = ("ReduceMean", "ReduceSum", *_SQUARING)
 LEAST_USUAL = 1e-8
 """An epsilon inside of the root of which the error of a mean of values around 1 is less than a thousandth."""
 
@@ -35,7 +36,7 @@ def recognise_deviation(node: ir.Node) -> None:
     """
     if node.op_type not in _REDUCTIONS or node.domain != "" or not is_float32(node.outputs[0]):
         return
-    square = node.inputs[0] if node.op_type == "ReduceSumSquare" else squared(node.inputs[0])
+    square = node.inputs[0] if node.op_type in _SQUARING else squared(node.inputs[0])
     deviation = producer(square, "Sub")
     x = None if deviation is None else deviation.inputs[0]
     if deviation is None or x is None or is_guarded(node.outputs[0]) or is_shifted(x):

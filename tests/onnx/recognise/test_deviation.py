@@ -17,6 +17,7 @@ BODIES = {
     "one mean": "m = ReduceMean(x, axes) d = Sub(x, m) q = Mul(d, d) v = ReduceSum(q, axes) r = Sqrt(v) "
     "t = Add(r, tiny) y = Div(d, t)",
     "squares at once": MEANS + "v = ReduceSumSquare(c, axes) r = Sqrt(v) t = Add(r, tiny) y = Div(d, t)",
+    "length": MEANS + "v = ReduceL2(c, axes) t = Max(v, tiny) y = Div(d, t)",
     "small epsilon inside": MEANS + "q = Mul(c, c) v = ReduceMean(q, axes) t = Add(v, less) r = Sqrt(t) y = Div(d, r)",
     "logarithm of the variance": MEANS
     + "q = Mul(c, c) v = ReduceMean(q, axes) t = Add(v, less) r = Log(t) y = Mul(d, r)",
@@ -71,6 +72,7 @@ def test_other_elements_keep_their_digits(name):
             "corrected std": apart / np.sqrt(2 * mean),
             "one mean": apart / np.sqrt(squares),
             "squares at once": apart / np.sqrt(squares),
+            "length": apart / np.sqrt(squares),
             "logarithm of the variance": apart * np.log(mean + 1e-14),
         }.get(name, apart / np.sqrt(mean))
         spread = np.ptp(x, 1, keepdims=True) > 0
