@@ -248,6 +248,17 @@ def test_a_deviation_of_equal_elements_may_be_zero(canonical, epsilon, least, mo
     assert least <= truth.spread["y"].max() <= most
 
 
+def test_a_mean_variance_normalization_of_equal_elements_is_zero_or_one(tmp_path):
+    x = np.full((2, 3, 4, 5), 0.5537, np.float32)
+    made = artifact(tmp_path, [node("MeanVarianceNormalization", "x")], {"x": x})
+    truth = truth_of(made, {"x": x})
+    assert not truth.values["y"].any()
+    assert 0.1 < truth.spread["y"].max() < 10
+    tiny = 1e-7 * RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
+    truth = truth_of(made, {"x": tiny})
+    np.testing.assert_allclose(truth.values["y"], single(made, {"x": tiny})["y"], rtol=0, atol=1e-5)
+
+
 def test_a_steady_run_rounds_equal_values_alike():
     values = np.repeat(RNG.standard_normal((5, 1)), 7, 1)
     rounded = Noise(1, steady=True).result(values, ir.DataType.FLOAT)

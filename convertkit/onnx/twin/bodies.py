@@ -15,7 +15,7 @@ from convertkit.onnx.twin.values import Tensor
 BY_THEIR_BODY = frozenset({
     "AffineGrid", "Attention", "BlackmanWindow", "CastLike", "CausalConvWithState", "Celu", "CenterCropPad", "Elu",
     "Gelu", "GroupNormalization", "HammingWindow", "HannWindow", "HardSigmoid", "HardSwish",
-    "LeakyRelu", "LinearAttention", "LogSoftmax", "MeanVarianceNormalization", "Mish", "NegativeLogLikelihoodLoss",
+    "LeakyRelu", "LinearAttention", "LogSoftmax", "Mish", "NegativeLogLikelihoodLoss",
     "PRelu", "RMSNormalization", "RotaryEmbedding", "Selu", "Shrink", "Softmax", "SoftmaxCrossEntropyLoss",
     "Softsign", "SwiGLU", "Swish", "ThresholdedRelu",
 })  # fmt: skip

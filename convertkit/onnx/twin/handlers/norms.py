@@ -58,6 +58,17 @@ def _normalised(call: Call, x: Array, scale: Array, bias: Array, mean: Array, va
     return np.asarray(shifted * call.step(scale / root) + bias)
 
 
+def _mean_variance(call: Call) -> Results:
+    """``(x - mean) / std`` as ONNX Runtime computes it, and 0 for equal elements.
+
+    Not ONNX's body, which adds 1e-9 to the deviation, and whose difference of means has no digits there.
+    """
+    x = call.array(0)
+    mean, variance = moments(call, x, tuple(call.wholes("axes") or (0, 2, 3)))
+    root = call.step(np.sqrt(variance) + 1e-30)
+    return [call.rounded(call.step(x - mean) / root)]
+
+
 def _layer(call: Call) -> Results:
     """Over the last axes; mean and reciprocal deviation are further results, of the type that ``stash_type`` says."""
     x, stash = call.array(0), ir.DataType(call.whole("stash_type", int(ir.DataType.FLOAT)))
@@ -102,4 +113,5 @@ HANDLERS: Mapping[str, Handler] = {
     "LRN": _local_response,
     "LayerNormalization": _layer,
     "LpNormalization": _unit_length,
+    "MeanVarianceNormalization": _mean_variance,
 }
