@@ -9,6 +9,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import as_accepted, constant_ints
+from convertkit.targets.tflite.handlers.equal_parts import equal_parts
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 shapes = Registry()
@@ -124,7 +125,11 @@ def split(
     else:
         count, total = num_outputs or len(b.results), x.shape[axis]
         if total == DYNAMIC:
-            raise Unsupported("a split of an axis whose size is only known at run time")
+            if x.rank > _MAX_SLICED_RANK:
+                raise Unsupported("a split of an axis whose size is only known at run time, of more than five axes")
+            (wide,) = as_accepted(b, "SLICE", x)
+            pieces = equal_parts(b, wide, axis, count)
+            return tuple(b.cast(piece, x.dtype) if wide is not x else piece for piece in pieces)
         part = -(-total // count)
         parts = tuple(max(min(part, total - part * place), 0) for place in range(count))
     (wide,) = as_accepted(b, "SPLIT_V", x)

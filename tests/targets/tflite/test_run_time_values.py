@@ -49,6 +49,15 @@ def test_padding_of_more_axes_than_the_kernel_has():
     case.agree({"x": numbers(1, 2, 1, 2, 3, 2)})
 
 
+@pytest.mark.parametrize("kind", ["float", "int64", "uint8", "bool"])
+def test_equal_parts_of_every_size(kind: str):
+    """The last part is smaller, or empty, where the size is not a multiple of their number."""
+    case = compiled(f"""{HEAD} ({kind}[2,n] x) => ({kind}[a,b] y, {kind}[c,d] z, {kind}[e,f] w) {{
+        y, z, w = Split<axis=-1, num_outputs=3>(x) }}""")
+    dtype = {"float": np.float32}.get(kind) or np.dtype(kind)
+    case.agree(*({"x": (10 * numbers(2, n)).astype(dtype)} for n in (6, 3, 8, 12)))
+
+
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("kind", ["float", "bool"])
 def test_triangles_of_every_size(upper: int, kind: str):
