@@ -27,7 +27,7 @@ _RELUCTANCE = (0.2, 0.5, 1.0)
 def exact_choices(
     units: tuple[Unit, ...], profile: QuantProfile, chosen: frozenset[Unit], keep_float: frozenset[str]
 ) -> tuple[frozenset[Unit], ...]:
-    """Other choices than ``chosen``, more of it float, that the table holds for about as fast, as a cut and as written.
+    """Other choices than ``chosen``, more of it float, that are about as fast as a cut and as written, on each machine.
 
     An activation that joins float convolutions to each other looks cheap to the cut; all of it is written as integers.
     """
@@ -36,9 +36,11 @@ def exact_choices(
 
     able = [unit for unit in units if unit.name not in keep_float]
 
-    def costs(choice: frozenset[Unit]) -> tuple[float, float]:
+    def costs(choice: frozenset[Unit]) -> list[float]:
         in_float = exact_in_float(able, choice, profile) - choice
-        return total_cost(units, profile, choice), written_cost(units, choice, in_float, profile)
+        priced = (profile, *profile.alone())
+        as_written = [written_cost(units, choice, in_float, each) for each in priced]
+        return [*(total_cost(units, each, choice) for each in priced), *as_written]
 
     limits = [_ABOUT_AS_FAST * cost for cost in costs(chosen)]
     others = [

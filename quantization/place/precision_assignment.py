@@ -37,7 +37,7 @@ def choose_integer(
     keep_float: frozenset[str] = frozenset(),
     reluctance: float = 0.0,
 ) -> frozenset[Unit]:
-    """The units that compute in integers.
+    """The units that compute in integers: of what gains enough on each machine, the cheapest for all together.
 
     ``insist`` takes every unit that has a rule.  ``keep_float`` names units that stay float
     whatever they cost.  ``reluctance`` is a share by which integers count as dearer than they are, where float is
@@ -46,8 +46,24 @@ def choose_integer(
     able = [unit for unit in units if unit.rule is not None and unit.name not in keep_float]
     if insist or not profile.costs:
         return frozenset(able) if insist else frozenset(_worthwhile(able))
+    chosen = _cheapest(units, profile, set(able), reluctance)
+    if _gains_enough(units, profile, chosen):
+        return chosen
+    # What is best for the sum of several machines may lose on one, where fewer integers gain on each.
+    others = (_cheapest(units, one, set(able), reluctance) for one in _machines(profile))
+    gaining = [each for each in dict.fromkeys(others) if each and _gains_enough(units, profile, each)]
+    return min(gaining, key=lambda each: total_cost(units, profile, each), default=frozenset())
+
+
+def _machines(profile: QuantProfile) -> tuple[QuantProfile, ...]:
+    """Each of several machines; none where there is one alone."""
+    alone = profile.alone()
+    return alone if len(alone) > 1 else ()
+
+
+def _cheapest(units: tuple[Unit, ...], profile: QuantProfile, allowed: set[Unit], reluctance: float) -> frozenset[Unit]:
+    """The minimum cut."""
     cut = MinCut()
-    allowed = set(able)
     place = _lookups(units, profile)
     for unit in units:
         integer, real = unit_cost(unit, profile)
@@ -63,8 +79,7 @@ def choose_integer(
                 # A table is read between integers only: a neighbour in float leaves the computation in float, too.
                 dear = _steps(_NEVER if end in place else cost)
                 cut.arc(place.get(end, end), place.get(neighbour, neighbour), dear)
-    chosen = frozenset(unit for unit in cut.near(_INTEGER, _FLOAT) if isinstance(unit, Unit)) & allowed
-    return chosen if _gains_enough(units, profile, chosen) else frozenset()
+    return frozenset(unit for unit in cut.near(_INTEGER, _FLOAT) if isinstance(unit, Unit)) & allowed
 
 
 def _steps(cost_ns: float) -> int:

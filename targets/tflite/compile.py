@@ -17,6 +17,7 @@ from convertkit.profile import RECURRENT
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.costs.loops import loops
 from convertkit.targets.tflite.costs.tables import tables
+from convertkit.targets.tflite.devices import decided_for
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.halves import has_halves, store_halves
 from convertkit.targets.tflite.handlers import TFLITE
@@ -95,7 +96,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     why = reasons(model.graph)
     program = Program(
         portable=options.full_integer,
-        kernel_costs=tables(options.device, options.measured).kernel_costs,
+        kernel_costs=tables(decided_for(options.device, options.precision), options.measured).kernel_costs,
         loops=loops(options.device),
         recurrences=sum(map(_directions, model.graph.all_nodes())),
     )

@@ -14,6 +14,8 @@ MACHINES = (*_MEASURED, *_EMULATED)
 """Those with tables of their own."""
 DEVICES = (*MACHINES, *MIXES)
 DEFAULT = ("x86",)
+ANYWHERE = ("phone", "x86")
+"""What ``--int8`` is decided for where the user names no device: docs/measurements/device-costs.md says why."""
 LIKELY = ("arm64-a76", "arm64-i8mm")
 """What estimates are told of where the user names no device: the cores of phones."""
 _COMPARED = (
@@ -42,6 +44,15 @@ def error_of(device: str, ms: float) -> ErrorOfEstimates | None:
     return next(each for each in reversed(_COMPARED) if ms >= each.from_ms)
 
 
+def decided_for(devices: tuple[str, ...], precision: str) -> tuple[str, ...]:
+    """``devices``, or those that stand for all where none is named.
+
+    4-bit weights have prices on x86 alone, and files of ``--w8`` were not compared on phones.  A float model may bring
+    integers, which are written as those of ``--int8``.
+    """
+    return devices or (DEFAULT if precision in ("w8", "w4") else ANYWHERE)
+
+
 def named(devices: Sequence[str]) -> str:
-    """For a sentence; empty for the default."""
-    return "" if tuple(devices) in ((), DEFAULT) else " + ".join(devices)
+    """For a sentence; empty where none is named."""
+    return " + ".join(devices)

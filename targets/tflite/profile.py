@@ -8,7 +8,7 @@ from dataclasses import replace
 from convertkit.profile import WEIGHTED, FixedOutput, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.costs.tables import int4_costs, tables
-from convertkit.targets.tflite.devices import named
+from convertkit.targets.tflite.devices import decided_for, named
 
 _DYNAMIC = frozenset({"Gemm", "MatMul"})
 _LOOKUP = frozenset({"Gelu", "Gelu.part"})
@@ -96,7 +96,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         return _of_weights(options)
     beside = not options.full_integer
     rules = {**_INT8, **_AVERAGES, **_REAL} if beside else _INT8
-    known = tables(options.device, options.measured)
+    known = tables(decided_for(options.device, options.precision), options.measured)
     return QuantProfile(
         _name(options),
         "int8",

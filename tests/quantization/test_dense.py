@@ -19,7 +19,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
 from tests.quantization.models import model_of
 
-INT8 = profile(ExportOptions(source="x", precision="int8"))
+INT8 = profile(ExportOptions(source="x", precision="int8", device=("x86",)))
 
 
 def layers(rows: int, width: int, depth: int = 3) -> tuple[Unit, ...]:

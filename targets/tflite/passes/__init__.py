@@ -9,6 +9,7 @@ import onnx_ir as ir
 from convertkit.recipe import Layout, MeasuredDevice
 from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.costs.tables import tables
+from convertkit.targets.tflite.devices import decided_for
 from convertkit.targets.tflite.passes.affine import fold_factors_behind, fold_norms_ahead
 from convertkit.targets.tflite.passes.borders import integer_interface
 from convertkit.targets.tflite.passes.edits import drop_identities
@@ -75,7 +76,7 @@ def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tu
     move_integers(part)  # after layout, whose transposes these are
     fold_quantized(part, full_integer=options.full_integer)  # after layout: a QDQ group is not cut by transposes
     drop_repeated_rounding(part)  # after folding: a pair inside of a QDQ group is part of it
-    costs = tables(options.device, options.measured).kernel_costs
+    costs = tables(decided_for(options.device, options.precision), options.measured).kernel_costs
     fold_hybrid(part, costs)  # what is left with integer weights has float activations
     round_in_floats(part)  # last: what the graph rounds is told from other floats by its DequantizeLinear
     return perms

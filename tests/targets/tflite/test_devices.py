@@ -102,9 +102,29 @@ def test_integers_have_to_pay_on_each_machine() -> None:
     assert not chosen(cheap, dear)
 
 
+def test_fewer_integers_that_gain_on_each_machine_are_better_than_none() -> None:
+    """Both operators are best for the sum, but lose on the second machine; the first alone gains on each."""
+    nodes = [helper.make_node("Relu", ["x"], ["m"], "first"), helper.make_node("HardSwish", ["m"], ["y"], "second")]
+    proto = model_of(nodes, {}, {"x": [1, 64, 64, 64]}, {"y": [1, 64, 64, 64]})
+    known = profile(options("phone"))
+    units = find_units(canonicalize(ir.from_proto(onnx.shape_inference.infer_shapes(proto))).graph, known)
+    free = OpCost(0.0, 0.0)
+    slow = {"Relu": OpCost(10.0, 1.0), "HardSwish": OpCost(10.0, 1.0), "QuantizeLinear": free}
+    fast = {"Relu": OpCost(1.0, 0.1), "HardSwish": OpCost(1.0, 2.0), "QuantizeLinear": free}
+    both = {"Relu": OpCost(5.5, 0.55), "HardSwish": OpCost(5.5, 1.5), "QuantizeLinear": free}
+
+    def chosen(*machines: dict[str, OpCost]) -> set[str]:
+        rules = replace(known, costs=both, machines=machines)
+        return {unit.name for unit in choose_integer(units, rules, insist=False)}
+
+    assert chosen(slow, slow) == {"first", "second"}
+    assert chosen(slow, fast) == {"first"}
+
+
 def test_what_other_tables_choose_has_another_key() -> None:
-    assert profile(options()).name == profile(options("x86")).name == "tflite int8"
-    assert profile(options("phone", "x86")).name == "tflite int8 for phone + x86"
+    assert profile(options()).name == "tflite int8"
+    assert profile(options("x86")).name == "tflite int8 for x86"
+    assert profile(options("x86", "arm64-a76")).name == "tflite int8 for x86 + arm64-a76"
 
 
 @pytest.mark.parametrize(

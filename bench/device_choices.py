@@ -1,0 +1,90 @@
+"""What ``--device`` decides, by the cost tables: ``device_choices.py MODEL.onnx … [--for x86 --for phone,x86 …]``.
+
+Prints a Markdown row for each model and choice: how many of its operators become integers, and what the model takes
+in milliseconds on each device by its own table.  Nothing is exported: accuracy, which moves some operators back to
+float, is not looked at.  Beside MODEL.onnx lies MODEL.calib.npz, whose first sample tells sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
+from convertkit.profile import QuantProfile
+from convertkit.quantization.graph.sizes import measure_sizes
+from convertkit.quantization.graph.units import Unit, find_units
+from convertkit.quantization.place.costs import unit_cost
+from convertkit.quantization.place.exact_float import exact_in_float
+from convertkit.quantization.place.graph_cost import written_cost
+from convertkit.quantization.place.masks import marking_units
+from convertkit.quantization.place.precision_assignment import choose_integer
+from convertkit.quantization.prepare.norms import norms_as_convolutions
+from convertkit.quantization.prepare.prepare import prepare
+from convertkit.recipe import ExportOptions
+from convertkit.targets.tflite.profile import profile
+
+DEVICES = ("x86", "x86-avx512", "x86-vnni", "arm64-a55", "arm64-a76", "arm64-i8mm")
+CHOICES = ("x86", "x86-vnni", "phone", "phone,x86")
+SHOWN = 4
+
+
+def rules(*devices: str, whole: bool = False) -> QuantProfile:
+    return profile(ExportOptions(source="", precision="int8", device=devices, full_integer=whole))
+
+
+def prepared(path: Path) -> ir.Model:
+    """The model as the quantizer looks at it."""
+    model = canonicalize(load_model(path))
+    samples = np.load(path.with_suffix(".calib.npz"))
+    prepare(model)
+    norms_as_convolutions(model)
+    measure_sizes(model, {name: samples[name][:1] for name in samples.files if name != "label"}, {})
+    return model
+
+
+def choices(model: ir.Model, asked: list[str]) -> dict[str, tuple[tuple[Unit, ...], frozenset[Unit]]]:
+    """All operators and those that become integers, by what is asked for."""
+    found = {}
+    for each in ["float32", "--full-integer", *asked]:
+        whole = each == "--full-integer"
+        known = rules(whole=True) if whole else rules(*each.split(",")) if each in asked else rules()
+        units = find_units(model.graph, known)
+        chosen = choose_integer(units, known, insist=whole, keep_float=marking_units(units))
+        found[each] = (units, frozenset() if each == "float32" else chosen)
+    return found
+
+
+def milliseconds(units: tuple[Unit, ...], chosen: frozenset[Unit], device: str) -> float:
+    """By the table of ``device``."""
+    known = rules(device)
+    if not chosen:
+        return sum(unit_cost(unit, known)[1] for unit in units) / 1e6
+    marking = marking_units(units)
+    exact = exact_in_float([unit for unit in units if unit.name not in marking], chosen, known)
+    return written_cost(units, chosen, exact - chosen, known) / 1e6
+
+
+def main() -> None:
+    """Print the rows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("--for", action="append", dest="asked", metavar="DEVICES")
+    args = parser.parse_args()
+    print("| model | chosen for | integers | " + " | ".join(f"`{each}`" for each in DEVICES) + " | float |")
+    print("|---" * (len(DEVICES) + 4) + "|")
+    for path in args.models:
+        for asked, (units, chosen) in choices(prepared(path), args.asked or list(CHOICES)).items():
+            times = " | ".join(f"{milliseconds(units, chosen, device):.3g}" for device in DEVICES)
+            rest = Counter(unit.kinds[-1] for unit in units if unit not in chosen).most_common(SHOWN)
+            told = ", ".join(f"{count} {kind}" for kind, count in rest) if chosen else "all"
+            print(f"| {path.stem} | {asked} | {len(chosen)} of {len(units)} | {times} | {told} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
