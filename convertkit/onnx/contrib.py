@@ -17,7 +17,13 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.contrib_attention import attention, multi_head_attention
 from convertkit.onnx.contrib_grouped import grouped_query_attention
 from convertkit.onnx.contrib_images import activated, channels_last_conv, channels_last_max_pool, fused_conv
-from convertkit.onnx.contrib_integers import dynamic_quantize_matmul, matmul_integer_to_float, quantized_attention
+from convertkit.onnx.contrib_integers import (
+    dequantize_linear,
+    dynamic_quantize_matmul,
+    matmul_integer_to_float,
+    quantize_linear,
+    quantized_attention,
+)
 from convertkit.onnx.contrib_rotary import rotary_embedding
 from convertkit.onnx.fusion import Fusion, Results, Rule, replace_node
 
@@ -252,6 +258,7 @@ _RULES: Mapping[tuple[str, str], Rule] = {
     (CONTRIB, "BiasGelu"): _bias_gelu,
     (CONTRIB, "BiasSplitGelu"): _bias_split_gelu,
     (CONTRIB, "CDist"): _distances,
+    (CONTRIB, "DequantizeLinear"): dequantize_linear,
     (CONTRIB, "DynamicQuantizeMatMul"): dynamic_quantize_matmul,
     (CONTRIB, "EmbedLayerNormalization"): _embed,
     (CONTRIB, "FastGelu"): _fast_gelu,
@@ -269,6 +276,7 @@ _RULES: Mapping[tuple[str, str], Rule] = {
     (CONTRIB, "NhwcFusedConv"): channels_last_conv,
     (CONTRIB, "NhwcMaxPool"): channels_last_max_pool,
     (CONTRIB, "QAttention"): quantized_attention,
+    (CONTRIB, "QuantizeLinear"): quantize_linear,
     (CONTRIB, "QuickGelu"): _quick_gelu,
     (CONTRIB, "RotaryEmbedding"): rotary_embedding,
     (CONTRIB, "SimplifiedLayerNormalization"): _simplified_layer_normalization,

@@ -11,6 +11,34 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.contrib_attention import attended, hidden_sizes
 from convertkit.onnx.fusion import Fusion
 
+_LONG_KNOWN = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT32})
+"""Integers that ONNX's own QuantizeLinear and DequantizeLinear had before opset 21."""
+
+
+def quantize_linear(f: Fusion) -> Sequence[ir.Value | None] | None:
+    """``QuantizeLinear`` as ONNX's own, where that has the type; ONNX Runtime's quantizer writes it for 16 bits."""
+    zero = f.given(2)
+    return _in_onnx(f, ir.DataType.UINT8 if zero is None else zero.dtype)
+
+
+def dequantize_linear(f: Fusion) -> Sequence[ir.Value | None] | None:
+    """``DequantizeLinear`` as ONNX's own, where that has the type."""
+    stored = f.input(0)
+    return _in_onnx(f, stored.dtype if stored.const_value is None else stored.const_value.dtype)
+
+
+def _in_onnx(f: Fusion, kind: ir.DataType | None) -> Sequence[ir.Value | None] | None:
+    graph = f.node.graph
+    opset = graph.opset_imports.get("", 1) if isinstance(graph, ir.Graph) else 1
+    if kind is None or (kind not in _LONG_KNOWN and opset < _SIXTEEN_BITS_SINCE):
+        return None
+    operands = [each for each in f.node.inputs if each is not None]
+    kept = [f.node.attributes["axis"]] if "axis" in f.node.attributes else []
+    return [f.op(f.node.op_type, *operands, attributes=kept)]
+
+
+_SIXTEEN_BITS_SINCE = 21
+
 
 def dynamic_quantize_matmul(f: Fusion) -> Sequence[ir.Value | None]:
     """``DynamicQuantizeMatMul``: a, weight, its scale, its zero point, bias; ``a`` is quantized as it comes."""
