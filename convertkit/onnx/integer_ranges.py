@@ -166,7 +166,7 @@ def _result(node: ir.Node, value: ir.Value, operands: Sequence[Range | None]) ->
     if node.op_type in _QUANTIZERS:
         return _limits(value.dtype.numpy().name) if value.dtype else ALL
     if _is_place(node, value):
-        return _NATURAL[0], min(_most(node.inputs[0], node.op_type == "Size"), _NATURAL[1])
+        return _NATURAL[0], min(_places(node), _NATURAL[1])
     if _moves(node):
         return _moved(node, operands)
     intervals = list(map(_interval, operands))
@@ -200,6 +200,15 @@ def _moved(node: ir.Node, operands: Sequence[Range | None]) -> Interval:
     data = range(len(operands)) if node.op_type in _JOINED else _DATA.get(node.op_type, (0,))
     own = (operands[place] for place in data if place < len(operands))
     return join([*(each.interval for each in own if each is not None), (0.0, 0.0)])
+
+
+def _places(node: ir.Node) -> float:
+    """How many places a node tells among at most: along its axis, whatever the other sizes are."""
+    before, defaults = node.inputs[0], {"ArgMax": 0, "ArgMin": 0, "TopK": -1}
+    if node.op_type in defaults and before is not None and before.shape is not None and len(before.shape):
+        size = before.shape[node.attributes.get_int("axis", defaults[node.op_type])]
+        return float(size) if isinstance(size, int) else INF
+    return _most(before, node.op_type == "Size")
 
 
 def _most(value: ir.Value | None, all_of_them: bool) -> float:
