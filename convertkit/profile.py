@@ -29,7 +29,7 @@ from convertkit.kernel_costs import KernelCosts
 KEEP_FLOAT = "convertkit.float"
 """Key in a node's ``metadata_props``: run this node in float; the value says why."""
 STAYS_FLOAT = "convertkit.front_end"
-"""Metadata of a node that is never quantized: part of a front end, which computes as training did."""
+"""Key in the ``metadata_props`` of a node that is never quantized, as it prepares or chooses; the value says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,9 @@ class Bound:
         """The bound once a lossy step's noise is known."""
         if not step.lossy or not versus_source.diffs:
             return self
-        return replace(self, noise_db=min(diff.snr_db for diff in versus_source.diffs))
+        diffs = versus_source.diffs
+        reals = [diff for diff in diffs if not diff.dtype.startswith(("int", "uint"))]  # choices are others, not noisy
+        return replace(self, noise_db=min(diff.snr_db for diff in reals or diffs))
 
     def eased(self, step: Tolerance) -> Tolerance:
         """``step``, where a model amplifies single roundings as much as the quantization's own noise.

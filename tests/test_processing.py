@@ -179,6 +179,22 @@ def test_integers_behind_a_resize(digits, tmp_path):
     assert "CONV_2D" in kernels
 
 
+@pytest.mark.parametrize("steps", ["argmax", "softmax,top:3"])
+def test_integers_in_front_of_a_choice_are_judged_by_the_scores(steps, digits, tmp_path):
+    """As without the choice: the quality is that of the scores, and how often both models prefer the same class."""
+    how = {"int8": True, "calib": digits.calib}
+    found = [
+        convertkit.export(digits.model, "onnxruntime", output=tmp_path / str(place), **how, **given).report
+        for place, given in enumerate(({"postprocess": steps}, {}))
+    ]
+    chosen, plain = (
+        next(step["diagnosis"]["held_out"] for step in report["steps"] if step["stage"] == "quantize")
+        for report in found
+    )
+    assert chosen == plain
+    assert chosen["agreement"] > 0.9
+
+
 def test_open_sizes_become_those_of_the_pictures_centre(tmp_path):
     path = negation(tmp_path, ["N", 3, "height", "width"])
     made = convertkit.export(path, preprocess="image:20x30,crop:0.5,mean:0,std:255", output=tmp_path / "out")

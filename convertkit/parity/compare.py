@@ -25,14 +25,24 @@ class DiffAccumulator:
     """Collects the differences of one output, feed by feed; memory stays that of one feed.
 
     ``lossy`` says that infinity or NaN of the reference need not come out of the other artifact, which may compute in
-    integers; the other way round it is a mismatch always.  ``clamped`` says that its limits are exact.
+    integers; the other way round it is a mismatch always.  ``clamped`` says that its limits are exact, ``choices``
+    that its integers name one of many and are the same or others, not near or far: half of them others is 3 dB.
     """
 
-    def __init__(self, name: str, lsb: float | None = None, *, lossy: bool = False, clamped: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        lsb: float | None = None,
+        *,
+        lossy: bool = False,
+        clamped: bool = False,
+        choices: bool = False,
+    ) -> None:
         self._name = name
         self._lsb = lsb
         self._lossy = lossy
         self._clamped = clamped
+        self._choices = choices
         self._shape: tuple[int, ...] = ()
         self._dtype = ""
         self._feeds = 0
@@ -53,6 +63,8 @@ class DiffAccumulator:
         if reference.dtype.kind in "OUST" or got.dtype.kind in "OUST":
             self._finite += reference.size
             return FeedDiff() if np.array_equal(reference, got) else self._mismatched("strings differ")
+        if self._choices:
+            reference, got = np.ones(reference.shape), (reference == got).astype(np.float64)
         ref, out = _real(reference).ravel(), _real(got).ravel()
         finite = np.isfinite(ref)
         self._finite += int(finite.sum())

@@ -26,13 +26,15 @@ class Traits:
     clamped: bool
     discrete: bool
     fixed: bool
+    choices: bool
 
     @classmethod
     def of(cls, name: str, either: Sequence[TensorSpec], before: Sequence[TensorSpec]) -> Traits:
         """Of the output ``name`` in either artifact; ``fixed`` is what the one before says, whose values those are."""
         mine = [spec for spec in either if spec.name == name]
         fixed = any(spec.fixed for spec in before if spec.name == name)
-        return cls(any(spec.clamped for spec in mine), any(spec.discrete for spec in mine), fixed)
+        choices = any(spec.classes is not None for spec in mine)
+        return cls(any(spec.clamped for spec in mine), any(spec.discrete for spec in mine), fixed, choices)
 
 
 def record(
@@ -110,7 +112,9 @@ def compare_recordings(
         diffs.append(diff)
         departures += found
     judged = _explained(before, results, ranked, tolerance, departures, truth or _silent)
-    report = judge(before.title, after.title, tuple(diffs), tolerance, len(before.outputs), judged, before.edges)
+    picked = frozenset(name for name in ranked if traits[name].choices)
+    numbers = len(before.outputs)
+    report = judge(before.title, after.title, tuple(diffs), tolerance, numbers, judged, before.edges, picked)
     report = replace(report, nan_on=_nan_on(before))
     if not moved:
         return report
@@ -137,8 +141,10 @@ def _compared(
     traits: Traits,
 ) -> tuple[TensorDiff, list[Departure]]:
     """The numbers of one output over the usual feeds, and where it differs."""
-    usual = DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=traits.clamped)
-    edges = DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=traits.clamped)
+    choices = traits.choices and tolerance.snr_db is not None and all(each.dtype.kind in "iu" for each, _ in pairs)
+    usual, edges = (
+        DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=traits.clamped, choices=choices) for _ in range(2)
+    )
     powers = Power(discrete=traits.discrete), Power(discrete=traits.discrete)
     signal = 0.0
     departures = []
@@ -148,7 +154,7 @@ def _compared(
         signal = max(signal, diff.signal) if is_usual else signal
         for power in powers if is_usual else powers[1:]:
             power.add(reference, before.name_of(place))
-        rough = not is_usual and is_rough(diff, signal, step, tolerance)
+        rough = not is_usual and not choices and is_rough(diff, signal, step, tolerance)
         if rough or departs(diff, reference.dtype.name, tolerance):
             departures.append(Departure(name, place, before.name_of(place), diff, rough))
     verdict = "ok" if traits.fixed else powers[0].verdict()

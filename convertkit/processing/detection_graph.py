@@ -14,6 +14,7 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.processing.detections import BOXES, CLASSES, COUNT, POINTS, SCORES, Detections
 from convertkit.processing.writer import Writer
+from convertkit.profile import STAYS_FLOAT
 
 _BOX = 4
 _FLOAT, _INT64 = int(ir.DataType.FLOAT), int(ir.DataType.INT64)
@@ -42,6 +43,8 @@ def write_detections(graph: ir.Graph, plan: Detections) -> None:
     kept = [value for name, value in ends.items() if name not in plan.taken]
     at = min(place for place, name in enumerate(ends) if name in plan.taken)
     graph.outputs[:] = [*kept[:at], *(found[name] for name in plan.names), *kept[at:]]
+    for node in write.nodes:
+        node.metadata_props[STAYS_FLOAT] = "boxes are decoded and chosen as the source has them"
     graph.extend(write.nodes)
 
 

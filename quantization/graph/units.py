@@ -104,7 +104,7 @@ def find_units(graph: ir.Graph, profile: QuantProfile) -> tuple[Unit, ...]:
             continue
         unit = Unit(node, ("Gelu.part",), None, {}, {}) if node in fused else _unit(node, profile)
         if STAYS_FLOAT in node.metadata_props:
-            unit = Unit(node, ("front end",), None, {}, {})
+            unit = Unit(node, ("processing",), None, {}, {})
         taken.update(unit.nodes)
         units.append(unit)
     return tuple(units)

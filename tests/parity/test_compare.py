@@ -1,12 +1,14 @@
 """The comparison's numbers, and whether it notices when it has no power."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from convertkit.artifact import Artifact, TensorSpec
+from convertkit.parity.compare import DiffAccumulator
 from convertkit.parity.replay import compare_recordings
 from convertkit.parity.values import Recording
 from convertkit.stage import FLOAT32, LOSSY, Tolerance
@@ -238,3 +240,28 @@ def test_a_large_integer_is_not_excused_by_a_tolerance_of_floats():
     for clamped in (False, True):
         assert not verdict(values, other, truth=lambda feed: truth, clamped=clamped).passed
         assert not verdict(values, other, truth=lambda feed: None, clamped=clamped).passed
+
+
+def test_choices_are_the_same_or_others_not_near_or_far() -> None:
+    """Half of them others is 3 dB, whichever classes they are."""
+    found = []
+    for shift in (1, 500):
+        choices = DiffAccumulator("y", choices=True)
+        expected = np.arange(8)
+        choices.add(expected, np.where(expected % 2, expected, expected + shift))
+        found.append(choices.finish().snr_db)
+    assert found[0] == found[1] == pytest.approx(3.01, abs=0.01)
+
+
+def test_what_is_picked_best_first_may_be_others_by_half() -> None:
+    """Of classes that hardly score the order is rounding's; a choice of one is held to the step's own bound."""
+    tolerance = Tolerance("integers again", snr_db=15.0)
+    for ranked in (True, False):
+        spec = TensorSpec("y", (1, 10), "int64", ranked=ranked, classes=10)
+        sides = []
+        for others in (0, 2):
+            artifact = Artifact(Path("m.onnx"), "onnx", (), (spec,), "")
+            rows = [np.roll(np.arange(10), place)[None] for place in range(3)]
+            outputs = tuple({"y": np.where(np.arange(10) < others, 99, row)} for row in rows)
+            sides.append(Recording("m", artifact, ({},) * 3, outputs))
+        assert compare_recordings(*sides, tolerance).passed == ranked
