@@ -132,8 +132,9 @@ def test_the_front_end_is_tensorflows(spectrum):
     np.testing.assert_allclose(heard(pcm[None], sound)[0], found.numpy(), rtol=1e-4, atol=1e-4)
 
 
-def test_integers_leave_the_front_end_alone(tmp_path):
-    """A folder of WAV files measures ranges; cosines stay float, and the model's own weights become integers."""
+@pytest.mark.parametrize(("precision", "kind"), [("int8", TensorProto.INT8), ("fp16", TensorProto.FLOAT16)])
+def test_few_bits_leave_the_front_end_alone(precision, kind, tmp_path):
+    """A folder of WAV files measures ranges; cosines stay float32, and the model's own weights do not."""
     rng = np.random.default_rng(0)
     for place in range(24):
         wav(tmp_path / "sounds" / f"{place:02}.wav", tone(1680, place))
@@ -148,16 +149,15 @@ def test_integers_leave_the_front_end_alone(tmp_path):
         helper.make_node("MatMul", ["r", "v"], ["y"]),
     ]
     model = onnx_models.model(nodes, {"x": [1, 10, 10]}, {"y": [1, 12]}, stored)
-    how = {"int8": True, "calib": tmp_path / "sounds", "preprocess": f"audio:{RATE},{KWS}"}
+    how = {precision: True, "calib": tmp_path / "sounds", "preprocess": f"audio:{RATE},{KWS}"}
     made = convertkit.export(onnx_models.write(tmp_path, model), "onnxruntime", output=tmp_path / "out", **how)
     graph = onnx.load(made.artifact.path).graph
     kinds = {each.name: each.data_type for each in graph.initializer}
-    (cosines_,) = [node.input[1] for node in graph.node if node.op_type == "Conv"]
-    assert kinds[cosines_] == TensorProto.FLOAT
-    assert [list(each.dims) for each in graph.initializer if each.data_type == TensorProto.INT8] == [
-        [100, 256],
-        [256, 12],
-    ]
+    for operator, size in (("Conv", 2 * 129 * 240), ("MatMul", 129 * 20)):
+        constants = [node.input[1] for node in graph.node if node.op_type == operator]
+        (own,) = [each for each in graph.initializer if each.name in constants and np.prod(each.dims) == size]
+        assert kinds[own.name] == TensorProto.FLOAT
+    assert [list(each.dims) for each in graph.initializer if each.data_type == kind] == [[100, 256], [256, 12]]
 
 
 def test_an_export_is_compared_with_its_plain_source(tmp_path):

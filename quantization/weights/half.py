@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import add_constant, drop_unused
+from convertkit.profile import STAYS_FLOAT
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.graph.units import constant, is_constant, is_float
 
@@ -30,6 +31,8 @@ def store_half(model: ir.Model) -> tuple[str, ...]:
     kept = []
     for value in tuple(model.graph.initializers.values()):
         if not is_constant(value) or not is_float(value) or constant(value).size < _LEAST_WEIGHTS:
+            continue
+        if all(STAYS_FLOAT in use.node.metadata_props for use in value.uses()):
             continue
         if not fits_half(constant(value)):
             kept.append(str(value.name))
@@ -70,6 +73,8 @@ def compute_half(model: ir.Model, statistics: Mapping[str, Statistics]) -> tuple
 
 
 def _runs_in_half(node: ir.Node, statistics: Mapping[str, Statistics]) -> bool:
+    if STAYS_FLOAT in node.metadata_props:
+        return False
     if node.domain or node.op_type in _STAYS_FLOAT or not any(map(is_float, node.outputs)):
         return False
     if any(
