@@ -121,7 +121,8 @@ def _with_engine(name: str, facts: Mapping[str, Any], engine: str) -> Entry:
     from convertkit.engines.environments import installed
 
     known = plugins.engine(engine)
-    packages = dict.fromkeys(known.packages) if installed(known) is None else known.packages
+    package, version = next(iter(known.packages.items()))  # the engine itself; the rest is what that needs
+    packages = {package: None if installed(known) is None else version}
     return Entry(name, facts, packages, engine_command(engine) if None in packages.values() else None)
 
 

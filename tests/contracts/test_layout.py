@@ -96,6 +96,7 @@ GROUPS = {
     "convertkit.passes": ("name", "order", "stage"),
     "convertkit.targets": ("name", "summary", "precisions", "profile", "stages"),
     "convertkit.runners": ("__call__",),
+    "convertkit.engines": ("name", "requirements", "licence", "packages"),
 }
 
 
@@ -108,7 +109,7 @@ def test_every_entry_point_loads(project, group):
         plugin = installed[name].load()
         for attribute in GROUPS[group]:
             assert hasattr(plugin, attribute), f"{name} has no {attribute}"
-        if group in ("convertkit.targets", "convertkit.converters"):
+        if group in ("convertkit.targets", "convertkit.converters", "convertkit.engines"):
             assert plugin.name == name
 
 

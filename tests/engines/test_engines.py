@@ -125,14 +125,14 @@ def known(monkeypatch: pytest.MonkeyPatch):
     """Makes engines known as a plugin's entry points would."""
 
     def know(*engines: Engine) -> None:
-        by_name = {each.name: each for each in engines}
-        monkeypatch.setattr(plugins, "engine_names", lambda: tuple(by_name))
-        real = plugins.load
-        points = {name: name for name in by_name}
-        monkeypatch.setattr(
-            plugins, "_points", lambda group, old=plugins._points: points if group == plugins.ENGINES else old(group)
-        )
-        monkeypatch.setattr(plugins, "load", lambda point: by_name[point] if isinstance(point, str) else real(point))
+        given = {each.name: each for each in engines}
+        find, load = plugins._points, plugins.load
+
+        def points(group: str) -> dict:
+            return {**find(group), **(given if group == plugins.ENGINES else {})}
+
+        monkeypatch.setattr(plugins, "_points", points)
+        monkeypatch.setattr(plugins, "load", lambda point: point if isinstance(point, Engine) else load(point))
 
     return know
 
@@ -253,7 +253,7 @@ def test_the_command_tells_before_it_fetches(offline, tmp_path, known):
     assert said.err.index("public domain") < said.err.index("tiny-engine"), "what pip says comes after"
     assert "tiny is installed" in said.out
     said = here("engines", "list", "--json")
-    (listed,) = json.loads(said.out)["engines"]
+    listed = {each["name"]: each for each in json.loads(said.out)["engines"]}["tiny"]
     jsonschema.validate(json.loads(said.out), schema())
     assert (listed["state"], listed["packages"]) == ("installed", {"tiny-engine": "1.0"})
     assert "installed" in here("engines", "list").out

@@ -1,0 +1,176 @@
+"""Modules of IREE: the integers that the graph says, any batch, the same bytes; without the engine one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import convertkit
+from convertkit import plugins
+from convertkit.artifact import Artifact, sha256_of
+from convertkit.engines import environments
+from convertkit.errors import MissingEngine, ParityError, ToolError, Unsupported
+from convertkit.onnx.load import load_own
+from convertkit.result import Result
+from convertkit.targets.iree.engine import engine
+from convertkit.targets.iree.platforms import PLATFORMS, cpu_name
+from convertkit.targets.iree.profile import profile
+from convertkit.targets.iree.runner import IreeRunner
+from convertkit.targets.iree.stage import _refused
+from tests.command_line import check_refusal, here
+
+NETWORK, CALIBRATION, TEST = (f"fixtures/digits/{name}" for name in ("model.pt", "calib.npz", "test.npz"))
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No engine is installed."""
+    monkeypatch.setenv(environments.VARIABLE, str(tmp_path / "engines"))
+
+
+@pytest.mark.parametrize("flags", [(), ("--int8", "--calib", CALIBRATION)], ids=["float32", "int8"])
+def test_without_the_engine_one_sentence_says_what_to_install(without, tmp_path, flags):
+    said = here("export", NETWORK, "--target", "iree", *flags, "-o", tmp_path / "out")
+    check_refusal(said, 4, "the engine iree is not installed and this needs it; run: convertkit engines install iree")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_module_is_not_run_without_the_engine(without, tmp_path):
+    artifact = Artifact(tmp_path / "model.vmfb", "iree", (), (), "")
+    with pytest.raises(MissingEngine):
+        plugins.runner(artifact).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--iree-cpu", "host"), "the same command writes the same file on every machine"),
+        (("--iree-cpu", "-mcpu=x"), "a processor's name as LLVM has it"),
+        (("--iree-also", "windows"), "android-arm64"),
+        (("--w8",), "w8"),
+    ],
+)
+def test_what_does_not_fit_ends_it_before_any_work(without, tmp_path, flags, said):
+    check_refusal(here("export", NETWORK, "--target", "iree", *flags, "-o", tmp_path / "out"), 2, said)
+    assert not any(tmp_path.iterdir())
+
+
+def test_its_profile_keeps_zero_points():
+    found = profile(None)
+    assert (found.activation, found.symmetric, found.tie_free) == ("int8", False, True)
+    assert cpu_name("cortex-a76") == "cortex-a76"
+
+
+def test_a_refusal_names_the_node_that_the_compiler_does():
+    kinds = ("Relu", "Odd", "Odd")
+    graph = ir.Graph([], [], nodes=[ir.Node("", kind, [], name=f"n{at}") for at, kind in enumerate(kinds)])
+    model = ir.Model(graph, ir_version=10)
+    refusal = _refused(model, {"operator": "Odd", "place": 1, "reason": "failed to legalize operation"})
+    assert isinstance(refusal, Unsupported)
+    assert str(refusal).startswith("n2 (Odd): IREE does not compile it: failed to legalize operation")
+    other = _refused(model, {"operator": None, "place": 0, "reason": "out of registers"})
+    assert isinstance(other, ToolError)
+    assert str(other) == "IREE does not compile the model: out of registers"
+
+
+@pytest.fixture(scope="module")
+def installed() -> None:
+    """Skips where the engine is not installed."""
+    if environments.installed(engine) is None:
+        pytest.skip("the engine iree is not installed: convertkit engines install iree")
+
+
+@pytest.fixture(scope="module", params=["float32", "int8"])
+def made(request: pytest.FixtureRequest, installed: None, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The digits network with a dynamic batch."""
+    flags = {"int8": True, "calib": CALIBRATION} if request.param == "int8" else {}
+    place = tmp_path_factory.mktemp(request.param)
+    return convertkit.export(NETWORK, "iree", eval=TEST, max_drop=0.3, output=place / "out", **flags)
+
+
+@pytest.mark.nightly
+def test_the_module_computes_what_the_graph_says(made):
+    """In int8 the same integers: nothing lies on a tie."""
+    (output,) = made.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
+    assert float(output["relative"]) < 1e-5
+    assert made.report["runs_here"]
+    assert "IREE 3" in made.report["steps"][-1]["artifact"]["runtime"]
+
+
+@pytest.mark.nightly
+def test_any_batch_runs(made):
+    images = np.load(TEST)["input"][:5]
+    with plugins.runner(made.artifact) as runner:
+        whole = runner.run({"input": images})["output"]
+        single = [runner.run({"input": images[at : at + 1]})["output"] for at in range(5)]
+    np.testing.assert_allclose(whole, np.concatenate(single), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.nightly
+def test_two_folders_hold_the_same_bytes(installed, tmp_path):
+    digests = set()
+    for name in ("one", "a-much-longer-name"):
+        (tmp_path / name).mkdir()
+        out = tmp_path / name / "out"
+        made = convertkit.export(NETWORK, "iree", target_options={"iree": {"also": ["android-arm64"]}}, output=out)
+        digests.add((sha256_of(made.artifact.path), sha256_of(out / "model-android-arm64.vmfb")))
+    ((here_, there),) = digests
+    assert here_ != there
+    assert "android-arm64 | compiled from the same graph, not executed" in (out / "README.md").read_text()
+
+
+@pytest.mark.nightly
+def test_every_platform_gets_a_module(installed, tmp_path):
+    options = {"iree": {"also": list(PLATFORMS)}}
+    made = convertkit.export("fixtures/brackets/model.onnx", "iree", target_options=options, output=tmp_path / "out")
+    assert {path.name for path in made.path.glob("*.vmfb")} == {
+        "model.vmfb", *(f"model-{each}.vmfb" for each in PLATFORMS)
+    }  # fmt: skip
+
+
+@pytest.mark.nightly
+def test_a_node_that_it_does_not_compile_is_named(installed, tmp_path):
+    shapes = {"x": [1, 1, 2, 2], "y": [1, 1, 4, 4]}
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    places = numpy_helper.from_array(np.array([[[[0, 3], [8, 11]]]]), "i")
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"], "plain"),
+        helper.make_node("MaxUnpool", ["h", "i"], ["y"], "odd", kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], [places])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), tmp_path / "m.onnx")
+    said = here("export", tmp_path / "m.onnx", "--target", "iree", "-o", tmp_path / "out")
+    assert said.code == 1
+    assert "odd (MaxUnpool): IREE does not compile it" in said.complaint
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.nightly
+def test_what_is_not_a_module_is_refused(made, tmp_path):
+    path = tmp_path / "model.vmfb"
+    for data, says in (
+        (b"not one", "is not a module of IREE"),
+        (made.artifact.path.read_bytes()[:2000], "does not load"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(ToolError, match=says):
+            IreeRunner(Artifact(path, "iree", (), (), "")).__enter__()
+
+
+@pytest.mark.nightly
+def test_wrong_numbers_of_a_module_are_caught(installed, tmp_path, monkeypatch):
+    def wrong(path: Path) -> ir.Model:
+        model = load_own(path)
+        value = next(each for each in model.graph.initializers.values() if each.const_value.numpy().size > 100)
+        value.const_value = ir.tensor(value.const_value.numpy() * np.float32(1.001), name=value.name)
+        return model
+
+    monkeypatch.setattr("convertkit.targets.iree.stage.load_own", wrong)
+    with pytest.raises(ParityError, match="after iree"):
+        convertkit.export(NETWORK, "iree", output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
