@@ -6,11 +6,12 @@ cost depends on the groups that its operands belong to alone, so it is asked for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.artifact import Array
 from convertkit.onnx.edit import add_constant
 from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.sizes import measure_sizes, resize
@@ -29,10 +30,10 @@ class Prices:
     """Nanoseconds of one call, of parts of the model and of all of it."""
 
     def __init__(self, model: ir.Model, orders: Sequence[Order], profile: QuantProfile, *, integers: bool,
-                 feed: Feed | None) -> None:  # fmt: skip
+                 feed: Feed | None, state: Mapping[str, Array]) -> None:  # fmt: skip
         copy = model.clone()
         if feed is not None:
-            measure_sizes(copy, feed, {})
+            measure_sizes(copy, feed, state)
         self._profile, self._integers, self._orders = profile, integers, orders
         channels = follow(copy.graph)
         self._groups = {group: place for place, group in enumerate(channels.prunable())}

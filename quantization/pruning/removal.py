@@ -143,7 +143,9 @@ class _Work:
         self.whole = tuple(len(order.units) for order in self._orders)
         self.sizes = tuple(group.size for group in self.surgeon.groups)
         integers = step.choices.quantized
-        self.prices = Prices(model, self._orders, step.profile, integers=integers, feed=feeds[0] if feeds else None)
+        self.prices = Prices(
+            model, self._orders, step.profile, integers=integers, feed=feeds[0] if feeds else None, state=state
+        )
         self._curves: Sequence[Curve] = ()
         self._reference = Reference(model.clone(), judging, state) if judging else None
 
@@ -195,7 +197,9 @@ class _Work:
     def curves(self) -> Sequence[Curve]:
         """What the outputs lose with each group's units, measured where there is data."""
         if not self._curves:
-            self._curves = [Curve(order.loss) for order in self._orders] if not self._feeds else self._measured()
+            self._curves = (
+                [Curve(order.loss, measured=False) for order in self._orders] if not self._feeds else self._measured()
+            )
         return self._curves
 
     def _measured(self) -> Sequence[Curve]:

@@ -216,7 +216,7 @@ def test_prices_are_those_of_the_smaller_model(name: str) -> None:
     model = opened(PROTOS[name])
     channels, profile = follow(model.graph), plugins.target("tflite").profile(ExportOptions("x"))
     orders = [Order(RNG.permutation(group.units), np.arange(float(group.units))) for group in channels.prunable()]
-    prices = Prices(model, orders, profile, integers=False, feed=None)
+    prices = Prices(model, orders, profile, integers=False, feed=None, state={})
     counts = tuple(max(1, len(order.units) // 2) for order in orders)
     keep = {group: order.kept(n) for group, order, n in zip(channels.prunable(), orders, counts, strict=True)}
     whole = sum(unit_cost(unit, profile)[1] for unit in find_units(model.graph, profile))
@@ -252,6 +252,13 @@ def test_a_share_of_all_channels_goes_where_little_is_lost() -> None:
     counts = narrowed([Curve(np.arange(32) * 0.01), Curve(np.arange(32) ** 2 * 1.0)], Tiles(), (32, 32), 0.25)
     assert 46 <= sum(counts) <= 48
     assert counts[0] < counts[1]
+
+
+def test_weights_alone_take_no_more_than_twice_the_share_of_a_group() -> None:
+    curves = [Curve(np.arange(32) * 0.001, measured=False), Curve(np.arange(32) * 1.0, measured=False)]
+    assert narrowed(curves, Tiles(), (32, 32), 0.25) == (16, 32)
+    measured = [Curve(curve.noise) for curve in curves]
+    assert narrowed(measured, Tiles(), (32, 32), 0.35)[0] < 12
 
 
 def stage_of(feeds, **choices: object):
