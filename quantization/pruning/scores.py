@@ -86,6 +86,8 @@ def measure_activity(
     model: ir.Model, axes: Mapping[ir.Value, int], feeds: Iterable[Feed], state: Mapping[str, Array]
 ) -> Mapping[ir.Value, Activity]:
     """Mean and variance along an axis of each value, over all feeds.  ``model`` is not changed."""
+    if not axes:
+        return {}
     copy = model.clone()
     made = {str(value.name): value for node in copy.graph for value in node.outputs}
     names = {str(value.name): value for value in axes}

@@ -15,6 +15,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.quantization import low_rank
+from convertkit.quantization.graph.replay import open_session, run_all
 from convertkit.quantization.graph.units import constant, find_units
 from convertkit.quantization.pruning.factors import factorise, factors, ranks
 from convertkit.quantization.pruning.scores import Product
@@ -76,6 +77,11 @@ def test_factors_of_full_rank_are_the_product_and_of_a_lower_one_lose_what_is_to
     power = np.sum((lost @ made.product.damped(made.product.second)) * lost)
     whole = np.sum((made.product.rows @ made.product.second) * made.product.rows)
     assert power / whole == pytest.approx(made.loss[8], rel=1e-3)
+    narrowed = loaded.clone()
+    factorise(narrowed.graph, next(node for node in narrowed.graph if node.name == "product"), made, 8)
+    lost_mean = mean_of_product(loaded, data) - mean_of_product(narrowed, data)
+    without = lost @ made.product.moments.mean[0]  # of inputs with a mean of 0.3, at some of the positions
+    assert np.square(lost_mean).sum() < 0.1 * np.square(without).sum()
     copy = loaded.clone()
     factorise(copy.graph, next(node for node in copy.graph if node.name == "product"), made, 96)
     onnx.checker.check_model(ir.to_proto(copy), full_check=True)
@@ -83,6 +89,15 @@ def test_factors_of_full_rank_are_the_product_and_of_a_lower_one_lose_what_is_to
     with OnnxRunner(source) as one, OnnxRunner(artifact_at(tmp_path / "two.onnx", source)) as other:
         expected, got = (runner.run({"x": data[0]})["y"] for runner in (one, other))
     np.testing.assert_allclose(got, expected, atol=1e-4)
+
+
+def mean_of_product(loaded: ir.Model, data: np.ndarray) -> np.ndarray:
+    """Of each of the 96 outputs in front of the Tanh."""
+    copy = loaded.clone()
+    copy.graph.outputs.append(next(node for node in copy.graph if node.op_type == "Tanh").inputs[0])
+    name = str(copy.graph.outputs[-1].name)
+    found = [answer[name] for answer in run_all(open_session(copy), [name], [{"x": each} for each in data], {})]
+    return np.moveaxis(np.stack(found), found[0].shape.index(96) + 1, -1).reshape(-1, 96).mean(axis=0)
 
 
 def artifact_at(path, like):

@@ -24,6 +24,7 @@ from convertkit.quantization.pruning import removal
 from convertkit.quantization.pruning.priced import Prices
 from convertkit.quantization.pruning.rules import follow
 from convertkit.quantization.pruning.scores import Order
+from convertkit.quantization.pruning.surgery import Surgeon
 from convertkit.quantization.pruning.widths import Curve, narrowed, quickened
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
@@ -226,6 +227,19 @@ def test_prices_are_those_of_the_smaller_model(name: str) -> None:
     smaller = sum(unit_cost(unit, profile)[1] for unit in find_units(model.graph, profile))
     assert prices.total(counts) == pytest.approx(smaller)
     assert smaller < whole
+
+
+def test_of_two_channels_that_are_the_same_one_stays() -> None:
+    constants = weights(w=(8, 3, 3, 3), v=(6, 8, 1, 1), h=(4, 6))
+    constants["w"][1] = constants["w"][0]
+    constants["v"][:, :2] = 0.8
+    proto = model_of([STEM, node("Conv", "a v", "t"), *HEAD], constants, {"x": [1, 3, 6, 6]}, {"y": [1, 4]})
+    model = opened(proto)
+    surgeon = Surgeon(model, [{"x": RNG.normal(0, 1, (1, 3, 6, 6)).astype("f4")} for _ in range(16)], {}, 0)
+    order = surgeon.orders()[0]
+    places = sorted(order.units.tolist().index(twin) for twin in (0, 1))
+    assert places[0] <= 3  # the other makes up for it
+    assert places[1] == 7  # and must not go then
 
 
 class Tiles:
