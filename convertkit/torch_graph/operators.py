@@ -249,6 +249,10 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     return torch.softmax(x, axis)
 
 
+def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    return torch.log_softmax(x, axis)
+
+
 def concat(*values: Tensor, axis: int) -> Tensor:
     return torch.cat(values, axis)
 
@@ -294,7 +298,7 @@ TABLE: Mapping[str, Callable[..., Any]] = {
     "LeakyRelu": leaky_relu, "Elu": elu, "HardSigmoid": hard_sigmoid, "PRelu": prelu, "Gelu": gelu, "Clip": clip,
     "Conv": conv, "ConvTranspose": conv_transpose, "Gemm": gemm, "MatMul": lambda a, b: a @ b,
     "BatchNormalization": batch_normalization, "LayerNormalization": layer_normalization,
-    "InstanceNormalization": instance_normalization, "Softmax": softmax,
+    "InstanceNormalization": instance_normalization, "Softmax": softmax, "LogSoftmax": log_softmax,
     "MaxPool": max_pool, "AveragePool": average_pool, "GlobalAveragePool": global_average,
     "GlobalMaxPool": global_max, "Reshape": reshape, "Flatten": flatten, "Squeeze": squeeze, "Unsqueeze": unsqueeze,
     "Transpose": transpose, "Concat": concat, "Slice": slice_, "Split": split, "Pad": pad, "Gather": gather,
