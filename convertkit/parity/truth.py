@@ -70,8 +70,7 @@ def explanation(reference: Array, got: Array, value: Array, spread: Array, floor
 
     All four have one shape; ``value`` and ``spread`` are the truth's.  ``floor`` is the part of the largest true value
     that any two runtimes may differ by.  ``calls`` is how many calls a state went through before, each of which adds
-    its roundings.  Where both source and truth are NaN, the model is not defined, and any number will do: XNNPACK's
-    ``exp(NaN)`` is 0.
+    its roundings.
     """
     if not reference.shape == got.shape == value.shape:
         return ""
@@ -82,10 +81,9 @@ def explanation(reference: Array, got: Array, value: Array, spread: Array, floor
         wrong = (reference != got) & ~flipped
         return "" if wrong.any() else f"{int((reference != got).sum())} values are decided by single roundings"
     allowed = _allowed(value, spread, floor, calls)
-    undefined = np.isnan(reference) & np.isnan(value)
     with np.errstate(invalid="ignore", over="ignore"):
         of_source = _error(reference, value, np.isinf(spread))
-        of_artifact = _error(got, value, np.isinf(spread) | undefined)
+        of_artifact = _error(got, value, np.isinf(spread))
     if np.isfinite(reference).any() and not np.isfinite(got[np.isfinite(reference)]).all():
         return ""
     # Where the source overflows and the artifact does not, the truth alone tells whether that is right.
@@ -94,8 +92,6 @@ def explanation(reference: Array, got: Array, value: Array, spread: Array, floor
         return ""
     if not _is_no_worse(of_artifact[held], of_source[held], spread[held], floor * _largest(value)):
         return ""
-    if (undefined & ~np.isnan(got)).any() and not (of_artifact > 0).any():
-        return "it gives numbers where the source gives NaN, as the model does in float64: it is not defined there"
     return (
         f"float64 tells: the source is {_largest(of_source[held]):.2g} from the true value, "
         f"this {_largest(of_artifact[held]):.2g}, roundings of float32 move it by {_largest(spread):.2g}"

@@ -254,7 +254,7 @@ class Session:
                 with visible_stderr():
                     self._place.on_step(target.name, step)
             if (failed := failure(step)) is not None:
-                return steps, step.artifact, failed if self._calibration is not None else _hinted(failed)
+                return steps, step.artifact, failed if self._calibration is not None else hinted(failed)
         return steps, steps[-1].artifact, None
 
     def _evaluated(self, last: plan.Link) -> Evaluation | None:
@@ -318,9 +318,11 @@ def _digest(data: FeedSource | None) -> str | None:
     return None if data is None else data.sha256
 
 
-def _hinted(failed: ParityError) -> ParityError:
+def hinted(failed: ParityError) -> ParityError:
     """A failure on generated inputs, with the way to judge the model on real ones."""
     if "--calib" in str(failed):
         return failed
     hint = "--calib with samples of real data: on generated ones an output may be too small for float32 to agree on"
+    if "NaN" in str(failed):
+        hint = "--input 'NAME::DTYPE[LOW,HIGH)' with the range of real inputs, if the model is defined for those alone"
     return type(failed)(f"{failed}\n  try   {hint}")

@@ -56,23 +56,12 @@ def test_each_call_of_a_state_may_add_its_roundings():
     assert explained(off(1), far, calls=3)
 
 
-def _undefined(array, places):
-    return np.where(np.isin(np.arange(array.size), places), np.nan, array)
-
-
-def test_where_source_and_truth_are_nan_any_number_will_do():
-    reference, value = _undefined(off(1), [3, 17]), _undefined(VALUE, [3, 17])
-    got = off(2, -1)
-    assert explained(reference, got, value)
-    assert "not defined there" in explained(_undefined(VALUE, [3, 17]), VALUE, value)
-    got[40] += 0.01
-    assert not explained(reference, got, value)
-
-
-@pytest.mark.parametrize("undefined", ["source", "truth"])
-def test_nan_of_one_of_them_alone_excuses_nothing(undefined):
-    reference = _undefined(off(1), [3]) if undefined == "source" else off(1)
-    value = _undefined(VALUE, [3]) if undefined == "truth" else VALUE
+@pytest.mark.parametrize("undefined", ["source", "truth", "both"])
+def test_a_number_where_the_source_gives_nan_is_never_excused(undefined):
+    """Also not where the model is not defined: whoever meets NaN in the source is to meet it in the artifact."""
+    nowhere = np.arange(VALUE.size) == 3
+    reference = np.where(nowhere & (undefined != "truth"), np.nan, off(1))
+    value = np.where(nowhere & (undefined != "source"), np.nan, VALUE)
     got = off(2, -1)
     got[3] = 50.0
     assert not explained(reference, got, value)
