@@ -28,6 +28,7 @@ FORMS = {
     "int8": ("--int8",),
     "w8": ("--w8",),
     "w4": ("--w4",),
+    "fp8": ("--fp8",),
 }
 PROFILE = ("--tensorrt-profile", "N=1,4,16")
 

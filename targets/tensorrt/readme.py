@@ -83,8 +83,8 @@ def _rtx(engine: Engine | None) -> str:
     return f"""## TensorRT-RTX
 `{engine.file}` was built by TensorRT-RTX {engine.version} for compute capability {places}, without a GPU.
 It was not executed.
-TensorRT-RTX of the same version runs it on GPUs of these capabilities, not TensorRT. Another build of the same model
-names inner values otherwise and thus has another sha256.
+TensorRT-RTX of the same version runs it on GPUs of these capabilities, not TensorRT. Where sizes are
+dynamic, another build of the same model has another sha256.
 """
 
 

@@ -1,7 +1,7 @@
 """``--tensorrt-rtx-sm``: an engine for TensorRT-RTX, built at the export, which needs no GPU, and executed nowhere.
 
-The builder numbers the names of inner values (``__mye1518``) in another order at each build: the bytes
-differ, the programs do not, as tests/targets/tensorrt/test_rtx.py shows of two builds.
+With a profile the builder numbers inner values (``__mye1518``) in another order at each build, and more may differ: the
+bytes of this one file are not those of the next build.  With fixed sizes they were for every model that was tried.
 """
 
 from __future__ import annotations

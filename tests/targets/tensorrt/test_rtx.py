@@ -46,7 +46,7 @@ def test_an_engine_is_built_and_the_package_says_that_nothing_executed_it(tmp_pa
     assert rtx.FILE in str(files)
 
 
-def test_two_builds_differ_in_inner_names_alone(tmp_path: Path) -> None:
+def test_two_builds_of_a_small_model_differ_in_inner_names_alone(tmp_path: Path) -> None:
     made = [exported(tmp_path, onnx_models.mlp(), name, profile=["N=1,8,32"], rtx_sm="89") for name in "abc"]
     assert len({content((package / rtx.FILE).read_bytes()) for package in made}) == 1
     other = exported(tmp_path, onnx_models.mlp(seed=2), "d", profile=["N=1,8,32"], rtx_sm="89")
