@@ -86,7 +86,9 @@ class Latency:
             return f"{1 / self.speedup:.2g} × SLOWER than float32 here"
         if self.faster:
             return f"{self.speedup:.2g} × faster than float32"
-        return "about as fast as float32"
+        if 1 / _MATTERS <= self.speedup <= _MATTERS:
+            return "about as fast as float32"
+        return "times vary too much here to say which is faster"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,16 @@ def test_the_verdict_is_a_factor(ours, float32, told) -> None:
     assert made.slower == ("SLOWER" in told)
 
 
+def test_turns_that_disagree_are_not_called_equal() -> None:
+    """Where something else uses the machine now and then, quartiles may lie on both sides of 1."""
+    made = compared([1.0, 9.0, 1.0, 9.0, 1.0], [2.0, 2.0, 8.0, 8.0, 8.0])
+    assert made.speedup == 2.0
+    assert made.spread is not None
+    assert made.spread[0] < 1
+    assert made.verdict == "times vary too much here to say which is faster"
+    assert not made.slower
+
+
 def test_load_that_comes_and_goes_does_not_decide() -> None:
     """While a machine gets busier, every call takes longer: the second of each pair must not pay for that alone."""
     slowdown = [1.0 + 0.1 * index for index in range(40)]

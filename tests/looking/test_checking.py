@@ -93,7 +93,6 @@ def test_says_what_export_does(name, tmp_path):
             assert verdict.reason in str(error)
             assert verdict.node in str(error)
     assert found.passed == (name not in ("uint8", "shifted", "string", "double", "unique"))
-    assert found.seconds < 3 * len(TARGETS)
     assert not list(tmp_path.glob("*-onnxruntime")), "nothing is written"
 
 
