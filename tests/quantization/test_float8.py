@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import ml_dtypes
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 import convertkit
 from convertkit.errors import UsageError
 from convertkit.quantization.float8 import GREATEST, channel_scales
+from convertkit.report.schema import schema
 from tests import onnx_models
 
 DRAW = np.random.default_rng(3)
@@ -43,6 +45,7 @@ def exported(tmp_path: Path, proto: object, data: np.ndarray = DATA, **how: obje
     source = onnx_models.write(tmp_path, proto, "source.onnx")
     made = convertkit.export(source, "tensorrt", output=tmp_path / "out", fp8=True, calib=data, **how)
     assert made.report["effective"]["effective"] == "fp8"
+    jsonschema.validate(json.loads((tmp_path / "out" / "report.json").read_text()), schema())
     return onnx.load(made.artifact.path)
 
 
