@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import onnx
 import pytest
 
@@ -11,7 +14,8 @@ import convertkit
 from convertkit.budget import Budget, Point, amount, budget_of
 from convertkit.errors import ParityError, Unsupported, UsageError
 from convertkit.recipe import ExportOptions
-from convertkit.steps.budget import _Search
+from convertkit.report.schema import schema
+from convertkit.steps.budget import ChooseWithin, _Search
 from tests.quantization.models import images, small_cnn
 
 
@@ -61,6 +65,21 @@ def test_what_keeps_too_little_is_not_taken_unless_a_gate_judges() -> None:
     assert search(*points, max_drop=5.0).choice().precision == "w4"
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"size_first": True}, {"passes": ("a",)}, {"target_options": {"onnxruntime": {"ir_version": "10"}}}, {"seed": 1}],
+)  # fmt: skip
+def test_what_makes_other_points_is_another_search(changed: dict[str, object]) -> None:
+    """Else a cache would choose by points that were made otherwise, and what is delivered might be too large."""
+    options = ExportOptions("x", targets=("onnxruntime",), budget="size=1KB", precision="w4")
+    plain, other, trained = (
+        ChooseWithin(None, None, each, "onnxruntime", "data").decides()  # type: ignore[arg-type]
+        for each in (options, replace(options, **changed), replace(options, recover=2.0))  # type: ignore[arg-type]
+    )
+    assert plain != other
+    assert plain == trained, "training comes behind the choice"
+
+
 def test_the_nearest_is_told_where_nothing_fits() -> None:
     points = [point("float32", 4000, 120, 1, fits=False), point("w8", 2100, 30, 1, fits=False)]
     with pytest.raises(Unsupported, match=r"the nearest takes 2.1 KB \(w8, 30.0 dB\)"):
@@ -91,6 +110,7 @@ def test_an_export_keeps_to_its_budget_and_shows_the_trade_off(cnn: Path, tmp_pa
     assert "--budget" not in result.report["command"]
     page = (tmp_path / "out" / "report.html").read_text()
     assert f"{chosen['told']}: chosen" in page
+    jsonschema.validate(json.loads((tmp_path / "out" / "report.json").read_text()), schema())
 
 
 def test_an_impossible_budget_leaves_nothing(cnn: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -17,8 +18,10 @@ import torch
 import convertkit
 from convertkit import plugins
 from convertkit.artifact import Artifact
+from convertkit.engines.engine import Engine
 from convertkit.progress import Silent
 from convertkit.recipe import ExportOptions
+from convertkit.release.keys import Keys
 from convertkit.steps import live
 from convertkit.steps.describe import Describe
 from convertkit.steps.make import Convert, Make, OfPlugin
@@ -164,6 +167,25 @@ def test_changed_code_of_a_plugin_makes_anew(tmp_path, network, monkeypatch):
     assert before != decided()
 
 
+@pytest.mark.parametrize("changed", ["packages", "machine"])
+def test_another_engine_or_machine_makes_anew(network, monkeypatch, changed):
+    """A compiler in an environment of its own is none of the libraries here, and compiles for its own processor."""
+    options, source = ExportOptions(str(network)), Artifact(network, "onnx", (), (), "0")
+    cell = SimpleNamespace(target="iree", options=ExportOptions(str(network), targets=("iree",)), gates={})
+
+    def decided(target="iree"):
+        return key(Make(OfPlugin("", options, target, source, 0), Describe(options, kept=True)))
+
+    before, other, of_cell = decided(), decided("onnxruntime"), Keys(3).of(cell)
+    if changed == "packages":
+        monkeypatch.setattr(Engine, "packages", {"iree-base-compiler": "0"})
+    else:
+        monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert decided() != before
+    assert decided("onnxruntime") == other
+    assert Keys(3).of(cell) != of_cell
+
+
 def test_an_equal_source_elsewhere_takes_no_file_from_where_the_first_lay(tmp_path, network):
     exported(network, tmp_path / "a", cache=tmp_path / "cache")
     moved = tmp_path / "moved"
@@ -274,8 +296,8 @@ def test_a_stage_reads_no_option_that_its_key_does_not_have(tmp_path, network, s
             with ref.opened(work) as stage:
                 artifact = stage.run(made.artifact, work.folder)
             made = dataclasses.replace(made, artifact=artifact)
-    unknown = options._noted - known - {"calib", "label_file"}
-    assert not unknown, "the data and the labels count by their content"
+    unknown = options._noted - known - {"calib", "label_file", "timeout_s"}
+    assert not unknown, "the data and the labels count by their content, and a timeout ends a worker without a file"
 
 
 def test_two_exports_at_once_share_one_cache(tmp_path, network):

@@ -50,6 +50,7 @@ class Keys:
             "target": cell.target,
             "options": {field.name: jsonable(getattr(options, field.name)) for field in _of_content(options)},
             "of_target": _of_target(cell),
+            **live.engine_of(plugins.target(cell.target)),
             "data": data,
             "command": command(options, cell.target),
             "code": _code(cell.target),

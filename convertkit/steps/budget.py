@@ -21,7 +21,7 @@ from convertkit.records import Made
 from convertkit.stage import BuildContext, FeedSource, PackagingTarget, Target
 from convertkit.steps import live
 from convertkit.steps.describe import Described, with_sizes
-from convertkit.steps.make import steps_of
+from convertkit.steps.make import choices, steps_of
 from convertkit.tasks.task import Context, Task
 
 _ORDER: tuple[Precision, ...] = ("float32", "fp16", "w8", "int8", "w4")
@@ -68,11 +68,12 @@ class ChooseWithin(Task[Choice]):
         return (self.described, self.hub)
 
     def decides(self) -> Mapping[str, object] | None:
-        names = frozenset({
-            "budget", "precision", "prune", "prune_channels", "low_rank", "device", "measured", "max_drop", "seed",
-            "io_dtype", "full_integer", "accept_loss", "calib_method", "opset",
-        })  # fmt: skip
-        return {"target": self.target, "data": self.data, **live.chosen(self.options, names)}
+        options = replace(self.options, recover=None)  # which comes behind the choice
+        return {"data": self.data, **choices(options, self.target, whole=True)}
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return tuple(live.package_of(each) for each in (*plugins.passes(), plugins.target(self.target)))
 
     def run(self, given: tuple[Any, ...], context: Context) -> Choice:
         """Make artifact after artifact; raises ``Unsupported`` or ``ParityError`` with the nearest where none fits."""

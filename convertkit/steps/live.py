@@ -14,7 +14,7 @@ from convertkit.errors import FeedError
 from convertkit.progress import Progress
 from convertkit.recipe import ExportOptions
 from convertkit.report.jsonable import jsonable
-from convertkit.stage import ConcurrentSource, Feed, Runner, Settled, SettledSource, Source
+from convertkit.stage import ConcurrentSource, Feed, Runner, Settled, SettledSource, Source, Target, WithEngine
 from convertkit.tasks.resources import Resources
 
 if TYPE_CHECKING:
@@ -37,6 +37,14 @@ def chosen(options: ExportOptions, names: frozenset[str]) -> dict[str, object]:
 def package_of(plugin: object) -> str:
     """The package that a plugin comes with."""
     return type(plugin).__module__.partition(".")[0]
+
+
+def engine_of(target: Target) -> dict[str, str]:
+    """What tells the versions of the target's engine, its Python and its system; empty where it has none.
+
+    An engine compiles for the machine that it runs on, so that two machines with one cache share nothing of it.
+    """
+    return {"engine": plugins.engine(target.engine).key} if isinstance(target, WithEngine) else {}
 
 
 @contextmanager

@@ -111,8 +111,8 @@ class OfPlugin:
     place: int | str
 
     def decides(self) -> Mapping[str, object] | None:
-        choices = _choices(self.options, self.target, whole=isinstance(self.place, int))
-        return {"stage": self.name, "place": self.place, **choices}
+        chosen = choices(self.options, self.target, whole=isinstance(self.place, int))
+        return {"stage": self.name, "place": self.place, **chosen}
 
     @property
     def title(self) -> str:
@@ -150,12 +150,14 @@ def _by_content(value: object) -> object:
     return sha256_of(value) if isinstance(value, Path) else str(value)
 
 
-def _choices(options: ExportOptions, target: str, *, whole: bool) -> dict[str, object]:
+def choices(options: ExportOptions, target: str, *, whole: bool) -> dict[str, object]:
     """What the stages of a target (or, not ``whole``, passes for it) are built from, JSON-able; files by content."""
     chosen = live.chosen(options, frozenset(each.name for each in fields(options)) - _NO_CONTENT)
     labels = None if options.label_file is None else sha256_of(Path(options.label_file))
-    own = _content(options, plugins.target(target), whole=whole)
-    return {"target": target, "labels": labels, **chosen, "target_options": own}
+    plugin = plugins.target(target)
+    engine = live.engine_of(plugin) if whole else {}
+    own = _content(options, plugin, whole=whole)
+    return {"target": target, "labels": labels, **chosen, "target_options": own, **engine}
 
 
 def steps_of(context: BuildContext, target: Target) -> dict[int | str, Stage]:
@@ -217,7 +219,7 @@ class PlanStages(Task[Plan]):
         return (self.described,)
 
     def decides(self) -> Mapping[str, object] | None:
-        return {"data": self.data, **_choices(self.options, self.target, whole=True)}
+        return {"data": self.data, **choices(self.options, self.target, whole=True)}
 
     @property
     def packages(self) -> tuple[str, ...]:
