@@ -18,7 +18,8 @@ LIBRARIES = (
     "tensorflow", "tensorflow-cpu", "tensorrt-rtx", "tf2onnx", "tf_keras", "torch",
 )  # fmt: skip
 """Distributions whose code decides results."""
-_DECIDES = frozenset({".py", ".json", ".toml"})
+_DECIDES = frozenset({".py", ".json", ".toml", ".jinja", ".swift", ".html", ".css", ".js"})
+"""Endings of sources, and of what packages for phones and pages are written from."""
 _VERSION = re.compile(r"^Version:[ \t]*(\S+)", re.MULTILINE)
 
 

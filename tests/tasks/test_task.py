@@ -126,6 +126,7 @@ def test_versions_are_what_the_metadata_say(library):
 def test_the_symlinked_trees_are_part_of_our_code():
     places = {place for place, _ in versions._files("convertkit")}
     assert {"tasks/task.py", "targets/tflite/__init__.py", "converters/onnx/__init__.py"} <= places
+    assert {"targets/android/templates/Model.kt.jinja", "report/page.html"} <= places, "artifacts hold what they say"
     assert not [place for place in places if "__pycache__" in place]
 
 
