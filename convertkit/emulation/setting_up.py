@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from convertkit.emulation.root import PACKAGES, RECORD, emulator, installed, place
-from convertkit.errors import MissingTool, ToolError
+from convertkit.emulation.root import PACKAGES, RECORD, VARIABLE, emulator, installed, place
+from convertkit.errors import DeliveryError, MissingTool, ToolError, full_disk
 from convertkit.progress import Progress
 
 DEBIAN = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "libgomp1")
@@ -29,15 +29,32 @@ _PLATFORMS = (*(f"manylinux_2_{minor}_aarch64" for minor in range(36, 16, -1)), 
 def set_up(progress: Progress) -> Path:
     """Make the root anew and return its folder; what lay there before is replaced once the new one is complete.
 
-    Raises ``MissingTool`` without the emulator, Debian's tools or pip, ``ToolError`` where one of them fails.
+    Raises ``DeliveryError`` where other files lie there or nothing can be written, ``MissingTool`` without the
+    emulator, Debian's tools or pip, ``ToolError`` where one of them fails.
     """
+    target = place()
+    _check_place(target)
     emulator()
     for tool, package in _NEEDED.items():
         if shutil.which(tool) is None:
             raise MissingTool(f"{tool} is not installed and --arm64-setup needs it: it is of Debian's {package}")
     if find_spec("pip") is None:
         raise MissingTool("pip is not installed and --arm64-setup needs it; run: python -m ensurepip")
-    target = place()
+    try:
+        return _made(target, progress)
+    except OSError as error:
+        raise full_disk(error) or DeliveryError(f"{target} cannot be written: {error.strerror}") from error
+
+
+def _check_place(target: Path) -> None:
+    """Raise ``DeliveryError`` for a folder that is not a root: whatever lies there would be removed."""
+    if target.exists() and not (target.is_dir() and ((target / RECORD).is_file() or not any(target.iterdir()))):
+        raise DeliveryError(
+            f"{target} holds other files, and the arm64 root takes its place; ${VARIABLE} has to name a new folder"
+        )
+
+
+def _made(target: Path, progress: Progress) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as name:
         made = Path(name, "root")

@@ -206,6 +206,19 @@ def test_a_set_up_that_fails_leaves_nothing(stand_in, tmp_path):
     assert here("verify", "--arm64-setup").code == 4
 
 
+def test_a_folder_with_other_files_is_not_replaced(stand_in, tmp_path, monkeypatch):
+    stand_in()
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.txt").write_text("years of work")
+    monkeypatch.setenv(arm_root.VARIABLE, str(home))
+    said = here("verify", "--arm64-setup")
+    assert said.code == 1
+    assert "holds other files" in said.complaint
+    assert "$CONVERTKIT_ARM64_ROOT has to name a new folder" in said.complaint
+    assert [path.name for path in home.iterdir()] == ["thesis.txt"]
+
+
 @pytest.fixture(scope="session")
 def arm64():
     """The emulator and the root that ``--arm64-setup`` makes; the test is skipped where they are not."""
