@@ -55,9 +55,9 @@ def installed(engine: Engine) -> Installed | None:
     there = place(engine)
     try:
         told = json.loads((there / MARK).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+        found = Installed(there, int(told["size_bytes"]))
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):  # a record that was cut off, too
         return None
-    found = Installed(there, int(told["size_bytes"]))
     return found if found.python.exists() else None  # its interpreter may have gone with an upgrade of the system
 
 

@@ -203,6 +203,16 @@ def test_what_a_killed_installation_left_is_cleared(offline, tmp_path):
     assert {path.name for path in offline.iterdir()} == {"lock", there.name, neighbour.name}
 
 
+@pytest.mark.parametrize("record", ["", "{", "[]", '{"size_bytes": "large"}'])
+def test_a_record_that_was_cut_off_is_not_that_of_an_engine(offline, tmp_path, record):
+    made = engine(tmp_path)
+    python = environments.place(made) / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("half")
+    (environments.place(made) / environments.MARK).write_text(record)
+    assert environments.installed(made) is None
+
+
 def test_an_engine_of_other_versions_is_outdated(ready, tmp_path, known):
     changed = engine(tmp_path, "2.0")
     known(changed)
