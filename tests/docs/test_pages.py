@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from convertkit import plugins
+from convertkit.engines.environments import installed
 from tests.command_line import apart
-from tests.docs.page_examples import ROOT, Example, examples, pages
+from tests.docs.page_examples import ROOT, Example, engine_of, examples, pages
 
 
 @pytest.fixture
@@ -32,9 +34,27 @@ def follow(example: Example, names: dict[str, object], place: Path) -> None:
     assert said.code == example.code, f"{example.text}\n{said.err}"
 
 
+def test_comments_are_no_arguments(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "    convertkit engines install acme     # 9 MB\n"
+        "    convertkit export 'a#b.onnx' -t acme  # for a board\n"
+        "    convertkit export b.onnx  # exit 4\n"
+        "    pip install c\n"
+    )
+    assert engine_of(page) == "acme"
+    assert [(each.text.strip(), each.code) for each in examples(page)] == [
+        ("convertkit export 'a#b.onnx' -t acme", 0),
+        ("convertkit export b.onnx", 4),
+    ]
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).with_suffix("").as_posix())
 def test_a_page_is_as_it_says(place: Path, page: Path) -> None:
+    engine = engine_of(page)
+    if engine is not None and (engine not in plugins.engine_names() or installed(plugins.engine(engine)) is None):
+        pytest.skip(f"the engine {engine} is not installed: convertkit engines install {engine}")
     names: dict[str, object] = {"__name__": "page"}
     for example in examples(page):
         follow(example, names, place)
