@@ -29,6 +29,11 @@ IDLE = {
     "--fp16": [("--fp16 --w8", "exclude each other")],
     "--w8": [("--w8 --w4", "exclude each other")],
     "--w4": [("--w4 --int8", "exclude each other")],
+    "--fp8": [
+        ("--fp8", "target onnxruntime does not deliver fp8"),
+        ("--target tensorrt --fp8", "--fp8 measures activation ranges and needs data: --calib"),
+        ("--target tensorrt --fp8 --w8", "exclude each other"),
+    ],
     "--size-first": [
         ("--size-first --w8", "--size-first goes with --w4"),
         ("--size-first --w4 --accept-loss", "--accept-loss adds nothing"),

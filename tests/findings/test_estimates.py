@@ -24,6 +24,7 @@ from convertkit.result import Result
 from convertkit.stage import execution
 from convertkit.targets.tflite.devices import DEVICES, LIKELY, error_of
 from tests import onnx_models
+from tests.targets.tflite.test_devices import NO_DOT_PRODUCTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,7 +72,7 @@ def test_the_finished_files_are_estimated_as_bench_does(made: dict[str, Result])
                 assert len(each["layers_ms"]) == len(result.report["operators"])
     for each in made["int8"].report["estimates"]["devices"]:
         assert each["float32_ms"] == pytest.approx(by_bench["float32"][each["device"]].ms, rel=1e-3)
-        assert each["ms"] < each["float32_ms"]
+        assert each["ms"] < each["float32_ms"] * (1.1 if each["device"] in NO_DOT_PRODUCTS else 1)
     assert {each["float32_ms"] for each in made["float32"].report["estimates"]["devices"]} == {None}
 
 

@@ -36,6 +36,7 @@ SHAPES = (
 )
 
 NO_DOT_PRODUCTS = ("x86-avx512",)
+"""Where integers of 8 bits save next to nothing over floats: docs/measurements/device-costs.md."""
 
 
 def options(*devices: str) -> ExportOptions:
