@@ -17,7 +17,7 @@ import convertkit
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("converters", "quantization", "targets")
-DATA = {".py", ".json", ".toml", ".html", ".css", ".js", ".jinja", ".swift", ".typed"}
+DATA = {".py", ".json", ".toml", ".html", ".css", ".js", ".jinja", ".swift", ".txt", ".typed"}
 
 
 def copy_of_the_tree(place):
