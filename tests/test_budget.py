@@ -80,6 +80,13 @@ def test_what_makes_other_points_is_another_search(changed: dict[str, object]) -
     assert plain == trained, "training comes behind the choice"
 
 
+@pytest.mark.parametrize("fits", [True, False])
+def test_where_nothing_keeps_enough_no_point_is_said_to(fits: bool) -> None:
+    points = [point("int8", 4000, 8, 0.9, fits=fits), point("w4", 700, 4, 0.6, fits=fits)]
+    with pytest.raises(ParityError, match=r"nothing that could be made keeps 10 dB .*the most is 8.0 dB \(int8\)"):
+        search(*points).choice()
+
+
 def test_the_nearest_is_told_where_nothing_fits() -> None:
     points = [point("float32", 4000, 120, 1, fits=False), point("w8", 2100, 30, 1, fits=False)]
     with pytest.raises(Unsupported, match=r"the nearest takes 2.1 KB \(w8, 30.0 dB\)"):

@@ -147,7 +147,14 @@ class _Search:
 
     def _nearest(self, text: str, known: list[Point], good: list[Point]) -> Unsupported | ParityError:
         budget = self.budget
-        least = min(good or known, key=lambda point: measure_of(point, budget) or 0.0)
+        if not good:
+            best = max(known, key=_worth)
+            return ParityError(
+                f"{text}: nothing that could be made keeps {_BEARABLE_DB:.0f} dB of the outputs; "
+                f"the most is {best.snr_db:.1f} dB ({best.told})\n"
+                "  try   --eval with labelled data and --max-drop, which judge by accuracy instead"
+            )
+        least = min(good, key=lambda point: measure_of(point, budget) or 0.0)
         told = f"{amount(measure_of(least, budget) or 0.0, budget.kind)} ({least.told}, {least.snr_db:.1f} dB)"
         if any(point.fits for point in known):
             return ParityError(
