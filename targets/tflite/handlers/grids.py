@@ -159,7 +159,7 @@ def deform_conv(
     parts = b.reshape(x, (count, channels // offset_group, *x.shape[2:]))
     rows = flattened(b, b.transpose(parts, (0, 2, 3, 1)))
     taps = [_shifted_taps(b, shifts, axis, base[axis], size) for axis, size in enumerate(x.shape[2:])]
-    starts = image_starts(b, x, math.prod(x.shape[2:]), 3)
+    starts = image_starts(b, parts, math.prod(x.shape[2:]), 3)
     columns = sampled(b, rows, starts, x.shape[2:], taps)
     if mask is not None:
         columns = b.mul(columns, b.reshape(mask, (count, elements, points, 1)))

@@ -239,6 +239,8 @@ ROWS = [
     pytest.param("DeformConv", {"x": normal(1, 4, 6, 7), "o": normal(1, 8, 2, 3, seed=2)},
                  {"w": normal(2, 2, 2, 2, seed=1)}, "x w o", {"strides": [3, 2], "dilations": [1, 2], "group": 2},
                  id="deform-conv"),
+    pytest.param("DeformConv", {"x": normal(2, 4, 5, 4), "o": normal(2, 24, 4, 2, seed=2)},
+                 {"w": normal(3, 4, 2, 3, seed=1)}, "x w o", {"offset_group": 2}, id="deform-conv-offset-groups"),
     pytest.param("GlobalLpPool", {"x": normal(1, 2, 5, 4)}, {}, "x", {"p": 3}, id="global-lp"),
     pytest.param("LpPool", {"x": normal(1, 2, 6, 6)}, {}, "x",
                  {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, id="lppool-ceil"),
