@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
-from convertkit.artifact import Artifact
 from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.executorch.runtime import RUNTIME, SERVICE, runtime_name
 from convertkit.workers.process import Worker
+from convertkit.workers.running import WorkerRunner
 
 
-class ExecuTorchRunner:
+class ExecuTorchRunner(WorkerRunner):
     """Executes the delivered file.  A time holds a message to the worker and back: about a tenth of a millisecond."""
 
-    def __init__(self, artifact: Artifact) -> None:
-        self._artifact = artifact
-        self._worker: Worker | None = None
+    def _begun(self) -> Worker:
+        return Worker(SERVICE, framework=RUNTIME)
 
-    def __enter__(self) -> Self:
-        self._worker = Worker(SERVICE, framework=RUNTIME).__enter__()
-        self._worker.call("load", {"program": str(self._artifact.path)})
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._worker is not None:
-            self._worker.__exit__(kind, error, trace)
-        self._worker = None
+    def _load(self, worker: Worker) -> None:
+        worker.call("load", {"program": str(self._artifact.path)})
 
     @property
     def runtime(self) -> str:
@@ -51,10 +39,6 @@ class ExecuTorchRunner:
         worker = self._open()
         worker.call("place", self._order(), encoded(self._artifact.inputs, feed, "program"))
         return lambda: worker.call("compute")
-
-    def _open(self) -> Worker:
-        assert self._worker is not None, "the runner is used as a context manager"
-        return self._worker
 
     def _order(self) -> dict[str, list[str]]:
         return {"inputs": [spec.name for spec in self._artifact.inputs]}

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
-from convertkit.artifact import Artifact
 from convertkit.engines.environments import elsewhere
 from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.iree.engine import engine
 from convertkit.targets.iree.runtime import ENTRY, SERVICE, runtime_name
 from convertkit.workers.process import Worker
+from convertkit.workers.running import WorkerRunner
 
 
-class IreeRunner:
+class IreeRunner(WorkerRunner):
     """Executes the delivered module.  A time holds a message to the worker and back: about a tenth of a millisecond."""
 
-    def __init__(self, artifact: Artifact) -> None:
-        self._artifact = artifact
-        self._worker: Worker | None = None
+    def _begun(self) -> Worker:
+        return Worker(SERVICE, elsewhere=elsewhere(engine.name))
 
-    def __enter__(self) -> Self:
-        self._worker = Worker(SERVICE, elsewhere=elsewhere(engine.name)).__enter__()
-        self._worker.call("load", {"module": str(self._artifact.path), "entry": ENTRY})
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._worker is not None:
-            self._worker.__exit__(kind, error, trace)
-        self._worker = None
+    def _load(self, worker: Worker) -> None:
+        worker.call("load", {"module": str(self._artifact.path), "entry": ENTRY})
 
     @property
     def runtime(self) -> str:
@@ -55,10 +43,6 @@ class IreeRunner:
         worker = self._open()
         worker.call("place", self._order(), encoded(self._artifact.inputs, feed))
         return lambda: worker.call("compute")
-
-    def _open(self) -> Worker:
-        assert self._worker is not None, "the runner is used as a context manager"
-        return self._worker
 
     def _order(self) -> dict[str, list[str]]:
         return {"inputs": [spec.name for spec in self._artifact.inputs]}

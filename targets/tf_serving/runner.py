@@ -4,38 +4,25 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
-from convertkit.artifact import Artifact
 from convertkit.errors import SourceError
 from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.targets.tf_serving.stage import ENVIRONMENT, SERVICE
 from convertkit.workers.process import Worker
+from convertkit.workers.running import WorkerRunner
 
 
-class SavedModelRunner:
+class SavedModelRunner(WorkerRunner):
     """The only model of the folder ``models``, in a worker."""
 
-    def __init__(self, artifact: Artifact) -> None:
-        self._artifact = artifact
-        self._worker: Worker | None = None
+    def _begun(self) -> Worker:
+        return Worker(SERVICE, env=ENVIRONMENT, framework="tensorflow")
 
-    def __enter__(self) -> Self:
-        folder = only_model(self._artifact.path)
-        self._worker = Worker(SERVICE, env=ENVIRONMENT, framework="tensorflow").__enter__()
-        self._worker.call("load", {"folder": str(folder)})
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._worker is not None:
-            self._worker.__exit__(kind, error, trace)
-        self._worker = None
+    def _load(self, worker: Worker) -> None:
+        worker.call("load", {"folder": str(only_model(self._artifact.path))})
 
     @property
     def runtime(self) -> str:
@@ -44,8 +31,7 @@ class SavedModelRunner:
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``FeedError`` for one that lacks an input."""
-        assert self._worker is not None, "the runner is used as a context manager"
-        found = self._worker.call("run", {}, encoded(self._artifact.inputs, feed)).arrays
+        found = self._open().call("run", {}, encoded(self._artifact.inputs, feed)).arrays
         return {spec.name: spec.decode(np.asarray(found[spec.name])) for spec in self._artifact.outputs}
 
 
