@@ -107,12 +107,21 @@ def argsort(x: Tensor, *, stable: bool = True, dim: int = -1, descending: bool =
 
 def greater(x: Tensor, y: Tensor) -> Tensor:
     """``aten::fmax``: the greater of two, and the other one of a NaN."""
-    return torch.where(x.isnan(), y, torch.where(y.isnan(), x, torch.maximum(x, y)))
+    return _no_nan(torch.maximum, x, y)
 
 
 def smaller(x: Tensor, y: Tensor) -> Tensor:
     """``aten::fmin``: the smaller of two, and the other one of a NaN."""
-    return torch.where(x.isnan(), y, torch.where(y.isnan(), x, torch.minimum(x, y)))
+    return _no_nan(torch.minimum, x, y)
+
+
+def _no_nan(choose: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+    """Integers have no NaN, and ONNX's IsNaN does not take them."""
+    dtype = torch.result_type(x, y)
+    x, y = x.to(dtype), y.to(dtype)
+    if not dtype.is_floating_point:
+        return choose(x, y)
+    return torch.where(x.isnan(), y, torch.where(y.isnan(), x, choose(x, y)))
 
 
 def copysign(x: Tensor, sign: float) -> Tensor:

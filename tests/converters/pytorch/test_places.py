@@ -34,6 +34,8 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "order of flags": lambda x: torch.sort(x > 0, dim=2),
     "greater and no NaN": lambda x: torch.fmax(x, x.flip(1).sqrt()),
     "smaller and no NaN": lambda x: torch.fmin(x.sqrt(), x.flip(2)),
+    "greater of integers": lambda x: torch.fmax((x * 4).int(), (x.flip(1) * 4).int()),
+    "smaller of an integer and a number": lambda x: torch.fmin((x * 4).int(), x.flip(2)),
     "copied sign": lambda x: torch.copysign(x, -2.0),
 }
 
