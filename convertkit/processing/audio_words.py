@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from convertkit.errors import UsageError
+from convertkit.processing.numbers_in_words import number
 
 Taper = Literal["hann", "hamming", "rectangular"]
 TAPERS: tuple[Taper, ...] = get_args(Taper)
@@ -107,10 +108,10 @@ def _read(title: str, words: list[tuple[str, str]]) -> dict[str, str]:
         fits = {
             "audio": value.isdecimal() and int(value) in _RATES,
             **dict.fromkeys(("samples", "fft", "mel", "mfcc"), value.isdecimal() and int(value) > 0),
-            **dict.fromkeys(("window", "hop"), _LENGTH.fullmatch(value) is not None and _number(value[:1]) >= 0),
-            **dict.fromkeys(("low", "high", "log"), _number(value) >= 0),
-            "std": _number(value) > 0,
-            "mean": math.isfinite(_number(value)),
+            **dict.fromkeys(("window", "hop"), _LENGTH.fullmatch(value) is not None and number(value[:1]) >= 0),
+            **dict.fromkeys(("low", "high", "log"), number(value) >= 0),
+            "std": number(value) > 0,
+            "mean": math.isfinite(number(value)),
             "input": bool(value),
             **dict.fromkeys(_FLAGS, not value),
         }
@@ -154,12 +155,3 @@ def _samples(text: str, rate: int) -> int:
     match = _LENGTH.fullmatch(text)
     assert match is not None  # :func:`_read` has refused others
     return round(float(match["number"]) * (rate / 1000 if match["unit"] else 1))
-
-
-def _number(text: str) -> float:
-    """NaN for what is not a finite number."""
-    try:
-        found = float(text)
-    except ValueError:
-        return math.nan
-    return found if math.isfinite(found) else math.nan

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from convertkit.errors import UsageError
+from convertkit.processing.numbers_in_words import number
 
 Form = Literal["xyxy", "yxyx", "xywh", "cxcywh", "cycxhw"]
 """Two corners, a corner and sizes, or the centre and sizes; ``y`` first where the name has it first."""
@@ -109,8 +110,8 @@ def _read(title: str, words: list[tuple[str, str]]) -> dict[str, str]:
         fits = {
             "nms": _is_whole(value),
             "points": _is_whole(value),
-            "iou": 0 <= _number(value) < 1,
-            "score": _number(value) >= 0,
+            "iou": 0 <= number(value) < 1,
+            "score": number(value) >= 0,
             "scale": bool(_scales(value)),
             **{each: bool(value) for each in ("output", "boxes", "scores", "anchors")},
             **dict.fromkeys(_FLAGS, not value),
@@ -146,7 +147,7 @@ def _anchors(title: str, found: Mapping[str, str], form: Form) -> Anchors | None
 
 def _scales(text: str) -> tuple[float, float] | tuple[()]:
     """One number for centre and sizes, or one for each; empty where they are not positive numbers."""
-    numbers = [_number(part) for part in text.split(",")]
+    numbers = [number(part) for part in text.split(",")]
     if len(numbers) > 2 or not all(0 < each < math.inf for each in numbers):
         return ()
     return numbers[0], numbers[-1]
@@ -154,12 +155,3 @@ def _scales(text: str) -> tuple[float, float] | tuple[()]:
 
 def _is_whole(text: str) -> bool:
     return text.isdecimal() and int(text) > 0
-
-
-def _number(text: str) -> float:
-    """NaN for what is not a finite number."""
-    try:
-        found = float(text)
-    except ValueError:
-        return math.nan
-    return found if math.isfinite(found) else math.nan
