@@ -12,7 +12,8 @@ from convertkit.progress import Silent
 from convertkit.records import Recorded, StepRecord
 from convertkit.steps import plan
 from convertkit.steps.describe import Described
-from convertkit.steps.make import Make, OfStage
+from convertkit.steps.make import Make
+from convertkit.steps.stages import OfStage
 from convertkit.steps.verify import Judgement, failure
 from convertkit.tasks.local import Local
 from convertkit.tasks.resources import Resources

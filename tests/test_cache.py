@@ -24,7 +24,8 @@ from convertkit.recipe import ExportOptions
 from convertkit.release.keys import Keys
 from convertkit.steps import live
 from convertkit.steps.describe import Describe
-from convertkit.steps.make import Convert, Make, OfPlugin
+from convertkit.steps.make import Convert, Make
+from convertkit.steps.stages import OfPlugin
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.task import Context, key
 from convertkit.tasks.versions import code_version

@@ -19,7 +19,8 @@ from convertkit.cli import cli
 from convertkit.commands import COMMANDS
 from convertkit.commands import command as load_command
 from convertkit.commands.export import command as export_command
-from convertkit.options.declared import GROUPS, GroupedOption
+from convertkit.options.declared import GroupedOption
+from convertkit.options.export_command import GROUPS
 from tests import installed, onnx_models
 from tests.command_line import apart, command, here
 

@@ -4,7 +4,8 @@ import pytest
 
 from convertkit.errors import RecipeError, UsageError
 from convertkit.options.export_recipe import read_recipe
-from convertkit.options.flags import options_from, parse_input
+from convertkit.options.flags import options_from
+from convertkit.options.inputs import parse_input
 from convertkit.recipe import ExportOptions, InputSpec, Normalization
 
 

@@ -12,7 +12,7 @@ import convertkit
 from convertkit.data.evaluation import at_chance, find_metric
 from convertkit.data.feeds import load_feeds
 from convertkit.errors import FeedError, UsageError
-from convertkit.options.flags import parse_normalization
+from convertkit.options.inputs import parse_normalization
 from tests.onnx_models import mlp, model, write
 
 RNG = np.random.default_rng(3)

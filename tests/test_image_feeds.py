@@ -13,7 +13,7 @@ from PIL import Image
 from convertkit.artifact import TensorSpec
 from convertkit.data.feeds import load_feeds
 from convertkit.errors import FeedError, UsageError
-from convertkit.options.flags import parse_images
+from convertkit.options.pictures import parse_images
 from convertkit.recipe import ImageOptions
 from tests.command_line import here
 

@@ -8,7 +8,8 @@ import click
 
 from convertkit.commands.ending import Session, quiet_logs
 from convertkit.commands.looks import examples, json_flag, show
-from convertkit.options.declared import OPENING, TargetsCommand, source_flags
+from convertkit.options.declared import OPENING, source_flags
+from convertkit.options.export_command import TargetsCommand
 
 _EXAMPLES = examples(
     ("every installed target", "check model.pt"),

@@ -10,7 +10,8 @@ import click
 from convertkit.commands import EXIT_CODES
 from convertkit.commands.ending import Session, quiet_logs
 from convertkit.commands.looks import story
-from convertkit.options.declared import ExportCommand, export_flags
+from convertkit.options.declared import export_flags
+from convertkit.options.export_command import ExportCommand
 
 
 @click.command("export", cls=ExportCommand, epilog=EXIT_CODES)

@@ -274,7 +274,8 @@ class _Way:
 
     def _made(self, target: Target, hub: Artifact, options: ExportOptions) -> Verdict:
         """Make the artifact, and see that its runtime takes it."""
-        from convertkit.steps.make import made, steps_of
+        from convertkit.steps.make import made
+        from convertkit.steps.stages import steps_of
 
         context = BuildContext(options, target, self._artifact.sha256, self._data, self._progress)
         parts = plugins.parts_of(target, options)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import math
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +11,18 @@ from typing import Any, get_args
 
 from convertkit.errors import UsageError
 from convertkit.options import consistency, of_targets
+from convertkit.options.inputs import parse_input, parse_normalization
+from convertkit.options.pictures import parse_images
 from convertkit.options.sounds import parse_wav
 from convertkit.processing.words import read_postprocess, read_preprocess
-from convertkit.recipe import (
-    CalibMethod,
-    ExportOptions,
-    ImageOptions,
-    InputSpec,
-    Layout,
-    Normalization,
-    Precision,
-)
-from convertkit.references import closest
+from convertkit.recipe import CalibMethod, ExportOptions, InputSpec, Layout, Normalization, Precision
 
 PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4", "fp8")
+
+
 _RENAMED = {"timeout": "timeout_s", "input": "inputs"}
+
+
 _KEYS = (
     "source",
     "target",
@@ -79,13 +74,21 @@ _KEYS = (
     "scheduler",
     "target_options",
 )
+
+
 _PATHS = ("source", "calib", "eval", "output", "label_file", "cache")
+
+
 _CHOICES: dict[str, tuple[str, ...]] = {
     "io_dtype": ("float32", "int8", "uint8", "int16"),
     "calib_method": get_args(CalibMethod),
     "input_layout": get_args(Layout),
 }
+
+
 _FLAG, _TEXT, _WHOLE, _NUMBER = "true or false", "text", "a whole number", "a number"
+
+
 _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     **dict.fromkeys(
         (
@@ -125,26 +128,6 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     "prune": ("a share, auto or N:M", (int, float, str)),
     **dict.fromkeys(("prune_channels", "low_rank"), ("a share or auto", (int, float, str))),
 }
-IMAGE_WORDS: Mapping[str, tuple[str, ...]] = {
-    "fit": ("stretch", "crop", "pad"),
-    "filter": ("bilinear", "bicubic", "nearest", "lanczos"),
-    "order": ("rgb", "bgr"),
-    "layout": ("nchw", "nhwc"),
-}
-_IMAGE_NUMBERS: Mapping[str, tuple[str, type[int] | type[float], tuple[float, float]]] = {
-    "crop": ("share", float, (0.1, 1.0)),
-    "pad": ("fill", int, (0, 255)),
-}
-_INPUT = re.compile(
-    r"(?P<name>.+?):(?P<shape>[\w,\s]*)"
-    r"(?::(?P<dtype>[a-z]\w*)?(?:\[(?P<low>[^,\]]+),(?P<high>[^)\]]+)\))?)?$"
-)
-_DTYPES = (
-    *("float32", "float16", "bfloat16", "float64", "bool", "string"),
-    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (64, 32, 16, 8, 4)),
-    *("complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
-)
-"""Of inputs, as NumPy and ml_dtypes call them."""
 
 
 def options_from(values: Mapping[str, Any]) -> ExportOptions:
@@ -182,80 +165,6 @@ def merged(recipe: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     chooses = any(name in given for name in PRECISION_FLAGS)
     kept = {name: value for name, value in recipe.items() if not (chooses and name in PRECISION_FLAGS)}
     return {**kept, **given, **of_targets.merged(recipe, given)}
-
-
-def parse_input(text: str | InputSpec) -> InputSpec:
-    """``name:1,3,224,224[:float32]``; names stand for dynamic dimensions, ``ids:1,64:int64[0,1000)`` bounds values."""
-    if isinstance(text, InputSpec):
-        return text
-    match = _INPUT.match(text)
-    if match is None:
-        raise UsageError(f"--input {text}: expected NAME:SHAPE[:DTYPE], for example image:N,3,224,224:float32")
-    dims = [part.strip() for part in match["shape"].split(",") if part.strip()]
-    shape = tuple(int(dim) if dim.isdecimal() else dim for dim in dims)
-    value_range = None
-    if match["low"] is not None:
-        try:
-            value_range = (float(match["low"]), float(match["high"]))
-        except ValueError as error:
-            raise UsageError(f"--input {text}: the value range is not [LOW,HIGH)") from error
-    if match["dtype"] not in (None, *_DTYPES):
-        known = ", ".join(_DTYPES[:5])
-        raise UsageError(
-            f"--input {text}: no dtype is called {match['dtype']}{closest(match['dtype'], _DTYPES)}; usual are {known}"
-        )
-    return InputSpec(match["name"], shape, match["dtype"], value_range)
-
-
-def parse_images(text: str | ImageOptions) -> ImageOptions:
-    """Words in any order: ``crop:0.875,bicubic,bgr,nhwc``; ``pad:114`` names the fill."""
-    if isinstance(text, ImageOptions):
-        return text
-    chosen: dict[str, Any] = {}
-    for word in str(text).lower().replace(" ", "").split(","):
-        name, colon, number = word.partition(":")
-        field = next((field for field, words in IMAGE_WORDS.items() if name in words), None)
-        if field is None or field in chosen or (colon and name not in _IMAGE_NUMBERS):
-            raise UsageError(f"--images {text}: {word!r}; expected one word each of {_image_words()}")
-        chosen[field] = name
-        if colon:
-            field, kind, (least, most) = _IMAGE_NUMBERS[name]
-            chosen[field] = _within(f"--images {text}", number, kind, least, most)
-    return ImageOptions(**chosen)
-
-
-def _image_words() -> str:
-    return ", ".join("|".join(words) for words in IMAGE_WORDS.values())
-
-
-def _within(title: str, text: str, kind: type[int] | type[float], least: float, most: float) -> float:
-    """The number, where it is one between the bounds."""
-    try:
-        number = kind(text)
-    except ValueError as error:
-        raise UsageError(f"{title}: {text!r} is not a number") from error
-    if not least <= number <= most:
-        raise UsageError(f"{title}: {text} is not from {least} to {most}")
-    return number
-
-
-def parse_normalization(text: str | Normalization) -> Normalization:
-    """``image:127.5/127.5``, or with a number for each channel ``image:123.7,116.3,103.5/58.4,57.1,57.4``."""
-    if isinstance(text, Normalization):
-        return text
-    name, _, numbers = text.rpartition(":")
-    try:
-        mean, std = (tuple(float(part) for part in half.split(",")) for half in numbers.split("/"))
-    except ValueError as error:
-        raise UsageError(f"--normalization {text}: expected INPUT:MEAN/STD, for example image:127.5/127.5") from error
-    if not name:
-        raise UsageError(
-            f"--normalization {text} names no input: write INPUT:{numbers} with the model's name for it, "
-            f"for example image:{numbers}"
-        )
-    if len(mean) != len(std) or not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0:
-        raise UsageError(f"--normalization {text}: as many means as deviations, all finite, deviations positive")
-    return Normalization(name, mean, std)
 
 
 def flag(name: str) -> str:

@@ -21,7 +21,7 @@ from convertkit.records import Made
 from convertkit.stage import BuildContext, FeedSource, PackagingTarget, Target
 from convertkit.steps import live
 from convertkit.steps.describe import Described, with_sizes
-from convertkit.steps.make import choices, steps_of
+from convertkit.steps.stages import choices, steps_of
 from convertkit.tasks.task import Context, Task
 
 _ORDER: tuple[Precision, ...] = ("float32", "fp16", "w8", "int8", "w4")

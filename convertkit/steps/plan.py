@@ -8,8 +8,9 @@ from typing import Any
 
 from convertkit.records import Made, Recorded, Verified
 from convertkit.stage import Stage
-from convertkit.steps.make import Make, StageRef
+from convertkit.steps.make import Make
 from convertkit.steps.recorded import RecordArtifact
+from convertkit.steps.stages import StageRef
 from convertkit.steps.verify import Judgement, Verify
 from convertkit.tasks.task import Task
 

@@ -12,7 +12,7 @@ import pytest
 from convertkit.plugins import BrokenPlugin
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, BuildContext
-from convertkit.steps.make import steps_of
+from convertkit.steps.stages import steps_of
 from tests.command_line import apart, check_refusal, everything_below
 
 

@@ -14,7 +14,7 @@ from convertkit.converters.pytorch.describe.probing import describe
 from convertkit.converters.pytorch.load.load import load
 from convertkit.converters.pytorch.model.subject import Parameter, Subject
 from convertkit.errors import SourceError, UsageError
-from convertkit.options.flags import parse_input
+from convertkit.options.inputs import parse_input
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
