@@ -84,6 +84,11 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
+def converter(name: str) -> Converter:
+    """The installed converter of that name."""
+    return cast(Converter, load(_points(CONVERTERS)[name]))
+
+
 def converters() -> tuple[Converter, ...]:
     """All installed converters, in the order of their names."""
     return tuple(cast(Converter, load(point)) for point in _points(CONVERTERS).values())
