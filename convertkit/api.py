@@ -61,6 +61,7 @@ def export(
     signature: str | None = None,
     description: str | None = None,
     label_file: str | PathLike[str] | None = None,
+    compress: bool = False,
     normalization: str | Normalization | Sequence[str | Normalization] = (),
     preprocess: str | None = None,
     postprocess: str | None = None,
@@ -133,6 +134,7 @@ def export(
         signature: signature of a SavedModel.
         description: what the model does, for the file's metadata.
         label_file: names of the classes, one per line.
+        compress: the model deflated in a package for phones; the app decodes it when it first starts.
         normalization: ``INPUT:MEAN/STD`` that the model was trained with, one or several.
         preprocess: steps from a picture of bytes, or from PCM, to the input that become part of the model, as in
             ``image:256,crop:0.875,mean:0,std:255`` or ``audio:16000``.

@@ -152,6 +152,8 @@ class ExportOptions:
     signature: str | None = None
     description: str = ""
     label_file: str | None = None
+    compress: bool = False
+    """The model deflated in a package that an app decodes when it first starts."""
     normalization: tuple[Normalization, ...] = ()
     preprocess: str | None = None
     """Steps from a picture of bytes to the input, which become part of the model."""

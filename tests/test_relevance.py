@@ -141,6 +141,7 @@ IDLE = {
         ("--target tflite --label-file LABELS", "2 labels, and no output has 2 classes"),
         ("--target tflite --label-file DATA", "is not UTF-8 text"),
     ],
+    "--compress": [("--compress", "--compress does nothing for onnxruntime; it is for --target android or ios")],
     "--normalization": [
         (
             "--normalization x:1/2",
@@ -237,6 +238,7 @@ def test_what_plugins_read_are_flags(group):
             "--input-layout",
             "--description",
             "--label-file",
+            "--compress",
             "--normalization",
             "--device",
             "--images",

@@ -229,6 +229,7 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     _flag("Output", "--opset", type=int, metavar="N", help="Opset of a delivered .onnx."),
     _flag("Output", "--description", metavar="TEXT", help="What the model does, for the file's metadata."),
     _flag("Output", "--label-file", type=click.Path(), metavar="PATH", help="Names of the classes, one per line."),
+    _switch("Output", "--compress", help="The model deflated in a package; apps decode it at their first start."),
     (("--json", "as_json"), {"group": "Output", "is_flag": True, "help": "Print one JSON object, in every case."}),
     _flag("Running", "--jobs", "-j", type=int, metavar="N", help="Do so many things at once [default: 2]."),
     _flag(

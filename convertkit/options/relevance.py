@@ -33,6 +33,7 @@ _OF_TARGETS: Mapping[str, Callable[[ExportOptions], bool]] = {
     "--input-layout": lambda options: options.input_layout != "auto",
     "--description": lambda options: bool(options.description),
     "--label-file": lambda options: options.label_file is not None,
+    "--compress": lambda options: options.compress,
     "--normalization": lambda options: bool(options.normalization) and not _folders_of_images(options),
 }
 """Flags that only some targets have a use for, and whether they are given."""

@@ -237,7 +237,7 @@ def _flags_that_some_read() -> Mapping[str, Any]:
 
         return reads
 
-    flags = ("--opset", "--io-dtype", "--input-layout", "--description", "--label-file")
+    flags = ("--opset", "--io-dtype", "--input-layout", "--description", "--label-file", "--compress")
     return {flag: readers(flag) for flag in flags}
 
 

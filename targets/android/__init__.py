@@ -34,7 +34,7 @@ class AndroidTarget:
     runs_here = False
     devices = tflite.devices
     likely_devices = tflite.likely_devices
-    reads = frozenset({"--label-file", "--normalization", "--images", "--description"})
+    reads = frozenset({"--label-file", "--normalization", "--images", "--description", "--compress"})
     options = (
         TargetOption(
             "package", PackageName.read, "Kotlin package of the API; its last word names class and files",

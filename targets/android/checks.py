@@ -13,16 +13,17 @@ from convertkit.targets.android.aar import ASSETS
 from convertkit.targets.android.archive import PAGE, members_of
 from convertkit.targets.android.maven import DIGESTS, Coordinates, digest
 from convertkit.targets.android.runtimes import RUNTIMES
+from convertkit.targets.mobile.deflated import DEFLATED, inflated
 
 _NEEDED = ("AndroidManifest.xml", "R.txt", "classes.jar", "proguard.txt")
 _POM = "{http://maven.apache.org/POM/4.0.0}"
 
 
-_SUFFIXES = tuple(each.suffix for each in RUNTIMES.values())
+_SUFFIXES = tuple(f"{each.suffix}{packed}" for each in RUNTIMES.values() for packed in ("", DEFLATED))
 
 
 def packaged_model(path: Path) -> bytes:
-    """The model in an AAR; ``SourceError`` where there is none, or a phone could not map it where it lies."""
+    """The model in an AAR, decoded; ``SourceError`` where there is none, or a phone could not read it where it lies."""
     found = [
         (name, member)
         for name, member in members_of(path).items()
@@ -31,6 +32,8 @@ def packaged_model(path: Path) -> bytes:
     if len(found) != 1:
         raise SourceError(f"{path.name} has {len(found)} models among its assets, expected one")
     name, member = found[0]
+    if name.endswith(DEFLATED):
+        return inflated(member.data, f"{path.name}: {name}")
     if not member.stored or member.offset % PAGE:
         where = f"begins at byte {member.offset}" if member.stored else "is compressed"
         raise SourceError(f"{path.name}: {name} {where}; it has to be stored at a multiple of {PAGE}")

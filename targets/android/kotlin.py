@@ -11,6 +11,7 @@ from convertkit.parity.golden import Vector
 from convertkit.targets.android.names import PackageName
 from convertkit.targets.android.runtimes import PhoneRuntime
 from convertkit.targets.mobile.api import TypedApi
+from convertkit.targets.mobile.deflated import DEFLATED, Packed
 from convertkit.targets.mobile.golden import allowed
 from convertkit.targets.mobile.pictures import Picture
 from convertkit.targets.mobile.ports import Port
@@ -40,11 +41,17 @@ class Api:
     runtime: PhoneRuntime
     typed: TypedApi
     in_pack: bool
+    packed: Packed | None = None
+
+    @property
+    def suffix(self) -> str:
+        """What the name of the model's asset ends in."""
+        return f"{self.runtime.suffix}{'' if self.packed is None else DEFLATED}"
 
     @property
     def asset(self) -> str:
         """The model among the assets of the AAR."""
-        return f"{self.package.short}{self.runtime.suffix}"
+        return f"{self.package.short}{self.suffix}"
 
     @property
     def label_asset(self) -> str:
@@ -94,6 +101,8 @@ def sources(api: Api) -> dict[str, str]:
     name = api.package.kotlin_class
     templates = {"Buffers.kt": "Buffers.kt", "Engine.kt": api.runtime.engine}
     templates |= {f"{name}.kt": "Model.kt", f"{name}Coroutines.kt": "Coroutines.kt"}
+    if api.packed is not None:
+        templates["Packed.kt"] = "Packed.kt"
     if api.typed.picture is not None:
         templates["Pixels.kt"] = "Pixels.kt"
         values |= _of_picture(api.typed.picture)

@@ -21,7 +21,7 @@ RESERVED = frozenset(re.findall(r"\w+", _WORDS))
 
 _NESTED = frozenset({"category", "detection"})
 """Java has no class inside another of the same name."""
-_BESIDE = frozenset({"buffers", "engine", "pixels", "port", "wav"})
+_BESIDE = frozenset({"buffers", "engine", "packed", "pixels", "port", "wav"})
 
 
 @dataclass(frozen=True, slots=True)

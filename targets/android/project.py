@@ -103,7 +103,7 @@ android {{
         testInstrumentationRunner = "androidx.test.runner.AndroidJUnitRunner"
     }}
     androidResources {{
-        noCompress += "{api.runtime.suffix[1:]}"
+        noCompress += "{api.suffix.rpartition(".")[2]}"
     }}
 }}
 
@@ -138,7 +138,7 @@ android {{
         versionName = "1.0"
     }}
     androidResources {{
-        noCompress += "{api.runtime.suffix[1:]}"
+        noCompress += "{api.suffix.rpartition(".")[2]}"
     }}
 {pack}}}
 

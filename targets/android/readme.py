@@ -14,11 +14,12 @@ def readme(api: Api, made: Coordinates, min_sdk: int, vectors: int) -> str:
     ins = "\n".join(f"- {port.sentence}" for port in api.typed.ports.given)
     outs = "\n".join(f"- {port.sentence}" for port in api.typed.ports.returned)
     pack = f"| `project/{short}_pack` | the AI pack, which Google Play delivers with the app |\n" if api.in_pack else ""
+    lies = "stored uncompressed" if api.packed is None else "deflated: the first `open` decodes it into a file"
     return f"""# {name} for Android
 
 | where | what it is |
 |---|---|
-| `{made.file}.aar` | the model as an asset, stored uncompressed; no code |
+| `{made.file}.aar` | the model as an asset, {lies}; no code |
 | `maven` | the same as a Maven repository: `{made}`, which brings `{api.runtime.library}` |
 | `project/{short}` | a library module with the typed API, and its instrumented test |
 | `project/sample` | an app that runs the model once |

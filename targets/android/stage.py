@@ -22,6 +22,7 @@ from convertkit.targets.android.readme import readme
 from convertkit.targets.android.runner import AndroidRunner
 from convertkit.targets.android.runtimes import PhoneRuntime
 from convertkit.targets.mobile.api import TypedApi, Wanted, beginning, check_one_file, typed_api
+from convertkit.targets.mobile.deflated import Packed, deflated
 from convertkit.targets.mobile.files import write_files
 from convertkit.targets.mobile.golden import little, vector_files, vectors, wav
 from convertkit.targets.mobile.opsets import check_opset
@@ -42,7 +43,7 @@ class AndroidChoices:
 
 
 class PackageAndroid:
-    """Packages the file as it is; the same numbers come out of the package."""
+    """Packages the file as it is, or deflated; the same numbers come out of the package."""
 
     name = "android"
     version = "1"
@@ -58,6 +59,7 @@ class PackageAndroid:
         """What decides about the package, beside the file that goes into it."""
         chosen, flags = self._choices, self._options
         return {
+            "compress": self._options.compress,
             "seed": flags.seed,
             "package": chosen.package.text,
             "version": chosen.version,
@@ -78,7 +80,8 @@ class PackageAndroid:
         wanted = Wanted("--android", chosen.picture, chosen.sound)
         typed = typed_api(source, model, self._options, wanted, RESERVED)
         check_opset(model, chosen.runtime.most_opset, str(chosen.runtime.library))
-        return Api(chosen.package, chosen.runtime, typed, chosen.ai_pack)
+        packed = Packed.of(model) if self._options.compress else None
+        return Api(chosen.package, chosen.runtime, typed, chosen.ai_pack, packed)
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Package ``source``; ``Unsupported`` for what a typed API or the library has no form for."""
@@ -86,8 +89,9 @@ class PackageAndroid:
         runtime, api = chosen.runtime, self._api(source, model)
         made = chosen.package.coordinates(chosen.version)
         beside = _beside(api, source)
-        assets = {api.asset: model}
-        archive = aar(f"{chosen.package}.assets", chosen.min_sdk, runtime.rules, assets | beside, assets.keys())
+        held = model if api.packed is None else deflated(model)
+        stored = {api.asset} if api.packed is None else set()
+        archive = aar(f"{chosen.package}.assets", chosen.min_sdk, runtime.rules, {api.asset: held} | beside, stored)
         path = workdir / f"{made.file}.aar"
         path.write_bytes(archive)
         repository = maven.repository(made, archive, runtime.library, api.typed.description)
@@ -100,12 +104,10 @@ class PackageAndroid:
         )
         with AndroidRunner(artifact) as runner:
             found = vectors(artifact, api.typed.ports, runner, self._calibration, self._options.seed)
-        write_files(workdir, self._project(api, found, model, beside))
+        write_files(workdir, self._project(api, found, held, beside))
         return artifact
 
-    def _project(
-        self, api: Api, found: Sequence[Vector], model: bytes, beside: Mapping[str, bytes]
-    ) -> dict[str, bytes]:
+    def _project(self, api: Api, found: Sequence[Vector], held: bytes, beside: Mapping[str, bytes]) -> dict[str, bytes]:
         """The Gradle project, and the page that says what is there."""
         chosen, short = self._choices, api.package.short
         made = chosen.package.coordinates(chosen.version)
@@ -118,7 +120,7 @@ class PackageAndroid:
         golden = _golden(found, api.typed, self._options.seed)
         files |= {f"{short}/src/androidTest/assets/golden/{name}": data for name, data in golden.items()}
         if api.in_pack:
-            files[project.packed_model(short, api.runtime.suffix)] = model
+            files[project.packed_model(short, api.suffix)] = held
             files |= {f"{short}/src/main/assets/{name}": data for name, data in beside.items()}
         page = readme(api, made, chosen.min_sdk, len(found))
         return {"README.md": page.encode(), **{f"project/{name}": data for name, data in files.items()}}

@@ -28,7 +28,7 @@ class IosTarget:
     packages = "onnxruntime"
     precisions = tflite.precisions
     runs_here = False
-    reads = frozenset({"--label-file", "--normalization", "--images", "--description"})
+    reads = frozenset({"--label-file", "--normalization", "--images", "--description", "--compress"})
     options = (
         TargetOption("module", ModuleName.read, "Swift module and class", default=ModuleName("Model"), metavar="NAME"),
         TargetOption(

@@ -9,6 +9,7 @@ from xml.parsers.expat import ExpatError
 
 from convertkit.errors import SourceError, ToolError
 from convertkit.targets.ios.runtimes import RUNTIMES
+from convertkit.targets.mobile.deflated import DEFLATED, inflated
 
 PRIVACY = "PrivacyInfo.xcprivacy"
 PRIVACY_CONTENT: Mapping[str, object] = {
@@ -19,15 +20,17 @@ PRIVACY_CONTENT: Mapping[str, object] = {
 }
 """The generated code tracks nobody, collects nothing, and calls none of the interfaces that need a reason.
 Source: Apple, "Privacy manifest files"."""
-_SUFFIXES = tuple(each.suffix for each in RUNTIMES.values())
+_SUFFIXES = tuple(f"{each.suffix}{packed}" for each in RUNTIMES.values() for packed in ("", DEFLATED))
 
 
 def packaged_model(package: Path) -> bytes:
-    """The model among the resources of a package; ``SourceError`` where there is not one."""
+    """The model among the resources of a package, decoded; ``SourceError`` where there is not one."""
     found = [path for path in sorted(package.glob("Sources/*/Resources/*")) if path.name.endswith(_SUFFIXES)]
     if len(found) != 1:
         raise SourceError(f"{package.name} has {len(found)} models among its resources, expected one")
-    return found[0].read_bytes()
+    (path,) = found
+    data = path.read_bytes()
+    return inflated(data, f"{package.name}: {path.name}") if path.suffix == DEFLATED else data
 
 
 def check_package(package: Path, resources: tuple[str, ...]) -> None:

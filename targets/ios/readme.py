@@ -17,13 +17,14 @@ def readme(api: SwiftApi, vectors: int) -> str:
     else:
         kind, use = "Swift package", f'    .package(path: "PATH/{name}")'
         manifest, test = "`Package.swift`", f"run the tests of the scheme {name} in Xcode, or `swift test` on a Mac"
+    lies = "the model" if api.packed is None else "the model, deflated: the first start decodes it into a file"
     return f"""# {name} for iOS
 
 | where | what it is |
 |---|---|
 | {manifest} | the {kind}, which brings `{library.product}` {library.version} |
 | `Sources/{name}` | the typed API |
-| `Sources/{name}/Resources` | the model, and the privacy manifest |
+| `Sources/{name}/Resources` | {lies}, and the privacy manifest |
 | `Tests/{name}Tests` | a test with {vectors} golden vectors |
 
 ## The interface

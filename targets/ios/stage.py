@@ -22,6 +22,7 @@ from convertkit.targets.ios.runner import IosRunner
 from convertkit.targets.ios.runtimes import AppleRuntime
 from convertkit.targets.ios.swift import SwiftApi, golden_test, sources
 from convertkit.targets.mobile.api import TypedApi, Wanted, beginning, check_one_file, typed_api
+from convertkit.targets.mobile.deflated import Packed, deflated
 from convertkit.targets.mobile.files import write_files
 from convertkit.targets.mobile.golden import little, vector_files, vectors, wav
 from convertkit.targets.mobile.opsets import check_opset
@@ -39,7 +40,7 @@ class IosChoices:
 
 
 class PackageIos:
-    """Packages the file as it is; the same numbers come out of the package."""
+    """Packages the file as it is, or deflated; the same numbers come out of the package."""
 
     name = "ios"
     version = "1"
@@ -55,6 +56,7 @@ class PackageIos:
         """What decides about the package, beside the file that goes into it."""
         chosen = self._choices
         return {
+            "compress": self._options.compress,
             "seed": self._options.seed,
             "module": chosen.module.text,
             "runtime": f"{chosen.runtime.library.product} {chosen.runtime.library.version}",
@@ -73,7 +75,7 @@ class PackageIos:
         typed = typed_api(source, model, self._options, wanted, RESERVED)
         check_limits(model, typed.ports, chosen.runtime)
         check_opset(model, chosen.runtime.most_opset, chosen.runtime.library.product)
-        return SwiftApi(chosen.module, chosen.runtime, typed)
+        return SwiftApi(chosen.module, chosen.runtime, typed, Packed.of(model) if self._options.compress else None)
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Package ``source``; ``Unsupported`` for what a typed API or the library has no form for."""
@@ -102,7 +104,8 @@ class PackageIos:
 
 def _resources(api: SwiftApi, source: Artifact) -> dict[str, bytes]:
     """What lies beside the code, by its name: the model first."""
-    contents = {f"{api.module.short}{api.runtime.suffix}": source.path.read_bytes()}
+    model = source.path.read_bytes()
+    contents = {f"{api.module.short}{api.suffix}": model if api.packed is None else deflated(model)}
     if api.typed.labels is not None:
         contents[f"{api.module.short}.labels.txt"] = api.typed.label_text
     if api.typed.ports.states:

@@ -10,6 +10,7 @@ from convertkit.parity.golden import Vector
 from convertkit.targets.ios.names import ModuleName
 from convertkit.targets.ios.runtimes import AppleRuntime
 from convertkit.targets.mobile.api import TypedApi
+from convertkit.targets.mobile.deflated import DEFLATED, Packed
 from convertkit.targets.mobile.golden import allowed
 from convertkit.targets.mobile.pictures import Picture
 from convertkit.targets.mobile.ports import Port
@@ -35,12 +36,18 @@ class SwiftApi:
     module: ModuleName
     runtime: AppleRuntime
     typed: TypedApi
+    packed: Packed | None = None
+
+    @property
+    def suffix(self) -> str:
+        """What the name of the model's file in the package ends in."""
+        return f"{self.runtime.suffix}{'' if self.packed is None else DEFLATED}"
 
     @property
     def resources(self) -> tuple[str, ...]:
         """The names of the package's resources."""
         short = self.module.short
-        found = [f"{short}{self.runtime.suffix}"]
+        found = [f"{short}{self.suffix}"]
         found += [f"{short}.labels.txt"] * (self.typed.labels is not None)
         found += [f"{short}.state"] * bool(self.typed.ports.states)
         return (*found, "PrivacyInfo.xcprivacy")
@@ -51,6 +58,8 @@ class SwiftApi:
             **self.typed.values(self.module.text),
             "short": self.module.short,
             "suffix": self.runtime.suffix[1:],
+            "packed": self.packed,
+            "ending": DEFLATED,
             "library": self.runtime.library,
             "pod": self.runtime.library.is_pod,
             "resources": self.resources,
@@ -82,6 +91,8 @@ def sources(api: SwiftApi) -> dict[str, str]:
     """The package's text files by their paths, but for the test."""
     name, values = api.module.text, api.values()
     templates = {"Buffers": "Buffers.swift", "Engine": api.runtime.engine, name: "Model.swift"}
+    if api.packed is not None:
+        templates["Packed"] = "Packed.swift"
     if api.typed.picture is not None:
         templates["Pixels"] = "Pixels.swift"
         values |= _of_picture(api.typed.picture)

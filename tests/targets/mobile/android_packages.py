@@ -146,7 +146,8 @@ def laid_out(result_path: Path, artifact: Artifact, folder: Path, calibration: o
             (folder / "recorded" / hashlib.sha256(given).hexdigest()).write_bytes(b"".join(raw))
             sizes = [len(each) for each in raw]
     of_inputs = [len(little(ins[name].encode(feed[name]))) for name in names[0]]
-    told = {"assets": folder / "assets", "recorded": folder / "recorded"}
+    (folder / "files").mkdir()
+    told = {"assets": folder / "assets", "recorded": folder / "recorded", "files": folder / "files"}
     told |= {"inputs": ",".join(map(str, of_inputs)), "outputs": ",".join(map(str, sizes))}
     told |= {"input_names": ",".join(names[0]), "output_names": ",".join(names[1])}
     return [f"-D{name}={value}" for name, value in told.items()]

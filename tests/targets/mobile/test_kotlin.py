@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import convertkit
+from convertkit.targets.mobile.deflated import deflated
 from tests.installed import needs
 from tests.targets.mobile import android_packages as made
 
@@ -58,6 +59,9 @@ CASES = {
     "wide": ("sound", {"preprocess": "audio:8000,int32,raw"}, {"runtime": "onnxruntime"}),
     "sounds": ("sound", {}, {"audio": "sound"}),
     "keywords": ("keywords", {"static": "N=1"}, {}),
+    "deflated": ("pixels3", {"compress": True}, {}),
+    "deflated_words": ("keywords", {"static": "N=1", "compress": True}, {}),
+    "deflated_onnx": ("sound", {"compress": True}, {"runtime": "onnxruntime"}),
 }
 
 
@@ -106,6 +110,30 @@ def test_golden_vectors_pass(packages, name, tmp_path):
     assert ("pass soundsAreWhatTrainingHeard" in done.stdout) == ("audio:" in CASES[name][1].get("preprocess", ""))
     compressed = made.ran(class_path, [*properties, f"-Dcompressed={'.'.join(map(str, result.path.rglob('*')))}"], test)
     assert compressed.returncode == 0, compressed.stdout
+
+
+@pytest.mark.timeout(300)
+def test_a_deflated_model_is_decoded_once(packages, tmp_path):
+    """The second start reads the file of the first, another model's file goes, and a damaged asset is refused."""
+    results, class_path = packages
+    properties = made.laid_out(results["deflated_onnx"].path, results["deflated_onnx"].artifact, tmp_path, None)
+    test = "com.example.deflated_onnx.DeflatedOnnxGoldenTest"
+    (older := tmp_path / "files" / f"com.example.deflated_onnx.{'0' * 64}").write_bytes(b"older")
+    assert made.ran(class_path, properties, test).returncode == 0
+    (decoded,) = (tmp_path / "files").iterdir()
+    assert not older.exists()
+    asset = tmp_path / "assets" / "deflated_onnx.onnx.deflate"
+    asset.rename(whole := tmp_path / "whole")
+    assert made.ran(class_path, properties, test).returncode == 0
+    decoded.write_bytes(decoded.read_bytes()[:-1])
+    assert made.ran(class_path, properties, test).returncode == 1
+    asset.write_bytes(deflated(b"another model"))
+    done = made.ran(class_path, properties, test)
+    assert done.returncode == 1
+    assert "is another model than the one that this class was generated for" in done.stdout + done.stderr
+    assert [path.name for path in (tmp_path / "files").iterdir()] == [decoded.name]
+    whole.rename(asset)
+    assert made.ran(class_path, properties, test).returncode == 0
 
 
 @pytest.mark.timeout(300)
