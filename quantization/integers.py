@@ -38,6 +38,7 @@ from convertkit.quantization.place.precision_assignment import choose_integer, w
 from convertkit.quantization.place.write import default_weight, input_scale
 from convertkit.quantization.prepare.norms import norms_as_convolutions
 from convertkit.quantization.prepare.opset import INT16_OPSET, at_least
+from convertkit.quantization.prepare.pixels import pixels_as_integers
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.report import describe
 from convertkit.quantization.search.choose_ranges import choose_methods
@@ -99,6 +100,8 @@ class Integers:
             return self._quantized()
 
     def _quantized(self) -> ir.Model:
+        if self._options.full_integer:
+            pixels_as_integers(self._model)
         prepare(self._model)
         norms_as_convolutions(self._model)
         measure_sizes(self._model, self._held_out[0], self._state)

@@ -19,6 +19,8 @@ _OLDEST_OPSET = {"int8": 13, "w8": 13, "w4": 21}
 _INTERFACES = {"int8": ("float32", "int8", "uint8"), "int16x8": ("float32", "int16")}
 """Values of ``--io-dtype`` that are the integers inside, or differ from them by a shift alone."""
 
+_SOUND = re.compile(r"(^|,)\s*audio:")
+"""The word of ``--preprocess`` that makes it one of sounds."""
 _REALS = re.compile(r"(^|,)\s*(top|nms):")
 """Words of ``--postprocess`` whose results are real numbers, made of floats."""
 
@@ -42,9 +44,13 @@ RULES: tuple[Rule, ...] = (
         "--preprocess writes the normalisation into the model, which takes bytes or PCM: leave --normalization out",
     ),
     Rule(
-        lambda o: o.preprocess is not None and o.full_integer,
-        "--preprocess makes real numbers of bytes or PCM, and --full-integer allows none: leave --preprocess out; "
-        "--io-dtype uint8 takes bytes where training took pixels of 0 to 1 or 0 to 255",
+        lambda o: o.full_integer and o.preprocess is not None and _SOUND.search(o.preprocess) is not None,
+        "--preprocess {o.preprocess} makes real numbers of PCM, and --full-integer allows none: leave one of them out",
+    ),
+    Rule(
+        lambda o: o.full_integer and o.precision == "int16x8" and o.preprocess is not None,
+        "--preprocess makes integers of 8 bits of pixels, and --int16x8 --full-integer has 16: use --int8, or leave "
+        "--full-integer out",
     ),
     Rule(
         lambda o: o.io_dtype != "float32" and o.postprocess is not None and _REALS.search(o.postprocess) is not None,

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.recognise.written_gelu import gelu_nodes
-from convertkit.profile import STAYS_FLOAT, OpRule, QuantProfile
+from convertkit.profile import STAYS_FLOAT, FixedOutput, OpRule, QuantProfile
 
 _OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
 _FAST_TAPS = 25
@@ -198,6 +198,8 @@ def _is_gated(node: ir.Node) -> bool:
 
 def _unit(node: ir.Node, profile: QuantProfile) -> Unit:
     kinds = node_kinds(node)
+    if (given := _given_bytes(node, profile)) is not None:
+        return Unit(node, kinds, given, {}, {})
     rule = profile.rule(kinds)
     if rule is not None and not _takes(node, rule):
         rule = None
@@ -225,6 +227,16 @@ def _unit(node: ir.Node, profile: QuantProfile) -> Unit:
     bias_add = _bias_add(node) if node.op_type == "MatMul" and not constants and len(data) == 1 else None
     clamp = _clamp(bias_add or node) if node.op_type in _ABSORBS else None
     return Unit(node, kinds, rule, data, constants, bias_add, clamp)
+
+
+def _given_bytes(node: ir.Node, profile: QuantProfile) -> OpRule | None:
+    """The rule of what says the numbers that an input's bytes stand for: integers of 8 bits are these bytes."""
+    x = node.inputs[0] if node.op_type == "DequantizeLinear" else None
+    if x is None or not x.is_graph_input() or x.dtype != ir.DataType.UINT8 or profile.activation == "int16":
+        return None
+    scale, point = (constant(value).item() for value in node.inputs[1:] if value is not None)
+    lowest = int(np.iinfo(profile.activation).min)
+    return OpRule(fixed_output=FixedOutput(float(scale), int(point) + lowest))
 
 
 def _takes(node: ir.Node, rule: OpRule) -> bool:

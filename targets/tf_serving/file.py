@@ -78,7 +78,7 @@ def read(model: bytes) -> tuple[Graph, ...]:
 def _tensor(root: Any, tensor: Any) -> Tensor:
     name, dtype = bytes(tensor.name).decode(), _TYPES[tensor.type]
     quantization = tensor.quantization
-    if quantization is not None and len(_listed(quantization.scale)):
+    if quantization is not None and not _is_plain(_indices(quantization.zeroPoint), _listed(quantization.scale)):
         raise Unsupported("it is quantized, and a SavedModel computes in float", subject=f"tensor {name}")
     if tensor.sparsity is not None or dtype not in _PLAIN:
         raise Unsupported(f"a SavedModel has no such {dtype} tensors", subject=f"tensor {name}")
@@ -89,6 +89,11 @@ def _tensor(root: Any, tensor: Any) -> Tensor:
         empty = 0 in static and tensor.buffer != 0
         return Tensor(name, dtype, shape, np.zeros(static, dtype) if empty else None)
     return Tensor(name, dtype, static, np.asarray(data, np.uint8).view(np.dtype(dtype)).reshape(static))
+
+
+def _is_plain(points: tuple[int, ...], scales: Any) -> bool:
+    """Whether integers are the numbers that they stand for: pixels that DEQUANTIZE makes floats of."""
+    return len(scales) == 0 or (points == (0,) and [float(scale) for scale in scales] == [1.0])
 
 
 def _operator(operator: Any, codes: list[str]) -> Operator:

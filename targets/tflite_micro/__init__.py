@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from convertkit.errors import MissingFramework, UsageError
-from convertkit.processing.words import audio_in, parse_postprocess
+from convertkit.processing.words import parse_postprocess
 from convertkit.recipe import ExportOptions
 from convertkit.target_options import TargetOption
 from convertkit.targets.tflite import target as tflite
@@ -51,11 +51,6 @@ class TfliteMicroTarget:
 
     def check(self, options: ExportOptions) -> None:
         """``UsageError`` for what TensorFlow Lite Micro has no operators for, whatever the model."""
-        if options.preprocess is not None and audio_in(options.preprocess) is None:
-            raise UsageError(
-                "--preprocess image makes real numbers of bytes, and TensorFlow Lite Micro's CAST takes no uint8: "
-                "leave it out; --full-integer --io-dtype uint8 takes bytes where training took 0 to 1 or 0 to 255"
-            )
         after = None if options.postprocess is None else parse_postprocess(options.postprocess)
         if after is not None and (after.choice is not None or after.suppression is not None):
             raise UsageError(

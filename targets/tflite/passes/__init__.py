@@ -23,6 +23,7 @@ from convertkit.targets.tflite.passes.layout import channels_last_layout
 from convertkit.targets.tflite.passes.moved_integers import move_integers
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.passes.patterns import fuse_gelu, fuse_transposed_products
+from convertkit.targets.tflite.passes.pixels import dequantize_bytes
 from convertkit.targets.tflite.passes.plain_rounding import round_in_floats
 from convertkit.targets.tflite.passes.qdq import mark_quantization
 from convertkit.targets.tflite.passes.repeated import drop_repeated_rounding
@@ -51,6 +52,7 @@ def prepare(model: ir.Model, options: Options) -> InterfaceChange:
     """Bring ``model`` and the bodies in it into the form that is lowered, in place."""
     perms = _prepare_graph(Part(model.graph), options, options.input_layout)
     integer_interface(Part(model.graph), options.io_dtype)
+    dequantize_bytes(Part(model.graph))  # after all that computes in integers of its own
     for body in list(model.graph.subgraphs()):
         _prepare_graph(Part(body), options, "nchw")  # what enters and leaves a body is as the source has it
     for node in model.graph.all_nodes():

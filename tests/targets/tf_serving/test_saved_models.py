@@ -123,6 +123,20 @@ def test_integers_are_refused_before_any_work(source):
     assert not (source.parent / "int8").exists()
 
 
+def test_pixels_are_the_numbers_that_they_are(tmp_path):
+    """TFLite's file says that by a scale of 1, which is not quantization."""
+    graph = helper.make_graph(
+        [helper.make_node("Cast", ["x"], ["f"], "cast", to=TensorProto.FLOAT), helper.make_node("Sqrt", ["f"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, ["N", 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 5])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    made = convertkit.export(tmp_path / "m.onnx", "tf-serving", output=tmp_path / "out")
+    pixels = np.array([[0, 1, 127, 128, 255]], np.uint8)
+    np.testing.assert_allclose(made.run({"x": pixels})["y"], np.sqrt(pixels.astype(np.float32)), rtol=1e-6)
+
+
 def test_without_tensorflow_the_extra_is_named(source, monkeypatch):
     monkeypatch.setattr("convertkit.targets.tf_serving.find_spec", lambda name: None)
     with pytest.raises(MissingFramework, match=r"convertkit-ml\[tf-serving\]"):
