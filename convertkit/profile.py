@@ -50,7 +50,7 @@ class OpRule:
     neither weight nor bias.  ``same_scale``: all quantized inputs and outputs share parameters.
     ``fixed_output``: the kernel prescribes the output's parameters.  ``constants``: other constant
     operands may be integers too; where False, an operator with one stays float.  ``float_output``: the kernel
-    can write float instead, which the ends of a graph get.
+    can write float instead, which the ends of a graph get, and with ``writes_float`` float operators, too.
     """
 
     weight_axis: Mapping[int, int] = field(default_factory=dict)
@@ -168,6 +168,8 @@ class QuantProfile:
     ``share`` of the float weights' bytes is what int4 weights and their scales may take: what they leave of it makes
     the smallest weights int8.
     ``byte_sums``: no two neighbouring products of int8 weights and bytes may exceed 16 bits (:mod:`.onnx.byte_sums`).
+    ``writes_float``: kernels round what they read and write at no cost of their own, so that no value is rounded which
+    float operators alone read.
     ``keeps_float``: an operator between integers that is marked :data:`KEEP_FLOAT` does run in float.
     ``kernel_costs`` tell the cost of convolutions without groups, in place of a row of ``costs``.  ``machines`` are
     the costs on each machine of ``kernel_costs``, in its order; where it is empty, they are the same on all.
@@ -195,6 +197,7 @@ class QuantProfile:
     least_gain: float = 0.0
     byte_sums: bool = False
     keeps_float: bool = False
+    writes_float: bool = False
     kernel_costs: KernelCosts | None = None
     machines: tuple[Mapping[str, OpCost], ...] = ()
     devices: tuple[str, ...] = ()

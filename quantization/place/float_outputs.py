@@ -1,26 +1,67 @@
-"""Outputs of the graph that a kernel writes in float need no quantization."""
+"""Where a kernel writes float, its result needs no quantization: at the graph's ends, and before float operators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
 
 import onnx_ir as ir
 
 from convertkit.onnx.edit import bypass, only_user
+from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit
 
+_REORDERED = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split"})
+"""Operators that put elements elsewhere, and compute and join nothing."""
 
-def keep_ends_real(graph: ir.Graph, integer: Iterable[Unit]) -> None:
-    """Drop the pair between a unit whose rule says ``float_output`` and the graph's output, in place."""
+
+def keep_real(graph: ir.Graph, integer: Collection[Unit], profile: QuantProfile) -> frozenset[Unit]:
+    """Drop the pair behind a unit whose rule says ``float_output``, in place, where only float needs the value.
+
+    That is the graph's output, and with ``profile.writes_float`` readers that are float operators.  The units whose
+    results are float now: their Relu or Clip is not expressed by a range.
+    """
+    readers = {node for unit in integer for node in unit.nodes}
+    real = set[Unit]()
     for unit in integer:
-        if unit.rule is None or not unit.rule.float_output or unit.clamp is not None:
+        if unit.rule is None or not unit.rule.float_output or (unit.clamp is not None and not profile.writes_float):
             continue
         for value in unit.outputs:
-            quantize = only_user(value)
-            dequantize = None if quantize is None else only_user(quantize.outputs[0])
-            if quantize is None or dequantize is None or quantize.op_type != "QuantizeLinear":
+            pair = _pair(value)
+            if pair is None:
                 continue
-            real = dequantize.outputs[0]
-            if real.is_graph_output() and not real.uses():
-                bypass(dequantize, value)
-                graph.remove(quantize, safe=True)
+            uses = tuple(pair[1].outputs[0].uses())
+            if not uses or (profile.writes_float and all(use.node not in readers for use in uses)):
+                bypass(pair[1], value)
+                graph.remove(pair[0], safe=True)
+                real.add(unit)
+    return frozenset(real)
+
+
+def _pair(value: ir.Value) -> tuple[ir.Node, ir.Node] | None:
+    """QuantizeLinear and DequantizeLinear behind a value that nothing else reads."""
+    quantize = only_user(value)
+    dequantize = None if quantize is None else only_user(quantize.outputs[0])
+    if quantize is None or dequantize is None or quantize.op_type != "QuantizeLinear":
+        return None
+    return quantize, dequantize
+
+
+def without_float_moves(chosen: frozenset[Unit]) -> frozenset[Unit]:
+    """``chosen`` without what moves elements to float operators, or only puts those of float ones elsewhere."""
+    while True:
+        made = {value for unit in chosen for value in unit.outputs}
+        read = {value for unit in chosen for value in unit.data.values()}
+        idle = frozenset(unit for unit in _moves(chosen) if not _between(unit, made, read))
+        if not idle:
+            return chosen
+        chosen -= idle
+
+
+def _moves(units: Collection[Unit]) -> Iterator[Unit]:
+    return (unit for unit in units if unit.rule is not None and unit.rule.same_scale)
+
+
+def _between(unit: Unit, made: Collection[ir.Value], read: Collection[ir.Value]) -> bool:
+    """Whether integers come in and are wanted; of what does more than reorder, whether they are wanted."""
+    wanted = any(value in read for value in unit.outputs)
+    return wanted and (unit.node.op_type not in _REORDERED or any(value in made for value in unit.data.values()))

@@ -17,6 +17,7 @@ from convertkit.quantization.graph.sizes import elements
 from convertkit.quantization.graph.units import Unit
 from convertkit.quantization.place.costs import conversion, real_product, unit_cost
 from convertkit.quantization.place.exact_float import can_be_exact
+from convertkit.quantization.place.float_outputs import without_float_moves
 
 _NEVER = 1e18
 _UNNOTICED = 1.005
@@ -45,7 +46,8 @@ def choose_integer(
     """
     able = [unit for unit in units if unit.rule is not None and unit.name not in keep_float]
     if insist or not profile.costs:
-        return frozenset(able) if insist else frozenset(_worthwhile(able))
+        chosen = frozenset(able if insist else _worthwhile(able))
+        return without_float_moves(chosen) if profile.writes_float and not insist else chosen
     chosen = _cheapest(units, profile, set(able), reluctance)
     if _gains_enough(units, profile, chosen):
         return chosen

@@ -12,6 +12,7 @@ from convertkit.onnx.edit import add_constant, bypass
 from convertkit.profile import KEEP_FLOAT, QuantProfile
 from convertkit.quantization.calibrate.ranges import Affine, affine
 from convertkit.quantization.graph.units import Unit, constant
+from convertkit.quantization.place.float_outputs import keep_real
 from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.ties import tie_free_term, tie_free_weights
 from convertkit.quantization.weights.integers import (
@@ -42,8 +43,10 @@ def write(
     made_by_integer = {value for unit in placement.integer for value in unit.outputs}
     for value, parameters in placement.values.items():
         writer.activation(value, parameters, integer_nodes, everywhere=value in made_by_integer)
-    for unit in units:
-        if unit in placement.integer:
+    integer = [unit for unit in units if unit in placement.integer]
+    real = keep_real(model.graph, integer, profile)
+    for unit in integer:
+        if unit not in real:
             drop_clamp(unit, placement)
 
 

@@ -15,7 +15,6 @@ from convertkit.quantization.calibrate.flat import Flat, narrowed
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.ranges import Range, span
 from convertkit.quantization.graph.units import Unit, constant, find_units
-from convertkit.quantization.place.float_outputs import keep_ends_real
 from convertkit.quantization.place.place import Placement, place
 from convertkit.quantization.place.write import write
 from convertkit.quantization.weights.integers import QuantizedWeight
@@ -92,7 +91,6 @@ def apply(model: ir.Model, plan: Plan, ranges: Ranges) -> Placement:
     for unit in placement.integer:
         if unit.name in plan.in_float:
             unit.node.metadata_props[KEEP_FLOAT] = "the float kernel is the faster one"
-    keep_ends_real(model.graph, [unit for unit in units if unit in placement.integer])
     # Those of operators that have no integer kernel, too; integer units' weights are not constants any more.
     rules = {**WEIGHTED, **ranges.profile.operators}
     real = find_units(model.graph, replace(ranges.profile, operators=rules))

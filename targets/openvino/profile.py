@@ -17,11 +17,11 @@ from dataclasses import replace
 from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 
-_PLAIN = OpRule()
+_PLAIN = OpRule(float_output=True)
 
 _INT8: Mapping[str, OpRule] = {
     **{kind: rule for kind, rule in WEIGHTED.items() if kind != "ConvTranspose"},
-    **{kind: replace(WEIGHTED[kind], float_output=True) for kind in ("Gemm", "MatMul")},
+    **{kind: replace(WEIGHTED[kind], float_output=True) for kind in ("Conv", "Gemm", "MatMul")},
     "Add.maps": _PLAIN,
     "Sub.maps": _PLAIN,
     "AveragePool": OpRule(data=(0,)),
@@ -58,4 +58,5 @@ def profile(options: ExportOptions, weight_bits: int) -> QuantProfile:
         bias="float32",
         tie_free=True,
         tables=True,
+        writes_float=True,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from convertkit.quantization.stage import QuantizeIntegers, build
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
 from convertkit.targets.onnxruntime.profile import profile as onnxruntime_profile
+from convertkit.targets.openvino.profile import profile as openvino_profile
 from convertkit.targets.tensorrt.profile import profile as tensorrt_profile
 from convertkit.targets.tflite.profile import profile as tflite_profile
 from tests.quantization.models import artifact_of
@@ -33,6 +35,7 @@ class FakeTarget:
 
 
 TARGETS = {
+    "openvino": FakeTarget("openvino", partial(openvino_profile, weight_bits=8)),
     "tflite": FakeTarget("tflite", tflite_profile),
     "onnxruntime": FakeTarget("onnxruntime", onnxruntime_profile),
     "tensorrt": FakeTarget("tensorrt", tensorrt_profile),

@@ -1,0 +1,100 @@
+"""Kernels that write float do so where float alone reads: nothing is rounded between them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.quantization.models import images, model_of
+
+RNG = np.random.default_rng(7)
+TOKENS = np.random.default_rng(8).standard_normal((24, 6, 16)).astype(np.float32)
+ROWS = np.array([0, 6, 2, 8])
+
+
+def attention() -> onnx.ModelProto:
+    """Two heads of 8 over 6 tokens of 16, without a scale."""
+    c = {name: RNG.normal(0, 0.25, (16, 16)).astype(np.float32) for name in ("q", "k", "v", "o")}
+    nodes = []
+    for name, turned in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        nodes += [
+            helper.make_node("MatMul", ["x", name], [f"{name}1"], name),
+            helper.make_node("Reshape", [f"{name}1", "rows"], [f"{name}2"], f"{name}/rows"),
+            helper.make_node("Transpose", [f"{name}2"], [f"{name}3"], f"{name}/heads", perm=turned),
+        ]
+    nodes += [
+        helper.make_node("MatMul", ["q3", "k3"], ["s"], "scores"),
+        helper.make_node("Softmax", ["s"], ["p"], "softmax", axis=-1),
+        helper.make_node("MatMul", ["p", "v3"], ["m"], "mixed"),
+        helper.make_node("Transpose", ["m"], ["t"], "back", perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["t", "flat"], ["f"], "joined"),
+        helper.make_node("MatMul", ["f", "o"], ["y"], "out"),
+    ]
+    shapes = {"rows": ROWS, "flat": np.array([0, 6, 16])}
+    return model_of(nodes, {**c, **shapes}, {"x": ["N", 6, 16]}, {"y": ["N", 6, 16]})
+
+
+def gated(*behind: onnx.NodeProto) -> onnx.ModelProto:
+    """A convolution whose Relu is read by ``behind``, which makes ``g`` of ``r``, and another convolution."""
+    c = {
+        "w1": RNG.normal(0, 0.3, (8, 3, 3, 3)).astype(np.float32),
+        "b1": RNG.normal(0, 0.2, 8).astype(np.float32),
+        "w2": RNG.normal(0, 0.3, (4, 8, 1, 1)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c"], "first"),
+        helper.make_node("Relu", ["c"], ["r"], "relu"),
+        *behind,
+        helper.make_node("Conv", ["g", "w2"], ["y"], "second"),
+    ]
+    return model_of(nodes, c, {"x": ["N", 3, 12, 12]}, {"y": ["N", 4, 10, 10]})
+
+
+def rounded(quantized, model: onnx.ModelProto, data: np.ndarray) -> tuple[set[str], object]:
+    result = quantized(model, data, target="openvino")
+    return set(result.pairs()), result
+
+
+def test_attention_is_float_between_its_dense_layers(quantized) -> None:
+    """The inputs of the dense layers are rounded, where they are wanted; nothing that the attention reads or moves."""
+    values, result = rounded(quantized, attention(), TOKENS)
+    assert values == {"x", "f"}
+    assert result.snr_db(TOKENS) > 33
+
+
+def test_targets_that_do_not_write_float_round_there(quantized) -> None:
+    values = set(quantized(attention(), TOKENS, target="tflite", without_costs=True).pairs())
+    assert {"q1", "k1", "v1"} <= values
+
+
+def test_a_relu_is_not_lost_where_the_range_that_expressed_it_goes(quantized) -> None:
+    values, result = rounded(quantized, gated(helper.make_node("Softplus", ["r"], ["g"], "plus")), images(24))
+    assert values == {"x", "g"}
+    assert "Relu" in result.operators()
+    assert result.snr_db(images(16, 3)) > 28
+
+
+def test_what_integers_read_too_is_rounded_once(quantized) -> None:
+    """The second convolution reads the sum of a pooled integer map and of a float operator on the same map."""
+    pool = helper.make_node("AveragePool", ["r"], ["a"], "pool", kernel_shape=[3, 3], pads=[0, 0, 2, 2])
+    plus = helper.make_node("Softplus", ["r"], ["p"], "plus")
+    join = helper.make_node("Add", ["a", "p"], ["g"], "join")
+    values, _ = rounded(quantized, gated(pool, plus, join), images(24))
+    assert values == {"x", "c", "a", "p", "g"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [("Transpose", {"x", "g"}), ("MaxPool", {"x", "s", "g"})],
+    ids=["elements are only reordered", "something is computed"],
+)
+def test_moves_in_front_of_an_integer_kernel(quantized, kind: str, wanted: set[str]) -> None:
+    """A float result is rounded behind a Transpose, and before a MaxPool, which is quicker in integers."""
+    attributes = {"perm": [0, 1, 3, 2]} if kind == "Transpose" else {"kernel_shape": [1, 1]}
+    sigmoid = helper.make_node("Softplus", ["r"], ["s"], "plus")
+    values, _ = rounded(
+        quantized, gated(sigmoid, helper.make_node(kind, ["s"], ["g"], "move", **attributes)), images(24)
+    )
+    assert values == wanted
