@@ -13,7 +13,7 @@ from convertkit.quantization.search.quality import Quality
 
 Effective = Literal["int8", "int16x8", "mixed", "weights-only", "w8", "w4", "fp8", "fp16", "float32"]
 _MOSTLY = 0.95
-"""The share of the multiply-adds from which on a model counts as one of integers."""
+"""The share of the multiply-adds from which on a model counts as one of integers, or of E4M3."""
 
 
 def effect(model: ir.Model, requested: str, profile: QuantProfile) -> Mapping[str, object]:
@@ -33,7 +33,7 @@ def effect(model: ir.Model, requested: str, profile: QuantProfile) -> Mapping[st
         static = 1.0
     became: Effective = "int8" if requested == "int8" else "int16x8"
     if requested == "fp8":
-        became = "fp8" if static else "float32"
+        became = "fp8" if static >= _MOSTLY else "mixed" if static else "float32"
     elif not static:
         became = "float32" if _stored(model) == "float32" else "weights-only"
     elif static + dynamic < _MOSTLY:

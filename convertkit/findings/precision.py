@@ -46,7 +46,8 @@ class Effective:
         became = self.requested if self.held else f"{self.requested} became {self.effective}"
         if self.requested == "float32" and not self.held:
             became = f"{self.effective}, as the source is quantized"
-        told = f"{became}: {_TOLD[self.effective]}".replace("SHARE", _percent(self.integer_macs_share))
+        kind = "fp8" if self.requested == "fp8" and self.effective == "mixed" else self.effective
+        told = f"{became}: {_TOLD[kind]}".replace("SHARE", _percent(self.integer_macs_share))
         return f"{told}; for size only: {self._pace}" if self.for_size_only else told
 
     @property

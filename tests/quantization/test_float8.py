@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -14,7 +15,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import convertkit
-from convertkit.errors import UsageError
+from convertkit.errors import GateError, UsageError
 from convertkit.quantization.float8 import GREATEST, channel_scales
 from convertkit.report.schema import schema
 from tests import onnx_models
@@ -41,10 +42,10 @@ def network() -> onnx.ModelProto:
     return onnx_models.model(nodes, {"x": ["N", 3, 6, 5]}, {"y": ["N", "N"]}, stored)
 
 
-def exported(tmp_path: Path, proto: object, data: np.ndarray = DATA, **how: object) -> onnx.ModelProto:
+def exported(tmp_path: Path, proto: object, data: np.ndarray = DATA, became: str = "mixed") -> onnx.ModelProto:
     source = onnx_models.write(tmp_path, proto, "source.onnx")
-    made = convertkit.export(source, "tensorrt", output=tmp_path / "out", fp8=True, calib=data, **how)
-    assert made.report["effective"]["effective"] == "fp8"
+    made = convertkit.export(source, "tensorrt", output=tmp_path / "out", fp8=True, calib=data)
+    assert made.report["effective"]["effective"] == became
     jsonschema.validate(json.loads((tmp_path / "out" / "report.json").read_text()), schema())
     return onnx.load(made.artifact.path)
 
@@ -91,8 +92,8 @@ def test_scales_of_channels() -> None:
     assert scales[2] > 1e-38, "a normal number"
 
 
-def test_a_product_without_a_range_stays_float(tmp_path: Path) -> None:
-    """Of an input that is 0 on all of the data nothing is known."""
+def half_silent() -> onnx.ModelProto:
+    """Two products of positive inputs; what the second one reads, ``silent``, is 0 for all of them."""
     proto = onnx_models.mlp()
     for each in proto.graph.initializer:
         if each.name in ("w1", "b1"):
@@ -101,7 +102,15 @@ def test_a_product_without_a_range_stays_float(tmp_path: Path) -> None:
     proto.graph.initializer.append(numpy_helper.from_array(DRAW.normal(0, 1, (5, 3)).astype(np.float32), "w3"))
     proto.graph.node.append(helper.make_node("MatMul", ["x", "w3"], ["m"], "loud"))
     proto.graph.node.append(helper.make_node("Add", ["z", "m"], ["y"], "sum"))
-    model = exported(tmp_path, proto, np.abs(DRAW.normal(0, 1, (20, 5))).astype(np.float32))
+    return proto
+
+
+POSITIVE = np.abs(np.random.default_rng(3).normal(0, 1, (20, 5))).astype(np.float32)
+
+
+def test_a_product_without_a_range_stays_float(tmp_path: Path) -> None:
+    """Of an input that is 0 on all of the data nothing is known."""
+    model = exported(tmp_path, half_silent(), POSITIVE)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     (step,) = (each for each in report["steps"] if each["stage"] == "float8")
     assert step["diagnosis"]["float"] == {"silent": "its input is 0 on all of the data, or has no bound"}
@@ -109,6 +118,19 @@ def test_a_product_without_a_range_stays_float(tmp_path: Path) -> None:
     inputs = {node.name: [makers.get(name) for name in node.input] for node in model.graph.node}
     assert inputs["silent"][:2] == ["Relu", None]
     assert inputs["loud"] == ["DequantizeLinear"] * 2
+    assert re.match(r"fp8 became mixed: \d\d % of the multiply-adds in 8-bit floats", report["effective"]["sentence"])
+
+
+def test_strict_takes_what_is_e4m3_throughout(tmp_path: Path) -> None:
+    source = onnx_models.write(tmp_path, onnx_models.mlp(), "source.onnx")
+    made = convertkit.export(source, "tensorrt", output=tmp_path / "out", fp8=True, calib=POSITIVE, strict=True)
+    assert made.report["effective"]["effective"] == "fp8"
+
+
+def test_strict_refuses_what_is_partly_float(tmp_path: Path) -> None:
+    source = onnx_models.write(tmp_path, half_silent(), "source.onnx")
+    with pytest.raises(GateError, match=r"--strict: fp8 became mixed: .*\n  try   leave --strict out to accept that$"):
+        convertkit.export(source, "tensorrt", output=tmp_path / "out", fp8=True, calib=POSITIVE, strict=True)
 
 
 @pytest.mark.parametrize(
