@@ -61,7 +61,7 @@ def as_json(cache: CacheFolder, removed: Sequence[Entry] | None = None) -> Mappi
 
 def lines(cache: CacheFolder) -> Iterator[str]:
     """What the cache holds, for people: results by what made them, the largest first."""
-    from convertkit.formatting import aligned, size_text
+    from convertkit.text import aligned, size_text
 
     held = sorted(cache.listed(), key=lambda each: each.title)
     kinds = {title: list(entries) for title, entries in groupby(held, key=lambda each: each.title)}
@@ -75,7 +75,7 @@ def lines(cache: CacheFolder) -> Iterator[str]:
 
 def told(root: Path, entries: Sequence[Entry], word: str) -> str:
     """How many entries, and how large: ``12 results, 3.4 MB, in DIR``."""
-    from convertkit.formatting import size_text
+    from convertkit.text import size_text
 
     return f"{len(entries)} result{'' if len(entries) == 1 else 's'}, {size_text(_size(entries))}, {word} {root}"
 

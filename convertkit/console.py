@@ -124,7 +124,8 @@ class ConsoleProgress:
 
     def step(self, target: str, step: StepRecord) -> None:
         """One line per finished step: name, time, size, parity."""
-        from convertkit.formatting import diff_text, parity_text, size_text
+        from convertkit.formatting import diff_text, parity_text
+        from convertkit.text import size_text
 
         mark = "ok  " if step.passed else "FAIL"
         line = (

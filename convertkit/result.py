@@ -12,8 +12,8 @@ from typing import Any
 from convertkit import plugins
 from convertkit.artifact import Array, Artifact, Quantization, TensorSpec, sha256_of
 from convertkit.errors import SourceError
-from convertkit.formatting import size_text
 from convertkit.stage import Feed, Outputs
+from convertkit.text import size_text
 
 MANIFEST, REPORT = "manifest.json", "report.json"
 
@@ -31,7 +31,7 @@ class Interface:
         return [(kind, spec.name, spec.dtype, _shape(spec.shape), _remarks(spec)) for kind, spec in named]
 
     def __repr__(self) -> str:
-        from convertkit.formatting import aligned
+        from convertkit.text import aligned
 
         return "\n".join(aligned(self.rows()))
 

@@ -12,9 +12,10 @@ from convertkit.progress import Silent
 from convertkit.records import Recorded, StepRecord
 from convertkit.steps import plan
 from convertkit.steps.describe import Described
+from convertkit.steps.judgement import Judgement
 from convertkit.steps.make import Make
 from convertkit.steps.stages import OfStage
-from convertkit.steps.verify import Judgement, failure
+from convertkit.steps.verify import failure
 from convertkit.tasks.local import Local
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.scheduler import Scheduler

@@ -11,7 +11,6 @@ from os import PathLike, fspath
 from convertkit.artifact import TensorSpec
 from convertkit.compare.agreement import Verification, compared
 from convertkit.errors import ConvertKitError, MissingFramework
-from convertkit.formatting import size_text
 from convertkit.looking.inspection import Inspection, inspected
 from convertkit.looking.opened import Opened, opened_both
 from convertkit.looking.tables import Shown, Table, count_text, shape_text
@@ -19,6 +18,7 @@ from convertkit.looking.timing import as_run, one_feed, prepared, runner_of
 from convertkit.operators import Operator
 from convertkit.progress import Silent
 from convertkit.recipe import ImageOptions, InputSpec, WavOptions
+from convertkit.text import size_text
 from convertkit.turns import Interval, in_turns, ratio
 
 _MOST_ROWS = 30

@@ -12,7 +12,6 @@ from typing import Any
 
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import GateError, SourceError, UsageError
-from convertkit.formatting import size_text
 from convertkit.looking.estimating import Estimated, estimated, operator_table
 from convertkit.looking.opened import opened, size_of
 from convertkit.looking.tables import Shown, Table
@@ -20,6 +19,7 @@ from convertkit.looking.timing import as_run, node_table, one_feed, prepared, pr
 from convertkit.operators import NodeTime
 from convertkit.stage import Feed
 from convertkit.telemetry import without_telemetry
+from convertkit.text import size_text
 from convertkit.turns import Interval, exactly, in_turns, interval, quantiles_ms, ratio, yardstick
 from convertkit.workers.process import Worker
 

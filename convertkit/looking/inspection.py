@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import ConvertKitError, MissingFramework
-from convertkit.formatting import size_text
 from convertkit.looking.opened import Opened, opened, size_of
 from convertkit.looking.operators import operators_of
 from convertkit.looking.tables import Shown, Table, count_text, share_text
 from convertkit.operators import Operator, ProviderShare
+from convertkit.text import size_text
 
 if TYPE_CHECKING:
     from convertkit.looking.timing import Timed

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from convertkit.formatting import aligned
+from convertkit.text import aligned
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from convertkit.formatting import size_text
 from convertkit.release.result import CellResult, Release, change_text
+from convertkit.text import size_text
 
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows on the page of a job."""

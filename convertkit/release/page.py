@@ -9,9 +9,9 @@ from functools import cache
 import jinja2
 
 from convertkit import __version__
-from convertkit.formatting import size_text
 from convertkit.release.plots import Plot, plots
 from convertkit.release.result import CellResult, change_text
+from convertkit.text import size_text
 
 
 @dataclass(frozen=True, slots=True)

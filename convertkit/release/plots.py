@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from convertkit.formatting import size_text
 from convertkit.release.result import CellResult
+from convertkit.text import size_text
 
 WIDTH, HEIGHT = 460, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 14, 40

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from convertkit.formatting import size_text
 from convertkit.looking.tables import Shown, Table
 from convertkit.release.gates import Verdict
 from convertkit.report.jsonable import jsonable
+from convertkit.text import size_text
 
 
 @dataclass(frozen=True, slots=True)

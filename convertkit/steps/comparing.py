@@ -12,7 +12,7 @@ from convertkit.parity.truth import AskTruth
 from convertkit.parity.values import ParityReport, Recording
 from convertkit.records import Bound, Made, StepRecord, Verified
 from convertkit.stage import Tolerance
-from convertkit.steps.verify import Judgement
+from convertkit.steps.judgement import Judgement
 
 AskTwin = Callable[[Artifact], AskTruth]
 """The float64 twin of an ONNX artifact, which tells the true values of its outputs."""

@@ -8,10 +8,11 @@ from typing import Any
 
 from convertkit.records import Made, Recorded, Verified
 from convertkit.stage import Stage
+from convertkit.steps.judgement import Judgement
 from convertkit.steps.make import Make
 from convertkit.steps.recorded import RecordArtifact
 from convertkit.steps.stages import StageRef
-from convertkit.steps.verify import Judgement, Verify
+from convertkit.steps.verify import Verify
 from convertkit.tasks.task import Task
 
 

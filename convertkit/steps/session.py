@@ -26,6 +26,7 @@ from convertkit.steps.budget import ChooseWithin
 from convertkit.steps.describe import Describe, Described, with_sizes
 from convertkit.steps.finish import Ending, Finished, finished, reported
 from convertkit.steps.judge import Evaluate, JudgeSource, gate_error
+from convertkit.steps.judgement import Judgement
 from convertkit.steps.make import Convert
 from convertkit.steps.measure import Measure
 from convertkit.steps.page import DrawPage
@@ -33,7 +34,7 @@ from convertkit.steps.planned import Planned, PlanStages
 from convertkit.steps.recorded import Notes, RecordSource, described
 from convertkit.steps.stages import OfPlugin, OfStage
 from convertkit.steps.static import left_open, static_sizes
-from convertkit.steps.verify import Judgement, failure
+from convertkit.steps.verify import failure
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.scheduler import Scheduler
 

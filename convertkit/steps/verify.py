@@ -14,21 +14,8 @@ from typing import Any
 from convertkit.errors import NotProven, ParityError
 from convertkit.records import Bound, Made, Recorded, StepRecord, Verified
 from convertkit.steps import live
+from convertkit.steps.judgement import Judgement
 from convertkit.tasks.task import Context, Task
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """How steps are judged.
-
-    ``gated`` means that an accuracy gate judges lossy steps, not their SNR.  ``generated`` says that the usual inputs
-    are not data of the user's: those on which the model is ill-conditioned do not count for a lossy step's noise.
-    ``allow_unverified`` passes equal outputs that tell nothing.
-    """
-
-    gated: bool = False
-    generated: bool = False
-    allow_unverified: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,17 +8,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from convertkit.progress import Progress
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.versions import code_version
 
-if TYPE_CHECKING:
-    from convertkit.tasks.inner import InnerTasks
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+
+class Sharing(Protocol):
+    """Runs what the tasks of one run come to ask for, each once."""
+
+    def run(self, task: Task[T], context: Context) -> T:
+        """The task's result; ``context`` is that of the task which asks."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class Context:
     folder: Path
     progress: Progress
     resources: Resources
-    inner: InnerTasks | None = None
+    inner: Sharing | None = None
     """Where tasks of one run share what they come to ask for; None where each has its own."""
 
     def once(self, task: Task[T]) -> T:

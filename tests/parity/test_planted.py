@@ -14,9 +14,9 @@ from convertkit.recipe import ExportOptions
 from convertkit.records import Bound
 from convertkit.stage import FLOAT32
 from convertkit.steps.comparing import verified
+from convertkit.steps.judgement import Judgement
 from convertkit.steps.make import made
 from convertkit.steps.recording import recorded
-from convertkit.steps.verify import Judgement
 from convertkit.targets.tflite.stage import CompileTflite
 from convertkit.twins import Twins
 from tests.parity.variants import FAULTS, HARMLESS, MODELS, model, variants
