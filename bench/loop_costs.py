@@ -1,7 +1,8 @@
 """Fit what loops of recurrent layers cost, for ``targets/tflite/costs/loops.toml``: ``loop_costs.py FOLDER``.
 
-With ``--core CORE`` of an emulated core, else of the machine at hand.  Layers of several sizes are written to FOLDER in
-each form.  Prints each form's time, the fitted costs, and how much slower than the best the form is that they choose.
+With ``--core CORE`` of an emulated core, else of the machine at hand, which is ``--device``.  Layers of several sizes
+are written to FOLDER in each form.  Prints each form's time, the fitted costs, and how much slower than the best the
+form is that they choose.
 """
 
 from __future__ import annotations
@@ -137,9 +138,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--core", choices=tuple(known))
+    parser.add_argument("--device", choices=("x86", "x86-vnni"), default="x86", help="the machine at hand")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    device = args.core or "x86"
+    device = args.core or args.device
     layers = [Layer(*each, stored) for each in LAYERS for stored in (False, True)]
     paths = [written(layer, form, args.folder, device) for layer in layers for form in FORMS]
     clock = Emulated(known[args.core], calls=2) if args.core else Here(sweeps=3, rounds=10)

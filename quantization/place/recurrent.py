@@ -49,7 +49,8 @@ def recurrent_cost(node: ir.Node, profile: QuantProfile) -> float | None:
     swapped = bool(node.attributes.get_int("layout", 0))
     steps, batch, features = (read[1], read[0], read[2]) if swapped else read
     directions, gates, hidden = recurrence
-    inner = sum(_product(DenseShape(batch, hidden, part * hidden), profile, kernels) for part in step.products)
+    products = (3,) if node.attributes.get_int("linear_before_reset", 0) else step.products
+    inner = sum(_product(DenseShape(batch, hidden, part * hidden), profile, kernels) for part in products)
     beside = sum(
         (profile.cost((kind,)) or _FREE).times(part * hidden * batch, 0.0)[1]
         for kind, parts in step.operators.items()

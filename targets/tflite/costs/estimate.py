@@ -49,6 +49,8 @@ _WHOLE_NUMBERS = "Add"
 """The row of what computes with indices and flags, of which no model has many."""
 _LOOP = "WHILE"
 _UNKNOWABLE = frozenset({"IF", "CALL", "CALL_ONCE", "CUSTOM", "DELEGATE"})
+_CUTS = frozenset({"SLICE", "STRIDED_SLICE", "GATHER"})
+"""They read what they write; the tables' rows are of slices of one half, for which twice as much was counted."""
 _READS_SIZES = frozenset({"SHAPE", "RANK"})
 _PADS_ITSELF = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 """Their border of zeros is taken to cost nothing.
@@ -155,8 +157,9 @@ class _Machine:
 
     def _row(self, placed: Placed, row: str, work: float = 0.0) -> float:
         cost: OpCost = self.known.costs[row]
-        touched = placed.read_elements + placed.written_elements
-        larger = work or float(max(placed.written_elements, max(map(math.prod, placed.reads), default=0)))
+        most = 2 * placed.written_elements if placed.told.kind in _CUTS else math.inf
+        touched = min(placed.read_elements, most) + placed.written_elements
+        larger = work or float(max(placed.written_elements, min(max(map(math.prod, placed.reads), default=0), most)))
         integer, real = cost.times(larger, touched)
         if placed.told.precision == ON_THE_FLY:
             return integer + self._rounding(placed)

@@ -19,7 +19,9 @@ _HERE = Path(__file__).parent
 _UNKNOWN = "x86"
 """Stands for a machine whose loops nothing has measured."""
 MAX_STEPS = 32
-"""Longer sequences are a WHILE on every device: the file would grow with each step."""
+"""Longer sequences are a WHILE where no device is named: the file grows with each step that is written."""
+MAX_STEPS_NAMED = 64
+"""The same for a device that the user names."""
 TOGETHER = (5, 2, 1)
 """Steps that a turn may have: LiteRT copies everything that the loop carries in every turn."""
 MOST_HELD = 8 << 20
@@ -54,9 +56,10 @@ class LoopCosts:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The machines that a model is made for, with their shares."""
+    """The machines that a model is made for, with their shares; ``written_steps`` are the most without a loop."""
 
     machines: tuple[tuple[float, LoopCosts], ...]
+    written_steps: int = MAX_STEPS
 
     def together(self, steps: int, weight_bytes: float, layers: int) -> int:
         """How many steps a turn has, by the least weighted sum; ``WRITTEN_OUT`` where there should be no loop.
@@ -64,7 +67,7 @@ class Loops:
         ``weight_bytes`` are those that a step reads, ``layers`` is how many such layers the model has.
         """
         copies = {each: each + steps % each for each in TOGETHER if 2 * each <= steps}
-        if steps <= MAX_STEPS:
+        if steps <= self.written_steps:
             copies = {WRITTEN_OUT: steps, **copies}
         fewest = min(copies.values())
         forms = [form for form, count in copies.items() if count * weight_bytes <= MOST_HELD or count == fewest]
@@ -80,7 +83,8 @@ class Loops:
 def loops(devices: tuple[str, ...]) -> Loops:
     """Those of ``devices``, each of the same weight; names are those that :mod:`devices` knows, and ``this``."""
     table = _table()
-    return Loops(tuple((share, table.get(name, table[_UNKNOWN])) for name, share in machines_of(devices).items()))
+    machines = tuple((share, table.get(name, table[_UNKNOWN])) for name, share in machines_of(devices).items())
+    return Loops(machines, MAX_STEPS_NAMED if devices else MAX_STEPS)
 
 
 @cache

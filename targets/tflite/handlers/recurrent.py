@@ -155,18 +155,22 @@ def gru(
         return lambda b, xs, state: _gru_step(b, cell, xs, state, bool(linear_before_reset))
 
     cells = _cells(w, r, bias, 3, functions, clip, split_last=bool(linear_before_reset))
-    return _run(b, Source(x, sequence_lens, (initial_h,), direction, layout, hidden), cells, step, (2, 1))
+    parts = (3,) if linear_before_reset else (2, 1)
+    return _run(b, Source(x, sequence_lens, (initial_h,), direction, layout, hidden), cells, step, parts)
 
 
 def _gru_step(b: Builder, cell: Cell, xs: Columns, state: Sequence[Tensor], linear: bool) -> tuple[Tensor, ...]:
+    """Where the reset gate comes behind the product, all gates are one: the state is rounded once, not twice."""
     (h,) = state
     f, g = cell.activations
     size = cell.r.shape[1]
-    gates, last = cell.r.rows(0, 2 * size), cell.r.rows(2 * size, 3 * size)
-    both = f(b, clipped(b, b.add(xs(0, 2 * size), _dense(b, h, gates, None)), cell.clip))
-    z, reset = _gates(b, both, 2)
+    product = _dense(b, h, cell.r, cell.bias_r) if linear else None
+    first = _part(b, product, 0, 2 * size) if product else _dense(b, h, cell.r.rows(0, 2 * size), None)
+    z, reset = _gates(b, f(b, clipped(b, b.add(xs(0, 2 * size), first), cell.clip)), 2)
     inner = (
-        b.mul(reset, _dense(b, h, last, cell.bias_r[2 * size :])) if linear else _dense(b, b.mul(reset, h), last, None)
+        b.mul(reset, _part(b, product, 2 * size, 3 * size))
+        if product
+        else _dense(b, b.mul(reset, h), cell.r.rows(2 * size, 3 * size), None)
     )
     candidate = g(b, clipped(b, b.add(xs(2 * size, 3 * size), inner), cell.clip))
     return (b.add(candidate, b.mul(z, b.sub(h, candidate))),)

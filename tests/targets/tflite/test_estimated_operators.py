@@ -52,6 +52,15 @@ def ms(path: Path) -> float:
     return estimates(path, ["arm64-a76"])[0].ms
 
 
+def test_a_slice_takes_what_it_reads(tmp_path: Path) -> None:
+    """However much there is beside it."""
+    few, many = (
+        ms(written(tmp_path / "m.tflite", (rows, 1, 64), lambda b, x: b.slice(x, (0, 0, 0), (1, 1, 64))))
+        for rows in (2, 500)
+    )
+    assert few == many > 0
+
+
 def test_a_depthwise_convolution_of_one_channel_is_a_convolution(tmp_path: Path) -> None:
     """XNNPACK runs it by the same kernel; of several channels it has another one, which is slower here."""
     weight = np.random.default_rng(0).normal(size=(8, 10, 8, 1)).astype(np.float32)

@@ -85,6 +85,15 @@ def test_right_in_every_call(tmp_path: Path, kind: str, linear: int, steps: int,
             assert np.abs(found[name] - wanted).max() <= 1e-5
 
 
+@pytest.mark.parametrize(("linear", "products"), [(1, 1), (0, 2)])
+def test_gates_whose_product_reads_the_same_state_are_one(tmp_path: Path, linear: int, products: int) -> None:
+    """Behind the reset gate's product nothing is left to be multiplied where it comes last."""
+    onnx.save(recurrent("GRU", 4, None, linear), tmp_path / "m.onnx")
+    (main,) = compile_model(load_model(tmp_path / "m.onnx"), Options()).program.subgraphs
+    codes = [operation.code for operation in main.operations]
+    assert codes.count("FULLY_CONNECTED") == 2 * (1 + 4 * products)  # in two directions, and one of all inputs
+
+
 def test_a_step_reshapes_nothing(tmp_path: Path) -> None:
     """Every operator of a step costs about 0.1 µs, whatever it does: only the number of the turn is reshaped."""
     onnx.save(recurrent("LSTM", 50, None, 0), tmp_path / "m.onnx")
@@ -111,7 +120,7 @@ def test_integers_where_their_products_are_worth_quantizing_the_state(
         stored += [numpy_helper.from_array(integers, f"{name}_int"), numpy_helper.from_array(scales, f"{name}_scale")]
         nodes.append(helper.make_node("DequantizeLinear", [f"{name}_int", f"{name}_scale"], [name], axis=1))
     nodes.append(helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=hidden))
-    infos = [helper.make_tensor_value_info(n, 1, s) for n, s in {"x": [50, 1, 8], "y": [50, 1, 1, hidden]}.items()]
+    infos = [helper.make_tensor_value_info(n, 1, s) for n, s in {"x": [70, 1, 8], "y": [70, 1, 1, hidden]}.items()]
     graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], stored)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), tmp_path / "m.onnx")
     program = compile_model(load_model(tmp_path / "m.onnx"), Options(device=(device,))).program
