@@ -35,6 +35,7 @@ class Point:
 
     precision: Precision
     prune_channels: str | None
+    prune: str | None
     low_rank: str | None
     bytes: int
     ms: float | None
@@ -49,6 +50,9 @@ class Point:
         parts: list[str] = [self.precision]
         if self.prune_channels is not None:
             parts.append(f"{float(self.prune_channels):.0%} of the channels gone")
+        if self.prune is not None:
+            is_share = self.prune[:1] in ("0", ".")
+            parts.append(f"{float(self.prune):.0%} of the weights zero" if is_share else f"pruned {self.prune}")
         if self.low_rank is not None:
             parts.append(f"two factors that keep {float(self.low_rank):.1%}")
         return ", ".join(parts)

@@ -16,6 +16,7 @@ from convertkit.errors import ParityError, Unsupported, UsageError
 from convertkit.recipe import ExportOptions
 from convertkit.report.schema import schema
 from convertkit.steps.budget import ChooseWithin, _Search
+from tests.installed import needs
 from tests.quantization.models import images, small_cnn
 
 
@@ -39,7 +40,7 @@ def test_amounts_are_told_in_their_units() -> None:
 
 
 def point(precision: str, size: int, snr_db: float, agreement: float | None, *, fits: bool) -> Point:
-    return Point(precision, None, None, size, None, snr_db, agreement, fits)  # type: ignore[arg-type]
+    return Point(precision, None, None, None, size, None, snr_db, agreement, fits)  # type: ignore[arg-type]
 
 
 def search(*points: Point, **choices: object) -> _Search:
@@ -145,3 +146,34 @@ def test_a_latency_is_kept_to_on_the_device(cnn: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     after = {each["device"]: each["ms"] for each in result.report["estimates"]["devices"]}["arm64-a76"]
     assert after <= limit
+
+
+def test_an_android_package_keeps_to_a_latency_by_the_model_inside(cnn: Path, tmp_path: Path) -> None:
+    needs("ai_edge_litert")
+    plain = convertkit.export(str(cnn), "android", output=str(tmp_path / "plain"), static={"N": 1})
+    before = {each["device"]: each["ms"] for each in plain.report["estimates"]["devices"]}["arm64-a76"]
+    result = convertkit.export(
+        str(cnn), "android", output=str(tmp_path / "out"), calib={"x": images(40)}, device="arm64-a76", static={"N": 1},
+        budget=f"latency={0.8 * before:.6f}ms", fp16=True,
+    )  # fmt: skip
+    (chosen,) = [each for each in result.report["trade_off"] if each["chosen"]]
+    assert chosen["prune_channels"] is not None
+    assert chosen["ms"] <= 0.8 * before
+    assert chosen["bytes"] == result.artifact.size_bytes
+
+
+def test_zeros_are_tried_where_the_package_is_deflated(cnn: Path, tmp_path: Path) -> None:
+    """With other channels they lie in one trade-off, and what is chosen is the package alone."""
+    needs("ai_edge_litert")
+    plain = convertkit.export(str(cnn), "android", output=str(tmp_path / "plain"), static={"N": 1}, compress=True)
+    result = convertkit.export(
+        str(cnn), "android", output=str(tmp_path / "out"), calib={"x": images(40)}, static={"N": 1}, compress=True,
+        fp16=True, budget=f"size={0.6 * plain.artifact.size_bytes:.0f}B",
+    )  # fmt: skip
+    points = result.report["trade_off"]
+    zeros = {each["prune"]: each for each in points if each["prune"] is not None}
+    assert zeros
+    assert any(each["prune_channels"] for each in points)
+    assert all(each["told"] == f"fp16, {float(share):.0%} of the weights zero" for share, each in zeros.items())
+    (chosen,) = [each for each in points if each["chosen"]]
+    assert chosen["bytes"] == result.artifact.size_bytes <= 0.6 * plain.artifact.size_bytes

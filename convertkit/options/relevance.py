@@ -21,7 +21,7 @@ from convertkit.options import of_targets
 from convertkit.processing.words import anchors_file
 from convertkit.recipe import METRICS, THIS, ExportOptions, ImageOptions, WavOptions
 from convertkit.references import closest, found_at
-from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader, PackagingTarget, Target
+from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader, Target
 
 _IMAGE_RANK = 3
 """Least rank of an input or output that has a layout: channels, and one axis in space beside the batch."""
@@ -81,7 +81,7 @@ def check_budget(text: str, targets: Sequence[Target]) -> None:
     if budget_of(text).kind == "size":
         return
     for target in targets:
-        if not isinstance(target, EstimatingTarget) or isinstance(target, PackagingTarget):
+        if not isinstance(target, EstimatingTarget):
             known = [name for name in plugins.target_names() if isinstance(plugins.target(name), EstimatingTarget)]
             raise UsageError(
                 f"--budget {text}: nothing tells what {target.name} takes before it runs; a latency can be asked for "

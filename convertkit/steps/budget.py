@@ -1,12 +1,13 @@
 """Choosing how an artifact is made within ``--budget``: points of the trade-off, tried one by one.
 
 For each precision that the target has, the least share of channels is looked for with which the file fits; low rank is
-tried beside it.  Nothing is trained meanwhile: ``--recover`` comes behind the choice.
+tried beside it, and where the model lies deflated in a package, which is where zeros take less room, the least share of
+zeros.  Nothing is trained meanwhile: ``--recover`` comes behind the choice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from convertkit.tasks.task import Context, Task
 _ORDER: tuple[Precision, ...] = ("float32", "fp16", "w8", "int8", "w4")
 _SHARES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7")
 """Of channels that go; of these and none the least is found by halving."""
+_ZEROS = ("0.5", "0.6", "0.7", "0.8", "0.9")
+"""Of weights; less takes off a deflated file no more than fewer channels do."""
 _LOW_RANK = "0.99"
 _BEARABLE_DB = 10.0
 """Below it, nothing is delivered that no accuracy gate judges."""
@@ -38,6 +41,7 @@ class Choice:
 
     precision: Precision
     prune_channels: str | None
+    prune: str | None
     low_rank: str | None
     points: tuple[Point, ...]
     note: str
@@ -45,7 +49,7 @@ class Choice:
     def applied(self, options: ExportOptions) -> ExportOptions:
         """The export that was chosen."""
         return replace(options, budget=None, precision=self.precision, prune_channels=self.prune_channels,
-                       low_rank=self.low_rank)  # fmt: skip
+                       prune=self.prune, low_rank=self.low_rank)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +101,8 @@ class _Search:
     data: FeedSource
     context: Context
     points: list[Point] = field(default_factory=list)
+    pruned: dict[str, Artifact] = field(default_factory=dict)
+    """By what ``--prune`` says: which weights go does not depend on the precision behind."""
 
     @property
     def budget(self) -> Budget:
@@ -112,16 +118,21 @@ class _Search:
         yield from (each for each in _ORDER if all(each in names for names in known))
 
     def of(self, precision: Precision) -> None:
-        """Look at one precision: whole, and if that is too much with the least share of channels gone that fits."""
-        asked = self.options.prune_channels
-        first = self._point(precision, asked, None)
-        if asked is not None or self.options.prune is not None or (first is not None and first.fits):
+        """Look at one precision: whole, and if that is too much with the least share gone that fits."""
+        first = self._point(precision, self.options)
+        if self.options.pruned or (first is not None and first.fits):
             return
-        self._point(precision, None, _LOW_RANK)
-        low, high = 0, len(_SHARES)  # the first of them that fits lies from low on, none at the end
+        self._point(precision, replace(self.options, low_rank=self.options.low_rank or _LOW_RANK))
+        self._least(precision, [replace(self.options, prune_channels=share) for share in _SHARES])
+        if self.options.compress and self.budget.kind == "size":
+            self._least(precision, [replace(self.options, prune=share) for share in _ZEROS])
+
+    def _least(self, precision: Precision, tried: Sequence[ExportOptions]) -> None:
+        """Of ``tried``, each of which takes more away than the one before, the first that fits, by halving."""
+        low, high = 0, len(tried)  # the first of them that fits lies from low on, none at the end
         while low < high:
             middle = (low + high) // 2
-            point = self._point(precision, _SHARES[middle], None)
+            point = self._point(precision, tried[middle])
             if point is not None and point.fits:
                 high = middle
             elif point is None:
@@ -143,7 +154,7 @@ class _Search:
         points = tuple(replace(point, chosen=point is best) for point in self.points)
         size = amount(measure_of(best, budget) or 0.0, budget.kind)
         note = f"{text}: of {len(points)} points {best.told} keeps most in {size}"
-        return Choice(best.precision, best.prune_channels, best.low_rank, points, note)
+        return Choice(best.precision, best.prune_channels, best.prune, best.low_rank, points, note)
 
     def _nearest(self, text: str, known: list[Point], good: list[Point]) -> Unsupported | ParityError:
         budget = self.budget
@@ -165,10 +176,11 @@ class _Search:
         ways = ("--recover with the nearest", "a smaller model")
         return Unsupported(f"{text}: nothing that keeps 10 dB fits; the nearest takes {told}", ways_out=ways)
 
-    def _point(self, precision: Precision, share: str | None, low_rank: str | None) -> Point | None:
-        options = replace(self.options, budget=None, recover=None, precision=precision, prune_channels=share,
-                          low_rank=low_rank or self.options.low_rank)  # fmt: skip
-        self.context.progress.status(f"trying {precision}" + (f", {share} of the channels" if share else ""))
+    def _point(self, precision: Precision, way: ExportOptions) -> Point | None:
+        options = replace(way, budget=None, recover=None, precision=precision)
+        gone = [f"{share} of the {what}" for share, what in ((way.prune_channels, "channels"), (way.prune, "weights"))
+                if share is not None]  # fmt: skip
+        self.context.progress.status(", ".join([f"trying {precision}", *gone]))
         place = self.context.folder / str(len(list(self.context.folder.iterdir())))
         try:
             artifact = self._made(options, place)
@@ -176,7 +188,8 @@ class _Search:
         except (Unsupported, ParityError):
             return None  # no point of the trade-off: what cannot be made, or keeps too little
         snr_db, agreement = self._quality(artifact)
-        point = Point(precision, share, options.low_rank, _bytes(artifact), ms, snr_db, agreement, fits=False)
+        point = Point(precision, options.prune_channels, options.prune, options.low_rank, self._bytes(artifact), ms,
+                      snr_db, agreement, fits=False)  # fmt: skip
         taken = measure_of(point, self.budget)
         point = replace(point, fits=taken is not None and taken <= self.budget.limit)
         self.points.append(point)
@@ -189,14 +202,23 @@ class _Search:
             for name, stage in steps_of(built, part).items():
                 folder = place / part.name / str(name)
                 folder.mkdir(parents=True)
-                artifact = stage.run(artifact, folder)
+                known = options.prune if name == "prune" else None
+                artifact = self.pruned.get(known or "") or stage.run(artifact, folder)
+                if known is not None:
+                    self.pruned[known] = artifact
         return artifact
 
     def _ms(self, artifact: Artifact) -> float | None:
-        if not isinstance(self.target, EstimatingTarget) or isinstance(self.target, PackagingTarget):
+        if not isinstance(self.target, EstimatingTarget):
             return None
         found = self.target.estimates(artifact, self.options.device or self.target.likely_devices)
         return max(each.ms for each in found)
+
+    def _bytes(self, artifact: Artifact) -> int:
+        """Of what is delivered; of a package, which has tests and examples beside it, of the package alone."""
+        if isinstance(self.target, PackagingTarget):
+            return artifact.size_bytes
+        return sum(file.stat().st_size for file in artifact.path.parent.rglob("*") if file.is_file())
 
     def _quality(self, artifact: Artifact) -> tuple[float, float | None]:
         from convertkit.findings.quality import measure, unseen
@@ -207,10 +229,6 @@ class _Search:
         runners = ((each, plugins.runner(each)) for each in (self.hub, artifact))
         quality = measure(origin, feeds, next(runners), next(runners))
         return min(quality.snr_db, 200.0), quality.agreement
-
-
-def _bytes(artifact: Artifact) -> int:
-    return sum(file.stat().st_size for file in artifact.path.parent.rglob("*") if file.is_file())
 
 
 def _worth(point: Point) -> tuple[float, float, int]:

@@ -1,9 +1,9 @@
 """The training itself: a changed network learns what the original answers, on samples without labels.
 
-Half of every batch are the samples as they are; the other half are mixed in pairs, which gives the original more to
-answer than the few samples that there are.  What is learnt are the outputs, in front of a softmax as well as behind it,
-and values on the way that both graphs have.  Samples that are held out, as they are and mixed in pairs, decide which
-state is kept, by their outputs alone.
+All samples of a batch are moved a little where windows slide over them, and half of them are mixed in pairs, which
+gives the original more to answer than the few samples that there are.  What is learnt are the outputs, in front of a
+softmax as well as behind it, and values on the way that both graphs have.  Samples that are held out, as they are and
+mixed in pairs, decide which state is kept, by their outputs alone.
 Sources: distillation, arXiv:1503.02531; mixed samples, arXiv:1710.09412; straight-through gradients, arXiv:1308.3432.
 """
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from convertkit.quantization.recovery.network import Network
 from convertkit.quantization.recovery.optimizer import Optimizer
+from convertkit.quantization.recovery.shifts import Shifts, moved, shifts
 
 _BATCH = 32
 _INNER = 8
@@ -89,6 +90,7 @@ def train(
         wanted = teacher(held_out, names)
     scales = [_power(value) for value in wanted]
     random = torch.Generator().manual_seed(seed)
+    movable = shifts(teacher.graph)
 
     def judged() -> float:
         with torch.no_grad():
@@ -99,7 +101,7 @@ def train(
     best, kept, waited, done = losses[0], _state(student), 0, 0
     every = _every(steps, len(next(iter(held_out.values()))))
     for step in range(steps):
-        batch = _batch(samples, random)
+        batch = _batch(samples, movable, random)
         with torch.no_grad():
             answers = teacher(batch, names)
         _loss(learnt, scales, answers, student(batch, names)).backward()
@@ -151,17 +153,23 @@ def _loss(learnt: Sequence[Target], scales: Sequence[float], wanted: Sequence[Te
     return total
 
 
-def _batch(samples: Mapping[str, Tensor], random: torch.Generator) -> dict[str, Tensor]:
+def _batch(samples: Mapping[str, Tensor], movable: Shifts, random: torch.Generator) -> dict[str, Tensor]:
     count = len(next(iter(samples.values())))
     chosen = torch.randint(count, (_BATCH,), generator=random)
-    batch = {name: value[chosen] for name, value in samples.items()}
-    if not all(value.is_floating_point() for value in batch.values()):
-        return batch
-    partner = torch.randint(count, (_BATCH // 2,), generator=random)
+    plain = {name: value[chosen] for name, value in samples.items()}
+    if not all(value.is_floating_point() for value in plain.values()):
+        return plain
+    batch = _moved(plain, movable, random)
+    chosen = torch.randint(count, (_BATCH // 2,), generator=random)
+    partners = _moved({name: value[chosen] for name, value in samples.items()}, movable, random)
     share = torch.rand(_BATCH // 2, generator=random)
-    for name, value in samples.items():
-        mixed = batch[name].clone()
+    for name, value in batch.items():
+        mixed = value.clone()
         factor = share.reshape(-1, *(1,) * (value.ndim - 1))
-        mixed[: _BATCH // 2] = factor * mixed[: _BATCH // 2] + (1 - factor) * value[partner]
+        mixed[: _BATCH // 2] = factor * mixed[: _BATCH // 2] + (1 - factor) * partners[name]
         batch[name] = mixed
     return batch
+
+
+def _moved(batch: Mapping[str, Tensor], movable: Shifts, random: torch.Generator) -> dict[str, Tensor]:
+    return {name: moved(value, movable.get(name, ()), random) for name, value in batch.items()}
