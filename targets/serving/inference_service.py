@@ -11,6 +11,7 @@ from pathlib import Path
 
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.stage import EXACT, Stage, Tolerance
+from convertkit.targets.serving.naming import LONGEST
 from convertkit.targets.serving.pages import kserve_page
 from convertkit.targets.serving.repository import only_model
 
@@ -47,13 +48,15 @@ class PackageKServe:
 def inference_service(name: str, storage_uri: str, replicas: int, memory_gib: int, *, gpu: bool) -> str:
     """The InferenceService for a Triton repository that lies at ``storage_uri``, with ``memory_gib`` for a server.
 
-    Source: KServe, serving.kserve.io/v1beta1, and its cluster runtime ``kserve-tritonserver``.
+    Source: KServe, serving.kserve.io/v1beta1, and its cluster runtime ``kserve-tritonserver``.  The service's own name
+    begins with a letter (``IsvcNameFmt``), which a model's need not.
     """
+    service = name if name[0].isalpha() else f"model-{name}"[:LONGEST].rstrip("-")
     graphics = '          nvidia.com/gpu: "1"\n' if gpu else ""
     return f"""apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 metadata:
-  name: {json.dumps(name)}
+  name: {json.dumps(service)}
 spec:
   predictor:
     minReplicas: {replicas}

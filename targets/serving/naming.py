@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
-_MOST = 63
+LONGEST = 63
+"""Characters of a name in Kubernetes (a DNS label)."""
 
 
 def model_name(text: str) -> str:
     """``text``, where every server and Kubernetes take it as a name; ``ValueError`` says what was expected."""
-    if not _NAME.fullmatch(text) or len(text) > _MOST:
+    if not _NAME.fullmatch(text) or len(text) > LONGEST:
         raise ValueError("expected at most 63 lower-case letters, digits and dashes, with no dash at an end")
     return text
 
@@ -19,4 +20,4 @@ def model_name(text: str) -> str:
 def name_of(source: str) -> str:
     """A name made of the source's: ``Model v2.pt`` becomes ``model-v2``."""
     stem = Path(source.rpartition(":")[2] or source).stem.lower()
-    return re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:_MOST].strip("-") or "model"
+    return re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:LONGEST].strip("-") or "model"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 import zipfile
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import onnx
 import pytest
@@ -20,6 +22,7 @@ from convertkit.errors import FeedError, SourceError
 from convertkit.targets.serving import requests
 from convertkit.targets.serving.archive import ArchiveRunner
 from convertkit.targets.serving.bento import BentoRunner
+from convertkit.targets.serving.inference_service import inference_service
 from convertkit.targets.serving.naming import name_of
 from convertkit.targets.serving.repository import RepositoryRunner
 from convertkit.targets.serving.schema import read_config
@@ -284,6 +287,17 @@ def test_kserve_deploys_the_repository(source):
     assert (model["modelFormat"]["name"], model["protocolVersion"]) == ("triton", "v2")
     assert (model["storageUri"], model["resources"]["limits"]["nvidia.com/gpu"]) == ("s3://bucket/models", "1")
     assert resource["metadata"]["name"] == config_of(result).name
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize("name", ["net", "2net", "9" * 62 + "a"])
+def test_kserve_takes_the_resource(name, gpu):
+    """The schema is the part of the CRD that we use (bench/kserve_schema.py); names are KServe's ``IsvcNameFmt``."""
+    resource = yaml.safe_load(inference_service(name, f"pvc://models/{name}", 1, 3, gpu=gpu))
+    jsonschema.validate(resource, json.loads(Path(__file__).with_name("inferenceservice.schema.json").read_text()))
+    service = resource["metadata"]["name"]
+    assert re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", service)
+    assert len(service) <= 63
 
 
 def test_two_runs_give_the_same_bytes(source, triton, torchserve, bentoml):
