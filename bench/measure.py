@@ -154,26 +154,30 @@ def probe(path: Path, model: Path, data: Path) -> dict[str, object]:
     samples = feeds(data)
     expected = reference(model, samples)
     artifact = load(path)
-    worst, signal, noise, finite, same, classes = 0.0, 0.0, 0.0, True, [], []
-    for feed, truth in zip(samples, expected, strict=True):
+    worst, finite, same, classes = 0.0, True, [], []
+    powers = np.zeros((len(samples), 2))
+    for place, (feed, truth) in enumerate(zip(samples, expected, strict=True)):
         artifact.set(feed)
         artifact.invoke()
         for found, wanted in zip(artifact.results(truth), truth, strict=True):
             finite = finite and bool(np.isfinite(found).all())
             difference = found.astype(np.float64) - wanted
             worst = max(worst, float(np.abs(difference).max() / np.abs(wanted).max()))
-            signal += float((wanted.astype(np.float64) ** 2).sum())
-            noise += float((difference**2).sum())
+            powers[place] += (wanted.astype(np.float64) ** 2).sum(), (difference**2).sum()
             same.append(float((found.argmax(-1) == wanted.argmax(-1)).mean()))
         classes.append(int(artifact.results(truth)[0].reshape(-1).argmax()))
     operators = artifact.operators()
     labels = np.load(data).get("label")
+    signal, noise = np.maximum(powers, 1e-300).T
+    each = 10 * np.log10(signal / noise)
     return {
         "ok": finite,
         "top1": None if labels is None else round(100 * float((np.array(classes) == labels.reshape(-1)).mean()), 2),
         "bytes": path.stat().st_size,
         "relative_error": worst,
-        "snr_db": round(10 * float(np.log10(signal / max(noise, 1e-300))), 2),
+        "snr_db": round(10 * float(np.log10(signal.sum() / noise.sum())), 2),
+        "snr_median_db": round(float(np.median(each)), 2),
+        "snr_p5_db": round(float(np.quantile(each, 0.05)), 2),
         "argmax_agreement": round(float(np.mean(same)), 4),
         "operators": sum(operators.values()),
         "transposes": operators.get("TRANSPOSE", 0),

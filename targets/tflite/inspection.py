@@ -36,6 +36,7 @@ class Placed:
     TRANSPOSE is told, and ``options`` the table of its options in the FlatBuffer, None without one.  ``reader`` is the
     kind of the one operator that reads its first result, empty where several do or none.  ``turns`` is how often it
     runs in a call, None where the file does not say how often its loop does; ``body_turns`` is that of a WHILE's body.
+    ``graph`` is the place of its subgraph.
     """
 
     told: Operator
@@ -47,6 +48,7 @@ class Placed:
     reader: str = ""
     turns: float | None = 1.0
     body_turns: float | None = 0.0
+    graph: int = 0
 
     @property
     def read_elements(self) -> int:
@@ -111,9 +113,12 @@ def placed_operators(path: Path) -> tuple[Placed, ...]:
     of_graphs = [Tensors(model, graph) for graph in graphs]
     found = []
     every = turns(model, of_graphs)
-    for graph, tensors, often in zip(graphs, of_graphs, every, strict=True):
+    for place, (graph, tensors, often) in enumerate(zip(graphs, of_graphs, every, strict=True)):
         placed = [_operator(model, graph.Operators(index), tensors) for index in range(graph.OperatorsLength())]
-        found += [replace(each, turns=often, body_turns=_of_body(each, every)) for each in _with_readers(placed, graph)]
+        found += [
+            replace(each, turns=often, body_turns=_of_body(each, every), graph=place)
+            for each in _with_readers(placed, graph)
+        ]
     return tuple(found)
 
 

@@ -19,7 +19,7 @@ from convertkit.kernel_costs import SMALL_MATRIX, ConvShape, DenseShape, Shape, 
 from convertkit.operators import ON_THE_FLY, Estimate, NodeTime
 from convertkit.profile import OpCost
 from convertkit.recipe import THIS, MeasuredDevice
-from convertkit.targets.tflite.costs.loops import LoopCosts, loops
+from convertkit.targets.tflite.costs.loops import OPERATORS_OF_A_STEP, LoopCosts, loops
 from convertkit.targets.tflite.costs.tables import Tables, tables
 from convertkit.targets.tflite.devices import error_of, machines_of
 from convertkit.targets.tflite.inspection import Placed, placed_operators
@@ -78,7 +78,7 @@ def estimate_here(path: Path, measured: MeasuredDevice) -> Estimate:
     nodes = tuple(
         NodeTime(placed.told.name, placed.told.kind, machine.nanoseconds(placed) / 1e6) for placed in operators
     )
-    ms = sum(node.ms for node in nodes) + machine.start_ns(operators) / 1e6
+    ms = sum(node.ms for node in nodes) + machine.beside_ns(operators) / 1e6
     return Estimate(THIS, ms, nodes, measured=measured.told)
 
 
@@ -91,8 +91,8 @@ def _estimate(device: str, operators: Sequence[Placed]) -> Estimate:
         ) / 1e6)
         for placed in operators
     )  # fmt: skip
-    start = sum(share * machine.start_ns(operators) for machine, share in zip(each, shares.values(), strict=True))
-    ms = sum(node.ms for node in nodes) + start / 1e6
+    beside = sum(share * machine.beside_ns(operators) for machine, share in zip(each, shares.values(), strict=True))
+    ms = sum(node.ms for node in nodes) + beside / 1e6
     return Estimate(device, ms, nodes, error_of(device, ms))
 
 
@@ -108,10 +108,22 @@ class _Machine:
     known: Tables
     loops: LoopCosts
 
-    def start_ns(self, operators: Sequence[Placed]) -> float:
-        """What the first integer product of a file costs beside itself."""
+    def beside_ns(self, operators: Sequence[Placed]) -> float:
+        """What the first integer product of a file costs beside itself, and what the caches lack of small ones."""
         multiplies = any(_is_integer(each) and each.told.macs for each in operators)
-        return self.known.kernel_costs.start_ns if multiplies else 0.0
+        return (self.known.kernel_costs.start_ns if multiplies else 0.0) + self._copies(operators)
+
+    def _copies(self, operators: Sequence[Placed]) -> float:
+        """What it takes to read what each operator keeps, where that of a whole subgraph is more than the caches hold.
+
+        Steps of a recurrent layer that are written out have a copy of the weights each.
+        """
+        found, own = 0.0, self.loops.step_bytes / OPERATORS_OF_A_STEP
+        for graph in {each.graph for each in operators}:
+            kept = [(own + _small_weights(each), each.turns or 0.0) for each in operators if each.graph == graph]
+            price = self.loops.per_byte(sum(held for held, _ in kept))
+            found += price * sum(held * turns for held, turns in kept)
+        return found
 
     def nanoseconds(self, placed: Placed) -> float:
         """Of the operator in one call of the file, in all turns of its loop."""
@@ -182,6 +194,14 @@ class _Machine:
 def _is_integer(placed: Placed) -> bool:
     """Whether the kernel reads and writes integers that stand for real numbers; between types, it is one of floats."""
     return placed.told.precision in _INTEGERS
+
+
+def _small_weights(placed: Placed) -> float:
+    """Bytes of the weights of a row's product, which are read once; beyond SMALL_MATRIX ``_loading`` counts them."""
+    if placed.told.kind != "FULLY_CONNECTED" or placed.written_elements != placed.weight[0]:
+        return 0.0
+    size = 1 if placed.told.precision == ON_THE_FLY or _is_integer(placed) else 4
+    return size * min(math.prod(placed.weight), SMALL_MATRIX)
 
 
 def _row_of_product(placed: Placed) -> str:

@@ -27,6 +27,8 @@ TOGETHER = (5, 2, 1)
 MOST_HELD = 8 << 20
 """Bytes of all copies of a layer's weights: of what holds more, the form with the fewest copies is taken."""
 WRITTEN_OUT = 0
+OPERATORS_OF_A_STEP = 14
+"""Of an LSTM's or GRU's: what the runtime keeps of a step beside its weights is that of as many operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,13 @@ class LoopCosts:
         """Of a layer's steps, beside their operators; written out, the copies of all ``layers`` are in the caches."""
         each = weight_bytes + self.step_bytes
         if together == WRITTEN_OUT:
-            return steps * each * self._per_byte(layers * steps * each)
+            return steps * each * self.per_byte(layers * steps * each)
         turns, rest = divmod(steps, together)
-        looped = turns * (self.turn + together * each * self._per_byte(together * each))
-        return self.loop + looped + rest * each * self._per_byte((together + rest) * each)
+        looped = turns * (self.turn + together * each * self.per_byte(together * each))
+        return self.loop + looped + rest * each * self.per_byte((together + rest) * each)
 
-    def _per_byte(self, held: float) -> float:
+    def per_byte(self, held: float) -> float:
+        """Nanoseconds to read a byte again of so many that are read in turns."""
         return max((price for size, price in self.caches if held > size), default=0.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from onnx import helper, numpy_helper
 
 from convertkit.onnx.load import load_model
 from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.costs.estimate import estimates
 from convertkit.targets.tflite.costs.loops import (
     MAX_STEPS,
     MAX_STEPS_NAMED,
@@ -109,3 +111,27 @@ def test_copies_of_a_file_count(stored: bool, direction: str, loops_made: int, t
     assert made.recurrences == (2 if direction == "bidirectional" else 1)
     codes = [operation.code for subgraph in made.subgraphs for operation in subgraph.operations]
     assert codes.count("WHILE") == loops_made
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """Stands for the costs that choose a form."""
+
+    form: int
+
+    def together(self, steps: int, weight_bytes: float, layers: int) -> int:
+        """That form."""
+        return self.form
+
+
+def test_a_file_is_told_what_its_copies_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 64 written steps, 1 MB of weights: more than an A76's near caches hold, not more than a server's."""
+    onnx.save(model(64, True, "forward", 64), tmp_path / "m.onnx")
+    found: dict[tuple[str, int], float] = {}
+    for form in (WRITTEN_OUT, 5):
+        monkeypatch.setattr("convertkit.targets.tflite.compile.loops", lambda devices, form=form: Always(form))
+        compile_model(load_model(tmp_path / "m.onnx"), Options(device=("arm64-a76",))).write(tmp_path / "m.tflite")
+        for each in estimates(tmp_path / "m.tflite", ["x86-vnni", "arm64-a76"]):
+            found[each.device, form] = each.ms - sum(node.ms for node in each.nodes)
+    assert found["arm64-a76", WRITTEN_OUT] > 4 * found["arm64-a76", 5] > 0
+    assert found["x86-vnni", 5] == 0 < found["x86-vnni", WRITTEN_OUT] < found["arm64-a76", WRITTEN_OUT] / 10

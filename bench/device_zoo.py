@@ -1,0 +1,220 @@
+"""The zoo in 8 bits on three devices, ours and every peer's file: ``device_zoo.py ZOO OUT [--peers DIR] [--write]``.
+
+Ours as a user makes them: ``--int8``, ``--int8 --accept-loss``, and the latter for each of two devices.  Every file is
+held against ONNX Runtime's outputs of the source on the samples of NAME.eval.npz, estimated by the tables of each
+device, and timed here in turns with the model's other files, on one thread.  ``--emulate`` counts them on an A76
+(``arm_costs.py``).  Each finding is a line of OUT/rows.jsonl, and what is in there is not done again.  ``--write``
+makes docs/measurements/device-zoo.md of what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from arm.cores import cores
+from arm.emulator import counted
+from arm.schedule import Schedule
+from tflite_zoo import NAMES, measured, peers_of
+
+from convertkit.errors import Unsupported
+from convertkit.targets.tflite.costs.estimate import estimates
+
+PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-zoo.md"
+BEGIN, END = "<!-- bench/device_zoo.py -->", "<!-- end -->"
+DEVICES = ("x86-vnni", "arm64-a76", "arm64-i8mm")
+EMULATED = "arm64-a76"
+OURS = {
+    "`--int8`": ("--int8",),
+    "`--int8 --accept-loss`": ("--int8", "--accept-loss"),
+    "the same, `--device x86-vnni`": ("--int8", "--accept-loss", "--device", "x86-vnni"),
+    "the same, `--device arm64-a76`": ("--int8", "--accept-loss", "--device", "arm64-a76"),
+}
+FLOAT = "float32"
+SUMMED = ("x86-vnni", "arm64-a76")
+HEAD = "| model | file | KB | SNR dB: all, median, 5th percentile | `x86-vnni` ms | " + (
+    "by the tables: `x86-vnni`, `arm64-a76`, `arm64-i8mm` ms | emulated `arm64-a76` ms |\n|---|---|---|---|---|---|---|"
+)
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """Lines of JSON by model, file and kind of finding."""
+
+    path: Path
+
+    def rows(self) -> dict[tuple[str, str, str], Row]:
+        """The last line of each key counts."""
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return {(row["model"], row["file"], row["kind"]): row for row in map(json.loads, lines)}
+
+    def add(self, model: str, file: str, kind: str, found: Row) -> None:
+        with self.path.open("a") as book:
+            book.write(json.dumps({"model": model, "file": file, "kind": kind, **found}) + "\n")
+        print(model, file, kind, json.dumps(found)[:200], flush=True)
+
+
+def exported(model: Path, flags: Sequence[str], folder: Path) -> Row:
+    """One ``convertkit export``: seconds, and what it said where nothing was delivered."""
+    command = [sys.executable, "-m", "convertkit", "export", str(model), "--target", "tflite", *flags, "--force"]
+    if flags:
+        command += ["--calib", str(model.with_suffix(".calib.npz"))]
+    started = time.perf_counter()
+    done = subprocess.run([*command, "-o", str(folder)], capture_output=True, text=True, timeout=1800, check=False)
+    found: Row = {"exit": done.returncode, "seconds": round(time.perf_counter() - started, 1)}
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    if done.returncode:
+        return {**found, "said": " | ".join(lines[-3:])[:600]}
+    became = [line.removeprefix("tflite").strip() for line in lines if " became " in line and "tflite" in line]
+    return {**found, "became": became[0][:200] if became else ""}
+
+
+def files(book: Book, zoo: Path, out: Path, peers: Path | None, name: str) -> Iterator[tuple[str, Path]]:
+    """Our files and the peers' of one model, made where they are missing."""
+    for label, flags in {FLOAT: (), **OURS}.items():
+        folder = out / f"{name}.{re.sub('[^a-z0-9]+', '-', label.lower()).strip('-')}"
+        if (name, label, "export") not in book.rows():
+            book.add(name, label, "export", exported(zoo / f"{name}.onnx", flags, folder))
+        if not book.rows()[name, label, "export"]["exit"]:
+            yield label, folder / "model.tflite"
+    for label, path in peers_of(name, peers, {"int8", "w8"}).items():
+        if path.suffix == ".tflite":
+            yield label, path
+
+
+def estimated(path: Path) -> Row:
+    """Milliseconds by each device's tables; None where they lack an operator."""
+    try:
+        return {found.device: found.ms for found in estimates(path, DEVICES)}
+    except Unsupported as refused:
+        return {"refused": str(refused)}
+
+
+def emulated(path: Path) -> Row:
+    """One call on the core, in milliseconds."""
+    core = cores()[EMULATED]
+    counts, _ = counted([path], core)
+    (found,) = Schedule(core).estimates(counts)
+    return {"ms": found.nanoseconds / 1e6}
+
+
+def measure(book: Book, zoo: Path, name: str, found: dict[str, Path], seconds: float, emulate: bool) -> None:
+    """Everything about the files of one model that is not in the book."""
+    known = book.rows()
+    for label, path in found.items():
+        if (name, label, "probe") not in known:
+            probed = measured("probe", path, zoo / f"{name}.onnx", zoo / f"{name}.eval.npz")
+            book.add(name, label, "probe", {key: probed.get(key) for key in PROBED} | {"bytes": path.stat().st_size})
+        if (name, label, "tables") not in known:
+            book.add(name, label, "tables", estimated(path))
+        if emulate and (name, label, EMULATED) not in known:
+            book.add(name, label, EMULATED, emulated(path))
+    right = [label for label in found if book.rows()[name, label, "probe"]["ok"]]
+    if (name, "", "race") not in known:
+        paths = [found[label] for label in right]
+        race = measured("latency", seconds, 1, zoo / f"{name}.eval.npz", *paths)
+        book.add(name, "", "race", {"files": right, "ms": race.get("ms"), "interval": race.get("interval")})
+
+
+PROBED = ("ok", "snr_db", "snr_median_db", "snr_p5_db", "error")
+
+
+def lines(known: dict[tuple[str, str, str], Row], name: str, source_bytes: int) -> Iterator[str]:
+    """A row of the page for each file of one model."""
+    race = known.get((name, "", "race"), {})
+    timed = dict(zip(race.get("files", []), race.get("ms") or [], strict=False))
+    for (model, label, kind), probe in known.items():
+        if model != name or kind != "probe" or not probe["ok"]:
+            continue
+        snr = "–" if label == FLOAT else ", ".join(f"{probe[key]:.1f}" for key in PROBED[1:4])
+        tables = known.get((name, label, "tables"), {})
+        told = ", ".join(f"{tables[device]:.3g}" for device in DEVICES) if DEVICES[0] in tables else "–"
+        slow = known.get((name, label, EMULATED), {}).get("ms")
+        size = f"{probe['bytes'] / 1000:,.0f} ({100 * probe['bytes'] / source_bytes:.1f} %)"
+        here = f"{timed[label]:.3g}" if label in timed else "–"
+        yield f"| {name} | {label} | {size} | {snr} | {here} | {told} | {f'{slow:.3g}' if slow else '–'} |"
+    for (model, label, kind), export in known.items():
+        if model == name and kind == "export" and export["exit"]:
+            yield f"| {name} | {label} | not delivered: {export['said'].split(' | ')[0]} | | | | |"
+
+
+def ratios(known: dict[tuple[str, str, str], Row], device: str) -> dict[str, tuple[float, str]]:
+    """By model: our file's time over that of the fastest peer, and whose files these are."""
+    found = {}
+    for name in dict.fromkeys(model for model, *_ in known):
+        times = _times(known, name, device)
+        own = next((label for label in _own(device) if label in times), None)
+        if own is None:
+            continue
+        least = known[name, own, "probe"]["snr_median_db"]
+        peers = {each: ms for each, ms in times.items() if each not in OURS and each != FLOAT}
+        fastest = min(peers, key=lambda each: peers[each], default=None)
+        if fastest is not None:
+            better = known[name, fastest, "probe"]["snr_median_db"] - least
+            found[name] = times[own] / peers[fastest], f"{own} beside {fastest}, whose median SNR is {better:+.1f} dB"
+    return found
+
+
+def _own(device: str) -> tuple[str, ...]:
+    return (f"the same, `--device {device}`", "`--int8 --accept-loss`", "`--int8`")
+
+
+def _times(known: dict[tuple[str, str, str], Row], name: str, device: str) -> dict[str, float]:
+    if device == EMULATED:
+        return {label: row["ms"] for (model, label, kind), row in known.items() if (model, kind) == (name, EMULATED)}
+    race = known.get((name, "", "race"), {})
+    return dict(zip(race.get("files", []), race.get("ms") or [], strict=False))
+
+
+def section(book: Book, zoo: Path) -> str:
+    """The tables."""
+    known = book.rows()
+    made = [BEGIN, HEAD]
+    for name in dict.fromkeys(model for model, *_ in known):
+        made += lines(known, name, (zoo / f"{name}.onnx").stat().st_size)
+    for device in SUMMED:
+        found = ratios(known, device)
+        if not found:
+            continue
+        mean = float(np.exp(np.mean([np.log(ratio) for ratio, _ in found.values()])))
+        how = "emulated" if device == EMULATED else "measured"
+        made += ["", f"Ours over the fastest 8-bit file of a peer on `{device}`, {how}; geometric mean {mean:.2f}:", ""]
+        made += [f"- {name} {ratio:.2f}: {told}" for name, (ratio, told) in found.items()]
+    return "\n".join((*made, END))
+
+
+def main() -> None:
+    """Make, measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("zoo", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--peers", type=Path)
+    parser.add_argument("--models", default=",".join(NAMES))
+    parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--emulate", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    book = Book(args.out / "rows.jsonl")
+    if args.write:
+        text = PAGE.read_text()
+        before, _, rest = text.partition(BEGIN)
+        PAGE.write_text(before + section(book, args.zoo) + rest.partition(END)[2])
+        return
+    for name in args.models.split(","):
+        found = dict(files(book, args.zoo, args.out, args.peers, name))
+        measure(book, args.zoo, name, found, args.seconds, args.emulate)
+
+
+if __name__ == "__main__":
+    main()
