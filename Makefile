@@ -41,6 +41,7 @@ AREA_ethos-u := tests/targets/ethos_u
 AREA_openvino := tests/targets/openvino
 AREA_executorch := tests/targets/executorch
 AREA_iree := tests/targets/iree
+AREA_stablehlo-target := tests/targets/stablehlo
 AREA_qnn := tests/targets/qnn
 AREA_ort-mobile := tests/targets/ort_mobile
 AREA_tensorrt := tests/targets/tensorrt
@@ -78,6 +79,10 @@ conformance-command: $(VENV)/.ready-all  ## the same through the whole export, w
 conformance-openvino: $(VENV)/.ready-all  ## the same through the OpenVINO target alone
 	mkdir -p build
 	$(BIN)/python tests/conformance/command_board.py --target openvino --json build/conformance-openvino.jsonl $(BOARD) --out docs/measurements/conformance-openvino.md
+
+conformance-engine: $(VENV)/.ready-all  ## the same through ENGINE=qnn, ethos-u, executorch, iree or rknn (installed; BOARD="--sample --resume")
+	mkdir -p build
+	$(BIN)/python tests/conformance/command_board.py --target $(ENGINE) --json build/conformance-$(ENGINE).jsonl $(BOARD) --out docs/measurements/conformance-$(ENGINE).md
 
 conformance-coreml: $(VENV)/.ready-all  ## the same through the Core ML target and its evaluator
 	mkdir -p build
@@ -121,4 +126,4 @@ $(VENV)/.ready-nightly: $(VENV)/.ready-all
 	$(BIN)/convertkit engines install iree --yes
 	@touch $@
 
-.PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-openvino conformance-coreml conformance-stablehlo docs wheel fixtures clean
+.PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-openvino conformance-engine conformance-coreml conformance-stablehlo docs wheel fixtures clean

@@ -27,6 +27,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "executorch": (("executorch",), ("torch",)),
     "coreml": (("coremltools",),),
     "tf-serving": (("tensorflow-cpu", "tensorflow"), ("ai-edge-litert",), ("flatbuffers",)),
+    "stablehlo": (("tensorflow-cpu", "tensorflow"), ("ai-edge-litert",), ("flatbuffers",), ("jax",), ("jaxlib",)),
     "openvino": (("openvino",),),
     "core": (("onnxruntime",),),
 }

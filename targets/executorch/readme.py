@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from convertkit.artifact import Artifact, TensorSpec
+from convertkit.ports_table import ports_table
 from convertkit.targets.executorch.runtime import runtime_name
 
 
@@ -16,8 +17,8 @@ def readme(artifact: Artifact, precision: str, delegates: int, left: Mapping[str
 `model.pte` is one file for Android, iOS, Linux, macOS and Windows, on Arm and x86. A program has no names: inputs and
 outputs are called by their places.
 
-{_listed("Inputs", artifact.inputs)}
-{_listed("Outputs", artifact.outputs)}
+{ports_table("Inputs", artifact.inputs)}
+{ports_table("Outputs", artifact.outputs)}
 ## In an app
 ```cpp
 #include <executorch/extension/module/module.h>
@@ -37,14 +38,6 @@ XNNPACK computes {delegates} part{"" if delegates == 1 else "s"} of the program;
 ## Verified with
 {runtime_name()}, which executed this file. The report tells what it was compared with.
 """
-
-
-def _listed(title: str, specs: Iterable[TensorSpec]) -> str:
-    rows = "".join(
-        f"| {place} | {spec.name} | {' × '.join(str(size) for size in spec.shape)} | {spec.dtype} |\n"
-        for place, spec in enumerate(specs)
-    )
-    return f"| {title} | name in the source | sizes | type |\n|---|---|---|---|\n{rows}"
 
 
 def _sizes(specs: tuple[TensorSpec, ...]) -> str:

@@ -14,6 +14,7 @@ from executorch.runtime import Runtime, Verification
 from convertkit.artifact import Array
 from convertkit.errors import ToolError
 from convertkit.onnx.load import load_own
+from convertkit.workers.held import HeldCalls, brief
 from convertkit.workers.process import Reply
 
 _IDENTIFIER = b"ET12"
@@ -22,13 +23,12 @@ _DELEGATE = "executorch_call_delegate"
 _INNER = frozenset({"getitem", "alloc", "lowered_module"})
 
 
-class ExecuTorchService:
+class ExecuTorchService(HeldCalls):
     """Methods that take JSON-able parameters and arrays by name."""
 
     def __init__(self) -> None:
         self._program: Any = None
         self._method: Any = None
-        self._given: list[torch.Tensor] = []
 
     def compile(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Write ``program`` from the ONNX at ``model``, traced with ``arrays``; what XNNPACK took, and what it left."""
@@ -46,7 +46,7 @@ class ExecuTorchService:
             left = _left(edge.exported_program().graph)
             buffer = edge.to_executorch().buffer
         except (RuntimeError, ValueError, TypeError, KeyError, AssertionError, NotImplementedError) as error:
-            raise ToolError(f"ExecuTorch does not compile {Path(params['model']).name}: {_brief(error)}") from error
+            raise ToolError(f"ExecuTorch does not compile {Path(params['model']).name}: {brief(error)}") from error
         Path(params["program"]).write_bytes(buffer)
         return Reply({"delegates": left.pop(_DELEGATE, 0), "left": dict(sorted(left.items()))})
 
@@ -61,29 +61,20 @@ class ExecuTorchService:
             self._program = Runtime.get().load_program(path, verification=Verification.InternalConsistency)
             self._method = self._program.load_method("forward")
         except (RuntimeError, ValueError) as error:
-            raise ToolError(f"ExecuTorch does not load {path.name}: {_brief(error)}") from error
+            raise ToolError(f"ExecuTorch does not load {path.name}: {brief(error)}") from error
         return Reply()
 
-    def place(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Keep ``arrays``, whose names in order are ``inputs``, for the next calls."""
-        self._given = [torch.from_numpy(np.array(arrays[name])) for name in params["inputs"]]
-        return Reply()
+    def _held(self, value: Array) -> torch.Tensor:
+        return torch.from_numpy(value)
 
-    def compute(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Run the program on what was placed, and keep the outputs here."""
-        self._outputs()
-        return Reply()
-
-    def run(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """All outputs for one call, by their places."""
-        self.place(params, arrays)
-        return Reply(arrays={str(place): each.numpy().copy() for place, each in enumerate(self._outputs())})
+    def _array(self, value: torch.Tensor) -> Array:
+        return np.array(value.numpy())
 
     def _outputs(self) -> list[torch.Tensor]:
         try:
-            return list(self._method.execute(self._given))
+            return list(self._method.execute(list(self._given)))
         except (RuntimeError, ValueError, TypeError) as error:
-            raise ToolError(f"ExecuTorch fails: {_brief(error)}") from error
+            raise ToolError(f"ExecuTorch fails: {brief(error)}") from error
 
 
 def _left(graph: torch.fx.Graph) -> Counter[str]:
@@ -94,8 +85,3 @@ def _left(graph: torch.fx.Graph) -> Counter[str]:
         if node.op == "call_function" and name not in _INNER:
             found[name] += 1
     return found
-
-
-def _brief(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300]

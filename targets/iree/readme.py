@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable
 
-from convertkit.artifact import Artifact, TensorSpec
+from convertkit.artifact import Artifact
+from convertkit.ports_table import ports_table
 from convertkit.targets.iree.runtime import ENTRY, runtime_name
 
 
@@ -22,8 +23,8 @@ def readme(artifact: Artifact, cpu: str, also: Iterable[str]) -> str:
 {others}
 A module has one function, `{ENTRY}`. Inputs and outputs are called by their places.
 
-{_listed("Inputs", artifact.inputs)}
-{_listed("Outputs", artifact.outputs)}
+{ports_table("Inputs", artifact.inputs)}
+{ports_table("Outputs", artifact.outputs)}
 ## In a program
 ```sh
 iree-run-module --module=model.vmfb --device=local-task --function={ENTRY} --input=@input.npy
@@ -35,11 +36,3 @@ compiled on the device.
 ## Verified with
 {runtime_name()}. The report tells what it was compared with.
 """
-
-
-def _listed(title: str, specs: Iterable[TensorSpec]) -> str:
-    rows = "".join(
-        f"| {place} | {spec.name} | {' × '.join(str(size) for size in spec.shape)} | {spec.dtype} |\n"
-        for place, spec in enumerate(specs)
-    )
-    return f"| {title} | name in the source | sizes | type |\n|---|---|---|---|\n{rows}"

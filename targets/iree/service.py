@@ -14,6 +14,7 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.errors import ToolError
+from convertkit.workers.held import HeldCalls
 from convertkit.workers.process import Reply
 
 _MODULE = "model.mlir"
@@ -25,12 +26,11 @@ _OPERATOR = re.compile(r'"onnx\.(\w+)"')
 _LINE = re.compile(rf"{re.escape(_MODULE)}:(\d+):\d+: error:")
 
 
-class IreeService:
+class IreeService(HeldCalls):
     """Methods that take JSON-able parameters and arrays by name."""
 
     def __init__(self) -> None:
         self._module: Any = None
-        self._given: list[Any] = []
 
     def read(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Import the ONNX at ``model`` into MLIR beside it."""
@@ -71,20 +71,8 @@ class IreeService:
             raise ToolError(f"IREE does not load {path.name}: {_last(str(error))}") from error
         return Reply()
 
-    def place(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Keep ``arrays``, whose names in order are ``inputs``, for the next calls."""
-        self._given = [np.array(arrays[name]) for name in params["inputs"]]
-        return Reply()
-
-    def compute(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Run the module on what was placed, and keep the outputs here."""
-        self._outputs()
-        return Reply()
-
-    def run(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """All outputs for one call, by their places."""
-        self.place(params, arrays)
-        return Reply(arrays={str(place): np.array(each.to_host()) for place, each in enumerate(self._outputs())})
+    def _array(self, value: Any) -> Array:
+        return np.array(value.to_host())
 
     def _outputs(self) -> list[Any]:
         try:

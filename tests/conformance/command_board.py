@@ -2,7 +2,8 @@
 
 python tests/conformance/command_board.py [--op OP …] [--case NAME …] [--out docs/measurements/conformance-command.md]
 
-With ``--target openvino`` through that target alone.
+With ``--target openvino`` through that target alone.  Targets that have integers only get int8, calibrated on the data
+of the case, and are held against the suite by their signal over noise.
 """
 
 from __future__ import annotations
@@ -26,7 +27,24 @@ sys.path.insert(0, str(HERE))
 import suite  # noqa: E402 - the folder of this script, which is not a package
 
 STATUSES = ("right", "refused", "disputed", "wrong", "error", "crash")
-TITLES = {"tflite": "TFLite", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+TITLES = {
+    "tflite": "TFLite",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "iree": "IREE",
+    "executorch": "ExecuTorch",
+    "qnn": "Qualcomm HTP",
+    "rknn": "RKNN",
+    "ethos-u": "Ethos-U",
+}
+INTEGERS = {
+    "qnn": {"int8": True, "full_integer": True},
+    "rknn": {"int8": True},
+    "ethos-u": {"int8": True, "full_integer": True, "io_dtype": "int8"},
+}
+"""What targets without floats are asked for."""
+FIRST = {"executorch": "executorch.exir"}
+"""What is imported before anything of ours."""
 TARGETS = ("tflite", "onnxruntime")
 """In this order: a case counts for the first that delivers it."""
 _TIMEOUT_S = 180.0
@@ -48,11 +66,15 @@ def run(cases: Sequence[suite.Eligible], targets: Sequence[str] = TARGETS) -> It
     environment = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "1"}
     with (
         tempfile.TemporaryDirectory() as folder,
-        Worker("command_service:Command", timeout_s=_TIMEOUT_S, env=environment) as worker,
+        Worker(
+            "command_service:Command", timeout_s=_TIMEOUT_S, env=environment, framework=FIRST.get(targets[0])
+        ) as worker,
     ):
+        worker.call("prepare", {"targets": list(targets)})
         tolerances = suite.write(tuple(cases), Path(folder))
         for case in cases:
             params = {"folder": folder, "name": case.name, "targets": list(targets), **tolerances[case.name]}
+            params["flags"] = INTEGERS.get(targets[0], {})
             try:
                 found = worker.call("case", params, {}, isolated=True).value
             except ConvertKitError as failure:
@@ -69,9 +91,16 @@ Written by `make conformance-command`. Each case of
 where that is refused to ONNX Runtime."""
 _ALONE = """# ONNX operator conformance of the TITLE target
 
-Written by `make conformance-NAME`. Each case of
+Written by `make HOW`. Each case of
 `tests/conformance/eligible.json` goes through `convertkit export --target NAME` without calibration data: what the
 runtime computes differently is refused by verification."""
+_INTEGER = """# ONNX operator conformance of the TITLE target
+
+Written by `make conformance-engine ENGINE=NAME`. Each case of
+`tests/conformance/eligible.json` goes through `convertkit export --target NAME` in int8, calibrated on its own data.
+What is delivered runs outside of the pipeline, on the suite's own data and on three more seeded inputs. *Right* keeps
+at least 20 dB of the suite's outputs and of ONNX Runtime's, and integers exactly. Verification refuses what is off by
+more than roundings."""
 _HOW = """What is delivered runs outside of the pipeline, on the suite's own
 data and on three more seeded inputs. It is compared with the suite's outputs and ONNX Runtime's, or with
 those of ONNX's reference evaluator where ONNX Runtime does not load the case. *Disputed* are cases on which
@@ -83,7 +112,10 @@ def _head(targets: Sequence[str]) -> str:
     if tuple(targets) == TARGETS:
         return f"{_WHOLE} {_HOW}"
     (name,) = targets
-    return f"{_ALONE.replace('TITLE', TITLES[name]).replace('NAME', name)}\n{_HOW}"
+    if name in INTEGERS:
+        return f"{_INTEGER.replace('TITLE', TITLES[name]).replace('NAME', name)}"
+    how = f"conformance-{name}" if name == "openvino" else f"conformance-engine ENGINE={name}"
+    return f"{_ALONE.replace('TITLE', TITLES[name]).replace('NAME', name).replace('HOW', how)}\n{_HOW}"
 
 
 def page(outcomes: Sequence[Outcome], targets: Sequence[str] = TARGETS) -> str:
@@ -92,9 +124,11 @@ def page(outcomes: Sequence[Outcome], targets: Sequence[str] = TARGETS) -> str:
     found = Counter(outcome.target for outcome in outcomes if outcome.status == "right")
     told = ", ".join(f"{count} as {target}" for target, count in found.most_common())
     share = 100 * totals["right"] / len(outcomes)
+    whole = len(suite.eligible())
     lines = [
         _head(targets),
         "",
+        *([f"Of the suite's {whole} cases {len(outcomes)} were run.", ""] if len(outcomes) < whole else []),
         f"**{totals['right']} of {len(outcomes)} delivered and right ({share:.1f} %)**: {told}; "
         + ", ".join(f"{totals[status]} {status}" for status in STATUSES[1:])
         + ".",
@@ -133,13 +167,14 @@ def main() -> None:
     parser.add_argument("--case", action="append", help="only this case")
     parser.add_argument("--target", choices=tuple(TITLES), help="only through this target")
     parser.add_argument("--every", type=int, default=1, help="only each n-th case")
+    parser.add_argument("--sample", action="store_true", help="only a quarter, in which every operator is")
     parser.add_argument("--out", type=Path, help="write the page here")
     parser.add_argument("--json", type=Path, help="write every outcome here, a line each")
     parser.add_argument("--resume", action="store_true", help="keep what --json has, and run the other cases only")
     options = parser.parse_args()
     if options.resume and not options.json:
         parser.error("--resume goes on where the file of --json ends: give --json")
-    cases = suite.eligible()[:: options.every]
+    cases = (suite.sample() if options.sample else suite.eligible())[:: options.every]
     if options.op or options.case:
         cases = tuple(case for case in cases if case.op in (options.op or ()) or case.name in (options.case or ()))
     targets = (options.target,) if options.target else TARGETS

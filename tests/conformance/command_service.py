@@ -9,13 +9,15 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import openvino  # noqa: F401 - in the process that all cases are forks of
 import oracles
-from compare import SCALED, Verdict, compare
+import warm
+from compare import SCALED, Verdict, compare, keeps_signal
 
 import convertkit.api
 import convertkit.converters.onnx.source
@@ -36,18 +38,27 @@ from convertkit.workers.process import Reply
 class Command:
     """Methods of the worker; each call runs in a fork, so that an aborting kernel ends only that call."""
 
+    def prepare(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
+        """Import, in the process that all cases are forks of, what the targets' workers would."""
+        for target in params["targets"]:
+            warm.load(target)
+        return Reply()
+
     def case(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
         """Export one case; the reply says for which target it is right, wrong or disputed, or why it was refused."""
         path = Path(params["folder"]) / f"{params['name']}.onnx"
         with np.load(path.with_suffix(".npz")) as stored:
             data = dict(stored)
-        reasons = []
+        reasons, flags = [], dict(params["flags"])
+        if "int8" in flags:
+            flags["calib"] = _calibration(data)
         for target in params["targets"]:
+            warm.keep(target)
             with tempfile.TemporaryDirectory() as folder:
                 try:
-                    result = convertkit.export(path, target, output=Path(folder) / "out")
-                    verdict = _judged(path, result, data, params["rtol"], params["atol"])
-                    disputed = bool(verdict.reason) and _is_disputed(path, result, data)
+                    result = convertkit.export(path, target, output=Path(folder) / "out", **flags)
+                    verdict = _judged(path, result, data, params)
+                    disputed = bool(verdict.reason) and not flags and _is_disputed(path, result, data)
                 except ConvertKitError as refusal:
                     reasons.append(f"{target}: {_brief(refusal)}")
                     continue
@@ -59,15 +70,25 @@ class Command:
         return Reply({"status": "refused", "reason": "; ".join(reasons), "target": ""})
 
 
-def _judged(path: Path, result: Result, data: Mapping[str, np.ndarray], rtol: float, atol: float) -> Verdict:
+def _calibration(data: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Everything that the case is fed with, along the first axis."""
+    feeds = [
+        feed for prefix in ("in", *(f"feed{number}" for number in range(3))) if (feed := oracles.part(data, prefix))
+    ]
+    return {name: np.concatenate([np.atleast_1d(feed[name]) for feed in feeds]) for name in feeds[0]} if feeds else {}
+
+
+def _judged(path: Path, result: Result, data: Mapping[str, np.ndarray], params: Mapping[str, Any]) -> Verdict:
     """The suite's own data, then more feeds against whatever gives the suite's own results for its data."""
+    rtol, atol = params["rtol"], params["atol"]
     feed, expected = oracles.part(data, "in"), oracles.part(data, "out")
-    verdict = compare(result.run(feed), expected, rtol, atol)
+    judge = keeps_signal if params["flags"] else partial(compare, rtol=rtol, atol=atol)
+    verdict = judge(result.run(feed), expected)
     oracle = oracles.oracle(path, feed, expected, rtol, atol)
     number = 0
     while not verdict.reason and oracle is not None and (more := oracles.part(data, f"feed{number}")):
         wanted = oracle(more)
-        found = compare(result.run(more), wanted, rtol, atol)
+        found = judge(result.run(more), wanted)
         verdict = Verdict(f"feed {number}: {found.reason}" if found.reason else "", max(verdict.worst, found.worst))
         number += 1
     return verdict

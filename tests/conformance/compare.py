@@ -9,6 +9,8 @@ import numpy as np
 # float32 rounding of sums: relative to the largest value of an output, whatever the order of addition.  The
 # suite's outputs were partly computed in float64: its atol of 1e-7 asks for zeros that no float32 sum gives.
 SCALED = 1e-5
+SIGNAL_DB = 20.0
+"""What a model in integers keeps: the pipeline's own floor for engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +59,17 @@ def _compare_one(name: str, have: np.ndarray, want: np.ndarray, rtol: float, ato
     if (error <= allowed).all() or relative <= SCALED:
         return Verdict("", relative)
     return Verdict(f"{name}: max error {error.max():.3g}, largest value {largest:.3g}", relative)
+
+
+def keeps_signal(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> Verdict:
+    """For a model in integers: the same names, types and shapes, at least 20 dB of each float output."""
+    exact = compare(found, wanted, 0.0, np.inf)
+    if exact.reason:
+        return exact
+    for name, want in wanted.items():
+        signal = float((np.asarray(want, np.float64) ** 2).sum())
+        noise = float(((found[name].astype(np.float64) - want) ** 2).sum())
+        if want.dtype.kind == "f" and noise > signal * 10 ** (-SIGNAL_DB / 10):
+            decibels = 10 * np.log10(signal / noise) if signal else -np.inf
+            return Verdict(f"{name}: {decibels:.1f} dB of the signal", exact.worst)
+    return Verdict("", exact.worst)

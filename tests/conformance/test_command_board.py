@@ -7,6 +7,8 @@ import sys
 from dataclasses import asdict
 
 import command_board as board
+import compare
+import numpy as np
 import pytest
 import suite
 
@@ -40,3 +42,24 @@ def test_resuming_needs_the_file(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         board.main()
     assert "give --json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (np.array([1.0, -2.0, 3.05], np.float32), ""),
+        (np.array([1.0, -2.0, 4.0], np.float32), "dB of the signal"),
+        (np.array([1.0, -2.0], np.float32), "shape"),
+        (np.array([1.0, -2.0, np.nan], np.float32), "NaN"),
+    ],
+)
+def test_integers_keep_twenty_decibels(found, said):
+    wanted = {"y": np.array([1.0, -2.0, 3.0], np.float32)}
+    assert said in compare.keeps_signal({"y": found}, wanted).reason
+    assert bool(compare.keeps_signal({"y": found}, wanted).reason) == bool(said)
+
+
+def test_integers_are_asked_for_where_there_are_no_floats():
+    page = board.page([board.Outcome("test_abs", "Abs", "right", "qnn", "")], ("qnn",))
+    assert "in int8, calibrated on its own data" in page
+    assert f"Of the suite's {len(suite.eligible())} cases 1 were run." in page

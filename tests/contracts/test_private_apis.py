@@ -29,7 +29,7 @@ COMPAT: Mapping[str, str | tuple[str, ...]] = {
     "tensorflow": ("converters/tensorflow/compat.py", "targets/tf_serving/compat.py"),
     "tf2onnx": "converters/tensorflow/compat.py",
     "keras": "converters/keras/compat.py",
-    "jaxlib": "converters/stablehlo/compat.py",
+    "jaxlib": ("converters/stablehlo/compat.py", "targets/stablehlo/compat.py"),
     "onnxruntime": "convertkit/onnx/onnxruntime_compat.py",
     "onnxscript": "convertkit/onnx/onnxscript_compat.py",
 }

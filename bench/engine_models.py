@@ -1,0 +1,121 @@
+"""What ``bench/engines.py`` runs: models with their samples, what each target is asked for, and one quantized model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import npus
+import numpy as np
+import onnxruntime as ort
+from PIL import Image
+
+import convertkit
+
+CASES = Path(os.environ["CONVERTKIT_CASES"])
+Samples = Mapping[str, np.ndarray]
+Flags = Mapping[str, Any]
+INT8: Flags = {"int8": True}
+WHOLE: Flags = {"int8": True, "full_integer": True}
+FORMS: Mapping[str, Mapping[str, Flags]] = {
+    "executorch": {"float32": {}, "int8": INT8},
+    "iree": {"float32": {}, "int8": INT8},
+    "qnn": {"int8": WHOLE},
+    "rknn": {"int8": INT8},
+    "ethos-u": {"int8": {**WHOLE, "io_dtype": "int8"}},
+    "openvino": {"int8": INT8},
+}
+"""What each target is asked for."""
+EVALUATED = 900
+NAMES = ("mobilenetv2", "mobilenetv3s", "resnet18", "efficientnet_b0", "vit_tiny", "bert_small", "unet", "yolo_head")
+SEQUENCES = ("lstm", "gru", "gpt_block")
+SIDE, CROPS = 32, 400
+ORT_OFF, ORT = "ONNX Runtime, as written", "ONNX Runtime"
+COMPARED = 100
+"""Samples on which engines are held against each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """``labelled`` samples are there or not; ``held_out`` are samples without labels that no calibration saw."""
+
+    name: str
+    path: Path
+    calibration: Samples
+    labelled: Samples | None = None
+    held_out: Samples | None = None
+
+
+def cases() -> Iterator[Model]:
+    """Fixtures and real models; the image classifier sees parts of photographs, as its own data is not there."""
+    for each in npus.models():
+        if each.labelled is not None:
+            some = {name: values[:EVALUATED] for name, values in each.labelled.items()}
+            yield Model(each.name, each.path, each.calibration, some)
+            continue
+        crops = photographs()
+        yield Model(each.name, each.path, {"input_1": crops[::4]}, None, {"input_1": crops[1::4]})
+
+
+def photographs() -> np.ndarray:
+    """Squares of several sizes out of the photographs among the cases, [400, 32, 32, 3], 0 to 255, shuffled."""
+    rng = np.random.default_rng(0)
+    pictures = [Image.open(path).convert("RGB") for path in sorted((CASES / "blazeface").glob("*.png"))]
+    found = []
+    for number in range(CROPS):
+        picture = pictures[number % len(pictures)]
+        side = int(rng.integers(SIDE, min(picture.size) + 1))
+        left, top = (int(rng.integers(0, size - side + 1)) for size in picture.size)
+        square = picture.crop((left, top, left + side, top + side)).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+        found.append(np.asarray(square, np.float32))
+    return np.stack(found)[rng.permutation(CROPS)]
+
+
+def zoo(folder: Path | None) -> Iterator[Model]:
+    """Architectures with random weights, where ``make_zoo.py`` has written them."""
+    for name in (*SEQUENCES, *NAMES) if folder is not None else ():
+        assert folder is not None
+        yield Model(name, folder / f"{name}.onnx", dict(np.load(folder / f"{name}.calib.npz")))
+
+
+def quantized(name: str, folder: Path) -> tuple[Path, list[dict[str, np.ndarray]]]:
+    """The graph that every engine gets, written once, and the samples that each runs."""
+    model = next(each for each in cases() if each.name == name)
+    place = folder / "engines" / name.replace(" ", "-")
+    if not (place / "model.onnx").exists():
+        calibration = dict(model.calibration)
+        convertkit.export(model.path, "tensorrt", calib=calibration, static={"N": 1}, output=place, **INT8)
+    assert model.labelled is not None
+    (given,) = (key for key in model.labelled if key in model.calibration)
+    return place / "model.onnx", [{given: sample[None]} for sample in model.labelled[given][:COMPARED]]
+
+
+def _session(graph: Path, feeds: list[dict[str, np.ndarray]], *, optimized: bool) -> np.ndarray:
+    options = ort.SessionOptions()
+    if not optimized:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    return np.stack([session.run(None, feed)[0].reshape(-1) for feed in feeds])
+
+
+CALLS: Mapping[str, Callable[[Path, list[dict[str, np.ndarray]]], np.ndarray]] = {
+    ORT_OFF: partial(_session, optimized=False),
+    ORT: partial(_session, optimized=True),
+}
+"""Those that run the graph itself."""
+_ENGINES: Mapping[str, Flags] = {
+    ORT_OFF: {},
+    ORT: {},
+    "tflite": {},
+    "openvino": {},
+    "executorch": {},
+    "iree": {},
+    "qnn": WHOLE,
+    "rknn": INT8,
+}
+QUANTIZED: Mapping[str, Mapping[str, Flags]] = {"digits": _ENGINES, "MLPerf keyword spotting": _ENGINES}
+"""By model, how each engine is asked for the graph."""

@@ -1,0 +1,176 @@
+"""What engines compute: ``engines.py [TARGET …] [--part PART …] [--rows FILE]`` writes docs/measurements/engines.md.
+
+Each row is an export that was run here, in a process of its own, and a line of JSON in ``build/engines.jsonl``: rows
+that are there are not run again, so that one is made anew by taking its line out.  Parts are ``cases`` (fixtures, and
+real models from ``$CONVERTKIT_CASES``), ``zoo`` (of ``make_zoo.py``, in the folder ``--zoo``) and ``same`` (one
+quantized model through all).  The node suite is ``make conformance-engine``, whose lines the page counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import engines_page
+import numpy as np
+from engine_models import CALLS, FORMS, QUANTIZED, Model, cases, quantized, zoo
+
+import convertkit
+from convertkit.artifact import sha256_of
+from convertkit.errors import ConvertKitError
+from convertkit.result import Result
+
+HERE = Path(__file__).resolve().parents[1]
+BUILD = HERE / "build"
+PARTS = ("cases", "zoo", "same")
+LIMIT_S = 900.0
+ZOO_CALLS = 8
+Row = dict[str, Any]
+
+
+def wanted(parts: tuple[str, ...], targets: tuple[str, ...], zoo_folder: Path | None) -> Iterator[Row]:
+    """Every row by what it is of."""
+    for part in parts:
+        names = {"cases": [each.name for each in cases()], "zoo": [each.name for each in zoo(zoo_folder)]}
+        for name in QUANTIZED if part == "same" else names[part]:
+            for target in QUANTIZED[name] if part == "same" else targets:
+                for form in ("as it is",) if part == "same" else FORMS[target]:
+                    if target in targets or (part == "same" and target not in FORMS):
+                        yield {"part": part, "model": name, "target": target, "form": form}
+
+
+def made(row: Row, zoo_folder: Path | None) -> Row:
+    """The row with what was measured, or what was said instead."""
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="convertkit-engines-") as folder:
+        try:
+            found = _same(row, Path(folder)) if row["part"] == "same" else _model(row, Path(folder), zoo_folder)
+        except ConvertKitError as refusal:
+            found = {"refused": str(refusal).splitlines()[0], "exit": refusal.exit_code}
+    return {**row, **found, "seconds": round(time.perf_counter() - started, 1)}
+
+
+def _model(row: Row, place: Path, zoo_folder: Path | None) -> Row:
+    model = next(each for each in (*cases(), *zoo(zoo_folder)) if each.name == row["model"])
+    flags = FORMS[row["target"]][row["form"]]
+    result = exported(model, row["target"], flags, place / "out")
+    found = told(result)
+    if row["part"] == "cases":
+        again = exported(model, row["target"], flags, place / "again")
+        found["same_bytes"] = sha256_of(result.artifact.path) == sha256_of(again.artifact.path)
+        if model.held_out is not None:
+            found["agreement"] = agreement(model, result)
+    return found
+
+
+def exported(model: Model, target: str, flags: Mapping[str, Any], place: Path) -> Result:
+    """Calibrated where it becomes integers, and evaluated where labels are there."""
+    given = {**flags, **({"calib": dict(model.calibration)} if flags else {})}
+    if model.labelled is not None:
+        given |= {"eval": dict(model.labelled), "max_drop": 100.0}
+    return convertkit.export(model.path, target, output=place, **given)
+
+
+def told(result: Result) -> Row:
+    """What the report says of an export."""
+    report = result.report
+    evaluation, quality, step = report["evaluation"], report["quality"], report["steps"][-1]
+    return {
+        "snr_db": quality["snr_db"] if quality else None,
+        "accuracy": [evaluation[each] for each in ("before", "after", "samples")] if evaluation else None,
+        "tensors": step["parity"]["versus_previous"]["tensors"],
+        "bytes": sum(each.stat().st_size for each in result.path.rglob("*") if each.suffix in engines_page.SHIPPED),
+        "kernels": step.get("diagnosis") or {},
+    }
+
+
+def agreement(model: Model, result: Result) -> Row:
+    """How often the largest output is that of the float model, on pictures without labels."""
+    assert model.held_out is not None
+    (name,) = model.held_out
+    with tempfile.TemporaryDirectory() as place:
+        float_model = convertkit.export(model.path, "onnxruntime", output=Path(place) / "float")
+        feeds = [{name: each[None]} for each in model.held_out[name]]
+        equal = [first_class(float_model, feed) == first_class(result, feed) for feed in feeds]
+    return {"equal": sum(equal), "samples": len(equal)}
+
+
+def first_class(result: Result, feed: Mapping[str, np.ndarray]) -> int:
+    """Of the only output."""
+    return int(next(iter(result.run(feed).values())).argmax())
+
+
+def _same(row: Row, place: Path) -> Row:
+    """What an engine computes of the one quantized model, on the same inputs."""
+    graph, feeds = quantized(row["model"], BUILD)
+    target = row["target"]
+    if target in CALLS:
+        outputs = CALLS[target](graph, feeds)
+    else:
+        result = convertkit.export(graph, target, output=place / "out", **QUANTIZED[row["model"]][target])
+        outputs = np.stack([next(iter(result.run(feed).values())).reshape(-1) for feed in feeds])
+    return {"outputs": np.asarray(outputs, np.float64).tolist()}
+
+
+def alone(row: Row, options: argparse.Namespace) -> Row:
+    """A row in a process of its own, which may take ``--limit-s``."""
+    command = [
+        sys.executable,
+        __file__,
+        "--row",
+        json.dumps(row),
+        *(["--zoo", str(options.zoo)] if options.zoo else []),
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        return {**row, "refused": f"no end in {options.limit_s:.0f} s", "exit": None}
+    if done.returncode:
+        sys.exit(f"{row}: {done.stderr[-2000:]}")
+    found: Row = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Run what is not there, then write the page of all that is."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("targets", nargs="*", help="these targets only")
+    parser.add_argument("--part", action="append", choices=PARTS)
+    parser.add_argument("--model", action="append", help="this model only")
+    parser.add_argument("--rows", type=Path, default=BUILD / "engines.jsonl")
+    parser.add_argument("--zoo", type=Path, help="the folder that make_zoo.py wrote")
+    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="seconds that one row may take")
+    parser.add_argument("--page", action="store_true", help="write the page alone")
+    parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.row:
+        print(json.dumps(made(options.row, options.zoo)))
+        return
+    options.rows.parent.mkdir(exist_ok=True)
+    rows = [json.loads(line) for line in options.rows.read_text().splitlines()] if options.rows.exists() else []
+    there = {key(row) for row in rows}
+    parts = tuple(options.part or PARTS)
+    for row in wanted(parts, tuple(options.targets or FORMS), options.zoo) if not options.page else ():
+        if key(row) in there or row["model"] not in (options.model or (row["model"],)):
+            continue
+        rows.append(alone(row, options))
+        with options.rows.open("a") as stream:
+            stream.write(json.dumps(rows[-1]) + "\n")
+        print(key(row), rows[-1].get("refused", "made"), flush=True)
+    engines_page.write(rows, BUILD)
+
+
+def key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What tells rows apart."""
+    return tuple(str(row[each]) for each in ("part", "model", "target", "form"))
+
+
+if __name__ == "__main__":
+    main()

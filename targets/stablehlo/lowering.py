@@ -1,0 +1,88 @@
+"""The worker that holds TensorFlow and jaxlib: writes portable artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir.passmanager import PassManager
+
+from convertkit.artifact import Array
+from convertkit.errors import Unsupported
+from convertkit.targets.stablehlo.compat import UNREADABLE, context
+from convertkit.targets.tf_serving.file import Graph, read
+from convertkit.targets.tf_serving.saved_model import Building
+from convertkit.workers.held import brief
+from convertkit.workers.process import Reply
+
+VERSION = "1.0.0"
+"""Of StableHLO: what every consumer since its first release reads."""
+NAME = "model"
+_PASSES = "builtin.module(inline,canonicalize,cse,symbol-dce,strip-debuginfo)"
+"""Names of files of this machine are in the locations that TensorFlow writes."""
+_WAYS_OUT = ("--target onnxruntime", "--target iree")
+
+
+class LoweringService:
+    """Methods that take JSON-able parameters and arrays by name."""
+
+    def lower(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
+        """Write ``artifact`` from the ``.tflite`` file ``model``; the value has its version, and kinds of operators."""
+        graphs = read(Path(params["model"]).read_bytes())
+        try:
+            text = _lowered(graphs)
+        except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
+            raise Unsupported(f"XLA does not take the model: {brief(error)}", ways_out=_WAYS_OUT) from error
+        try:
+            artifact, kinds = _portable(text)
+        except UNREADABLE as error:
+            reason = f"StableHLO {VERSION} cannot hold the model: {brief(error)}"
+            raise Unsupported(reason, ways_out=_WAYS_OUT) from error
+        Path(params["artifact"]).write_bytes(artifact)
+        return Reply({"stablehlo": VERSION, "operators": kinds})
+
+
+def _lowered(graphs: Sequence[Graph]) -> str:
+    """StableHLO text of the main graph, which TensorFlow's bridge writes for its sizes."""
+    main, building = graphs[0], Building(tf, graphs)
+    names = [main.tensors[index].name for index in main.inputs]
+
+    def program(*given: Any) -> list[Any]:
+        found = building.main(dict(zip(names, given, strict=True)))
+        return [found[main.tensors[index].name] for index in main.outputs]
+
+    specs = [tf.TensorSpec(main.tensors[index].shape, main.tensors[index].dtype) for index in main.inputs]
+    function = tf.function(program, input_signature=specs, autograph=False, jit_compile=True)
+    text: str = function.experimental_get_compiler_ir(*specs)(stage="stablehlo")
+    return text
+
+
+def _portable(text: str) -> tuple[bytes, dict[str, int]]:
+    """The same module without what speaks of this machine, as bytes, and its operators counted."""
+    with context():
+        module = ir.Module.parse(text)
+        for name in [_name(each) for each in module.operation.attributes]:
+            if name.startswith("mhlo."):
+                del module.operation.attributes[name]
+        module.operation.attributes["sym_name"] = ir.StringAttr.get(NAME)
+        PassManager.parse(_PASSES).run(module.operation)
+        kinds = dict[str, int]()
+        _count(module.operation, kinds)
+        return stablehlo.serialize_portable_artifact_str(str(module), VERSION), dict(sorted(kinds.items()))
+
+
+def _name(attribute: Any) -> str:
+    return str(getattr(attribute, "name", attribute))
+
+
+def _count(operation: Any, kinds: dict[str, int]) -> None:
+    for region in operation.regions:
+        for block in region:
+            for each in block:
+                name = each.operation.name
+                kinds[name] = kinds.get(name, 0) + name.startswith("stablehlo.")
+                _count(each.operation, kinds)
