@@ -28,11 +28,11 @@ ROUNDS = 25
 SCALE = 0.02
 LEAST_NS = 100.0
 """Of what is found as a difference of times."""
-MATRIX = frozenset({"Conv", "Gemm", "MatMul"})
+MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 HEADER = """\
 # Nanoseconds on ONNX Runtime 1.31, one thread, x86-64 with VNNI: call + work * rate + elements * element, where work is
-# a multiply-add for Conv, Gemm and MatMul, else an element.  Regenerate with bench/onnxruntime_costs.py on the machine
-# that matters."""
+# a multiply-add for Conv, ConvTranspose, Gemm and MatMul, else an element.  Regenerate with
+# bench/onnxruntime_costs.py on the machine that matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Row:
             return 2 * float(np.prod(self.shape))
         if not self.weight:
             return float(np.prod(self.shape)) * (self.shape[-1] if self.op == "MatMul" else 1)
-        if self.op == "Conv":
+        if self.op in ("Conv", "ConvTranspose"):
             return float(np.prod(self.shape[2:])) * float(np.prod(self.weight))
         return float(np.prod(self.shape)) * self.weight[0]
 
@@ -77,6 +77,13 @@ def conv(kind: str, channels: int, size: int, kernel: int, group: int = 1) -> Ro
     return Row(kind, "Conv", (1, channels, size, size), weight, bias=True, attributes=attributes)
 
 
+def transposed(channels: int, size: int, kernel: int) -> Row:
+    """A transposed convolution that keeps its map: its stride is 1."""
+    attributes = (("pads", [kernel // 2] * 4),)
+    weight = (channels, channels, kernel, kernel)
+    return Row("ConvTranspose", "ConvTranspose", (1, channels, size, size), weight, 1, bias=True, attributes=attributes)
+
+
 MAPS = ((16, 56), (24, 28), (64, 56), (72, 28), (96, 14), (240, 14), (576, 7), (144, 28))
 LARGE = ((16, 112), (32, 112), (96, 112))
 """Maps that no cache next to a core holds."""
@@ -86,6 +93,7 @@ ROWS: tuple[Row, ...] = (
     *(conv("Conv.depthwise", c, s, k, c) for (c, s), k in itertools.product((*MAPS, *LARGE), (3, 5))),
     *(conv("Conv.depthwise_large", c, s, 7, c) for c, s in MAPS),
     *(conv("Conv.grouped", c, s, 3, 4) for c, s in MAPS[1:6]),
+    *(transposed(c, s, 3) for c, s in ((8, 28), (32, 28), (64, 28), (128, 14), (64, 56))),
     *(Row("Gemm", "Gemm", (m, k), (k, k), 0, bias=True, attributes=(("transB", 1),))
       for m, k in ((1, 64), (1, 256), (1, 1024), (16, 128), (64, 256), (197, 192), (128, 512))),
     *(Row("MatMul", "MatMul", (1, m, k), (k, k), 1)

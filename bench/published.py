@@ -1,0 +1,226 @@
+"""Estimates beside what others have published of the same architectures: ``published.py FOLDER [--write]``.
+
+The architectures are written down once more with random weights, as those who published them did or might have, in
+float32 and in int8 by ONNX Runtime's quantizer; one call of each is counted under emulation (``arm_costs.py``).  Each
+finding is a line of FOLDER/rows.jsonl, and what is in there is not done again.  ``--write`` puts the tables into
+docs/measurements/device-costs.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import zoo
+from arm.cores import cores
+from arm.emulator import counted
+from arm.schedule import Schedule
+from torch import nn
+from zoo_mobile import Block, Pooled, Squeeze, mobilenetv2, mobilenetv3s, unit
+
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
+from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.passes import Options
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "measurements" / "device-costs.md"
+BEGIN, END = "<!-- bench/published.py -->", "<!-- end of published -->"
+LITE = {0: (1.0, 1.0, 224), 1: (1.0, 1.1, 240), 2: (1.1, 1.2, 260), 3: (1.2, 1.4, 280), 4: (1.4, 1.8, 300)}
+"""Width, depth and size of EfficientNet-Lite's members."""
+PIXEL_3A = {"MobileNetV1": 88, "MobileNetV2": 55, "MobileNetV3 large": 44, "MobileNetV3 small": 14}
+"""Milliseconds of float32, one thread, XNNPACK's README of March 2020."""
+LIMIT = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What somebody published: milliseconds of float32 and int8, and of what."""
+
+    name: str
+    core: str
+    float_ms: float
+    integer_ms: float
+    source: str
+
+
+_PI = "Raspberry Pi 4 in 64 bits, 4 threads, XNNPACK 2022"
+_PIXEL_4 = "Pixel 4, 4 threads, TFLite 2020"
+_PIXEL_3 = "Pixel 3, 1 thread, TFLite 2019"
+PUBLISHED = (
+    Told("MobileNetV1", "arm64-a72", 77, 24, _PI),
+    Told("MobileNetV2", "arm64-a72", 46, 17, _PI),
+    Told("EfficientNet-Lite0", "arm64-a76", 12, 6.5, _PIXEL_4),
+    Told("EfficientNet-Lite1", "arm64-a76", 18, 9.1, _PIXEL_4),
+    Told("EfficientNet-Lite2", "arm64-a76", 26, 12, _PIXEL_4),
+    Told("EfficientNet-Lite3", "arm64-a76", 41, 18, _PIXEL_4),
+    Told("EfficientNet-Lite4", "arm64-a76", 76, 30, _PIXEL_4),
+    Told("MobileNetV3 large", "arm64-a76", 44, 32, _PIXEL_3),
+    Told("MobileNetV3 small", "arm64-a76", 14.4, 10.7, _PIXEL_3),
+)
+
+
+def mobilenetv1() -> nn.Module:
+    """Depthwise and pointwise convolutions in turns (Howard 2017)."""
+    rows = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
+    layers, channels = [unit(3, 32, 3, nn.ReLU6, 2)], 32
+    for outputs, stride in rows:
+        layers += [unit(channels, channels, 3, nn.ReLU6, stride, channels), unit(channels, outputs, 1, nn.ReLU6)]
+        channels = outputs
+    return Pooled(nn.Sequential(*layers), channels)
+
+
+def mobilenetv3l() -> nn.Module:
+    """MobileNetV3 large (Howard 2019)."""
+    hard, relu = nn.Hardswish, nn.ReLU
+    # inputs, hidden, outputs, kernel, stride, width of the gate (0: none), activation
+    rows = [
+        (16, 16, 16, 3, 1, 0, relu), (16, 64, 24, 3, 2, 0, relu), (24, 72, 24, 3, 1, 0, relu),
+        (24, 72, 40, 5, 2, 24, relu), (40, 120, 40, 5, 1, 32, relu), (40, 120, 40, 5, 1, 32, relu),
+        (40, 240, 80, 3, 2, 0, hard), (80, 200, 80, 3, 1, 0, hard), (80, 184, 80, 3, 1, 0, hard),
+        (80, 184, 80, 3, 1, 0, hard), (80, 480, 112, 3, 1, 120, hard), (112, 672, 112, 3, 1, 168, hard),
+        (112, 672, 160, 5, 2, 168, hard), (160, 960, 160, 5, 1, 240, hard), (160, 960, 160, 5, 1, 240, hard),
+    ]  # fmt: skip
+    layers: list[nn.Module] = [unit(3, 16, 3, hard, 2)]
+    for inputs, hidden, outputs, size, stride, width, act in rows:
+        gate = Squeeze(hidden, width, nn.ReLU, nn.Hardsigmoid) if width else None
+        layers.append(Block(inputs, outputs, hidden, size, stride, act, gate))
+    layers.append(unit(160, 960, 1, hard))
+    return Pooled(nn.Sequential(*layers), 1280, nn.Sequential(nn.Conv2d(960, 1280, 1), nn.Hardswish()))
+
+
+def efficientnet_lite(member: int) -> nn.Module:
+    """EfficientNet without gates and with ReLU6; stem, head and the repeats of both ends do not grow."""
+    width, depth, _ = LITE[member]
+    # expansion, channels, repeats, stride, kernel
+    rows = [
+        (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
+        (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3),
+    ]  # fmt: skip
+    layers, channels = [unit(3, 32, 3, nn.ReLU6, 2)], 32
+    for place, (expansion, outputs, repeats, stride, size) in enumerate(rows):
+        count = repeats if place in (0, len(rows) - 1) else math.ceil(depth * repeats)
+        for turn in range(count):
+            wide = _rounded(outputs * width)
+            step = stride if turn == 0 else 1
+            layers.append(Block(channels, wide, channels * expansion, size, step, nn.ReLU6, None))
+            channels = wide
+    layers.append(unit(channels, 1280, 1, nn.ReLU6))
+    return Pooled(nn.Sequential(*layers), 1280)
+
+
+def _rounded(channels: float) -> int:
+    """To a multiple of 8, and not below nine tenths."""
+    found = max(8, int(channels + 4) // 8 * 8)
+    return found + 8 if found < 0.9 * channels else found
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "MobileNetV1": (mobilenetv1, 224),
+    "MobileNetV2": (mobilenetv2, 224),
+    "MobileNetV3 large": (mobilenetv3l, 224),
+    "MobileNetV3 small": (mobilenetv3s, 224),
+    **{f"EfficientNet-Lite{n}": (lambda n=n: efficientnet_lite(n), size) for n, (_, _, size) in LITE.items()},
+}
+
+
+def files(name: str, folder: Path) -> dict[str, Path]:
+    """The model in float32 and int8, made where they are missing."""
+    stem = folder / name.replace(" ", "-")
+    found = {kind: stem.with_suffix(f".{kind}.tflite") for kind in ("float32", "int8")}
+    if all(path.exists() for path in found.values()):
+        return found
+    make, size = MODELS[name]
+    torch.manual_seed(0)
+    source, quantized, calib = (stem.with_suffix(end) for end in (".onnx", ".int8.onnx", ".calib.npz"))
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            make().eval(), (zoo.image(0, 1, size),), dynamo=True, opset_version=18, input_names=["x"],
+            output_names=["y"], verbose=False,
+        )  # fmt: skip
+    program.save(source, external_data=False)
+    np.savez(calib, x=zoo.image(1, 2, size).numpy())
+    tool = HERE / "peers" / "ort_qdq.py"
+    subprocess.run([sys.executable, str(tool), str(source), str(quantized), "MinMax", str(calib)], check=True)
+    for kind, path in (("float32", source), ("int8", quantized)):
+        compile_model(canonicalize(load_model(path)), Options()).write(found[kind])
+    return found
+
+
+def wanted() -> Iterator[tuple[str, str, str]]:
+    """Model, precision and core of all that the tables hold."""
+    for told in PUBLISHED:
+        yield from ((told.name, kind, told.core) for kind in ("float32", "int8"))
+    yield from ((name, "float32", "arm64-a76") for name in PIXEL_3A)
+
+
+def rows(book: Path) -> dict[tuple[str, str, str], float]:
+    """Milliseconds by model, precision and core."""
+    lines = book.read_text().splitlines() if book.exists() else []
+    return {(row["model"], row["kind"], row["core"]): row["ms"] for row in map(json.loads, lines)}
+
+
+def section(known: dict[tuple[str, str, str], float]) -> str:
+    """Both tables."""
+    lines = [BEGIN, "| architecture | published of | published int8 / float32 | core | estimated ms | int8 / float32 |"]
+    lines += ["|---|---|---|---|---|---|"]
+    near = []
+    for told in PUBLISHED:
+        real, integer = (known[told.name, kind, told.core] for kind in ("float32", "int8"))
+        published, ours = told.integer_ms / told.float_ms, integer / real
+        near.append(abs(ours / published - 1) <= LIMIT)
+        lines.append(
+            f"| {told.name} | {told.source} | {told.float_ms:g} → {told.integer_ms:g}, {published:.2f} "
+            f"| `{told.core}` | {real:.3g} → {integer:.3g} | {ours:.2f} ({100 * (ours / published - 1):+.0f} %) |"
+        )
+    lines += ["", f"Within {100 * LIMIT:.0f} %: {sum(near)} of {len(near)}.", ""]
+    lines += [
+        "| architecture, float32 | Pixel 3a, 1 thread, ms | over MobileNetV2 | `arm64-a76` ms | over MobileNetV2 |"
+    ]
+    lines += ["|---|---|---|---|---|"]
+    first = known["MobileNetV2", "float32", "arm64-a76"]
+    for name, ms in PIXEL_3A.items():
+        ours = known[name, "float32", "arm64-a76"]
+        lines.append(f"| {name} | {ms} | {ms / PIXEL_3A['MobileNetV2']:.2f} | {ours:.3g} | {ours / first:.2f} |")
+    return "\n".join((*lines, END))
+
+
+def main() -> None:
+    """Make, count and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    logging.disable(logging.WARNING)
+    args.folder.mkdir(parents=True, exist_ok=True)
+    book = args.folder / "rows.jsonl"
+    if args.write:
+        text = PAGE.read_text()
+        before, _, rest = text.partition(BEGIN)
+        PAGE.write_text(before + section(rows(book)) + rest.partition(END)[2])
+        return
+    for name, kind, core in wanted():
+        if (name, kind, core) in rows(book):
+            continue
+        known = cores()[core]
+        counts, _ = counted([files(name, args.folder)[kind]], known)
+        (found,) = Schedule(known).estimates(counts)
+        row = {"model": name, "kind": kind, "core": core, "ms": found.nanoseconds / 1e6}
+        with book.open("a") as lines:
+            lines.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
