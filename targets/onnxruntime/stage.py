@@ -18,6 +18,7 @@ from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime import IR_VERSIONS
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.foldable import make_foldable
+from convertkit.targets.onnxruntime.logarithms import widen_logarithms
 from convertkit.targets.onnxruntime.profile import costs
 
 _TRACES = "pkg.torch."
@@ -66,7 +67,7 @@ class DeliverOnnx:
     """
 
     name = "onnxruntime"
-    version = "5"
+    version = "6"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
@@ -102,6 +103,7 @@ class DeliverOnnx:
             make_unsigned(model)
             widen_weights(model)
         keep_added_zeros(model)
+        widen_logarithms(model)
         if self._ir_version is not None:
             set_ir_version(model, self._ir_version)
         made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)

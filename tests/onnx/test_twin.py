@@ -259,6 +259,16 @@ def test_a_mean_variance_normalization_of_equal_elements_is_zero_or_one(tmp_path
     np.testing.assert_allclose(truth.values["y"], single(made, {"x": tiny})["y"], rtol=0, atol=1e-5)
 
 
+def test_a_norm_of_equal_elements_may_be_that_of_the_source(tmp_path):
+    """Its input is shifted, so that the delivered one is 0; the source's need not be."""
+    x = np.repeat(np.float32([[1.7], [300.1]]), 24, 1)
+    norm = helper.make_node("LayerNormalization", ["x", "scale"], ["y"], "norm", epsilon=1e-16)
+    made = artifact(tmp_path, [norm], {"x": x}, constants={"scale": np.ones(24, np.float32)})
+    ir.save(canonicalize(load_model(made.path)), made.path)
+    assert not single(made, {"x": x})["y"].any()
+    assert truth_of(made, {"x": x}).spread["y"].max() > 0.1
+
+
 def test_a_steady_run_rounds_equal_values_alike():
     values = np.repeat(RNG.standard_normal((5, 1)), 7, 1)
     rounded = Noise(1, steady=True).result(values, ir.DataType.FLOAT)

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from convertkit.onnx.edit import inserted, producer
 from convertkit.onnx.recognise.deviation import is_guarded, is_shifted
+from convertkit.onnx.recognise.equal_rows import shifts
 
 _SUMS = ("ReduceSumSquare", "ReduceL2")
 """Operators that square by themselves."""
@@ -26,6 +27,8 @@ def write_plainly(model: ir.Model) -> None:
         if node.op_type == "Sub" and is_shifted(node.outputs[0]):
             x, shifted = node.inputs[0], node.outputs[0]
             assert x is not None
+            for norm in filter(shifts, shifted.consumers()):
+                norm.replace_input_with(0, x)
             for deviation in [each for each in shifted.consumers() if each.op_type == "Sub"]:
                 _restore(deviation, shifted, x)
 
