@@ -111,11 +111,11 @@ def _nodes(block: Any) -> Iterator[Any]:
 
 def _define_known() -> bool:
     """Make operators known that an exported program may call; False where they were."""
-    from convertkit.converters.pytorch.operators import quantized  # as below
+    from convertkit.converters.pytorch.operators import experts, quantized  # as below
 
     before = hasattr(torch.ops.quantized_decomposed, "quantize_per_tensor")
     quantized.define()
-    return _define_torchvision() or not before
+    return any([_define_torchvision(), experts.define(), not before])
 
 
 def _define_torchvision() -> bool:

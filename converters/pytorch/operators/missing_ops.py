@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convertkit.converters.pytorch.operators import places, recurrent
+from convertkit.converters.pytorch.operators import experts, places, recurrent
 from convertkit.errors import Unsupported
 
 _ATEN = torch.ops.aten
@@ -27,7 +27,7 @@ class Substitute:
 
 def substitutes(program: Any) -> dict[Any, Callable[..., Any]]:
     """What ``run_decompositions`` has to take apart in this program, by overload."""
-    return {
+    return experts.substitutes(program) | {
         node.target: table[node.target].function
         for table in (SUBSTITUTES, WIDER)  # what a node of another kind needs does for all
         for node in program.graph.nodes
