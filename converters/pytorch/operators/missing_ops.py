@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convertkit.converters.pytorch.operators import experts, places, recurrent
+from convertkit.converters.pytorch.operators import experts, mixed_types, places, recurrent
 from convertkit.errors import Unsupported
 
 _ATEN = torch.ops.aten
@@ -275,6 +275,8 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.amax.default: Substitute(places.extreme_of_all(torch.amax), _over_all),
         _ATEN.amin.default: Substitute(places.extreme_of_all(torch.amin), _over_all),
         _ATEN.sort.default: Substitute(places.sort_flags, _is_flags),
+        _ATEN.rsub.Scalar: Substitute(mixed_types.from_number, mixed_types.is_real_from_integers),
+        _ATEN.sub.Tensor: Substitute(mixed_types.difference, mixed_types.is_number_first),
         _ATEN.adaptive_max_pool1d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.adaptive_max_pool2d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.adaptive_max_pool3d.default: Substitute(adaptive_max_pool, _without_indices),

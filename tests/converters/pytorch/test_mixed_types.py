@@ -1,0 +1,66 @@
+"""Real numbers minus integers, such as ``1.0 - mask``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import convertkit
+from convertkit.converters.pytorch.operators.missing_ops import substitutes
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "one minus a mask": lambda m: 1.0 - m,
+    "a factor": lambda m: torch.rsub(m, 2.5, alpha=2),
+    "narrow integers": lambda m: 0.1 - m.to(torch.uint8),
+    "flags": lambda m: torch.rsub(m.to(torch.int32), -3.0),
+}
+
+
+class Masked(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        return tuple(x + function(mask) for function in FUNCTIONS.values())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_each_is_taken_apart_into_the_same_numbers(name: str, decomposed: bool) -> None:
+    class One(nn.Module):
+        def forward(self, mask: Tensor) -> Tensor:
+            return FUNCTIONS[name](mask)
+
+    mask = torch.tensor([[1, 1, 0], [1, 0, 4]])
+    program = torch.export.export(One(), (mask,), strict=False)
+    if decomposed:
+        program = program.run_decompositions()
+    table = substitutes(program)
+    assert table
+    made, expected = program.run_decompositions(table).module()(mask), FUNCTIONS[name](mask)
+    assert made.dtype == expected.dtype
+    torch.testing.assert_close(made, expected, rtol=0, atol=0)
+
+
+def test_numbers_minus_reals_are_left_alone() -> None:
+    class One(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return 1.0 - x
+
+    assert not substitutes(torch.export.export(One(), (torch.randn(3),), strict=False))
+
+
+def test_a_mask_of_integers_is_delivered(tmp_path: Path) -> None:
+    mask = torch.tensor([[1, 1, 0], [1, 0, 1]])
+    torch.export.save(torch.export.export(Masked(), (torch.randn(2, 3), mask), strict=False), tmp_path / "masked.pt2")
+    options = convertkit.ExportOptions(
+        str(tmp_path / "masked.pt2"), targets=("onnxruntime", "tflite"), output=str(tmp_path / "out")
+    )
+    x = np.random.default_rng(4).standard_normal((2, 3)).astype(np.float32)
+    expected = [each.numpy() for each in Masked()(torch.from_numpy(x), mask)]
+    for result in convertkit.export_all(options):
+        for got, want in zip(result.run({"x": x, "mask": mask.numpy()}).values(), expected, strict=True):
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
