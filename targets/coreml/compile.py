@@ -31,8 +31,8 @@ from convertkit.targets.coreml.picks import lower_picks
 from convertkit.targets.coreml.ranks import lower_ranks
 from convertkit.targets.coreml.states import ROUNDED, carried_in
 from convertkit.targets.coreml.tensor import Tensor, constant
-from convertkit.targets.tflite.passes.constants import fold_constants
-from convertkit.targets.tflite.passes.functions import expand_functions
+from convertkit.targets.forms.constants import fold_constants
+from convertkit.targets.forms.functions import expand_functions
 
 LABEL = "classLabel"
 """What coremltools calls a classifier's answer; the probabilities are ``classLabel_probs``."""

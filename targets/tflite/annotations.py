@@ -20,7 +20,6 @@ _QUANTIZATION = "tflite.quantization"
 _ACTIVATION = "tflite.activation"
 _ORDER = "tflite.order"
 _REASON = "tflite.reason"
-_SOURCE = "tflite.source"
 
 
 def quantization_of(value: ir.Value) -> QuantParams | None:
@@ -58,17 +57,6 @@ def reason_of(node: ir.Node) -> str:
 def set_reason(node: ir.Node, reason: str) -> None:
     """Say why the node is there, for the report."""
     node.meta[_REASON] = reason
-
-
-def source_of(node: ir.Node) -> str:
-    """The name of the model's node that this one belongs to: its own, unless a pass made it."""
-    return str(node.meta.get(_SOURCE) or node.name or "")
-
-
-def set_source(made: ir.Node, source: ir.Node) -> None:
-    """Say that a pass made ``made`` for ``source``; it stands where ``source`` stands in the user's model."""
-    made.meta[_SOURCE] = source_of(source)
-    made.metadata_props.update(source.metadata_props)
 
 
 def set_order(value: ir.Value, order: tuple[int, ...]) -> None:

@@ -14,6 +14,9 @@ from convertkit.onnx.classical import without_classical
 from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.specs import interface
 from convertkit.profile import RECURRENT
+from convertkit.targets.forms.constants import fix_inputs, fold_constants
+from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.image_norms import recognise_group_norms
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.costs.loops import loops
 from convertkit.targets.tflite.costs.tables import tables
@@ -26,9 +29,6 @@ from convertkit.targets.tflite.lowering import Lowering
 from convertkit.targets.tflite.metadata import BUFFER, Metadata, append_labels, packed
 from convertkit.targets.tflite.moved_memory import read_behind_factors
 from convertkit.targets.tflite.passes import InterfaceChange, Options, prepare
-from convertkit.targets.tflite.passes.constants import fix_inputs, fold_constants
-from convertkit.targets.tflite.passes.functions import expand_functions
-from convertkit.targets.tflite.passes.image_norms import recognise_group_norms
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 from convertkit.targets.tflite.transposes import reasons, remaining
 from convertkit.targets.tflite.writer import Signature, write_model

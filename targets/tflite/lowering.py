@@ -17,7 +17,8 @@ import onnx_ir as ir
 from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
-from convertkit.targets.tflite.annotations import activation_of, order_of, quantization_of, source_of
+from convertkit.targets.forms.source import source_of
+from convertkit.targets.tflite.annotations import activation_of, order_of, quantization_of
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import NONE, dtype_of
 from convertkit.targets.tflite.element_types import check_kernels, check_types

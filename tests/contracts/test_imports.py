@@ -81,6 +81,20 @@ def test_plugins_import_the_core_and_their_own_tree(name):
     assert not [module for module in upper if not module.startswith("convertkit.report.jsonable")]
 
 
+TFLITE, SHARED = "convertkit.targets.tflite", "convertkit.targets.forms"
+AROUND_TFLITE = {f"convertkit.targets.{each}" for each in
+                 ("android", "ethos_u", "ios", "mobile", "tf_serving", "tflite", "tflite_micro")}  # fmt: skip
+"""What compiles to TFLite, and the targets whose packages hold such a file."""
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if is_in(name, "convertkit.targets")])
+def test_compilers_share_forms_and_not_each_other(name):
+    foreign = [each.module for each in ours(name) if is_in(each.module, TFLITE)]
+    assert not foreign or any(is_in(name, top) for top in AROUND_TFLITE), "what targets share is in targets/forms"
+    own = [each.module for each in ours(name) if is_in(each.module, "convertkit.targets")]
+    assert not is_in(name, SHARED) or all(is_in(each, SHARED) for each in own)
+
+
 @pytest.mark.parametrize("name", [name for name in MODULES if core_name(name) in VALUES])
 def test_values_import_values_only(name):
     assert {core_name(each.module) for each in ours(name)} <= VALUES

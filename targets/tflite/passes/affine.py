@@ -10,9 +10,9 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, bypass, only_user
+from convertkit.targets.forms.edits import can_drop, new_constant
 from convertkit.targets.tflite.annotations import NHWC, OWN, activation_of, set_activation
 from convertkit.targets.tflite.builder.core import NONE
-from convertkit.targets.tflite.passes.edits import can_drop, new_constant
 from convertkit.targets.tflite.passes.part import Part
 
 _LARGEST_COPY_BYTES = 32 << 20

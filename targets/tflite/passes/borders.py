@@ -10,8 +10,9 @@ import onnx_ir as ir
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.edit import bypass
-from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization, set_source
-from convertkit.targets.tflite.passes.edits import typed
+from convertkit.targets.forms.edits import typed
+from convertkit.targets.forms.source import set_source
+from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 

@@ -14,8 +14,10 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, only_user
-from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization, set_source
-from convertkit.targets.tflite.passes.edits import is_weight, new_constant, typed
+from convertkit.targets.forms.edits import new_constant, typed
+from convertkit.targets.forms.source import set_source
+from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization
+from convertkit.targets.tflite.passes.edits import is_weight
 from convertkit.targets.tflite.passes.part import Part
 
 _DENSE = frozenset({("", "Gemm"), ("", "MatMul"), (OWN, "Dense")})

@@ -17,9 +17,9 @@ import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, bypass
 from convertkit.profile import KEEP_FLOAT
+from convertkit.targets.forms.edits import can_drop, insert_before, typed
 from convertkit.targets.tflite.annotations import NHWC, OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.averages import counts_as_onnx
-from convertkit.targets.tflite.passes.edits import can_drop, insert_before, typed
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 

@@ -7,9 +7,11 @@ import onnx_ir as ir
 
 from convertkit.onnx.batch_norm import factor_and_offset, scaled_and_shifted
 from convertkit.onnx.edit import array_of, bypass, only_user
-from convertkit.targets.tflite.annotations import OWN, activation_of, set_activation, set_source
+from convertkit.targets.forms.edits import can_drop, new_constant, typed
+from convertkit.targets.forms.source import set_source
+from convertkit.targets.tflite.annotations import OWN, activation_of, set_activation
 from convertkit.targets.tflite.builder.core import NONE, RELU, RELU6, RELU_N1_TO_1
-from convertkit.targets.tflite.passes.edits import can_drop, is_weight, new_constant, typed
+from convertkit.targets.tflite.passes.edits import is_weight
 from convertkit.targets.tflite.passes.part import Part
 
 _CLAMPS: dict[tuple[float | None, float | None], int] = {

@@ -18,8 +18,9 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import array_of, bypass, only_user
-from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization, set_source
-from convertkit.targets.tflite.passes.edits import drop_if_unused, new_constant, typed
+from convertkit.targets.forms.edits import drop_if_unused, new_constant, typed
+from convertkit.targets.forms.source import set_source
+from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 

@@ -17,8 +17,8 @@ import onnx_ir as ir
 from convertkit.kernel_costs import KernelCosts
 from convertkit.onnx.edit import array_of
 from convertkit.profile import KEEP_FLOAT
+from convertkit.targets.forms.edits import drop_if_unused, insert_before, new_constant
 from convertkit.targets.tflite.annotations import NHWC, OWN, quantization_of, set_quantization
-from convertkit.targets.tflite.passes.edits import drop_if_unused, insert_before, new_constant
 from convertkit.targets.tflite.passes.hybrid_gains import CONVOLUTIONS, gain_ns
 from convertkit.targets.tflite.passes.part import Part
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization, set_source
-from convertkit.targets.tflite.passes.edits import drop_if_unused, typed
+from convertkit.targets.forms.edits import drop_if_unused, typed
+from convertkit.targets.forms.source import set_source
+from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.part import Part
 
 

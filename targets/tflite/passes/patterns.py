@@ -8,8 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, bypass, only_user
-from convertkit.targets.tflite.annotations import OWN, set_source
-from convertkit.targets.tflite.passes.edits import typed
+from convertkit.targets.forms.edits import typed
+from convertkit.targets.forms.source import set_source
+from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.passes.part import Part
 
 

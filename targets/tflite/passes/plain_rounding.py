@@ -13,8 +13,8 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, bypass
-from convertkit.targets.tflite.annotations import set_source
-from convertkit.targets.tflite.passes.edits import can_drop, drop_if_unused, new_constant, typed
+from convertkit.targets.forms.edits import can_drop, drop_if_unused, new_constant, typed
+from convertkit.targets.forms.source import set_source
 from convertkit.targets.tflite.passes.part import Part
 
 _KINDS = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})

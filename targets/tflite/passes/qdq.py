@@ -11,8 +11,8 @@ import onnx_ir as ir
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.edit import array_of
+from convertkit.targets.forms.edits import insert_before, new_constant
 from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization
-from convertkit.targets.tflite.passes.edits import insert_before, new_constant
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.tensor import QuantParams
 

@@ -7,8 +7,8 @@ after:   x:i8
 from __future__ import annotations
 
 from convertkit.onnx.edit import bypass
+from convertkit.targets.forms.edits import can_drop, drop_if_unused
 from convertkit.targets.tflite.annotations import OWN, quantization_of
-from convertkit.targets.tflite.passes.edits import can_drop, drop_if_unused
 from convertkit.targets.tflite.passes.part import Part
 
 

@@ -11,8 +11,8 @@ from onnx.reference import ReferenceEvaluator
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
+from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.tflite.passes import Options
-from convertkit.targets.tflite.passes.functions import expand_functions
 from tests.targets.tflite.compiled import compiled
 
 

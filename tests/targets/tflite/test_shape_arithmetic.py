@@ -8,8 +8,8 @@ import pytest
 from onnx import parser
 
 from convertkit.onnx.canonical import canonicalize
-from convertkit.targets.tflite.passes.constants import fold_constants
-from convertkit.targets.tflite.passes.sizes import Size, compared, equal, larger
+from convertkit.targets.forms.constants import fold_constants
+from convertkit.targets.forms.sizes import Size, compared, equal, larger
 from tests.targets.tflite.compiled import Case, compiled, numbers
 
 HEAD = '<ir_version: 8, opset_import: ["" : 21]>'

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.targets.tflite.annotations import set_source
-from convertkit.targets.tflite.passes.edits import typed
+from convertkit.targets.forms.edits import typed
+from convertkit.targets.forms.source import set_source
 from convertkit.targets.tflite.passes.layout.perms import Perm
 from convertkit.targets.tflite.passes.layout.plan import Constants, Plan
 

@@ -14,9 +14,9 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import array_of, bypass, only_user
-from convertkit.targets.tflite.annotations import set_source
-from convertkit.targets.tflite.passes.edits import new_constant, typed
-from convertkit.targets.tflite.passes.einsum import Writer
+from convertkit.targets.forms.edits import new_constant, typed
+from convertkit.targets.forms.einsum import Writer
+from convertkit.targets.forms.source import set_source
 
 
 def norm_nodes(b: Writer, rank: int, channels: int | None, groups: int | None, epsilon: float, repeats: int) -> str:

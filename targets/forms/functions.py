@@ -10,8 +10,8 @@ import onnx_ir.passes.common as common
 
 from convertkit.onnx.canonical import simplify
 from convertkit.onnx.function_bodies import body_of, defaults, type_of
-from convertkit.targets.tflite.annotations import set_source
-from convertkit.targets.tflite.passes.decompositions import own_body
+from convertkit.targets.forms.decompositions import own_body
+from convertkit.targets.forms.source import set_source
 
 _DOMAIN = "convertkit.expanded"
 _MAX_DEPTH = 8

@@ -15,9 +15,9 @@ import onnx_ir.passes.common as common
 from onnx.reference import ReferenceEvaluator
 
 from convertkit.onnx.edit import array_of
-from convertkit.targets.tflite.passes.bodies import infer_bodies
-from convertkit.targets.tflite.passes.edits import new_constant
-from convertkit.targets.tflite.passes.shape_arithmetic import fold_sizes
+from convertkit.targets.forms.bodies import infer_bodies
+from convertkit.targets.forms.edits import new_constant
+from convertkit.targets.forms.shape_arithmetic import fold_sizes
 
 _MAX_ROUNDS = 6
 _DEEPEST = 200

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of
-from convertkit.targets.tflite.passes.sizes import Size, compared, equal, larger, product
+from convertkit.targets.forms.sizes import Size, compared, equal, larger, product
 
 _LONGEST = 64
 _INVENTED = "unk__"

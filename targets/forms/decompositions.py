@@ -14,10 +14,10 @@ from onnx import helper
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
-from convertkit.targets.tflite.passes.body_nodes import Nodes, is_constant
-from convertkit.targets.tflite.passes.einsum import einsum_nodes
-from convertkit.targets.tflite.passes.image_norms import norm_nodes
-from convertkit.targets.tflite.passes.integer_products import (
+from convertkit.targets.forms.body_nodes import Nodes, is_constant
+from convertkit.targets.forms.einsum import einsum_nodes
+from convertkit.targets.forms.image_norms import norm_nodes
+from convertkit.targets.forms.integer_products import (
     conv_integer,
     mat_mul_integer,
     q_linear_conv,

@@ -16,9 +16,9 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from convertkit.onnx.edit import array_of, bypass
-from convertkit.targets.tflite.passes.edits import new_constant, typed
-from convertkit.targets.tflite.passes.sizes import Size, product
-from convertkit.targets.tflite.passes.symbolic import Knowledge, expanded, numbers, reshaped
+from convertkit.targets.forms.edits import new_constant, typed
+from convertkit.targets.forms.sizes import Size, product
+from convertkit.targets.forms.symbolic import Knowledge, expanded, numbers, reshaped
 
 _MAX_ROUNDS = 200
 """One for each layer whose computed shape hides the next one's: more than the deepest networks have."""

@@ -17,7 +17,7 @@ from onnx import helper
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.profile import KEEP_FLOAT
-from convertkit.targets.tflite.passes.body_nodes import Nodes, constant_of, is_constant, is_given, size_of
+from convertkit.targets.forms.body_nodes import Nodes, constant_of, is_constant, is_given, size_of
 
 _EXACT = 1 << 24
 _FLOAT, _INT32 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT32
