@@ -10,26 +10,34 @@ from importlib import resources
 from typing import Any
 
 from convertkit.errors import Unsupported
-from convertkit.targets.tflite_micro.file import FileGraph, FileOperator
+from convertkit.targets.tflite_micro.file import FileGraph, FileOperator, FileTensor
 
 _FIRST_OUTPUT = -1
+_NARROW = ("int8", "int16")
 _FULL_INTEGER = ("--int8 --full-integer, where no operator is left in float", "--target tflite")
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """``add`` is the resolver's method; ``types`` are those of the tensors at ``of``, with spaces between them."""
+    """``add`` is the resolver's method; ``types`` are those of the tensors at ``of``, with spaces between them.
+
+    ``scaled``: it takes integers of 8 and 16 bits with a scale alone.
+    """
 
     add: str
     types: tuple[str, ...]
     of: tuple[int, ...] = (0,)
+    scaled: bool = False
 
 
 @cache
 def kernels() -> Mapping[str, Kernel]:
     """By operator, in the order of their names."""
     rows = _table()["operators"]
-    return {code: Kernel(row["add"], tuple(row["types"]), tuple(row.get("of", (0,)))) for code, row in rows.items()}
+    return {
+        code: Kernel(row["add"], tuple(row["types"]), tuple(row.get("of", (0,))), bool(row.get("scaled")))
+        for code, row in rows.items()
+    }
 
 
 def version() -> str:
@@ -66,9 +74,17 @@ def _refusal(operator: FileOperator, graph: FileGraph) -> Unsupported | None:
         reason = "TensorFlow Lite Micro takes one scale for all of it, and it has one for each channel"
         return Unsupported(reason, ways_out=_FULL_INTEGER)
     if found in kernel.types:
-        return None
+        return _without_scale(kernel, [graph.tensors[place] for place in (*operator.inputs, *operator.outputs)])
     reason = f"TensorFlow Lite Micro computes it for {_listed(kernel.types)}, and here it is {_words(found)}"
     return Unsupported(reason, ways_out=_ways_out(found))
+
+
+def _without_scale(kernel: Kernel, tensors: Sequence[FileTensor]) -> Unsupported | None:
+    plain = next((each for each in tensors if each.dtype in _NARROW and not each.channels), None)
+    if not kernel.scaled or plain is None:
+        return None
+    reason = f"TensorFlow Lite Micro computes {plain.dtype} with a scale alone, and {plain.name} holds plain numbers"
+    return Unsupported(reason, ways_out=("a Cast to int32 in front of it", "--target tflite"))
 
 
 def _ways_out(types: str) -> tuple[str, ...]:

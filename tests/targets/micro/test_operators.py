@@ -139,6 +139,15 @@ def runs(model, dtype):
     return os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.parametrize(("code", "dtype"), [("ADD", "int8"), ("ADD", "int16"), ("MUL", "int8"), ("MUL", "int16")])
+def test_plain_numbers_are_refused_where_the_runtime_wants_a_scale(code, dtype, tmp_path):
+    """The check of a model and its export say the same, without the runtime: ADD does not run, MUL rounds otherwise."""
+    model = written(code, dtype, tmp_path)
+    with pytest.raises(Unsupported, match=f"computes {dtype} with a scale alone, and x holds plain numbers"):
+        operators.check(read_graphs(model), {})
+    assert runs(model, dtype) == (code == "MUL")
+
+
 @pytest.mark.parametrize("code", ONE)
 def test_the_runtime_computes_the_listed_types_and_no_other(code, tmp_path):
     for dtype in TYPES:
