@@ -73,6 +73,13 @@ def test_what_the_clock_tells_is_in_the_table(found: Mapping[str, Any]) -> None:
     assert rows["PRelu"]["float32"] > 0  # no chain has it: that of x86, at this machine's pace
 
 
+def test_a_large_window_is_timed_as_it_is_written(found: Mapping[str, Any]) -> None:
+    """In float as a sum of three small ones, which have fast kernels; in integers as it is."""
+    rows = found["ns_per_unit"]["Conv.depthwise_large"]
+    assert rows["float32"] == pytest.approx(0.04 + 2 * 0.2 / 49, rel=0.01)
+    assert rows["int8"] == pytest.approx(0.01, rel=0.01)
+
+
 def test_kernels_cost_what_the_clock_told(found: Mapping[str, Any]) -> None:
     device = MeasuredDevice("made up", WHEN, json.dumps(found))
     kernels = tables(("this",), device).kernel_costs

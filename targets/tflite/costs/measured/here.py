@@ -27,6 +27,7 @@ from convertkit.targets.tflite.costs.measured.clock import Clock, Here
 from convertkit.targets.tflite.costs.measured.rows import Near, chain, depthwise, near_rows
 from convertkit.targets.tflite.costs.measured.tiles import Say, Timed
 from convertkit.targets.tflite.graph import Program
+from convertkit.targets.tflite.handlers.depthwise import wide_depthwise
 from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
 
@@ -39,6 +40,8 @@ _LARGE = 2e7
 _SHAPES = rows.SHAPES[::2]
 _PRODUCTS = ((64, 512, 128), (64, 128, 128), (64, 128, 512), (197, 192, 192), (197, 192, 768))
 """Rows, columns and columns of the result of what is quantized on the fly."""
+_WINDOW = 7
+"""Of a depthwise convolution that has no fast kernel."""
 _LAYER = Timed(DenseShape(197, 768, 768))
 _TOKENS = (1, 12, 197, 64)
 _SCORES = (1, 12, 197, 197)
@@ -79,10 +82,10 @@ def _kernels(within: Clock, alone: Clock, row: float, say: Say) -> dict[str, Any
 
 def single(clock: Clock) -> dict[str, Pair]:
     """Nanoseconds of a unit of work, in float32 and in int8, of what no chain holds."""
-    window = 49.0
+    taps = float(_WINDOW**2)
     parts: Sequence[tuple[str, Near, tuple[int, ...], float]] = (
         ("Softmax", _one(_softmax), _SCORES, float(np.prod(_SCORES))),
-        ("Conv.depthwise_large", _one(depthwise(7)), (1, 56, 56, 64), window * 56 * 56 * 64),
+        ("Conv.depthwise_large", _one(_large_window), (1, 56, 56, 64), taps * 56 * 56 * 64),
         ("MatMul.dynamic", _one(_scores), _TOKENS, float(np.prod(_SCORES)) * _TOKENS[-1]),
     )
     with tempfile.TemporaryDirectory() as name:
@@ -102,6 +105,15 @@ def single(clock: Clock) -> dict[str, Pair]:
 def _one(step: Callable[[Builder, Tensor, Tensor], Tensor]) -> Near:
     """A model of one operator alone."""
     return Near("", step, start=lambda b, x: x)
+
+
+def _large_window(b: Builder, x: Tensor, first: Tensor) -> Tensor:
+    """A depthwise convolution of 7 × 7, in float as it is written: as a sum of windows that have fast kernels."""
+    if x.dtype != "float32":
+        return depthwise(_WINDOW)(b, x, first)
+    channels = x.shape[3]
+    weight = np.random.default_rng(0).normal(0, 0.1, (channels, 1, _WINDOW, _WINDOW)).astype(np.float32)
+    return wide_depthwise(b, x, b.constant(weight), b.constant(np.zeros(channels, np.float32)))
 
 
 def _softmax(b: Builder, x: Tensor, first: Tensor) -> Tensor:
