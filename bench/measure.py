@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import collections
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +40,8 @@ def reference(model: Path, samples: list[Feed]) -> list[list[np.ndarray]]:
 def onnx_session(model: Path, onnxruntime) -> object:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    if os.environ.get("MEASURE_PLAIN"):  # what the graph says, without fused kernels of integers
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
 
@@ -145,7 +149,12 @@ def closest(array: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return best[1]
 
 
-def load(path: Path) -> OnnxArtifact | TfliteArtifact:
+def load(path: Path) -> Any:
+    """An artifact by its suffix; a folder is a SavedModel."""
+    if path.suffix == ".xml" or path.is_dir():
+        import server_artifacts
+
+        return (server_artifacts.SavedModelArtifact if path.is_dir() else server_artifacts.OpenVinoArtifact)(path)
     return OnnxArtifact(path) if path.suffix == ".onnx" else TfliteArtifact(path)
 
 
@@ -186,17 +195,17 @@ def probe(path: Path, model: Path, data: Path) -> dict[str, object]:
     }
 
 
-def timed(call: Callable[[], None], calls: int) -> float:
-    """The fastest of ``calls`` consecutive calls in milliseconds of the calling thread.
+def timed(call: Callable[[], None], calls: int, clock: Callable[[], int] = time.thread_time_ns) -> float:
+    """The fastest of ``calls`` consecutive calls in milliseconds of the calling thread, or of another ``clock``.
 
     Everything runs on that one thread.  Its clock stands still while other programs have the core, so a
     busy machine adds cache misses but not waiting; on an idle one it agrees with the wall clock.
     """
     times = []
     for _ in range(calls):
-        started = time.thread_time_ns()
+        started = clock()
         call()
-        times.append(time.thread_time_ns() - started)
+        times.append(clock() - started)
     return 1e-6 * min(times)
 
 
@@ -209,19 +218,22 @@ def interval(values: np.ndarray, rng: np.random.Generator) -> tuple[float, float
 def latency(paths: list[Path], data: Path, seconds: float, ours: int) -> dict[str, object]:
     """Interleaved rounds in a shuffled order; medians, intervals, and the ratios of the first ``ours`` to all."""
     artifacts = [load(path) for path in paths]
+    # OpenVINO and TensorFlow compute on a thread of their own.
+    outside = any(path.suffix == ".xml" or path.is_dir() for path in paths)
+    clock = time.process_time_ns if outside else time.thread_time_ns
     feed = feeds(data)[0]
     for artifact in artifacts:
         artifact.set(feed)
         for _ in range(3):
             artifact.invoke()
     rng = np.random.default_rng(0)
-    once = sum(timed(a.invoke, 2) for a in artifacts) / 1e3
+    once = sum(timed(a.invoke, 2, clock) for a in artifacts) / 1e3
     rounds = int(np.clip(seconds / max(once * (CALLS_PER_ROUND + 1), 1e-6), 12, 400))
     table = np.zeros((rounds, len(artifacts)))
     for row in table:
         for i in rng.permutation(len(artifacts)):
             artifacts[i].invoke()
-            row[i] = timed(artifacts[i].invoke, CALLS_PER_ROUND)
+            row[i] = timed(artifacts[i].invoke, CALLS_PER_ROUND, clock)
     medians = [float(np.median(column)) for column in table.T]
     return {
         "rounds": rounds,

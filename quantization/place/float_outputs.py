@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import onnx_ir as ir
 
@@ -14,15 +14,16 @@ _REORDERED = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose
 """Operators that put elements elsewhere, and compute and join nothing."""
 
 
-def keep_real(graph: ir.Graph, integer: Collection[Unit], profile: QuantProfile) -> frozenset[Unit]:
+def keep_real(graph: ir.Graph, integer: Sequence[Unit], profile: QuantProfile) -> frozenset[Unit]:
     """Drop the pair behind a unit whose rule says ``float_output``, in place, where only float needs the value.
 
-    That is the graph's output, and with ``profile.writes_float`` readers that are float operators.  The units whose
-    results are float now: their Relu or Clip is not expressed by a range.
+    That is the graph's output, with ``profile.writes_float`` readers that are float operators, and with
+    ``profile.fused_sums`` an Add that the kernel computes as it writes.  The units whose results are float now: their
+    Relu or Clip is not expressed by a range.
     """
     readers = {node for unit in integer for node in unit.nodes}
     real = set[Unit]()
-    for unit in integer:
+    for unit in reversed(integer):  # of two convolutions that are added, the later one adds
         if unit.rule is None or not unit.rule.float_output or (unit.clamp is not None and not profile.writes_float):
             continue
         for value in unit.outputs:
@@ -30,11 +31,22 @@ def keep_real(graph: ir.Graph, integer: Collection[Unit], profile: QuantProfile)
             if pair is None:
                 continue
             uses = tuple(pair[1].outputs[0].uses())
-            if not uses or (profile.writes_float and all(use.node not in readers for use in uses)):
+            floats = profile.writes_float and all(use.node not in readers for use in uses)
+            if not uses or floats or (profile.fused_sums and _is_added(unit, uses)):
                 bypass(pair[1], value)
                 graph.remove(pair[0], safe=True)
                 real.add(unit)
     return frozenset(real)
+
+
+def _is_added(unit: Unit, uses: Sequence[tuple[ir.Node, int]]) -> bool:
+    """Whether a product is only read by an Add whose other operand is integers."""
+    if unit.weight is None or unit.clamp is not None or len(uses) != 1:
+        return False
+    node, place = uses[0]
+    other = node.inputs[1 - place] if node.op_type == "Add" else None
+    maker = None if other is None else other.producer()
+    return maker is not None and maker.op_type == "DequantizeLinear"
 
 
 def _pair(value: ir.Value) -> tuple[ir.Node, ir.Node] | None:

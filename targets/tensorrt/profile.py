@@ -4,22 +4,25 @@ TensorRT reads precision from QuantizeLinear/DequantizeLinear: signed 8 bit inte
 (E4M3), for activations and weights, int4 for weights alone, scales per tensor for activations and per channel for
 weights, biases in float.  It fuses such a pair into the operators below; what has none stays in float, and so does an
 Add of a constant: a quantized constant may feed nothing but DequantizeLinear, and TensorRT moves others between.
+Kernels write float as well as integers, so pairs stand in front of operators, and none behind those that float reads.
+A convolution adds the other branch of a residual as it writes: its own result has no pair.
 Source: NVIDIA's "Working with Quantized Types", and what the parser of TensorRT-RTX 1.7 accepts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 
 _INT8: Mapping[str, OpRule] = {
-    **WEIGHTED,
-    "MatMul.dynamic": OpRule(data=(0, 1)),
-    "Add": OpRule(constants=False),
-    "AveragePool": OpRule(data=(0,)),
-    "GlobalAveragePool": OpRule(data=(0,)),
+    **{kind: replace(rule, float_output=True) for kind, rule in WEIGHTED.items()},
+    "MatMul.dynamic": OpRule(data=(0, 1), float_output=True),
+    "Add": OpRule(constants=False, float_output=True),
+    "AveragePool": OpRule(data=(0,), float_output=True),
+    "GlobalAveragePool": OpRule(data=(0,), float_output=True),
     **MOVED,
 }
 
@@ -46,4 +49,6 @@ def profile(options: ExportOptions) -> QuantProfile:
         )
     if options.precision == "fp8":
         return QuantProfile("tensorrt fp8", "int8", True, _PRODUCTS, bias="float32")
-    return QuantProfile("tensorrt int8", "int8", True, _INT8, bias="float32", half="compute")
+    return QuantProfile(
+        "tensorrt int8", "int8", True, _INT8, bias="float32", half="compute", writes_float=True, fused_sums=True
+    )

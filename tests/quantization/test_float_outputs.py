@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.quantization.models import images, model_of
+from tests.quantization.models import images, model_of, small_cnn
 
 RNG = np.random.default_rng(7)
 TOKENS = np.random.default_rng(8).standard_normal((24, 6, 16)).astype(np.float32)
@@ -98,3 +98,19 @@ def test_moves_in_front_of_an_integer_kernel(quantized, kind: str, wanted: set[s
         quantized, gated(sigmoid, helper.make_node(kind, ["s"], ["g"], "move", **attributes)), images(24)
     )
     assert values == wanted
+
+
+def test_a_residual_is_added_in_float_where_the_kernel_adds_it(quantized) -> None:
+    """The pointwise convolution's own sum has no pair, what is added to it has one, the model's output none."""
+    result = quantized(small_cnn(), images(24), target="tensorrt")
+    makers = {node.output[0]: node.op_type for node in result.graph.node}
+    inputs = {node.name: [makers[name] for name in node.input if name in makers] for node in result.graph.node}
+    assert sorted(inputs["residual"]) == ["Conv", "DequantizeLinear"]
+    assert "y" not in result.pairs()
+
+
+def test_of_two_convolutions_one_is_rounded_before_their_sum(quantized) -> None:
+    other = helper.make_node("Conv", ["x", "w1"], ["o"], "other")
+    add = helper.make_node("Add", ["r", "o"], ["g"], "join")
+    result = quantized(gated(other, add), images(24), target="tensorrt")
+    assert set(result.pairs()) == {"x", "r", "g"}

@@ -1,0 +1,83 @@
+"""The page of docs/measurements about what servers' runtimes compute, from the rows of ``server_zoo.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Row = dict[str, Any]
+Rows = Mapping[tuple[str, str], Row]
+ONNXRUNTIME = ("onnxruntime.float32", "onnxruntime.int8", "onnxruntime.w8", "onnxruntime.w4")
+OPENVINO = ("openvino.float32", "openvino.fp16", "openvino.int8")
+
+_HEAD = """# Servers: ONNX Runtime, OpenVINO, TensorFlow Serving
+
+Written by `bench/server_zoo.py`. The zoo's networks (random weights) and four trained models, exported with defaults
+and calibrated on the same samples; outputs over the evaluation samples beside those of ONNX Runtime on the source.
+*Error* is the largest difference over the largest value of the output, *dB* signal over noise of all outputs. Latency
+is the process's own time for a call of batch 1 on one thread, the median of interleaved rounds; all of a model's files
+ran in one process. The machine had other work: differences of a tenth say nothing.
+"""
+
+
+def page(rows: Rows) -> str:
+    """The page in Markdown."""
+    models = sorted({model for model, _ in rows})
+    parts = [_HEAD]
+    parts += _table("ONNX Runtime", models, ONNXRUNTIME, rows)
+    parts += _table("OpenVINO, CPU plugin", models, OPENVINO, rows, "8-bit weights (`--openvino-weight-bits 8`).")
+    parts += _saved_models(models, rows)
+    return "\n".join(parts)
+
+
+def _table(title: str, models: list[str], forms: tuple[str, ...], rows: Rows, more: str = "") -> list[str]:
+    heads = [form.split(".")[1] for form in forms]
+    lines = [f"## {title}", "", *([more, ""] if more else []), f"| model | {' | '.join(heads)} |"]
+    lines.append("|---" * (len(heads) + 1) + "|")
+    refusals = []
+    for model in models:
+        if not any((model, form) in rows for form in forms):
+            continue
+        lines.append(f"| {model} | {' | '.join(_cell(model, form, rows) for form in forms)} |")
+        for form, head in zip(forms, heads, strict=True):
+            if reason := rows.get((model, form), {}).get("refused"):
+                refusals.append(f"- {model}, {head}: {reason}")
+    return [*lines, "", *refusals, *([""] if refusals else [])]
+
+
+def _cell(model: str, form: str, rows: Rows) -> str:
+    row = rows.get((model, form))
+    if row is None:
+        return "–"
+    if "refused" in row:
+        return "refused"
+    exact = form.endswith("float32")
+    error = f"{row['relative_error']:.1e}" if exact else f"{row['snr_db']:.1f} dB"
+    accuracy = f", {row['top1']:.2f} %" if row.get("top1") is not None else ""
+    return f"{error}{accuracy}, {row['bytes'] / 1000:,.0f} KB{_time(model, form, rows)}"
+
+
+def _time(model: str, form: str, rows: Rows) -> str:
+    times = rows.get((model, "latency"), {})
+    if form not in times.get("files", ()) or "ms" not in times:
+        return ""
+    return f", {times['ms'][times['files'].index(form)]:.3g} ms"
+
+
+def _saved_models(models: list[str], rows: Rows) -> list[str]:
+    lines = [
+        "## SavedModels",
+        "",
+        "| model | error | size, latency | transposes | operators |",
+        "|---|---|---|---|---|",
+    ]
+    for model in models:
+        row = rows.get((model, "tf-serving.float32"))
+        if row is None:
+            continue
+        if "refused" in row:
+            lines.append(f"| {model} | refused: {row['refused']} | | | |")
+            continue
+        size = f"{row['bytes'] / 1000:,.0f} KB{_time(model, 'tf-serving.float32', rows)}"
+        lines.append(f"| {model} | {row['relative_error']:.1e} | {size} | {row['transposes']} | {row['operators']} |")
+    return [*lines, ""]
