@@ -41,6 +41,7 @@ AREA_ethos-u := tests/targets/ethos_u
 AREA_openvino := tests/targets/openvino
 AREA_executorch := tests/targets/executorch
 AREA_iree := tests/targets/iree
+AREA_tvm := tests/targets/tvm
 AREA_stablehlo-target := tests/targets/stablehlo
 AREA_qnn := tests/targets/qnn
 AREA_ort-mobile := tests/targets/ort_mobile
@@ -120,10 +121,11 @@ $(VENV)/.ready-all: $(VENV)/.ready-demo
 	$(PIP) --editable '.[all,dev]'
 	@touch $@
 
-# ExecuTorch and what it brings, 300 MB in 24 packages, and IREE's engine are for the nightly run alone.
+# ExecuTorch and what it brings, 300 MB in 24 packages, and the engines of IREE and TVM are for the nightly run alone.
 $(VENV)/.ready-nightly: $(VENV)/.ready-all
 	$(PIP) --editable '.[all,dev,executorch]'
 	$(BIN)/convertkit engines install iree --yes
+	$(BIN)/convertkit engines install tvm --yes
 	@touch $@
 
 .PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-openvino conformance-engine conformance-coreml conformance-stablehlo docs wheel fixtures clean

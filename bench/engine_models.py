@@ -24,6 +24,8 @@ WHOLE: Flags = {"int8": True, "full_integer": True}
 FORMS: Mapping[str, Mapping[str, Flags]] = {
     "executorch": {"float32": {}, "int8": INT8},
     "iree": {"float32": {}, "int8": INT8},
+    "tvm": {"float32": {}},
+    "stablehlo": {"float32": {}},
     "qnn": {"int8": WHOLE},
     "rknn": {"int8": INT8},
     "ethos-u": {"int8": {**WHOLE, "io_dtype": "int8"}},
@@ -110,10 +112,11 @@ CALLS: Mapping[str, Callable[[Path, list[dict[str, np.ndarray]]], np.ndarray]] =
 _ENGINES: Mapping[str, Flags] = {
     ORT_OFF: {},
     ORT: {},
-    "tflite": {},
+    "tflite": {"allow_unverified": True},
     "openvino": {},
     "executorch": {},
     "iree": {},
+    "tvm": {},
     "qnn": WHOLE,
     "rknn": INT8,
 }

@@ -15,18 +15,26 @@ import numpy as np
 from convertkit import plugins
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "engines.md"
-SHIPPED = frozenset({".pte", ".vmfb", ".rknn", ".bin", ".xml", ".tflite"})
+SHIPPED = frozenset({".pte", ".vmfb", ".rknn", ".bin", ".xml", ".tflite", ".so", ".mlirbc"})
 """What an app loads, by its suffix; weights beside it count."""
 HOW: Mapping[str, tuple[str, str]] = {
     "executorch": ("executed", "XNNPACK's, in the parts that it takes; the rest in ExecuTorch's own kernels"),
     "iree": ("executed", "no: weights are stored as int8, and the arithmetic follows the graph"),
+    "tvm": ("executed", "no: a quantized graph is computed in float"),
+    "stablehlo": ("executed by XLA", "float32 alone"),
     "qnn": ("executed in the HTP simulator", "all nodes, or the export is refused"),
     "rknn": ("executed in the toolkit's simulator", "all that the profile quantizes; the rest is float16"),
     "ethos-u": ("built; the file before Vela is executed", "all operators, or those that are left are named"),
     "openvino": ("executed", "its CPU plugin's"),
 }
 """What is executed of each target, and whether integer kernels run."""
-_PACKAGES = {"executorch": "executorch", "qnn": "onnxruntime-qnn", "ethos-u": "ethos-u-vela", "openvino": "openvino"}
+_PACKAGES = {
+    "stablehlo": "jaxlib",
+    "executorch": "executorch",
+    "qnn": "onnxruntime-qnn",
+    "ethos-u": "ethos-u-vela",
+    "openvino": "openvino",
+}
 STATUSES = ("right", "refused", "disputed", "wrong", "error", "crash")
 Row = Mapping[str, Any]
 

@@ -33,6 +33,8 @@ TITLES = {
     "openvino": "OpenVINO",
     "iree": "IREE",
     "executorch": "ExecuTorch",
+    "tvm": "TVM",
+    "stablehlo": "StableHLO",
     "qnn": "Qualcomm HTP",
     "rknn": "RKNN",
     "ethos-u": "Ethos-U",
