@@ -20,7 +20,8 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.onnx.load import load_model
 from convertkit.quantization.graph.units import constant
-from convertkit.quantization.pruning.channels import Channels, Group
+from convertkit.quantization.pruning.channels import Channels
+from convertkit.quantization.pruning.group import Group
 from convertkit.quantization.pruning.rules import follow
 
 Keep = dict[Group, np.ndarray]

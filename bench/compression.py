@@ -37,6 +37,13 @@ WAYS: dict[str, list[str]] = {
     "0.8 and int8, recovered": ["--prune", "0.8", "--int8", "--recover", "2"],
     "int4 weights": ["--w4"],
     "int4 weights, recovered": ["--w4", "--recover", "1"],
+    "channels 0.3": ["--prune-channels", "0.3"],
+    "channels 0.3, recovered": ["--prune-channels", "0.3", "--recover", "1"],
+    "channels 0.5": ["--prune-channels", "0.5"],
+    "channels 0.5, recovered": ["--prune-channels", "0.5", "--recover", "1"],
+    "0.6 and int8, recovered": ["--prune", "0.6", "--int8", "--recover", "2"],
+    "channels 0.3 and int4, recovered": ["--prune-channels", "0.3", "--w4", "--recover", "2"],
+    "channels 0.5 and int4, recovered": ["--prune-channels", "0.5", "--w4", "--recover", "2"],
 }
 Record = dict[str, object]
 

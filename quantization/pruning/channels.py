@@ -18,60 +18,7 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.onnx.edit import add_constant
 from convertkit.quantization.graph.units import constant
-
-
-class Group:
-    """Channels that are kept or removed together: ``size`` of them, ``frozen`` where all must stay."""
-
-    def __init__(self, size: int, *, frozen: bool = False) -> None:
-        self.size, self._frozen = size, frozen
-        self._joined: Group | None = None
-        self._unit: Array = np.arange(size)
-
-    @property
-    def root(self) -> Group:
-        """The group that this one was joined to."""
-        return self if self._joined is None else self._joined.root
-
-    @property
-    def frozen(self) -> bool:
-        """Whether no channel of it may go."""
-        return self.root._frozen
-
-    @property
-    def unit(self) -> Array:
-        """Of each channel, the number of the unit that it is a part of."""
-        return self.root._unit
-
-    @property
-    def units(self) -> int:
-        """How many can be removed one by one."""
-        return int(self.unit.max()) + 1 if self.size else 0
-
-    def freeze(self) -> None:
-        """Keep every channel."""
-        self.root._frozen = True
-
-    def tie(self, labels: Array) -> None:
-        """Let channels of the same label, (size,), go together."""
-        root = self.root
-        found, before = np.asarray(labels), None
-        while before is None or not np.array_equal(found, before):  # the finest partition that is coarser than both
-            before = found
-            for each in (root._unit, labels):
-                least = np.full(int(each.max()) + 1, self.size)
-                np.minimum.at(least, each, found)
-                found = least[each]
-        _, first, root._unit = np.unique(found, return_index=True, return_inverse=True)
-        root._unit = np.argsort(np.argsort(first))[root._unit]
-
-    def join(self, other: Group) -> None:
-        """Let both be one: their channels meet, index by index."""
-        one, two = self.root, other.root
-        if one is not two:
-            one._frozen |= two._frozen
-            two._joined = one
-            one.tie(two._unit)
+from convertkit.quantization.pruning.group import Group
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +34,11 @@ class Layout:
     def size(self) -> int:
         """Entries along the axis."""
         return len(self.owner)
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no channel comes twice."""
+        return len(np.unique(np.stack([self.owner, self.channel]), axis=1).T) == self.size
 
     def kept(self, keep: Mapping[Group, Array]) -> Array:
         """Entries along the axis that stay; ``keep`` holds the units of groups that lose some."""
@@ -173,6 +125,7 @@ class Channels:
         self._graph = graph
         self._counted: list[tuple[ir.Node, str, Layout]] = []
         self._reshaped: list[tuple[ir.Node, int, Layout]] = []
+        self._split: list[tuple[ir.Node, tuple[Layout, ...]]] = []
 
     def prunable(self) -> tuple[Group, ...]:
         """Groups that a product sums over, that nothing freezes and that have two units or more, in graph order."""
@@ -206,6 +159,9 @@ class Channels:
         for node, axis, layout in self._reshaped:
             if len(layout.kept(keep)) < layout.size:
                 self._reshape(node, axis, len(layout.kept(keep)))
+        for node, parts in self._split:
+            lengths = np.array([len(part.kept(keep)) for part in parts], np.int64)
+            node.replace_input_with(1, add_constant(self._graph, f"{node.name}_sizes", lengths))
         for value, layout in self.layouts.items():
             if value.shape is not None:
                 sizes = list(value.shape)
@@ -248,3 +204,7 @@ class Channels:
     def reshaped(self, node: ir.Node, axis: int, layout: Layout) -> None:
         """Note that a Reshape names a size that shrinks, at ``axis`` of what it makes."""
         self._reshaped.append((node, axis, layout))
+
+    def split(self, node: ir.Node, parts: tuple[Layout, ...]) -> None:
+        """Note that a Split has sizes of its own, which shrink."""
+        self._split.append((node, parts))

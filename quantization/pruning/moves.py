@@ -11,7 +11,8 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.quantization.graph.units import constant, is_constant
-from convertkit.quantization.pruning.channels import Channels, Group, Layout, beside, layout_nothing, layout_of
+from convertkit.quantization.pruning.channels import Channels, Layout, beside, layout_nothing, layout_of
+from convertkit.quantization.pruning.group import Group
 
 Sizes = Sequence[object]
 
@@ -49,7 +50,7 @@ def _whole(value: ir.Value | None, axis: int) -> Layout | None:
 
 
 def meets(layout: Layout, other: Layout) -> bool:
-    """Join two layouts of the same form; one channel broadcasts, and stays."""
+    """Join two layouts entry by entry; one channel broadcasts, and stays."""
     if other.axis != layout.axis:
         return False
     if other.size == 1 != layout.size:
@@ -57,10 +58,15 @@ def meets(layout: Layout, other: Layout) -> bool:
         return True
     sizes = [[group.size for group in each.groups] for each in (layout, other)]
     same = np.array_equal(layout.owner, other.owner) and np.array_equal(layout.channel, other.channel)
-    if sizes[0] != sizes[1] or not same:
+    if sizes[0] == sizes[1] and same:
+        for one, two in zip(layout.groups, other.groups, strict=True):
+            one.join(two)
+        return True
+    if layout.size != other.size or not (layout.distinct and other.distinct):
         return False
-    for one, two in zip(layout.groups, other.groups, strict=True):
-        one.join(two)
+    for pair in np.unique(np.stack([layout.owner, other.owner]), axis=1).T:
+        here = (layout.owner == pair[0]) & (other.owner == pair[1])
+        layout.groups[pair[0]].join_some(layout.channel[here], other.groups[pair[1]], other.channel[here])
     return True
 
 
@@ -214,30 +220,6 @@ def unsqueeze(channels: Channels, node: ir.Node) -> Layout | None:
         return None
     new = {int(axis) % (axes + listed.size) for axis in listed.ravel()}
     return replace(layout, axis=[axis for axis in range(axes + listed.size) if axis not in new][layout.axis])
-
-
-def split(channels: Channels, node: ir.Node) -> Layout | None:
-    """Parts along another axis have all channels; parts of the channels have theirs, and sizes that all must keep."""
-    layout, axes = channels.of(node.inputs[0]), rank(node.inputs[0])
-    if layout is None or axes is None:
-        return None
-    if node.attributes.get_int("axis", 0) % axes == layout.axis:
-        return None
-    for output in node.outputs:
-        channels.layouts[output] = layout
-    return layout
-
-
-def sliced(channels: Channels, node: ir.Node) -> Layout | None:
-    """A slice of other axes than the channels'."""
-    layout, axes = channels.of(node.inputs[0]), rank(node.inputs[0])
-    if layout is None or axes is None:
-        return None
-    starts, listed = fixed(node, 1), fixed(node, 3)
-    if starts is None or (listed is None and len(node.inputs) > 3 and node.inputs[3] is not None):
-        return None
-    cut = range(starts.size) if listed is None else (int(axis) % axes for axis in listed.ravel())
-    return None if layout.axis in set(cut) else layout
 
 
 def gather(channels: Channels, node: ir.Node) -> Layout | None:

@@ -37,8 +37,13 @@ def pattern(text: str) -> Pattern | None:
 
 def largest(scores: Array, count: int) -> Array:
     """True for the ``count`` largest entries of ``scores``, of any shape; the first ones where some are equal."""
-    kept = np.zeros(scores.size, bool)
-    kept[np.argsort(-scores.ravel(), kind="stable")[:count]] = True
+    flat = scores.ravel()
+    if not 0 < count < flat.size:
+        return np.full(scores.shape, count > 0)
+    least = np.partition(flat, flat.size - count)[flat.size - count]
+    kept = np.asarray(flat > least)
+    equal = np.flatnonzero(flat == least)
+    kept[equal[: count - int(kept.sum())]] = True
     return kept.reshape(scores.shape)
 
 

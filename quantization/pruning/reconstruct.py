@@ -24,6 +24,9 @@ _FIRST_DENSITY = 0.7
 _GROWTH = (1.5, 3.0)
 """By how much the penalty grows at the wanted density, until the support no longer changes."""
 
+_WHOLE = 256
+"""Rows of matrices that are inverted at once."""
+
 Choose = Callable[[Array, float], Array]
 """Scores (parts, rows, columns) and a density give the mask of what stays."""
 
@@ -113,7 +116,7 @@ class _Search:
     def run(self, density: float, penalty: float, iterations: int) -> Array:
         """Iterate at one density and penalty; the mask of what stays."""
         layer = self._layer
-        inverse = np.linalg.inv(layer.second + penalty * np.eye(layer.second.shape[1]))
+        inverse = inverted(layer.second + penalty * np.eye(layer.second.shape[1]))
         mask = np.ones(layer.rows.shape, bool)
         for _ in range(iterations):
             dense = np.matmul(layer._pulled + penalty * self._sparse - self._multipliers, inverse)
@@ -122,6 +125,28 @@ class _Search:
             self._sparse = np.where(mask, shifted, 0.0)
             self._multipliers = self._multipliers + penalty * (dense - self._sparse)
         return mask
+
+
+def inverted(matrices: Array) -> Array:
+    """The inverses of symmetric positive definite matrices (…, n, n): large ones by halves, at half of LU's work.
+
+    Source: inversion by the Schur complement of a half, 4/3 n³ multiply-adds in matrix products.
+    """
+    size = matrices.shape[-1]
+    if size <= _WHOLE:
+        return np.asarray(np.linalg.inv(matrices))
+    half = size // 2
+    first = inverted(matrices[..., :half, :half])
+    beside = matrices[..., :half, half:]
+    pulled = np.matmul(first, beside)
+    rest = inverted(matrices[..., half:, half:] - np.matmul(beside.swapaxes(-1, -2), pulled))
+    corner = np.matmul(pulled, rest)
+    made = np.empty_like(matrices)
+    made[..., :half, :half] = first + np.matmul(corner, pulled.swapaxes(-1, -2))
+    made[..., :half, half:] = -corner
+    made[..., half:, :half] = -corner.swapaxes(-1, -2)
+    made[..., half:, half:] = rest
+    return made
 
 
 def toward_original(rows: Array, second: Array, cross: Array, damping: float = DAMPING) -> Array:

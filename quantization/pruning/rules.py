@@ -9,8 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.quantization.graph.units import is_constant
-from convertkit.quantization.pruning import moves
-from convertkit.quantization.pruning.channels import Channels, Group, Layout, layout_nothing, layout_of
+from convertkit.quantization.pruning import moves, parts
+from convertkit.quantization.pruning.channels import Channels, Layout, layout_nothing, layout_of
+from convertkit.quantization.pruning.group import Group
 from convertkit.quantization.pruning.moves import fixed, meets, rank
 from convertkit.quantization.pruning.states import recurrent
 
@@ -207,8 +208,8 @@ _HANDLERS: Mapping[str, _Handler] = dict([
     *_named(moves.transpose, "Transpose"),
     *_named(moves.squeeze, "Squeeze"),
     *_named(moves.unsqueeze, "Unsqueeze"),
-    *_named(moves.split, "Split"),
-    *_named(moves.sliced, "Slice"),
+    *_named(parts.split, "Split"),
+    *_named(parts.sliced, "Slice"),
     *_named(moves.gather, "Gather"),
     *_named(moves.pad, "Pad"),
     *_named(moves.resize, "Resize"),

@@ -17,7 +17,8 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from convertkit.artifact import Array
 from convertkit.quantization.graph.replay import open_session, run_all
 from convertkit.quantization.graph.units import Unit, constant
-from convertkit.quantization.pruning.channels import Channels, Cut, Group
+from convertkit.quantization.pruning.channels import Channels, Cut
+from convertkit.quantization.pruning.group import Group
 from convertkit.quantization.weights.patches import Moments, weight_rows
 from convertkit.stage import Feed
 

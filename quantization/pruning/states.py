@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.quantization.pruning.channels import Channels, Group, Layout, layout_nothing, layout_of
+from convertkit.quantization.pruning.channels import Channels, Layout, layout_nothing, layout_of
+from convertkit.quantization.pruning.group import Group
 from convertkit.quantization.pruning.moves import fixed
 
 _WEIGHT, _STATE, _BIAS, _LENGTHS, _PEEPHOLES = 1, 2, 3, 4, 7

@@ -19,7 +19,8 @@ from convertkit.artifact import Array
 from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.profile import OpRule, QuantProfile
 from convertkit.quantization.graph.units import Unit, constant, find_units
-from convertkit.quantization.pruning.channels import Channels, Cut, Group
+from convertkit.quantization.pruning.channels import Channels, Cut
+from convertkit.quantization.pruning.group import Group
 from convertkit.quantization.pruning.influence import influence
 from convertkit.quantization.pruning.rules import follow
 from convertkit.quantization.pruning.scores import Activity, Order, Product, measure_activity, orders

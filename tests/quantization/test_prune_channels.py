@@ -45,7 +45,7 @@ def node(op: str, inputs: str, output: str, **attributes: object) -> onnx.NodePr
 STEM = node("Conv", "x w", "a", pads=[1, 1, 1, 1])
 HEAD = [node("GlobalAveragePool", "t", "g"), node("Flatten", "g", "f"), node("Gemm", "f h", "y", transB=1)]
 INTS = {"three": [3, 3], "begin": [1], "end": [3], "axis": [2], "spatial": [2, 3], "gone": [-1, -2], "one": [1],
-        "edge": [0, 0, 1, 1, 0, 0, 1, 1], "flat": [-1, 288]}  # fmt: skip
+        "edge": [0, 0, 1, 1, 0, 0, 1, 1], "flat": [-1, 288], "halves": [4, 4], "uneven": [3, 5]}  # fmt: skip
 CASES = {
     "residual": ([node("Conv", "a v", "b"), node("Add", "a b", "t")], {"v": (8, 8, 1, 1)}, 8),
     "depthwise": ([node("Conv", "a v d", "t", group=8)], {"v": (8, 1, 3, 3), "d": (8,)}, 8),
@@ -71,6 +71,22 @@ CASES = {
                {"v": (16, 32, 1, 1), "u": (6, 4, 1, 1)}, 6),
     "softmax of places": ([node("Softmax", "a", "b", axis=3), node("ReduceMean", "b spatial", "c", keepdims=0),
                            node("Unsqueeze", "c gone", "d"), node("Conv", "d v", "t")], {"v": (6, 8, 1, 1)}, 6),
+    "a half and what is made of it": (
+        [node("Split", "a", "p q", axis=1, num_outputs=2), node("Conv", "q v", "b"), node("Add", "b q", "r"),
+         node("Concat", "p q r", "t", axis=1)], {"v": (4, 4, 1, 1)}, 12,
+    ),
+    "gated by the other half": (
+        [node("Split", "a halves", "p q", axis=1), node("Sigmoid", "q", "s"), node("Mul", "p s", "t")], {}, 4,
+    ),
+    "one convolution meets two": (
+        [node("Conv", "a v", "b"), node("Conv", "a u", "c"), node("Concat", "b c", "d", axis=1), node("Add", "a d", "e"),
+         node("Add", "d e", "t")], {"v": (5, 8, 1, 1), "u": (3, 8, 1, 1)}, 8,
+    ),
+    "two meet one in another order": (
+        [node("Conv", "a v", "b"), node("Conv", "a u", "c"), node("Concat", "b c", "d", axis=1),
+         node("Concat", "c b", "k", axis=1), node("Add", "d a", "e"), node("Add", "k e", "t")],
+        {"v": (4, 8, 1, 1), "u": (4, 8, 1, 1)}, 8,
+    ),
     "mean and squeeze": ([node("ReduceMean", "a spatial", "b"), node("Squeeze", "b gone", "c"),
                           node("MatMul", "c v", "d"), node("Reshape", "d back", "t")], {"v": (8, 8)}, 8),
 }  # fmt: skip
@@ -193,17 +209,18 @@ def test_removing_is_masking(name: str) -> None:
     "last",
     [
         [node("Softmax", "a", "b", axis=1), node("Conv", "b v", "y")],
+        [node("Split", "a uneven", "p b", axis=1), node("Conv", "b five", "y")],
         [node("ReduceMean", "a one", "b"), node("Conv", "b u", "y")],
         [node("Reshape", "a other", "b"), node("Conv", "b z", "y")],
         [node("ConvTranspose", "a k", "b", group=2), node("Conv", "b v", "y")],
         [node("Identity", "a", "y")],
         [node("Conv", "x q", "b", pads=[1, 1, 1, 1]), node("MatMul", "b m", "y")],
     ],
-    ids=["softmax", "mean", "reshape", "grouped", "output", "product along the width"],
+    ids=["softmax", "parts of other sizes", "mean", "reshape", "grouped", "output", "product along the width"],
 )
 def test_channels_that_something_looks_at_stay(last: list[onnx.NodeProto]) -> None:
     constants = {**weights(w=(8, 3, 3, 3), v=(4, 8, 1, 1), u=(4, 1, 1, 1), z=(4, 6, 1, 1), k=(8, 4, 1, 1),
-                           q=(6, 3, 3, 3), m=(6, 4)),
+                           q=(6, 3, 3, 3), m=(6, 4), five=(4, 5, 1, 1)), "uneven": np.array([3, 5]),
                  "one": np.array([1]), "other": np.array([1, 6, 8, 6])}  # fmt: skip
     used = {each for made in (STEM, *last) for each in made.input}
     proto = model_of([STEM, *last], {k: v for k, v in constants.items() if k in used}, {"x": [1, 3, 6, 6]}, {"y": []})
