@@ -40,6 +40,7 @@ AREA_huggingface := tests/converters/huggingface
 AREA_ethos-u := tests/targets/ethos_u
 AREA_openvino := tests/targets/openvino
 AREA_executorch := tests/targets/executorch
+AREA_genai := tests/targets/genai
 AREA_iree := tests/targets/iree
 AREA_tvm := tests/targets/tvm
 AREA_stablehlo-target := tests/targets/stablehlo

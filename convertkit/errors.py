@@ -225,6 +225,7 @@ _EXTRAS = {
     "executorch": "executorch",
     "coremltools": "coreml",
     "openvino": "openvino",
+    "onnxruntime_genai": "genai",
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
     "scipy": "audio",

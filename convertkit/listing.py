@@ -29,6 +29,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "tf-serving": (("tensorflow-cpu", "tensorflow"), ("ai-edge-litert",), ("flatbuffers",)),
     "stablehlo": (("tensorflow-cpu", "tensorflow"), ("ai-edge-litert",), ("flatbuffers",), ("jax",), ("jaxlib",)),
     "openvino": (("openvino",),),
+    "genai": (("onnxruntime-genai",),),
     "core": (("onnxruntime",),),
 }
 """What an extra brings, by the names that pip knows; of alternatives one is enough.  The core is there without one."""

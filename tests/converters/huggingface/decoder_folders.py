@@ -92,3 +92,36 @@ def write_safetensors(path: Path, tensors: dict[str, np.ndarray], header: dict[s
         parts.append(np.ascontiguousarray(array).tobytes())
     text = json.dumps({**table, **(header or {})}).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
+
+
+def stories_folder(file: Path, folder: Path) -> Path:
+    """The trained Llama of llama2.c's ``stories260K.bin`` as a folder; rotary pairs lie beside each other there."""
+    numbers = np.fromfile(file, np.float32)
+    width, inner, layers, heads, groups, vocabulary, context = (int(each) for each in numbers[:7].view(np.int32))
+    size = width // heads
+    sizes = {
+        "embed_tokens": (vocabulary, width), "input_layernorm": (layers, width),
+        "self_attn.q_proj": (layers, heads * size, width), "self_attn.k_proj": (layers, groups * size, width),
+        "self_attn.v_proj": (layers, groups * size, width), "self_attn.o_proj": (layers, width, heads * size),
+        "post_attention_layernorm": (layers, width), "mlp.gate_proj": (layers, inner, width),
+        "mlp.down_proj": (layers, width, inner), "mlp.up_proj": (layers, inner, width), "norm": (width,),
+    }  # fmt: skip
+    place, found = 7, {}
+    for name, shape in sizes.items():
+        array = numbers[place : place + int(np.prod(shape))].reshape(shape)
+        place += array.size
+        if name.endswith(("q_proj", "k_proj")):
+            halves = array.reshape(layers, -1, size // 2, 2, width)
+            array = np.ascontiguousarray(halves.swapaxes(2, 3)).reshape(shape)
+        each = {f"layers.{layer}.{name}": array[layer] for layer in range(layers)}
+        found |= each if name not in ("embed_tokens", "norm") else {name: array}
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "model_type": "llama", "hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers,
+        "num_attention_heads": heads, "num_key_value_heads": groups, "vocab_size": vocabulary,
+        "max_position_embeddings": context, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+        "bos_token_id": 1, "eos_token_id": 2,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    write_safetensors(folder / "model.safetensors", {f"model.{name}.weight": array for name, array in found.items()})
+    return folder
