@@ -85,7 +85,9 @@ def told(result: Result) -> Row:
     return {
         "snr_db": quality["snr_db"] if quality else None,
         "accuracy": [evaluation[each] for each in ("before", "after", "samples")] if evaluation else None,
-        "tensors": step["parity"]["versus_previous"]["tensors"],
+        "tensors": [
+            {name: each[name] for name in ("lsb", "snr_db")} for each in step["parity"]["versus_previous"]["tensors"]
+        ],
         "bytes": sum(each.stat().st_size for each in result.path.rglob("*") if each.suffix in engines_page.SHIPPED),
         "kernels": step.get("diagnosis") or {},
     }

@@ -35,7 +35,7 @@ def install(engine: Engine) -> Installed:
         if found is not None:
             return found
         for each in others(engine.name):
-            shutil.rmtree(each)
+            _gone(each)
         there = place(engine)
         try:
             _make(engine, there)
@@ -57,8 +57,17 @@ def remove(name: str) -> int:
     with _alone():
         found = others(name)
         for each in found:
-            shutil.rmtree(each)
+            _gone(each)
     return len(found)
+
+
+def _gone(there: Path) -> None:
+    """Remove an environment; its mark goes first, so that what is left of it does not count as one."""
+    try:
+        (there / MARK).unlink(missing_ok=True)
+        shutil.rmtree(there)
+    except OSError as error:
+        raise DeliveryError(f"{there} cannot be removed: {error.strerror}") from error
 
 
 def _make(engine: Engine, there: Path) -> None:

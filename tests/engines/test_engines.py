@@ -16,7 +16,7 @@ import pytest
 from convertkit import plugins
 from convertkit.engines import environments, installing
 from convertkit.engines.engine import Engine, this_python, this_system
-from convertkit.errors import MissingEngine, MissingFramework, ToolError, Unsupported, WorkerError
+from convertkit.errors import DeliveryError, MissingEngine, MissingFramework, ToolError, Unsupported, WorkerError
 from convertkit.listing import everything
 from convertkit.summary import schema
 from convertkit.workers.elsewhere import SAME_ADDRESSES
@@ -284,3 +284,18 @@ def test_a_target_without_its_engine_is_listed_so(ready, known, monkeypatch, tmp
     with pytest.raises(MissingEngine, match="the engine tiny is not installed and this needs it") as refusal:
         environments.elsewhere("tiny")
     assert refusal.value.exit_code == 4
+
+
+def test_what_cannot_be_removed_is_said_in_one_sentence(offline, monkeypatch):
+    """A file that somebody else holds: the environment is named, and does not count as whole any more."""
+    place = environments.folder() / "tiny-0123456789ab"
+    place.mkdir(parents=True)
+    (place / environments.MARK).write_text('{"size_bytes": 1}')
+
+    def held(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path / "bin"))
+
+    monkeypatch.setattr(installing.shutil, "rmtree", held)
+    with pytest.raises(DeliveryError, match=r"^\S+tiny-0123456789ab cannot be removed: Permission denied$"):
+        installing.remove("tiny")
+    assert not (place / environments.MARK).exists()
