@@ -9,6 +9,7 @@ included).  Models beyond 2 GB put data outside the FlatBuffer, found by ``Buffe
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -51,6 +52,18 @@ def write_model(
     _Writer(program, signature, metadata, description).write(path)
 
 
+def with_note(model: bytes, name: str, value: bytes) -> bytes:
+    """The model, of less than 2 GB, with one more entry in its metadata, and nothing of what stands behind it."""
+    root = schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0))
+    note = schema.MetadataT()
+    note.name, note.buffer = name, len(root.buffers)
+    root.metadata = [*(root.metadata or ()), note]
+    data = [np.asarray([] if each.data is None else each.data, np.uint8) for each in root.buffers]
+    stream = io.BytesIO()
+    _put(stream, root, [*data, np.frombuffer(value, np.uint8)])
+    return stream.getvalue()
+
+
 class _Writer:
     def __init__(self, program: Program, signature: Signature, metadata: Mapping[str, bytes], description: str) -> None:
         self._program = program
@@ -75,15 +88,8 @@ class _Writer:
         model.subgraphs = [subgraph for subgraph, _ in subgraphs]
         model.metadata = [self._note(name, value) for name, value in notes.items()]
         model.signatureDefs = [self._signature_def(subgraphs[0][1])]
-        outside = sum(_size_bytes(data) + ALIGNMENT for data in self._data) > INSIDE_LIMIT_BYTES
-        slots = [_Slot(data, outside) for data in self._data]
-        model.buffers = slots
-        builder = flatbuffers.Builder(1 << 16)
-        builder.Finish(model.Pack(builder), b"TFL3")
-        head = bytearray(builder.Output())
-        positions = [slot.locate(head) for slot in slots]
         with path.open("wb") as stream:
-            _write(stream, head, self._data, positions, outside)
+            _put(stream, model, self._data)
 
     def _subgraph(self, subgraph: Subgraph) -> tuple[object, dict[Tensor, int]]:
         index: dict[Tensor, int] = {}
@@ -188,6 +194,16 @@ class _Slot(schema.BufferT):  # type: ignore[misc]
         vtable = table - struct.unpack_from("<i", head, table)[0]
         wanted = (_OFFSET_SLOT, _SIZE_SLOT) if self._outside else (_VARIABLE_SLOT,)
         return tuple(table + struct.unpack_from("<H", head, vtable + 4 + 2 * slot)[0] for slot in wanted)
+
+
+def _put(stream: IO[bytes], model: schema.ModelT, data: list[Array]) -> None:
+    outside = sum(_size_bytes(each) + ALIGNMENT for each in data) > INSIDE_LIMIT_BYTES
+    slots = [_Slot(each, outside) for each in data]
+    model.buffers = slots
+    builder = flatbuffers.Builder(1 << 16)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    head = bytearray(builder.Output())
+    _write(stream, head, data, [slot.locate(head) for slot in slots], outside)
 
 
 def _write(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SKELETONS = ("cmake", "platformio", "zephyr")
 """Values of ``--tflite-micro-skeleton``."""
+PLANS = ("greedy", "offline")
+"""Values of ``--tflite-micro-plan``: the runtime itself, or places that the file lays down."""
 
 
 def _bytes(text: str) -> int:
@@ -41,6 +43,7 @@ class TfliteMicroTarget:
     reads = tflite.reads
     options = (
         TargetOption("arena", _bytes, "Most memory that the tensor arena may take", metavar="BYTES"),
+        TargetOption("plan", str, "Who places values in the arena", default="greedy", choices=PLANS),
         TargetOption("skeleton", str, "What builds the test", default="cmake", choices=SKELETONS),
     )
     static_because = "TensorFlow Lite Micro allocates all memory before the first call"
@@ -65,7 +68,11 @@ class TfliteMicroTarget:
         from convertkit.targets.tflite_micro.stage import PackageMicro
 
         chosen = context.target_options
-        return (PackageMicro(context.options.seed, context.calibration, chosen["arena"], chosen["skeleton"]),)
+        return (
+            PackageMicro(
+                context.options.seed, context.calibration, chosen["arena"], chosen["skeleton"], chosen["plan"]
+            ),
+        )
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The operators of the packaged file."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from convertkit.targets.tflite.compile import METADATA
@@ -26,6 +27,9 @@ _BITS: Mapping[str, int] = {
     "int4": 4,
     "int2": 2,
 }
+
+OFFLINE_PLAN = "OfflineMemoryAllocation"
+"""The metadata of a plan that the runtime keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +68,24 @@ class FileOperator:
 
 @dataclass(frozen=True, slots=True)
 class FileGraph:
-    """A subgraph, its operators in the order in which they run."""
+    """A subgraph, its operators in the order in which they run.
+
+    ``plan`` says where in the arena the file puts tensors, in bytes and -1 for what it leaves open; empty without one.
+    """
 
     tensors: tuple[FileTensor, ...]
     operators: tuple[FileOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    plan: tuple[int, ...] = ()
 
     def tensor(self, index: int) -> FileTensor | None:
         """The tensor at ``index``; None for one that is left out."""
         return self.tensors[index] if index >= 0 else None
+
+    def offset(self, index: int) -> int | None:
+        """Where the file puts the tensor at ``index``; None where the runtime does."""
+        return self.plan[index] if index < len(self.plan) and self.plan[index] >= 0 else None
 
 
 def read_origins(model: bytes) -> Mapping[str, str]:
@@ -90,7 +102,15 @@ def read_graphs(model: bytes) -> tuple[FileGraph, ...]:
     """All subgraphs, the main one first."""
     root = schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0))
     codes = [_code(each) for each in root.operatorCodes]
-    return tuple(_graph(root, each, codes) for each in root.subgraphs)
+    plan = _plan(root)
+    return tuple(_graph(root, each, codes, plan) for each in root.subgraphs)
+
+
+def _plan(root: Any) -> tuple[int, ...]:
+    """The places of tensors that the file lays down; see :mod:`offline`."""
+    notes = (each for each in _listed(root.metadata) if bytes(each.name) == OFFLINE_PLAN.encode())
+    note = next(notes, None)
+    return () if note is None else _indices(np.asarray(root.buffers[note.buffer].data, np.uint8).view("<i4")[3:])
 
 
 def _code(entry: Any) -> str:
@@ -98,10 +118,10 @@ def _code(entry: Any) -> str:
     return builtin if builtin != "CUSTOM" else f"CUSTOM {bytes(entry.customCode).decode('utf-8', 'replace')}"
 
 
-def _graph(root: Any, graph: Any, codes: list[str]) -> FileGraph:
+def _graph(root: Any, graph: Any, codes: list[str], plan: tuple[int, ...]) -> FileGraph:
     operators = tuple(_operator(each, codes) for each in _listed(graph.operators))
     tensors = tuple(_tensor(root, each) for each in _listed(graph.tensors))
-    return FileGraph(tensors, operators, _indices(graph.inputs), _indices(graph.outputs))
+    return FileGraph(tensors, operators, _indices(graph.inputs), _indices(graph.outputs), plan)
 
 
 def _operator(operator: Any, codes: list[str]) -> FileOperator:

@@ -124,6 +124,7 @@ def _prepared(operator: FileOperator, graph: FileGraph) -> Iterator[int]:
         case "GATHER":
             yield _dims(graph.tensors[operator.outputs[0]])
         case "BATCH_MATMUL":
+            yield _dims(graph.tensors[operator.outputs[0]])
             for each, turned in zip(inputs, operator.turned, strict=True):
                 if each is not None and turned:
                     yield from (_EVAL_TENSOR, _dims(each), each.size_bytes)

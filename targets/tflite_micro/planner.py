@@ -45,7 +45,7 @@ def buffers(graphs: Sequence[FileGraph]) -> tuple[Buffer, ...]:
     times = _Lifetimes(graphs)
     times.walk(0)
     found = [
-        Buffer(aligned(tensor.size_bytes), *times.of.get((place, index), _NEVER), (place, index))
+        Buffer(aligned(tensor.size_bytes), *times.of.get((place, index), _NEVER), (place, index), graph.offset(index))
         for place, graph in enumerate(graphs)
         for index, tensor in enumerate(graph.tensors)
         if not tensor.constant and not tensor.variable and tensor.size_bytes
@@ -90,10 +90,15 @@ def greedy(wanted: Sequence[Buffer]) -> tuple[int, ...]:
 
     Of the same size, the one that was added last comes first.
     """
+    free = [place for place, each in enumerate(wanted) if each.offset is None]
+    return in_order(wanted, sorted(free, key=lambda p: (-wanted[p].size_bytes, -p)))
+
+
+def in_order(wanted: Sequence[Buffer], order: Sequence[int]) -> tuple[int, ...]:
+    """The offset of each buffer: those that have one, then the others in this order, in the first gap."""
     offsets = [-1 if each.offset is None else each.offset for each in wanted]
     placed = sorted((place for place, each in enumerate(wanted) if each.offset is not None), key=lambda p: offsets[p])
-    free = [place for place, each in enumerate(wanted) if each.offset is None]
-    for place in sorted(free, key=lambda p: (-wanted[p].size_bytes, -p)):
+    for place in order:
         offsets[place] = _gap(wanted, placed, offsets, place)
         spot = next((at for at, other in enumerate(placed) if offsets[other] > offsets[place]), len(placed))
         placed.insert(spot, place)

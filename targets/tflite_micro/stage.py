@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +9,22 @@ from pathlib import Path
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import Unsupported
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
+from convertkit.targets.tflite.writer import with_note
 from convertkit.targets.tflite_micro import golden
 from convertkit.targets.tflite_micro.arena import measured_arena
 from convertkit.targets.tflite_micro.c_array import model_source
 from convertkit.targets.tflite_micro.file import FileGraph, read_graphs, read_origins
 from convertkit.targets.tflite_micro.footprint import Arena, foretold_arena
 from convertkit.targets.tflite_micro.headers import NAMESPACE, model_header, resolver_header
+from convertkit.targets.tflite_micro.offline import plan_note
 from convertkit.targets.tflite_micro.operators import check, used
 from convertkit.targets.tflite_micro.readme import Facts, readme
 from convertkit.targets.tflite_micro.runtime import MicroInterpreter, runtime_name
 from convertkit.targets.tflite_micro.sources import MAIN, skeleton
 from convertkit.targets.tflite_micro.tolerance import tolerance_of
+
+OFFLINE = "offline"
+"""Value of ``--tflite-micro-plan`` that lays the places of values down in the file."""
 
 
 class PackageMicro:
@@ -32,10 +36,15 @@ class PackageMicro:
     produces = "tflite-micro"
 
     def __init__(
-        self, seed: int, calibration: FeedSource | None, most_bytes: int | None = None, skeleton: str = "cmake"
+        self,
+        seed: int,
+        calibration: FeedSource | None,
+        most_bytes: int | None = None,
+        skeleton: str = "cmake",
+        plan: str = "greedy",
     ) -> None:
         self._seed, self._calibration = seed, calibration
-        self._most_bytes, self._skeleton = most_bytes, skeleton
+        self._most_bytes, self._skeleton, self._plan = most_bytes, skeleton, plan
         self._tolerance = FLOAT32
         self.diagnosis: Mapping[str, object] | None = None
 
@@ -46,11 +55,11 @@ class PackageMicro:
 
     @property
     def options(self) -> Mapping[str, object]:
-        return {"seed": self._seed, "arena": self._most_bytes, "skeleton": self._skeleton}
+        return {"seed": self._seed, "arena": self._most_bytes, "skeleton": self._skeleton, "plan": self._plan}
 
     def foretell(self, source: Artifact) -> tuple[str, ...]:
         """What :meth:`run` refuses ``source`` for, and how large its arena will be; the runtime is not asked."""
-        graphs = _checked_graphs(source.path.read_bytes())
+        _, graphs = self._planned(source.path.read_bytes())
         self._tolerance = tolerance_of(graphs)
         arena = foretold_arena(graphs)
         self._check_arena(arena.size)
@@ -61,18 +70,17 @@ class PackageMicro:
 
         ``Unsupported`` for operators, types and sizes that the runtime does not have, and for too large an arena.
         """
-        model = source.path.read_bytes()
-        graphs = _checked_graphs(model)
+        model, graphs = self._planned(source.path.read_bytes())
         self._tolerance = tolerance_of(graphs)
-        arena = measured_arena(source.path, graphs)
+        path = workdir / "model.tflite"
+        path.write_bytes(model)
+        arena = measured_arena(path, graphs)
         self._check_arena(arena.size)
-        vectors = self._vectors(source, graphs[0], arena)
+        vectors = self._vectors(source, model, graphs[0], arena)
         foretold = foretold_arena(graphs)
         self.diagnosis = {
             "arena": {"bytes": arena.size, "head": arena.head, "tail": arena.tail, "foretold": foretold.size}
         }
-        path = workdir / "model.tflite"
-        shutil.copyfile(source.path, path)
         codes = used(graphs)
         flash = sum(each.size_bytes for each in vectors)
         facts = Facts(codes, arena, len(model), len(vectors), flash, runtime_name())
@@ -99,8 +107,16 @@ class PackageMicro:
                 ways_out=("--int8 --full-integer, whose values take a quarter",) if self._tolerance is FLOAT32 else (),
             )
 
-    def _vectors(self, source: Artifact, main: FileGraph, arena: Arena) -> tuple[golden.Vector, ...]:
-        interpreter = MicroInterpreter(source.path.read_bytes(), arena.size)
+    def _planned(self, model: bytes) -> tuple[bytes, tuple[FileGraph, ...]]:
+        """The file, with places of its values where they were asked for, and what is in it."""
+        graphs = _checked_graphs(model)
+        if self._plan != OFFLINE:
+            return model, graphs
+        planned = with_note(model, *plan_note(graphs))
+        return planned, read_graphs(planned)
+
+    def _vectors(self, source: Artifact, model: bytes, main: FileGraph, arena: Arena) -> tuple[golden.Vector, ...]:
+        interpreter = MicroInterpreter(model, arena.size)
         return golden.vectors(interpreter, source, main, self._calibration, self._seed)
 
 

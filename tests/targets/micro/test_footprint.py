@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from convertkit.errors import ToolError, Unsupported
+from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.graph import Program
+from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.writer import Signature, write_model
 from convertkit.targets.tflite_micro import operators
 from convertkit.targets.tflite_micro.arena import measured_arena
 from convertkit.targets.tflite_micro.file import FileGraph, FileOperator, FileTensor, read_graphs
@@ -68,6 +72,18 @@ def test_some_operators_take_what_is_foretold(code, tmp_path):
 @pytest.mark.parametrize("name", REAL)
 def test_real_models_take_what_is_foretold(cases, name):
     assert_near(cases / name)
+
+
+@pytest.mark.parametrize("rank", [3, 5])
+def test_products_of_many_dimensions_take_what_is_foretold(rank, tmp_path):
+    program = Program()
+    graph = program.subgraphs[program.new_subgraph("main")]
+    batch = (1, 2, 3)[: rank - 2]
+    graph.inputs = [Tensor("x", (*batch, 6, 4), "float32"), Tensor("y", (*batch, 4, 7), "float32")]
+    graph.outputs = [Builder(program, graph).batch_matmul(*graph.inputs)]
+    ends = Signature({each.name: each for each in graph.inputs}, {"z": graph.outputs[0]})
+    write_model(program, ends, tmp_path / "m.tflite", metadata={}, description="")
+    assert_near(tmp_path / "m.tflite")
 
 
 def test_check_tells_the_arena_and_asks_no_runtime(tmp_path, monkeypatch):
