@@ -15,6 +15,7 @@ from convertkit.errors import ToolError, Unsupported
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.iree.forms import write_exact_forms
 from convertkit.targets.iree.platforms import ANY_CPU, PLATFORMS
 from convertkit.targets.iree.readme import readme
 from convertkit.targets.iree.runtime import ENTRY, SERVICE, runtime_name
@@ -55,6 +56,7 @@ class CompileModule:
                 raise Unsupported(f"IREE has no tensors of {spec.dtype}", subject=spec.name, ways_out=ways)
         model = load_own(source.path)
         model.graph.name = ENTRY
+        write_exact_forms(model)
         quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes())
         self.tolerance = _INTEGERS if quantized else FLOAT32
         path = workdir / "model.vmfb"

@@ -10,9 +10,9 @@ import onnx_ir as ir
 from convertkit.onnx.edit import array_of
 from convertkit.onnx.fourier import transform
 from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.writing import Place, dims
 from convertkit.targets.openvino.pooling import write_max_pool
 from convertkit.targets.openvino.resizing import write_resize
-from convertkit.targets.openvino.writing import Place, dims
 
 _BYTES = frozenset({ir.DataType.UINT8, ir.DataType.INT8})
 _LARGEST_TRANSFORM = 1 << 20

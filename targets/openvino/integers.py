@@ -15,7 +15,7 @@ import onnx_ir as ir
 from convertkit.errors import Unsupported
 from convertkit.onnx.integer_ranges import Range, Ranges
 from convertkit.onnx.intervals import Interval, inside, of_numbers
-from convertkit.targets.openvino.writing import Place, refusal
+from convertkit.targets.forms.writing import Place, refusal
 
 _WORDS: Final = frozenset({ir.DataType.INT32, ir.DataType.INT64})
 _WIDE: Final = _WORDS | {ir.DataType.UINT32, ir.DataType.UINT64}

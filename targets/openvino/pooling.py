@@ -7,7 +7,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.targets.openvino.writing import Place, dims, refusal
+from convertkit.targets.forms.writing import Place, dims, refusal
 
 
 def write_max_pool(node: ir.Node) -> None:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.onnx.edit import array_of
 from convertkit.onnx.interpolation import Axis, Method, matrix, nearest, outside
-from convertkit.targets.openvino.writing import Place, Size, dims
+from convertkit.targets.forms.writing import Place, Size, dims
 
 _COORDINATES = frozenset({"half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn", "align_corners"})
 _ROI, _SCALES, _SIZES = 1, 2, 3

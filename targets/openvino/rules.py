@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import add_constant
-from convertkit.targets.openvino.writing import refusal
+from convertkit.targets.forms.writing import refusal
 
 _NARROW = frozenset({ir.DataType.UINT8, ir.DataType.UINT16})
 _THRESHOLD = 3

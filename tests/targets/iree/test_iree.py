@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -18,6 +19,7 @@ from convertkit.errors import MissingEngine, ParityError, ToolError, Unsupported
 from convertkit.onnx.load import load_own
 from convertkit.result import Result
 from convertkit.targets.iree.engine import engine
+from convertkit.targets.iree.forms import write_exact_forms
 from convertkit.targets.iree.platforms import PLATFORMS, cpu_name
 from convertkit.targets.iree.profile import profile
 from convertkit.targets.iree.runner import IreeRunner
@@ -174,3 +176,51 @@ def test_wrong_numbers_of_a_module_are_caught(installed, tmp_path, monkeypatch):
     with pytest.raises(ParityError, match="after iree"):
         convertkit.export(NETWORK, "iree", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def _shifts(path: Path, dtype: np.dtype, direction: str) -> Path:
+    kind = helper.np_dtype_to_tensor_dtype(dtype)
+    ports = [helper.make_tensor_value_info(name, kind, [6]) for name in "xyz"]
+    node = helper.make_node("BitShift", ["x", "y"], ["z"], "shift", direction=direction)
+    graph = helper.make_graph([node], "g", ports[:2], ports[2:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
+
+
+SHIFTED = {"x": [200, 3, 255, 1, 128, 7], "y": [1, 8, 9, 255, 7, 0]}
+"""Of bytes: by less than the width, by it and by more."""
+
+
+@pytest.mark.parametrize(("direction", "wanted"), [("RIGHT", [100, 0, 0, 0, 1, 7]), ("LEFT", [144, 0, 0, 0, 0, 7])])
+def test_a_shift_beyond_the_width_is_written_as_zero(tmp_path, direction, wanted):
+    """No shift in the graph reaches the width: what IREE compiles would shift by the rest."""
+    model = load_own(_shifts(tmp_path / "m.onnx", np.dtype(np.uint8), direction))
+    write_exact_forms(model)
+    model.graph.outputs.append(next(node for node in model.graph if node.op_type == "Min").outputs[0])
+    session = ort.InferenceSession(ir.to_proto(model).SerializeToString())
+    feed = {name: np.array(values, np.uint8) for name, values in SHIFTED.items()}
+    found, counts = session.run(None, feed)
+    assert found.tolist() == wanted
+    assert counts.max() < 8
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("direction", "wanted"), [("RIGHT", [100, 0, 0, 0, 1, 7]), ("LEFT", [144, 0, 0, 0, 0, 7])])
+def test_a_shift_beyond_the_width_is_zero(installed, tmp_path, direction, wanted):
+    """It was delivered as a shift by the rest of the division by the width: generated counts are small."""
+    path = _shifts(tmp_path / "m.onnx", np.dtype(np.uint8), direction)
+    made = convertkit.export(path, "iree", output=tmp_path / "out")
+    assert made.run({name: np.array(values, np.uint8) for name, values in SHIFTED.items()})["z"].tolist() == wanted
+
+
+@pytest.mark.nightly
+def test_attention_is_compiled_by_its_body(installed, tmp_path):
+    shapes = {"q": [1, 2, 5, 4], "k": [1, 2, 7, 4], "v": [1, 2, 7, 4], "y": [1, 2, 5, 4]}
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    graph = helper.make_graph([helper.make_node("Attention", [*"qkv"], ["y"], "look")], "g", ports[:3], ports[3:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), tmp_path / "m.onnx")
+    made = convertkit.export(tmp_path / "m.onnx", "iree", output=tmp_path / "out")
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(0, 1, shapes[name]).astype(np.float32) for name in "qkv")
+    scores = np.exp(q @ k.swapaxes(2, 3) / 2)
+    assert np.allclose(made.run({"q": q, "k": k, "v": v})["y"], scores / scores.sum(-1, keepdims=True) @ v, atol=1e-5)
