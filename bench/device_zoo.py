@@ -40,6 +40,8 @@ OURS = {
     "the same, `--device arm64-a76`": ("--int8", "--accept-loss", "--device", "arm64-a76"),
 }
 FLOAT = "float32"
+NEARLY = 1.3
+"""By the tables, of which files are emulated."""
 SUMMED = ("x86-vnni", "arm64-a76")
 HEAD = "| model | file | KB | SNR dB: all, median, 5th percentile | `x86-vnni` ms | " + (
     "by the tables: `x86-vnni`, `arm64-a76`, `arm64-i8mm` ms | emulated `arm64-a76` ms |\n|---|---|---|---|---|---|---|"
@@ -117,13 +119,27 @@ def measure(book: Book, zoo: Path, name: str, found: dict[str, Path], seconds: f
             book.add(name, label, "probe", {key: probed.get(key) for key in PROBED} | {"bytes": path.stat().st_size})
         if (name, label, "tables") not in known:
             book.add(name, label, "tables", estimated(path))
-        if emulate and (name, label, EMULATED) not in known:
-            book.add(name, label, EMULATED, emulated(path))
+    for label in _near_the_best(book, name) if emulate else ():
+        if (name, label, EMULATED) not in known:
+            book.add(name, label, EMULATED, emulated(found[label]))
     right = [label for label in found if book.rows()[name, label, "probe"]["ok"]]
     if (name, "", "race") not in known:
         paths = [found[label] for label in right]
         race = measured("latency", seconds, 1, zoo / f"{name}.eval.npz", *paths)
         book.add(name, "", "race", {"files": right, "ms": race.get("ms"), "interval": race.get("interval")})
+
+
+def _near_the_best(book: Book, name: str) -> list[str]:
+    """Ours for that core and for all, and the peers' that the tables hold for nearly as fast as their fastest."""
+    known = book.rows()
+    told = {
+        label: row[EMULATED]
+        for (model, label, kind), row in known.items()
+        if (model, kind) == (name, "tables") and EMULATED in row and known[name, label, "probe"]["ok"]
+    }
+    peers = {label: ms for label, ms in told.items() if label not in OURS and label != FLOAT}
+    near = [label for label, ms in peers.items() if ms <= NEARLY * min(peers.values())]
+    return [label for label in (f"the same, `--device {EMULATED}`", "`--int8 --accept-loss`") if label in told] + near
 
 
 PROBED = ("ok", "snr_db", "snr_median_db", "snr_p5_db", "error")
