@@ -28,6 +28,9 @@ _CONVERSIONS = frozenset({"QUANTIZE", "DEQUANTIZE"})
 Shape = tuple[int, ...]
 
 
+_GATE = "LOGISTIC"
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """An operator with the sizes of what it reads, writes and multiplies by.
@@ -36,7 +39,7 @@ class Placed:
     TRANSPOSE is told, and ``options`` the table of its options in the FlatBuffer, None without one.  ``reader`` is the
     kind of the one operator that reads its first result, empty where several do or none.  ``turns`` is how often it
     runs in a call, None where the file does not say how often its loop does; ``body_turns`` is that of a WHILE's body.
-    ``graph`` is the place of its subgraph.
+    ``graph`` is the place of its subgraph.  ``gated``: a MUL of a tensor and its own LOGISTIC.
     """
 
     told: Operator
@@ -49,6 +52,7 @@ class Placed:
     turns: float | None = 1.0
     body_turns: float | None = 0.0
     graph: int = 0
+    gated: bool = False
 
     @property
     def read_elements(self) -> int:
@@ -138,7 +142,16 @@ def _with_readers(placed: list[Placed], graph: Any) -> list[Placed]:
             readers.setdefault(index, []).append(each.told.kind)
     first = [indices(graph.Operators(place).OutputsAsNumpy())[:1] for place in range(len(placed))]
     kinds = [readers.get(index[0], []) if index else [] for index in first]
-    return [replace(each, reader=own[0] if len(own) == 1 else "") for each, own in zip(placed, kinds, strict=True)]
+    reads = [set(indices(graph.Operators(place).InputsAsNumpy())) for place in range(len(placed))]
+    sigmoids = {made[0]: read for each, made, read in zip(placed, first, reads, strict=True) if each.told.kind == _GATE}
+    return [
+        replace(
+            each,
+            reader=own[0] if len(own) == 1 else "",
+            gated=each.told.kind == "MUL" and any(sigmoids.get(index, {-1}) <= read for index in read),
+        )
+        for each, own, read in zip(placed, kinds, reads, strict=True)
+    ]
 
 
 def _operator(model: object, operator: object, tensors: Tensors) -> Placed:

@@ -151,6 +151,8 @@ class _Machine:
             return self._row(placed, row, float(placed.told.macs)) + self._loading(placed, row)
         if kind == "TRANSPOSE":
             return self._row(placed, "Transpose.shuffle" if _is_shuffle(placed) else "Transpose")
+        if placed.gated:
+            return self._row(placed, "Mul.gated")
         if kind not in _ROWS and not placed.told.precision and kind not in _UNKNOWABLE:
             return self._row(placed, _WHOLE_NUMBERS)
         if kind not in _ROWS:

@@ -16,10 +16,11 @@ from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.costs.estimate import estimates
 from convertkit.targets.tflite.costs.loops import TOGETHER, loops
+from convertkit.targets.tflite.devices import DEVICES
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.inspection import placed_operators
 from convertkit.targets.tflite.passes import Options
-from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.tensor import QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
 from tests.targets.tflite.compiled import compiled
 
@@ -122,3 +123,25 @@ def test_a_loop_of_unknown_length_is_refused(tmp_path: Path) -> None:
     assert {each.turns for each in placed_operators(tmp_path / "m.tflite")} == {1.0, None}
     with pytest.raises(Unsupported, match="does not count to a constant"):
         estimates(tmp_path / "m.tflite", ["arm64-a76"])
+
+
+@pytest.mark.parametrize(("own", "free"), [(True, True), (False, False)])
+def test_the_product_of_integers_and_their_sigmoid_is_free(own: bool, free: bool, tmp_path: Path) -> None:
+    """XNNPACK makes one look-up of both; with another tensor's sigmoid it multiplies."""
+    plain, gate = QuantParams.per_tensor(0.05, -3), QuantParams.per_tensor(1 / 256, -128)
+    program = Program()
+    subgraph = program.subgraphs[program.new_subgraph("main")]
+    builder = Builder(program, subgraph)
+    x, other = (Tensor(name, (1, 14, 14, 96), "int8", None, plain) for name in ("x", "other"))
+    subgraph.inputs = [x, other]
+    builder.results = (gate,)
+    sigmoid = builder.logistic(x if own else other)
+    builder.results = (plain,)
+    y = builder.mul(x, sigmoid)
+    subgraph.outputs = [y]
+    write_model(
+        program, Signature({"x": x, "other": other}, {"y": y}), tmp_path / "m.tflite", metadata={}, description=""
+    )
+    for device in DEVICES:
+        nodes = {node.kind: node.ms for node in estimates(tmp_path / "m.tflite", [device])[0].nodes}
+        assert (nodes["MUL"] < 0.01 * nodes["LOGISTIC"]) is free
