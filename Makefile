@@ -86,6 +86,9 @@ conformance-engine: $(VENV)/.ready-all  ## the same through ENGINE=qnn, ethos-u,
 	mkdir -p build
 	$(BIN)/python tests/conformance/command_board.py --target $(ENGINE) --json build/conformance-$(ENGINE).jsonl $(BOARD) --out docs/measurements/conformance-$(ENGINE).md
 
+conformance-tf-serving: $(VENV)/.ready-all  ## the same through SavedModels, in TensorFlow
+	$(BIN)/python tests/targets/tf_serving/served_suite.py --out docs/measurements/conformance-tf-serving.md
+
 conformance-coreml: $(VENV)/.ready-all  ## the same through the Core ML target and its evaluator
 	mkdir -p build
 	$(BIN)/python tests/conformance/board.py --target coreml --json build/conformance-coreml.jsonl $(BOARD) --out docs/measurements/conformance-coreml.md
@@ -129,4 +132,4 @@ $(VENV)/.ready-nightly: $(VENV)/.ready-all
 	$(BIN)/convertkit engines install tvm --yes
 	@touch $@
 
-.PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-openvino conformance-engine conformance-coreml conformance-stablehlo docs wheel fixtures clean
+.PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-openvino conformance-engine conformance-tf-serving conformance-coreml conformance-stablehlo docs wheel fixtures clean

@@ -173,6 +173,7 @@ def main() -> int:
     parser.add_argument("--models", default="")
     parser.add_argument("--families", default=",".join(OURS))
     parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--make-only", action="store_true", help="make the files, and measure nothing")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -183,6 +184,8 @@ def main() -> int:
         for family in options.families.split(","):
             if (name, family) not in rows.known:
                 files, failures = made(models[name], family, options.out, pythons)
+                if options.make_only:
+                    continue
                 found = measured(models[name], family, files, options.seconds)
                 rows.add(name, family, {**found, "failures": failures})
     if options.page:
