@@ -15,6 +15,7 @@ import json
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -30,29 +31,35 @@ WAYS: dict[str, list[str]] = {
     "0.9, recovered": ["--prune", "0.9", "--recover", "1"],
     "2:4 without data": ["--prune", "2:4", "--no-calib"],
     "2:4": ["--prune", "2:4"],
-    "2:4, recovered": ["--prune", "2:4", "--recover", "1"],
+    "2:4, recovered": ["--prune", "2:4", "--recover", "0.25"],
     "int8": ["--int8"],
-    "int8, recovered": ["--int8", "--recover", "1"],
+    "int8, recovered": ["--int8", "--recover", "0.25"],
+    "int8 throughout": ["--int8", "--full-integer"],
+    "int8 throughout, recovered": ["--int8", "--full-integer", "--recover", "0.25"],
     "0.8 and int8": ["--prune", "0.8", "--int8"],
     "0.8 and int8, recovered": ["--prune", "0.8", "--int8", "--recover", "2"],
     "int4 weights": ["--w4"],
-    "int4 weights, recovered": ["--w4", "--recover", "1"],
+    "int4 weights, recovered": ["--w4", "--recover", "0.25"],
     "channels 0.3": ["--prune-channels", "0.3"],
-    "channels 0.3, recovered": ["--prune-channels", "0.3", "--recover", "1"],
+    "channels 0.3, recovered": ["--prune-channels", "0.3", "--recover", "0.25"],
     "channels 0.5": ["--prune-channels", "0.5"],
-    "channels 0.5, recovered": ["--prune-channels", "0.5", "--recover", "1"],
+    "channels 0.5, recovered": ["--prune-channels", "0.5", "--recover", "0.25"],
     "0.6 and int8, recovered": ["--prune", "0.6", "--int8", "--recover", "2"],
-    "channels 0.3 and int4, recovered": ["--prune-channels", "0.3", "--w4", "--recover", "2"],
-    "channels 0.5 and int4, recovered": ["--prune-channels", "0.5", "--w4", "--recover", "2"],
+    "channels 0.3 and int4, recovered": ["--prune-channels", "0.3", "--w4", "--recover", "0.5"],
+    "channels 0.5 and int4, recovered": ["--prune-channels", "0.5", "--w4", "--recover", "0.5"],
 }
+OF_TFLITE = frozenset({"int8 throughout", "int8 throughout, recovered"})
+"""ONNX Runtime has no integers for a hard-swish."""
 Record = dict[str, object]
+Answer = Callable[[np.ndarray], np.ndarray]
 
 
 def made(model: Path, way: str, folder: Path) -> Record:
     """One export: top-1 in percent, bytes of the file and of it compressed, and the processor's seconds."""
     options = [each for each in WAYS[way] if each != "--no-calib"]
     data = [] if "--no-calib" in WAYS[way] else ["--calib", f"{model}.calib.npz"]
-    command = [sys.executable, "-m", "convertkit", "export", f"{model}.onnx", "--target", "onnxruntime", "--no-cache"]
+    target, file = ("tflite", "model.tflite") if way in OF_TFLITE else ("onnxruntime", "model.onnx")
+    command = [sys.executable, "-m", "convertkit", "export", f"{model}.onnx", "--target", target, "--no-cache"]
     command += [*options, *data, "-o", str(folder), "--force"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -60,9 +67,9 @@ def made(model: Path, way: str, folder: Path) -> Record:
     if done.returncode:
         told = [line for line in done.stderr.splitlines() if line.startswith("convertkit:")]
         return {"error": (told or done.stderr.strip().splitlines())[0][:300]}
-    written = (folder / "model.onnx").read_bytes()
+    written = (folder / file).read_bytes()
     return {
-        "top1": top1(folder / "model.onnx", model),
+        "top1": top1(folder / file, model),
         "bytes": len(written),
         "compressed": len(gzip.compress(written, 9, mtime=0)),
         "seconds": round(after.ru_utime - before.ru_utime, 1),
@@ -72,17 +79,39 @@ def made(model: Path, way: str, folder: Path) -> Record:
 
 def top1(path: Path, model: Path) -> float:
     """On the samples of NAME.eval.npz that are not in NAME.calib.npz."""
-    session = ort.InferenceSession(path)
-    entry = session.get_inputs()[0]
     data, used = np.load(f"{model}.eval.npz"), np.load(f"{model}.calib.npz")
     name = next(each for each in data.files if each != "label")
     seen = {sample.tobytes() for sample in used[name]}
+    answer = of_tflite(path) if path.suffix == ".tflite" else of_onnx(path)
     right = [
-        int(session.run(None, {entry.name: sample.reshape(entry.shape)})[0].argmax() == label)
+        int(answer(sample).argmax() == label)
         for sample, label in zip(data[name], data["label"], strict=True)
         if sample.tobytes() not in seen
     ]
     return 100 * float(np.mean(right))
+
+
+def of_onnx(path: Path) -> Answer:
+    """What ONNX Runtime answers to one sample."""
+    session = ort.InferenceSession(path)
+    entry = session.get_inputs()[0]
+    return lambda sample: session.run(None, {entry.name: sample.reshape(entry.shape)})[0]
+
+
+def of_tflite(path: Path) -> Answer:
+    """What LiteRT answers to one sample of one channel, whose layout does not matter."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(str(path))
+    interpreter.allocate_tensors()
+    entry, end = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+
+    def answer(sample: np.ndarray) -> np.ndarray:
+        interpreter.set_tensor(entry["index"], sample.reshape(entry["shape"]).astype(np.float32))
+        interpreter.invoke()
+        return interpreter.get_tensor(end["index"])
+
+    return answer
 
 
 def table(book: dict[str, dict[str, Record]]) -> str:

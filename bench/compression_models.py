@@ -1,8 +1,8 @@
 """More trained models in the form of ``make_cases.py``: ``compression_models.py OUT``, with $CONVERTKIT_CASES set.
 
-A small ResNet, a vision transformer and a network of depthwise convolutions with hard-swish, trained on images 3,000 to
-9,999 of MNIST's test set, the same every time on one machine.  None of these images is in the 200 of NAME.calib.npz or
-the 2,000 of NAME.eval.npz, which are those of ``make_cases.py``.
+A small ResNet, a vision transformer and two networks of depthwise convolutions with hard-swish, trained on images 3,000
+to 9,999 of MNIST's test set, the same every time on one machine.  None of these images is in the 200 of NAME.calib.npz
+or the 2,000 of NAME.eval.npz, which are those of ``make_cases.py``.
 """
 
 from __future__ import annotations
@@ -97,6 +97,19 @@ def depthwise() -> nn.Module:
     )  # fmt: skip
 
 
+def wide() -> nn.Module:
+    """The same with factors of batch norms that begin decades apart; behind a hard-swish nothing evens them out.
+
+    Integers of one scale for all channels of a value lose the small ones.
+    """
+    network = depthwise()
+    random = torch.Generator().manual_seed(1)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.weight.data = torch.exp(1.7 * torch.randn(module.weight.shape, generator=random))
+    return network
+
+
 class Pixels(nn.Module):
     """A network on 0..255."""
 
@@ -108,7 +121,14 @@ class Pixels(nn.Module):
         return self.network(x / 255)
 
 
-MODELS = {"mnist_resnet": resnet, "mnist_transformer": Transformer, "mnist_depthwise": depthwise}
+class Scaled(Pixels):
+    """The same with a product, of which there are integers everywhere, for the quotient."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network(x * (1 / 255))
+
+
+MODELS = {"mnist_resnet": resnet, "mnist_transformer": Transformer, "mnist_depthwise": depthwise, "mnist_wide": wide}
 
 
 def trained(name: str, x: Tensor, labels: Tensor) -> nn.Module:
@@ -143,6 +163,8 @@ def main() -> int:
     given, wanted = torch.from_numpy(np.array(x[TRAINED_FROM:])), torch.from_numpy(np.array(labels[TRAINED_FROM:]))
     for name in args.models.split(","):
         network = trained(name, given, wanted)
+        if name == "mnist_wide":
+            network = Scaled(network.network).eval()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.pt2"
             torch.export.save(torch.export.export(network, (given[:1],)), path)

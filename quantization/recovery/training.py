@@ -25,14 +25,14 @@ _INNER = 8
 """Values on the way that are compared."""
 _INNER_WEIGHT = 0.5
 _EVALUATIONS = 40
-_PATIENCE = 24
-"""Evaluations without an improvement before training ends."""
+_LOST = 10.0
+"""Training ends where the loss is that many times the first one, or what an answer of nothing has."""
+_AVERAGED = 0.97
+"""What is judged and kept are weights averaged over about 1 / (1 - this) steps."""
 _JUDGING = 0.25
 """Evaluations cost at most this share of what training does."""
 _PASSES = 8
 """What a sample of a step costs, where an evaluation's costs 2: both in operations for a multiply-add."""
-_MARGIN = 1e-3
-"""An improvement counts from this share of the loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,8 @@ def train(
 
     losses = [judged()]
     share = min(1.0, math.sqrt(losses[0]))  # answers that are nearly right need weights that are nearly what they are
-    best, kept, waited, done = losses[0], _state(student), 0, 0
+    best, kept, done = losses[0], _state(student), 0
+    averaged = _state(student)
     every = _every(steps, len(next(iter(held_out.values()))))
     for step in range(steps):
         batch = _batch(samples, movable, random)
@@ -107,18 +108,32 @@ def train(
         _loss(learnt, scales, answers, student(batch, names)).backward()
         optimizer.step(share * _schedule(step / steps))
         done = step + 1
+        _follow(averaged, student, done)
         if done % every and done != steps:
             continue
+        own = _state(student)
+        _restore(student, averaged)
         losses.append(judged())
-        waited = 0 if losses[-1] < best * (1 - _MARGIN) else waited + 1
+        _restore(student, own)
         if losses[-1] < best:
-            best, kept = losses[-1], _state(student)
-        if waited >= _PATIENCE or not math.isfinite(losses[-1]):
+            best, kept = losses[-1], [each.clone() for each in averaged]
+        if not losses[-1] <= _LOST * max(losses[0], 1.0):
             break
-    with torch.no_grad():
-        for weight, value in zip(student.weights, kept, strict=True):
-            weight.real.copy_(value)
+    _restore(student, kept)
     return Trained(done, tuple(losses))
+
+
+def _follow(averaged: list[Tensor], student: Network, done: int) -> None:
+    """Let the averages follow the weights: steps that go to and fro cancel out."""
+    share = max(1 - _AVERAGED, 1 / done)
+    for average, weight in zip(averaged, student.weights, strict=True):
+        average.lerp_(weight.real.detach(), share)
+
+
+def _restore(student: Network, state: Sequence[Tensor]) -> None:
+    with torch.no_grad():
+        for weight, value in zip(student.weights, state, strict=True):
+            weight.real.copy_(value)
 
 
 def _state(student: Network) -> list[Tensor]:
