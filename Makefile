@@ -37,6 +37,7 @@ AREA_serving := tests/targets/serving tests/targets/tf_serving
 AREA_stablehlo := tests/converters/stablehlo
 AREA_tensorflow := tests/converters/tensorflow
 AREA_huggingface := tests/converters/huggingface
+AREA_mxnet := tests/converters/mxnet
 AREA_ethos-u := tests/targets/ethos_u
 AREA_openvino := tests/targets/openvino
 AREA_executorch := tests/targets/executorch

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from convertkit.converters.huggingface.decoder import Decoder, Layer, Rotation
 from convertkit.converters.huggingface.parameters import Parameters
-from convertkit.converters.huggingface.tape import Tape
+from convertkit.onnx.tape import Tape
 
 BATCH, SEQUENCE, PAST = "batch", "sequence", "past"
 _HIDDEN = float(np.finfo(np.float32).min)

@@ -20,7 +20,7 @@ _SOURCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     **dict.fromkeys(("jax-export", "jax-callable", "stablehlo"), _JAX),
     "onnx": ("ONNX Runtime", ("onnxruntime",)),
     "tflite": ("LiteRT", ("ai-edge-litert",)),
-    "huggingface": ("float64, NumPy", ("numpy",)),
+    **dict.fromkeys(("huggingface", "mxnet"), ("float64, NumPy", ("numpy",))),
 }
 
 

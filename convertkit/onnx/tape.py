@@ -1,8 +1,8 @@
-"""Writes the nodes of a decoder's graph."""
+"""Writes the nodes of a graph that a converter makes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -18,7 +18,7 @@ class Tape:
     """Nodes in their order and the constants that they read; names begin with the ``place`` they are written at."""
 
     def __init__(self) -> None:
-        self._graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET}, name="decoder")
+        self._graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET}, name="main")
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
         self.place = ""
 
@@ -32,6 +32,23 @@ class Tape:
         node = ir.node(kind, list(inputs), attributes, num_outputs=count, name=name)
         for place, value in enumerate(node.outputs):
             value.name = f"{name}_{place}" if count > 1 else name
+        self._graph.append(node)
+        return node.outputs
+
+    def recurrent(
+        self,
+        kind: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, int | str],
+        activations: Sequence[str],
+        count: int,
+    ) -> Sequence[ir.Value]:
+        """Append LSTM, GRU or RNN, some of whose inputs may be left out."""
+        name = f"{self.place}/{kind}_{len(self._graph)}"
+        more = {"activations": list(activations)} if activations else {}
+        node = ir.node(kind, list(inputs), {**attributes, **more}, num_outputs=count, name=name)
+        for place, value in enumerate(node.outputs):
+            value.name = f"{name}_{place}"
         self._graph.append(node)
         return node.outputs
 
@@ -60,7 +77,7 @@ class Tape:
         self._graph.inputs.append(value)
         return value
 
-    def output(self, value: ir.Value, name: str, *dims: Dim) -> None:
+    def output(self, value: ir.Value, name: str, *dims: Dim | None) -> None:
         """Declare a result of the model, float32."""
         value.name, value.shape, value.type = name, ir.Shape(dims), ir.TensorType(ir.DataType.FLOAT)
         self._graph.outputs.append(value)
