@@ -171,7 +171,18 @@ def _variant(node: ir.Node) -> str:
     if groups > 1:
         large = math.prod(shape[2:]) > _FAST_TAPS
         return ".grouped" if shape[1] != 1 else ".depthwise_large" if large else ".depthwise"
+    if node.op_type == "ConvTranspose":
+        return ".positive" if _is_positive(inputs[0]) else ""
     return ".pointwise" if all(size == 1 for size in shape[2:]) else ""
+
+
+def _is_positive(value: ir.Value | None) -> bool:
+    """Whether a value has no negative elements for any input, so that unsigned integers for it begin at 0."""
+    node = None if value is None else value.producer()
+    if node is None or node.op_type != "Clip":
+        return node is not None and node.op_type in ("Relu", "Sigmoid")
+    low = (*node.inputs, None)[1]
+    return low is not None and is_constant(low) and float(constant(low)) >= 0
 
 
 def _is_of_maps(node: ir.Node) -> bool:

@@ -22,6 +22,7 @@ _PLAIN = OpRule(float_output=True)
 _INT8: Mapping[str, OpRule] = {
     **{kind: rule for kind, rule in WEIGHTED.items() if kind != "ConvTranspose"},
     **{kind: replace(WEIGHTED[kind], float_output=True) for kind in ("Conv", "Gemm", "MatMul")},
+    "ConvTranspose.positive": replace(WEIGHTED["ConvTranspose"], float_output=True),
     "Add.maps": _PLAIN,
     "Sub.maps": _PLAIN,
     "AveragePool": OpRule(data=(0,)),

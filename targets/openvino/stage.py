@@ -24,6 +24,7 @@ from convertkit.targets.openvino.integers import hold_integers
 from convertkit.targets.openvino.ir import keep_ties_in_order, write_ir
 from convertkit.targets.openvino.padded_averages import write_as_convolutions
 from convertkit.targets.openvino.readme import readme
+from convertkit.targets.openvino.repeated_pairs import drop_repeated_pairs
 from convertkit.targets.openvino.rules import apply_rules
 from convertkit.targets.openvino.runtime import read_ir
 
@@ -39,7 +40,7 @@ class WriteIr:
     """Writes ``model.xml`` and ``model.bin``."""
 
     name = "openvino"
-    version = "3"
+    version = "4"
     accepts = frozenset({"onnx"})
     produces = "openvino"
 
@@ -60,6 +61,7 @@ class WriteIr:
         notes = hold_integers(model)
         write_exact_forms(model)
         write_as_convolutions(model)
+        drop_repeated_pairs(model)
         make_unsigned(model)
         drop_zero_points(model)
         self.tolerance = _tolerance(model)

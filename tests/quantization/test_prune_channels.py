@@ -79,7 +79,8 @@ CASES = {
         [node("Split", "a halves", "p q", axis=1), node("Sigmoid", "q", "s"), node("Mul", "p s", "t")], {}, 4,
     ),
     "one convolution meets two": (
-        [node("Conv", "a v", "b"), node("Conv", "a u", "c"), node("Concat", "b c", "d", axis=1), node("Add", "a d", "e"),
+        [node("Conv", "a v", "b"), node("Conv", "a u", "c"), node("Concat", "b c", "d", axis=1),
+         node("Add", "a d", "e"),
          node("Add", "d e", "t")], {"v": (5, 8, 1, 1), "u": (3, 8, 1, 1)}, 8,
     ),
     "two meet one in another order": (

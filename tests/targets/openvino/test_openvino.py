@@ -103,6 +103,13 @@ def average(b: Layers, x: str) -> str:
     return b.add("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
 
 
+def transposed(b: Layers, x: str) -> str:
+    """Of values from 0 on, whose unsigned integers have the zero point 0."""
+    positive = b.pair(b.add("Relu", x), MIDDLE, -128)
+    bias = b.constant(RNG.standard_normal(12).astype(np.float32))
+    return b.add("ConvTranspose", positive, b.weight(16, 12, 3, 3, axis=1), bias, strides=[2, 2])
+
+
 def dense(b: Layers, x: str) -> str:
     rows = b.add("Reshape", x, b.constant(np.array([-1, 16 * 14 * 14])))
     return b.add(
@@ -117,7 +124,7 @@ def product(b: Layers, x: str) -> str:
 EXACT = {
     convolution: "Convolution u8", depthwise: "Convolution u8", joined: "Convolution u8", residual: "Convolution u8",
     padded_average: "", average_behind_pad: "", average: "Pooling u8", dense: "FullyConnected u8",
-    product: "FullyConnected u8",
+    transposed: "Deconvolution u8", product: "FullyConnected u8",
 }  # fmt: skip
 
 
@@ -215,6 +222,24 @@ def test_sums_are_integers_behind_convolutions_alone():
              for node in graph}  # fmt: skip
     assert rules["first"] is not None
     assert rules["second"] is rules["y"] is None
+
+
+@pytest.mark.parametrize(
+    ("before", "whole"),
+    [("Relu (x)", True), ("Sigmoid (x)", True), ("Clip (x, low)", True), ("Clip (x, x)", False), ("Neg (x)", False)],
+)
+def test_transposed_convolutions_are_integers_behind_what_is_never_negative(before, whole):
+    """With a zero point other than 0 the plugin has no integer kernel for them."""
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+    g (float[1,3,4,4] x, float[3,2,2,2] k) => (float[1,2,5,5] y) <float low = {{0.0}}> {{
+        made = {before}  y = ConvTranspose (made, k) }}"""
+    graph = ir.from_proto(onnx.parser.parse_model(text)).graph
+    weight = graph.inputs[1]
+    weight.const_value = ir.tensor(np.ones((3, 2, 2, 2), np.float32), name="k")
+    graph.inputs.remove(weight)
+    graph.initializers["k"] = weight
+    rule = profile(ExportOptions("m", precision="int8"), 8).rule(node_kinds(graph[1]))
+    assert (rule is not None) is whole
 
 
 SCRIPT = """
