@@ -42,4 +42,4 @@ def profile(options: ExportOptions) -> QuantProfile:
             weight_only=True,
             block=32,
         )
-    return QuantProfile("coreml int8", "int8", False, _INT8, bias="float32", half="compute")
+    return QuantProfile("coreml int8", "int8", False, _INT8, half="compute", tie_free=True)
