@@ -106,7 +106,7 @@ def wide() -> nn.Module:
     random = torch.Generator().manual_seed(1)
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
-            module.weight.data = torch.exp(1.7 * torch.randn(module.weight.shape, generator=random))
+            module.weight.data = torch.exp(1.2 * torch.randn(module.weight.shape, generator=random))
     return network
 
 

@@ -64,7 +64,8 @@ def recovered(stage: Stage, context: BuildContext) -> Stage:
 
     trained = options.pruned, options.low_rank is not None, options.precision not in ("float32", "fp16")
     minutes = options.recover / sum(trained)
-    return Recovered(stage, minutes, context.calibration, options.seed, progress=context.progress)
+    judged = options if stage.name.startswith("quantize") else None
+    return Recovered(stage, minutes, context.calibration, options.seed, progress=context.progress, judged=judged)
 
 
 prune = PrunePass()

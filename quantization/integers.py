@@ -131,7 +131,8 @@ class Integers:
         finish = partial(self._finish, statistics, _UNNOTICED * loop.cost_ns(outcome.plan))
         rungs = Descent(loop, trials, self._options, finish).run(outcome)
         outcome, quality = rungs[-1].outcome, rungs[-1].quality
-        refuse_ruin(quality, self._options)
+        if self._options.recover is None:  # else what training leaves is judged
+            refuse_ruin(quality, self._options)
         kernels = outcome.plan.integer - outcome.plan.in_float
         estimated = estimates(units, self._profile, frozenset(unit for unit in units if unit.name in kernels))
         # What was chosen stays; the ranges may now take all of the data into account.

@@ -120,7 +120,8 @@ class QuantizeWeights(LossyStep):
             tuned = self._tuned(model, [unit for unit in units if unit.name not in wide], state)
             search = WeightSearch(model, self.profile, tuned, self.choices)
             chosen = search.run(reference)
-            refuse_ruin(chosen.quality, self.choices)
+            if self.choices.recover is None:  # else what training leaves is judged
+                refuse_ruin(chosen.quality, self.choices)
             size_only = chosen.widths.others and is_for_size_only(units, self.profile, chosen.time_share)
             search.apply(model, chosen.widths)
             estimated = search.estimates(chosen.widths)

@@ -20,8 +20,10 @@ from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import held_out
 from convertkit.quantization.graph.sizes import sizes
 from convertkit.quantization.graph.work import multiply_adds
+from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.reference import Reference
+from convertkit.recipe import ExportOptions
 from convertkit.stage import DiagnosedStage, Feed, FeedSource, Stage, Tolerance
 from convertkit.state import initial_state
 from convertkit.workers.process import Worker
@@ -66,6 +68,8 @@ class Recovered:
     calibration: FeedSource
     seed: int
     progress: Progress = field(default_factory=Silent)
+    judged: ExportOptions | None = None
+    """Where the step leaves it to training to keep enough: what decides how much that is."""
     diagnosis: Mapping[str, object] | None = None
 
     accepts = frozenset({"onnx"})
@@ -109,6 +113,8 @@ class Recovered:
         before, after = (plain.quality(each.clone()) for each in pair)
         gained = told.gain > _MARGIN and keeps_classes(*(judge.quality(each.clone()) for each in pair))
         self._tell(told, before, after, gained)
+        if self.judged is not None:
+            refuse_ruin(after if gained else before, self.judged)
         if not gained:
             return made
         return save_model(model, workdir / "recovered.onnx", f"{self.name} {self.version}", source.initial_state)

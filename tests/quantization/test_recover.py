@@ -13,7 +13,7 @@ from onnx import helper
 
 from convertkit.artifact import Artifact
 from convertkit.data.feeds import load_feeds
-from convertkit.errors import Unsupported
+from convertkit.errors import ParityError, Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
@@ -464,3 +464,29 @@ def test_too_few_samples_are_refused(tmp_path: Path) -> None:
     stage = Recovered(Unchanged(), 1.0, load_feeds(images(12), source.inputs), 0)
     with pytest.raises(Unsupported, match="needs 16"):
         stage.run(source, tmp_path)
+
+
+class Wrecked(Damaged):
+    """All weights zero but a few: no training brings that back."""
+
+    def run(self, source: Artifact, workdir: Path) -> Artifact:
+        model = load_model(source.path)
+        for name, value in model.graph.initializers.items():
+            array = value.const_value.numpy().copy()
+            if array.ndim > 1:
+                array.ravel()[1:] = 0
+                value.const_value = ir.Tensor(array, name=name)
+                for use in value.uses():
+                    mark_pruned(use.node, use.idx)
+        return save_model(model, workdir / "wrecked.onnx", "test")
+
+
+def test_what_keeps_too_little_is_judged_behind_the_training(tmp_path: Path) -> None:
+    """Integers that ruin a model may be trained; what is left of it is refused where that is too little."""
+    source, options = artifact_of(small_cnn(), tmp_path), ExportOptions("x", precision="int8", recover=0.03)
+    feeds = load_feeds(images(96), source.inputs)
+    with pytest.raises(ParityError, match=r"--int8 keeps -?\d+\.\d dB .* below 10 dB nothing is delivered"):
+        Recovered(Wrecked(), 0.002, feeds, 0, judged=options).run(source, tmp_path)
+    stage = Recovered(Damaged(), 0.03, feeds, 0, judged=options)
+    stage.run(source, tmp_path)
+    assert stage.diagnosis["recovered"]["before"]["snr_db"] < 10 < stage.diagnosis["recovered"]["after"]["snr_db"]
