@@ -42,6 +42,8 @@ OURS = {
 FLOAT = "float32"
 NEARLY = 1.3
 """By the tables, of which files are emulated."""
+SAYS = "convertkit: "
+SHOWN = 6
 SUMMED = ("x86-vnni", "arm64-a76")
 HEAD = "| model | file | KB | SNR dB: all, median, 5th percentile | `x86-vnni` ms | " + (
     "by the tables: `x86-vnni`, `arm64-a76`, `arm64-i8mm` ms | emulated `arm64-a76` ms |\n|---|---|---|---|---|---|---|"
@@ -161,7 +163,13 @@ def lines(known: dict[tuple[str, str, str], Row], name: str, source_bytes: int) 
         yield f"| {name} | {label} | {size} | {snr} | {here} | {told} | {f'{slow:.3g}' if slow else '–'} |"
     for (model, label, kind), export in known.items():
         if model == name and kind == "export" and export["exit"]:
-            yield f"| {name} | {label} | not delivered: {export['said'].split(' | ')[0]} | | | | |"
+            yield f"| {name} | {label} | not delivered: {_reason(export)} | | | | |"
+
+
+def _reason(export: Row) -> str:
+    """The sentence that names it."""
+    lines = export["said"].split(" | ")
+    return next((line for line in lines if line.startswith(SAYS)), lines[0]).removeprefix(SAYS)
 
 
 def ratios(known: dict[tuple[str, str, str], Row], device: str) -> dict[str, tuple[float, str]]:
@@ -179,6 +187,28 @@ def ratios(known: dict[tuple[str, str, str], Row], device: str) -> dict[str, tup
             better = known[name, fastest, "probe"]["snr_median_db"] - least
             found[name] = times[own] / peers[fastest], f"{own} beside {fastest}, whose median SNR is {better:+.1f} dB"
     return found
+
+
+def held_against_clock(known: dict[tuple[str, str, str], Row], *, ours: bool) -> str:
+    """How far the tables of the machine at hand are off what was measured on it, in a sentence."""
+    device, whose = DEVICES[0], "our files" if ours else "the peers' files"
+    pairs = [
+        (f"{name}, {label}", known[name, label, "tables"][device], ms)
+        for name in dict.fromkeys(model for model, *_ in known)
+        for label, ms in _times(known, name, device).items()
+        if ours is (label in OURS or label == FLOAT) and device in known.get((name, label, "tables"), {})
+    ]
+    told, clock = (np.array(column, float) for column in list(zip(*pairs, strict=True))[1:])
+    errors = np.maximum(told / clock, clock / told) - 1
+    ranks = [np.argsort(np.argsort(column)) for column in (told, clock)]
+    worst = ", ".join(
+        f"{pairs[place][0]} {told[place] / clock[place]:.2f} ×" for place in np.argsort(-errors)[:SHOWN]
+    )
+    return (
+        f"The tables of `{device}` beside the clock, {len(pairs)} of {whose}: rank correlation "
+        f"{np.corrcoef(*ranks)[0, 1]:.3f}, median error {100 * np.median(errors):.0f} %, worst "
+        f"{100 * errors.max():.0f} % (estimated over measured: {worst})."
+    )
 
 
 def _own(device: str) -> tuple[str, ...]:
@@ -206,7 +236,8 @@ def section(book: Book, zoo: Path) -> str:
         how = "emulated" if device == EMULATED else "measured"
         made += ["", f"Ours over the fastest 8-bit file of a peer on `{device}`, {how}; geometric mean {mean:.2f}:", ""]
         made += [f"- {name} {ratio:.2f}: {told}" for name, (ratio, told) in found.items()]
-    return "\n".join((*made, END))
+    told = [held_against_clock(known, ours=ours) for ours in (True, False)]
+    return "\n".join((*made, "", told[0], "", told[1], END))
 
 
 def main() -> None:
