@@ -68,9 +68,9 @@ class Book:
         print(model, file, kind, json.dumps(found)[:200], flush=True)
 
 
-def exported(model: Path, flags: Sequence[str], folder: Path) -> Row:
+def exported(model: Path, flags: Sequence[str], folder: Path, target: str = "tflite") -> Row:
     """One ``convertkit export``: seconds, and what it said where nothing was delivered."""
-    command = [sys.executable, "-m", "convertkit", "export", str(model), "--target", "tflite", *flags, "--force"]
+    command = [sys.executable, "-m", "convertkit", "export", str(model), "--target", target, *flags, "--force"]
     if flags:
         command += ["--calib", str(model.with_suffix(".calib.npz"))]
     started = time.perf_counter()
@@ -79,7 +79,7 @@ def exported(model: Path, flags: Sequence[str], folder: Path) -> Row:
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     if done.returncode:
         return {**found, "said": " | ".join(lines[-3:])[:600]}
-    became = [line.removeprefix("tflite").strip() for line in lines if " became " in line and "tflite" in line]
+    became = [line.removeprefix(target).strip() for line in lines if " became " in line and target in line]
     return {**found, "became": became[0][:200] if became else ""}
 
 
@@ -201,9 +201,7 @@ def held_against_clock(known: dict[tuple[str, str, str], Row], *, ours: bool) ->
     told, clock = (np.array(column, float) for column in list(zip(*pairs, strict=True))[1:])
     errors = np.maximum(told / clock, clock / told) - 1
     ranks = [np.argsort(np.argsort(column)) for column in (told, clock)]
-    worst = ", ".join(
-        f"{pairs[place][0]} {told[place] / clock[place]:.2f} ×" for place in np.argsort(-errors)[:SHOWN]
-    )
+    worst = ", ".join(f"{pairs[place][0]} {told[place] / clock[place]:.2f} ×" for place in np.argsort(-errors)[:SHOWN])
     return (
         f"The tables of `{device}` beside the clock, {len(pairs)} of {whose}: rank correlation "
         f"{np.corrcoef(*ranks)[0, 1]:.3f}, median error {100 * np.median(errors):.0f} %, worst "
