@@ -299,6 +299,17 @@ BAD = {
         "target onnxruntime does not deliver int16x8",
     ),
     "too few labels": (["--label-file", "two.txt"], 2, "2 labels, and no output has 2 classes"),
+    "no label file": (["--label-file", "none.txt"], 2, "none.txt"),
+    "a chosen class that has no name": (
+        ["--postprocess", "argmax", "--label-file", "two.txt"],
+        2,
+        "2 labels, and no output has 2 classes",
+    ),
+    "normalised twice": (
+        ["--preprocess", "image:24x17,mean:0,std:255", "--normalization", "image:0/255"],
+        2,
+        "leave --normalization out",
+    ),
 }
 
 

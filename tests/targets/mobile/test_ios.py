@@ -275,6 +275,8 @@ BAD = {
     "a runtime": (["--ios-runtime", "coreml"], 2, "not one of onnxruntime, litert"),
     "no such input": (["--ios-image", "img"], 2, "--ios-image img: no such input; there are: image"),
     "both": (["--ios-image", "image", "--ios-audio", "image"], 2, "are both of image"),
+    "too few labels": (["--label-file", "two.txt"], 2, "2 labels, and no output has 2 classes"),
+    "no label file": (["--label-file", "none.txt"], 2, "none.txt"),
     "precision": (["--int16x8", "--calib", "net.onnx"], 2, "target onnxruntime does not deliver int16x8"),
 }
 
@@ -283,6 +285,7 @@ BAD = {
 def test_bad_requests_are_one_sentence(name, folder, tmp_path, monkeypatch):
     words, code, sentence = BAD[name]
     monkeypatch.chdir(folder)
+    Path("two.txt").write_text("a\nb\n")
     said = here("export", "net.onnx", "-t", "ios", *words, "-o", tmp_path / "out")
     assert (said.code, sentence in said.complaint) == (code, True), said.err
     assert os.listdir(tmp_path) == []

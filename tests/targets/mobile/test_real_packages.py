@@ -108,6 +108,45 @@ def test_both_hold_the_file_that_was_verified(android, ios):
         assert any(check.sentence == f"3 golden vectors, not on {target}" for check in checks)
 
 
+@pytest.fixture(scope="module")
+def faces(request, tmp_path_factory):
+    """A face detector from bytes to boxes, in both packages."""
+    needs("torch")
+    image = pytest.importorskip("PIL.Image")
+    folder, root = request.getfixturevalue("cases") / "blazeface", request.getfixturevalue("root")
+    pictures = [np.asarray(image.open(folder / f"{name}.png").convert("RGB")) for name in ("1face", "3faces", "4faces")]
+    steps = "nms:16,iou:0.3,score:0.75,boxes:boxes,scores:scores,sigmoid,cxcywh,points:6"
+    place, packages = tmp_path_factory.mktemp("faces"), {}
+    for target, options in (("android", {"package": "com.example.faces"}), ("ios", {"module": "Faces"})):
+        packages[target] = convertkit.export(
+            folder / "blazeface.pth", target, output=place / target, calib={"image": np.stack(pictures)},
+            model=f"{root / 'tests/converters/pytorch/real_models.py'}:BlazeFace",
+            preprocess="image:128,mean:127.5,std:127.5",
+            postprocess=f"{steps},anchors:{folder / 'anchors.npy'},scale:128",
+            target_options={target: {**options, "image": "image", "runtime": "litert"}},
+        )  # fmt: skip
+    return packages, pictures
+
+
+def test_a_face_detector_s_packages_hold_its_model_and_a_typed_api(faces):
+    packages, pictures = faces
+    android, ios = (packages[target] for target in ("android", "ios"))
+    assert of_android(android.artifact.path) == of_ios(ios.artifact.path)
+    members = members_of(android.artifact.path)
+    assert members["assets/faces.tflite"].stored
+    assert members["assets/faces.tflite"].offset % PAGE == 0
+    kotlin = (android.path / "project/faces/src/main/kotlin/com/example/faces/Faces.kt").read_text()
+    swift = (ios.artifact.path / "Sources/Faces/Faces.swift").read_text()
+    for code, words in ((kotlin, "fun detections("), (kotlin, "fun run(image: Bitmap)"), (swift, "func detections(")):
+        assert words in code
+    counts = [int(android.run({"image": picture[None]})["detection_count"][0]) for picture in pictures]
+    assert counts == [1, 3, 0]
+    for target, package in packages.items():
+        checks = verify_release(package.path).checks
+        assert all(check.passed for check in checks)
+        assert any(f"golden vectors, not on {target}" in check.sentence for check in checks)
+
+
 def test_the_generated_sources_parse(android, ios):
     needs("tree_sitter_kotlin")
     needs("tree_sitter_swift")
