@@ -68,7 +68,7 @@ def _saved_models(models: list[str], rows: Rows) -> list[str]:
     lines = [
         "## SavedModels",
         "",
-        "| model | error | size, latency | transposes | operators |",
+        "| model | error | size, latency | transposes, of the source's own | operators |",
         "|---|---|---|---|---|",
     ]
     for model in models:
@@ -79,5 +79,6 @@ def _saved_models(models: list[str], rows: Rows) -> list[str]:
             lines.append(f"| {model} | refused: {row['refused']} | | | |")
             continue
         size = f"{row['bytes'] / 1000:,.0f} KB{_time(model, 'tf-serving.float32', rows)}"
-        lines.append(f"| {model} | {row['relative_error']:.1e} | {size} | {row['transposes']} | {row['operators']} |")
+        turned = f"{row['transposes']}, {row['source_transposes']}"
+        lines.append(f"| {model} | {row['relative_error']:.1e} | {size} | {turned} | {row['operators']} |")
     return [*lines, ""]

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import onnx
 from server_page import page
 
 HERE = Path(__file__).parent
@@ -81,6 +82,11 @@ def size(artifact: Path) -> int:
     return sum(file.stat().st_size for file in files if file.is_file() and "assets.extra" not in file.parts)
 
 
+def transposes(model: Path) -> int:
+    """How many the source has of its own."""
+    return sum(node.op_type == "Transpose" for node in onnx.load(model, load_external_data=False).graph.node)
+
+
 def run(model: Path, forms: list[str], out: Path, rows: Rows, seconds: float) -> None:
     data = model.with_name(f"{model.stem}.eval.npz")
     made: dict[str, Path] = {"source": model}
@@ -91,7 +97,8 @@ def run(model: Path, forms: list[str], out: Path, rows: Rows, seconds: float) ->
             if known is None and path is None:
                 rows.add(model.stem, form, {"refused": refusal})
             elif known is None and path is not None:
-                rows.add(model.stem, form, {**told("probe", path, model, data), "bytes": size(path), "path": str(path)})
+                more = {"bytes": size(path), "path": str(path), "source_transposes": transposes(model)}
+                rows.add(model.stem, form, {**told("probe", path, model, data), **more})
             if path is not None:
                 made[form] = path
     if (model.stem, "latency") not in rows.known and seconds:
