@@ -1,0 +1,249 @@
+"""PyTorch's own samples of its operators (OpInfo) through the routes, the hub and the TFLite compiler.
+
+python bench/torch_samples.py make FOLDER [--most 2]        exported programs with what torch answers
+python bench/torch_samples.py run FOLDER [--only ABS …]     a row of FOLDER/rows.jsonl for each; those there are skipped
+python bench/torch_samples.py page FOLDER                   docs/measurements/torch-samples.md
+
+``make`` needs the package ``expecttest``, which torch's testing modules import.  A sample is right where the delivered
+numbers are within 2e-5 of the largest, or eight times the source's own error, of torch in float64; integers are equal.
+Nothing is verified on the way: what is wrong here is what verification has to find.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import logging
+import pickle
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "measurements" / "torch-samples.md"
+NEAR, OWN = 2e-5, 8.0
+RUNTIMES = ("onnxruntime", "tflite")
+_RANDOM = ("bernoulli", "cauchy", "dropout", "exponential", "geometric", "log_normal", "multinomial", "normal", "rrelu")
+
+
+def samples(most: int) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Name, module and tensors of samples spread over what each operator of float32 brings."""
+    import torch
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.utils import _pytree as pytree
+
+    torch.manual_seed(0)
+    for op in op_db:
+        name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+        if torch.float32 not in op.dtypes or any(word in name for word in _RANDOM):
+            continue
+        given = list(op.sample_inputs("cpu", torch.float32, requires_grad=False))[:61]
+        flat = [pytree.tree_flatten((each.input, list(each.args), dict(each.kwargs))) for each in given]
+        tensors = [[leaf for leaf in leaves if isinstance(leaf, torch.Tensor)] for leaves, _ in flat]
+        whole = [place for place, each in enumerate(tensors) if each and all(leaf.numel() for leaf in each)]
+        for place in sorted({whole[int(at)] for at in np.linspace(0, len(whole) - 1, most)}) if whole else ():
+            yield f"{name}-{place}", _called(op.op, *flat[place]), tensors[place]
+
+
+def _called(op: Any, leaves: list[Any], spec: Any) -> Any:
+    """A module of the operator, whose inputs are the sample's tensors."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    class Called(torch.nn.Module):
+        def forward(self, *tensors: Any) -> Any:
+            left = iter(tensors)
+            filled = [next(left) if isinstance(each, torch.Tensor) else each for each in leaves]
+            x, args, kwargs = pytree.tree_unflatten(filled, spec)
+            found = [each for each in pytree.tree_leaves(op(x, *args, **kwargs)) if isinstance(each, torch.Tensor)]
+            return tuple(found) if len(found) > 1 else found[0]
+
+    return Called().eval()
+
+
+def make(folder: Path, most: int) -> None:
+    """``NAME.pt2`` and ``NAME.pkl``: inputs, outputs in float32, and in float64 where the operator has it."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    folder.mkdir(exist_ok=True)
+    for name, module, tensors in samples(most):
+        with contextlib.suppress(Exception), torch.no_grad():  # what torch itself does not export is not a sample
+            torch.export.save(torch.export.export(module, tuple(tensors), strict=False), folder / f"{name}.pt2")
+            answers = [each.numpy(force=True) for each in pytree.tree_leaves(module(*(x.clone() for x in tensors)))]
+            double = None
+            with contextlib.suppress(Exception):
+                wide = [each.double() if each.dtype == torch.float32 else each for each in tensors]
+                double = [each.numpy(force=True) for each in pytree.tree_leaves(module(*wide))]
+            data = {"inputs": [each.numpy(force=True) for each in tensors], "outs": answers, "double": double}
+            (folder / f"{name}.pkl").write_bytes(pickle.dumps(data))
+
+
+def differs(got: list[np.ndarray], outs: list[np.ndarray], double: list[np.ndarray] | None) -> str:
+    """What is wrong with results; empty where nothing is."""
+    if [(each.shape, each.dtype) for each in got] != [(each.shape, each.dtype) for each in outs]:
+        return "other shapes or types"
+    for place, (have, single) in enumerate(zip(got, outs, strict=True)):
+        if single.dtype.kind != "f":
+            if not np.array_equal(have, single):
+                return "other integers"
+            continue
+        fits = double is not None and double[place].shape == single.shape
+        truth = double[place] if double is not None and fits else single
+        finite = np.isfinite(single)
+        if not np.array_equal(have[~finite], single[~finite], equal_nan=True) or not np.isfinite(have[finite]).all():
+            return "other places are not finite"
+        error = np.abs(have[finite].astype(np.float64) - truth[finite]).max(initial=0.0)
+        own = np.abs(single[finite].astype(np.float64) - truth[finite]).max(initial=0.0)
+        scale = np.abs(single[finite]).max(initial=0.0)
+        if error > NEAR * scale + OWN * (own if np.isfinite(own) else 0.0):
+            return f"{error:.2g} off, largest {scale:.2g}"
+    return ""
+
+
+def results(program: Path, data: dict[str, Any], work: Path) -> Iterator[tuple[str, str, str]]:
+    """Runtime, verdict and reason for one sample, the second runtime only where the first is right."""
+    import onnxruntime as ort
+    import torch
+    from ai_edge_litert.interpreter import Interpreter
+    from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+    from convertkit.converters.pytorch.operators.indices import widen_indices
+    from convertkit.converters.pytorch.operators.spectra import exact_transforms
+    from convertkit.converters.pytorch.routes import exporting, restoring
+    from convertkit.errors import ConvertKitError
+    from convertkit.onnx.canonical import canonicalize
+    from convertkit.onnx.load import load_model
+    from convertkit.onnx.plain_constants import fold_plain_constants
+    from convertkit.onnx.save import save_model
+    from convertkit.targets.tflite.compile import compile_model
+    from convertkit.targets.tflite.passes import Options
+
+    refused = (ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph, ort_errors.NotImplemented)
+    inputs, outs = [f"x{place}" for place in range(len(data["inputs"]))], [f"y{i}" for i in range(len(data["outs"]))]
+    runtime = RUNTIMES[0]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), torch.no_grad():
+            exporting.write_program(torch.export.load(program), inputs, outs, str(work / "written.onnx"))
+        model = load_model(work / "written.onnx")
+        restoring._name_outputs(model.graph, outs)
+        fold_plain_constants(model)
+        widen_indices(model)
+        model = canonicalize(model)
+        model = canonicalize(model) if exact_transforms(model) else model
+        save_model(model, work / "model.onnx", "sample", ())
+        session = ort.InferenceSession(str(work / "model.onnx"))
+        feed = {each.name: data["inputs"][int(each.name[1:])] for each in session.get_inputs()}
+        wrong = differs(session.run(None, feed), data["outs"], data["double"])
+        yield runtime, "wrong" if wrong else "right", wrong
+        if wrong or not feed:
+            return
+        runtime = RUNTIMES[1]
+        compile_model(load_model(work / "model.onnx"), Options(input_layout="nchw")).write(work / "model.tflite")
+        answer = Interpreter(str(work / "model.tflite"), num_threads=1).get_signature_runner()(**feed)
+        wrong = differs([answer[name] for name in outs], data["outs"], data["double"])
+        yield runtime, "wrong" if wrong else "right", wrong
+    except ConvertKitError as error:
+        yield runtime, "refused", str(error).splitlines()[0]
+    except (*refused, RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+        yield runtime, "fault", f"{type(error).__name__}: {error}"[:400]
+
+
+def run(folder: Path, only: list[str]) -> None:
+    """A row for each sample that has none."""
+    import torch
+
+    from convertkit.converters.pytorch.compat import exporters
+
+    torch.set_num_threads(1)
+    exporters.let_masks_be()
+    rows = folder / "rows.jsonl"
+    done = {row["name"] for row in read(rows)}
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    for kept in sorted(folder.glob("*.pkl")):
+        data, name = pickle.loads(kept.read_bytes()), kept.stem
+        complex_ = any(each.dtype.kind == "c" for each in data["inputs"] + data["outs"])
+        if name in done or complex_ or (only and name.rpartition("-")[0] not in only):
+            continue
+        began = time.perf_counter()
+        row: dict[str, Any] = {"name": name}
+        for runtime, verdict, reason in results(folder / f"{name}.pt2", data, work):
+            row[runtime] = [verdict, reason]
+        row["s"] = round(time.perf_counter() - began, 2)
+        with rows.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def read(rows: Path) -> list[dict[str, Any]]:
+    """The rows so far, the last of each name."""
+    found = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
+    return list({row["name"]: row for row in found}.values())
+
+
+def page(folder: Path) -> None:
+    """How many samples are right, and all that are not."""
+    import torch
+
+    rows = sorted(read(folder / "rows.jsonl"), key=lambda row: str(row["name"]))
+    operators = {row["name"].rpartition("-")[0] for row in rows}
+    lines = [
+        "# PyTorch's own samples of its operators",
+        "",
+        f"Generated by `python bench/torch_samples.py` with torch {torch.__version__.partition('+')[0]}: {len(rows)}",
+        f"samples of {len(operators)} operators of `torch.testing`, without those that draw random numbers or have",
+        "complex numbers at the interface. Each went through the route, the canonical form and the compiler, without",
+        "verification, and ran in the runtime on the sample itself. Right means within",
+        f"{NEAR:g} of the largest number, or {OWN:g} times torch's own error in float32, of torch in float64.",
+        "",
+        "| | right | refused | wrong | fault |",
+        "|---|---|---|---|---|",
+    ]
+    for runtime in RUNTIMES:
+        counts = Counter(row[runtime][0] for row in rows if runtime in row)
+        lines.append(
+            f"| {runtime} | " + " | ".join(str(counts[each]) for each in ("right", "refused", "wrong", "fault")) + " |"
+        )
+    lines += [
+        "",
+        "TFLite is tried where ONNX Runtime is right. All that is not right:",
+        "",
+        "| sample | runtime | | why |",
+    ]
+    lines.append("|---|---|---|---|")
+    for row in rows:
+        for runtime in RUNTIMES:
+            verdict, reason = row.get(runtime, ("right", ""))
+            if verdict != "right":
+                said = reason.replace("|", "\\|").replace("\n", " ")[:160]
+                lines.append(f"| {row['name']} | {runtime} | {verdict} | {said} |")
+    PAGE.write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    """The three commands."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["make", "run", "page"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--most", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=[])
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    if options.command == "make":
+        make(options.folder, options.most)
+    elif options.command == "run":
+        run(options.folder, options.only)
+    else:
+        page(options.folder)
+
+
+if __name__ == "__main__":
+    main()
