@@ -22,6 +22,17 @@ def program_version() -> int:
     return int(SCHEMA_VERSION[0])
 
 
+def invalid_program() -> type[Exception]:
+    """What ``torch.export.load`` raises for a graph that torch has saved and does not take back.
+
+    It is not one of Python's own errors.  Source: torch/_export/verifier.py.
+    """
+    from torch._export.verifier import SpecViolationError  # as above
+
+    found: type[Exception] = SpecViolationError
+    return found
+
+
 def forbid_pickles() -> None:
     """Let no ``torch.load`` of this process, a worker, run code that a file holds.
 

@@ -152,6 +152,12 @@ def _exported(path: str) -> Subject:
         raise Untrusted(
             f"{Path(path).name}: a pickle that runs code lies beside the exported program; it is hostile"
         ) from error
+    except files.invalid_program() as error:
+        raise SourceError(
+            f"{Path(path).name}: torch has saved this exported program, and does not take it back: {brief(error)}\n"
+            "  try   exporting the model again without torch.no_grad() in its forward, and torch.export.load before you"
+            " hand it on"
+        ) from error
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, AssertionError, OSError) as error:
         if (version := _version(path)) not in ("", str(files.program_version())):
             raise SourceError(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 import convertkit
 from convertkit.converters.pytorch.routes import attempts, conversion
 from convertkit.job import export_all
 from convertkit.progress import Silent
+from tests.command_line import here
 
 LOADING = "importing torch and loading {}"
 RUNNING = "running the model to find its inputs and outputs"
@@ -77,3 +79,20 @@ def test_a_module_whose_first_route_fails(tmp_path):
 def test_each_route_has_words(routes):
     for route in routes:
         assert attempts.doing(route, dynamic=False) == f"{attempts.doing(route, dynamic=True)} (fixed sizes)"
+
+
+def test_a_program_that_torch_itself_does_not_take_back_is_refused(tmp_path):
+    """A region without gradients that returns nothing is saved by torch, and refused when torch reads it."""
+
+    class Watched(torch.nn.Module):
+        def forward(self, x):
+            with torch.no_grad():
+                x.sum()
+            return x * 2
+
+    torch.export.save(torch.export.export(Watched(), (torch.randn(2, 3),), strict=False), tmp_path / "watched.pt2")
+    said = here("export", tmp_path / "watched.pt2", "--output", tmp_path / "out")
+    assert said.code == 1
+    assert "torch has saved this exported program, and does not take it back" in said.complaint
+    assert "without torch.no_grad() in its forward" in said.complaint
+    assert not (tmp_path / "out").exists()
