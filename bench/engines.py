@@ -23,6 +23,7 @@ import numpy as np
 from engine_models import CALLS, FORMS, QUANTIZED, Model, cases, quantized, zoo
 
 import convertkit
+from convertkit import plugins
 from convertkit.artifact import sha256_of
 from convertkit.errors import ConvertKitError
 from convertkit.result import Result
@@ -31,7 +32,8 @@ HERE = Path(__file__).resolve().parents[1]
 BUILD = HERE / "build"
 PARTS = ("cases", "zoo", "same")
 LIMIT_S = 900.0
-ZOO_CALLS = 8
+SURE = 0.2
+"""By how much the first class leads where a float model has decided."""
 Row = dict[str, Any]
 
 
@@ -97,16 +99,20 @@ def agreement(model: Model, result: Result) -> Row:
     """How often the largest output is that of the float model, on pictures without labels."""
     assert model.held_out is not None
     (name,) = model.held_out
+    feeds = [{name: each[None]} for each in model.held_out[name]]
     with tempfile.TemporaryDirectory() as place:
         float_model = convertkit.export(model.path, "onnxruntime", output=Path(place) / "float")
-        feeds = [{name: each[None]} for each in model.held_out[name]]
-        equal = [first_class(float_model, feed) == first_class(result, feed) for feed in feeds]
-    return {"equal": sum(equal), "samples": len(equal)}
-
-
-def first_class(result: Result, feed: Mapping[str, np.ndarray]) -> int:
-    """Of the only output."""
-    return int(next(iter(result.run(feed).values())).argmax())
+        with plugins.runner(float_model.artifact) as before, plugins.runner(result.artifact) as after:
+            scores = [next(iter(before.run(feed).values())).reshape(-1) for feed in feeds]
+            found = [next(iter(after.run(feed).values())).reshape(-1) for feed in feeds]
+    equal = [one.argmax() == other.argmax() for one, other in zip(scores, found, strict=True)]
+    sure = [bool(np.ptp(np.sort(each)[-2:]) > SURE) for each in scores]
+    return {
+        "equal": int(sum(equal)),
+        "samples": len(equal),
+        "sure": sum(sure),
+        "equal_sure": int(np.logical_and(equal, sure).sum()),
+    }
 
 
 def _same(row: Row, place: Path) -> Row:
@@ -116,8 +122,12 @@ def _same(row: Row, place: Path) -> Row:
     if target in CALLS:
         outputs = CALLS[target](graph, feeds)
     else:
-        result = convertkit.export(graph, target, output=place / "out", **QUANTIZED[row["model"]][target])
-        outputs = np.stack([next(iter(result.run(feed).values())).reshape(-1) for feed in feeds])
+        flags = QUANTIZED[row["model"]][target]
+        calibration = next(each.calibration for each in cases() if each.name == row["model"])
+        given = {**flags, **({"calib": dict(calibration)} if flags else {})}
+        result = convertkit.export(graph, target, output=place / "out", **given)
+        with plugins.runner(result.artifact) as runner:
+            outputs = np.stack([next(iter(runner.run(feed).values())).reshape(-1) for feed in feeds])
     return {"outputs": np.asarray(outputs, np.float64).tolist()}
 
 
