@@ -11,13 +11,14 @@ from onnx import helper, numpy_helper
 import convertkit
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.writer import with_note
+from convertkit.targets.tflite_micro.arena import measured_arena
 from convertkit.targets.tflite_micro.file import OFFLINE_PLAN, FileGraph, read_graphs
 from convertkit.targets.tflite_micro.offline import plan_note, smallest
 from convertkit.targets.tflite_micro.planner import Buffer, greedy, height, least
 from tests import onnx_models
 from tests.command_line import here
 from tests.targets.micro.micro_packages import saved
-from tests.targets.micro.test_footprint import assert_near, drawn
+from tests.targets.micro.test_footprint import REAL, assert_near, drawn
 
 WIDTHS = (224, 192, 192, 224)
 """Of a chain of dense layers; the greedy plan puts its ends down first, and leaves no room between them."""
@@ -69,6 +70,16 @@ def test_the_file_holds_the_plan_and_nothing_else_changes(packages):
 
 def test_what_is_foretold_knows_the_plan(packages):
     assert_near(packages["offline"].path / "model.tflite")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", REAL)
+def test_real_models_keep_a_plan_and_take_no_more(cases, name, tmp_path):
+    model, path = (cases / name).read_bytes(), tmp_path / "planned.tflite"
+    path.write_bytes(with_note(model, *plan_note(read_graphs(model))))
+    assert_near(path)
+    own = measured_arena(cases / name, read_graphs(model))
+    assert measured_arena(path, read_graphs(path.read_bytes())).size <= own.size
 
 
 def test_check_knows_the_plan(chain):
