@@ -186,7 +186,7 @@ def section(known: dict[tuple[str, str, str], float]) -> str:
             f"| {told.name} | {told.source} | {told.float_ms:g} → {told.integer_ms:g}, {published:.2f} "
             f"| `{told.core}` | {real:.3g} → {integer:.3g} | {ours:.2f} ({100 * (ours / published - 1):+.0f} %) |"
         )
-    lines += ["", f"Within {100 * LIMIT:.0f} %: {sum(near)} of {len(near)}.", ""]
+    lines += ["", f"Within {100 * LIMIT:.0f} %: {sum(near)} of {len(near)}.", ""] if near else [""]
     lines += [
         "| architecture, float32 | Pixel 3a, 1 thread, ms | over MobileNetV2 | `arm64-a76` ms | over MobileNetV2 |"
     ]
