@@ -115,6 +115,7 @@ def results(program: Path, data: dict[str, Any], work: Path) -> Iterator[tuple[s
     from ai_edge_litert.interpreter import Interpreter
     from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
+    from convertkit.converters.pytorch.compat import files
     from convertkit.converters.pytorch.operators.indices import widen_indices
     from convertkit.converters.pytorch.operators.spectra import exact_transforms
     from convertkit.converters.pytorch.routes import exporting, restoring
@@ -126,7 +127,8 @@ def results(program: Path, data: dict[str, Any], work: Path) -> Iterator[tuple[s
     from convertkit.targets.tflite.compile import compile_model
     from convertkit.targets.tflite.passes import Options
 
-    refused = (ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph, ort_errors.NotImplemented)
+    unread = files.invalid_program()
+    refused = (unread, ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph, ort_errors.NotImplemented)
     inputs, outs = [f"x{place}" for place in range(len(data["inputs"]))], [f"y{i}" for i in range(len(data["outs"]))]
     runtime = RUNTIMES[0]
     try:
