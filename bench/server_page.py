@@ -12,11 +12,10 @@ OPENVINO = ("openvino.float32", "openvino.fp16", "openvino.int8")
 
 _HEAD = """# Servers: ONNX Runtime, OpenVINO, TensorFlow Serving
 
-Written by `bench/server_zoo.py`. The zoo's networks (random weights) and four trained models, exported with defaults
-and calibrated on the same samples; outputs over the evaluation samples beside those of ONNX Runtime on the source.
-*Error* is the largest difference over the largest value of the output, *dB* signal over noise of all outputs. Latency
-is the process's own time for a call of batch 1 on one thread, the median of interleaved rounds; all of a model's files
-ran in one process. The machine had other work: differences of a tenth say nothing.
+Written by `bench/server_zoo.py`. The zoo's networks (random weights) and trained models, exported with defaults and
+calibrated on the same samples; outputs over the evaluation samples beside those of ONNX Runtime on the source.
+*Error* is the largest difference over the largest value of the output, *dB* signal over noise of all outputs. A dash
+was not run, nor was any other network of the zoo. Latency stands in [servers beside peers](server-peers.md).
 """
 
 
@@ -54,21 +53,14 @@ def _cell(model: str, form: str, rows: Rows) -> str:
     exact = form.endswith("float32")
     error = f"{row['relative_error']:.1e}" if exact else f"{row['snr_db']:.1f} dB"
     accuracy = f", {row['top1']:.2f} %" if row.get("top1") is not None else ""
-    return f"{error}{accuracy}, {row['bytes'] / 1000:,.0f} KB{_time(model, form, rows)}"
-
-
-def _time(model: str, form: str, rows: Rows) -> str:
-    times = rows.get((model, "latency"), {})
-    if form not in times.get("files", ()) or "ms" not in times:
-        return ""
-    return f", {times['ms'][times['files'].index(form)]:.3g} ms"
+    return f"{error}{accuracy}, {row['bytes'] / 1000:,.0f} KB"
 
 
 def _saved_models(models: list[str], rows: Rows) -> list[str]:
     lines = [
         "## SavedModels",
         "",
-        "| model | error | size, latency | transposes, of the source's own | operators |",
+        "| model | error | size | transposes, of the source's own | operators |",
         "|---|---|---|---|---|",
     ]
     for model in models:
@@ -78,7 +70,7 @@ def _saved_models(models: list[str], rows: Rows) -> list[str]:
         if "refused" in row:
             lines.append(f"| {model} | refused: {row['refused']} | | | |")
             continue
-        size = f"{row['bytes'] / 1000:,.0f} KB{_time(model, 'tf-serving.float32', rows)}"
+        size = f"{row['bytes'] / 1000:,.0f} KB"
         turned = f"{row['transposes']}, {row['source_transposes']}"
         lines.append(f"| {model} | {row['relative_error']:.1e} | {size} | {turned} | {row['operators']} |")
     return [*lines, ""]

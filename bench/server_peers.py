@@ -160,7 +160,8 @@ _WHAT = {
     "`--openvino-weight-bits 8`, and with its default of 7, which is exact on processors without VNNI, too.",
     "tf-serving": "onnx2tf 2.6.9 (its TensorFlow converter). The largest difference over an output's largest value.",
     "tensorrt": "ModelOpt 0.47.0 (entropy). Both run as QDQ in ONNX Runtime without optimisations: what TensorRT\n"
-    "makes of them, and how fast, takes a GPU and was not executed.",
+    "makes of them, and how fast, takes a GPU and was not executed. On keyword spotting ModelOpt leaves the first\n"
+    "convolution float: with its input as it is, our file has 29.2 dB on 200 samples, and 24.1 dB without.",
 }
 
 

@@ -1,11 +1,11 @@
-"""Each model for ONNX Runtime, OpenVINO and TensorFlow Serving, in each precision: parity, size, latency, transposes.
+"""Each model for ONNX Runtime, OpenVINO and TensorFlow Serving, in each precision: parity, size, transposes.
 
-    python bench/server_zoo.py OUT FOLDER [FOLDER …] [--models A,B] [--forms openvino.int8,…] [--seconds S]
+    python bench/server_zoo.py OUT FOLDER [FOLDER …] [--models A,B] [--forms openvino.int8,…]
     python bench/server_zoo.py OUT --page docs/measurements/servers.md
 
 FOLDER holds NAME.onnx, NAME.calib.npz and NAME.eval.npz (``make_zoo.py``, ``make_cases.py``).  A line of JSON for each
-file and model goes to ``OUT/rows.jsonl``; what is there is not done again.  Latency is measured in interleaved rounds,
-all files of a model in one process on one thread, as that process's own time.
+file and model goes to ``OUT/rows.jsonl``; what is there is not done again.  Latency is measured by ``server_peers.py``,
+with one runtime in a process: threads of another one's pool would count.
 """
 
 from __future__ import annotations
@@ -87,23 +87,17 @@ def transposes(model: Path) -> int:
     return sum(node.op_type == "Transpose" for node in onnx.load(model, load_external_data=False).graph.node)
 
 
-def run(model: Path, forms: list[str], out: Path, rows: Rows, seconds: float) -> None:
+def run(model: Path, forms: list[str], out: Path, rows: Rows) -> None:
     data = model.with_name(f"{model.stem}.eval.npz")
-    made: dict[str, Path] = {"source": model}
     for form in forms:
-        known = rows.known.get((model.stem, form))
-        if known is None or known.get("path"):
-            path, refusal = exported(model, form, out)
-            if known is None and path is None:
-                rows.add(model.stem, form, {"refused": refusal})
-            elif known is None and path is not None:
-                more = {"bytes": size(path), "path": str(path), "source_transposes": transposes(model)}
-                rows.add(model.stem, form, {**told("probe", path, model, data), **more})
-            if path is not None:
-                made[form] = path
-    if (model.stem, "latency") not in rows.known and seconds:
-        found = told("latency", seconds, 1, data, *made.values())
-        rows.add(model.stem, "latency", {**found, "files": list(made)})
+        if (model.stem, form) in rows.known:
+            continue
+        path, refusal = exported(model, form, out)
+        if path is None:
+            rows.add(model.stem, form, {"refused": refusal})
+        else:
+            more = {"bytes": size(path), "path": str(path), "source_transposes": transposes(model)}
+            rows.add(model.stem, form, {**told("probe", path, model, data), **more})
 
 
 def main() -> int:
@@ -112,7 +106,6 @@ def main() -> int:
     parser.add_argument("folders", type=Path, nargs="*")
     parser.add_argument("--models", default="")
     parser.add_argument("--forms", default=",".join(FORMS))
-    parser.add_argument("--seconds", type=float, default=20.0, help="of timing for each model, 0 for none [20]")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -121,7 +114,7 @@ def main() -> int:
     for folder in options.folders:
         for model in sorted(folder.glob("*.onnx")):
             if wanted is None or model.stem in wanted:
-                run(model, options.forms.split(","), options.out, rows, options.seconds)
+                run(model, options.forms.split(","), options.out, rows)
     if options.page:
         options.page.write_text(page(rows.known))
     return 0
