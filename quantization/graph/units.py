@@ -245,9 +245,12 @@ def _given_bytes(node: ir.Node, profile: QuantProfile) -> OpRule | None:
     x = node.inputs[0] if node.op_type == "DequantizeLinear" else None
     if x is None or not x.is_graph_input() or x.dtype != ir.DataType.UINT8 or profile.activation == "int16":
         return None
-    scale, point = (constant(value).item() for value in node.inputs[1:] if value is not None)
-    lowest = int(np.iinfo(profile.activation).min)
-    return OpRule(fixed_output=FixedOutput(float(scale), int(point) + lowest))
+    stated = [value for value in node.inputs[1:] if value is not None]
+    if not all(is_constant(value) and constant(value).size == 1 for value in stated):
+        return None
+    scale, point, *_ = (*(constant(value).item() for value in stated), 0)
+    zero_point = int(point) + int(np.iinfo(profile.activation).min)
+    return None if profile.symmetric and zero_point else OpRule(fixed_output=FixedOutput(float(scale), zero_point))
 
 
 def _takes(node: ir.Node, rule: OpRule) -> bool:

@@ -9,7 +9,12 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from convertkit.profile import FixedOutput
+from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.prepare.pixels import pixels_as_integers
+from convertkit.recipe import ExportOptions
+from convertkit.targets.tensorrt.profile import profile as tensorrt
+from convertkit.targets.tflite.profile import profile as tflite
 
 MEANS, STDS = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
 
@@ -103,3 +108,30 @@ def test_what_others_read_stays() -> None:
     pixels_as_integers(model)
     assert [node.op_type for node in model.graph] == ["DequantizeLinear", "Sub", "Neg"]
     assert [value.name for value in model.graph.outputs] == ["y", "v"]
+
+
+SCALE = np.float32(0.25)
+GIVEN = {
+    # scale and zero point as the source says them, the profile, what the bytes are as int8
+    "both": ((SCALE, np.uint8(7)), tflite, FixedOutput(0.25, -121)),
+    "a vector of one": ((SCALE[None], np.uint8([7])), tflite, FixedOutput(0.25, -121)),
+    "no zero point": ((SCALE,), tflite, FixedOutput(0.25, -128)),
+    "by channel": ((np.full(3, SCALE), np.full(3, 7, np.uint8)), tflite, None),
+    "symmetric kernels": ((SCALE, np.uint8(128)), tensorrt, FixedOutput(0.25, 0)),
+    "not symmetric": ((SCALE, np.uint8(7)), tensorrt, None),
+}
+
+
+@pytest.mark.parametrize(("given", "profile", "wanted"), GIVEN.values(), ids=GIVEN)
+def test_what_a_source_says_of_its_bytes_is_kept_where_kernels_have_it(given, profile, wanted) -> None:
+    names = ["s", "z"][: len(given)]
+    ends = [helper.make_tensor_value_info(name, kind, [1, 3, 4]) for name, kind in (("x", 2), ("y", 1))]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", *names], ["d"], "bytes", axis=1),
+        helper.make_node("Relu", ["d"], ["y"], "relu"),
+    ]
+    stored = [numpy_helper.from_array(np.asarray(each), name) for name, each in zip(names, given, strict=True)]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], stored)
+    model = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9))
+    unit, _ = find_units(model.graph, profile(ExportOptions(source="x", precision="int8")))
+    assert (unit.rule and unit.rule.fixed_output) == wanted
