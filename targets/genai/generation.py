@@ -91,7 +91,8 @@ def compared(folder: Path, graph: Artifact, asked: Asked, within: float, least_s
             reference = _Reference(runner, graph)
             expected = reference.after(prompt)
             for logits, token in _generated(module, model, prompt, length):
-                largest = float(np.abs(expected).max())
+                largest = float(np.abs(expected).max()) or 1.0
+                _check_finite(logits, expected, count)
                 worst = max(worst, float(np.abs(logits - expected).max()) / largest)
                 signal, noise = signal + float((expected**2).sum()), noise + float(((logits - expected) ** 2).sum())
                 best = int(expected.argmax())
@@ -105,6 +106,13 @@ def compared(folder: Path, graph: Artifact, asked: Asked, within: float, least_s
     if worst > within and snr_db < least_snr_db:
         raise ParityError(f"{genai_name()} computes other logits than the graph: {worst:.2g} relative, {snr_db:.1f} dB")
     return Generated(count, texts, same, worst, snr_db)
+
+
+def _check_finite(logits: Array, expected: Array, place: int) -> None:
+    """NaN is neither larger nor smaller than what is allowed, so it is looked for by itself."""
+    if not (np.isfinite(logits) & np.isfinite(expected)).all():
+        whose = "the graph" if np.isfinite(logits).all() else genai_name()
+        raise ParityError(f"token {place + 1}: logits of {whose} are NaN or infinite")
 
 
 def _check(expected: Array, token: int, best: int, within: float, place: int) -> None:

@@ -120,6 +120,21 @@ def test_a_wrong_graph_is_caught_by_its_tokens(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_logit_that_is_not_a_number_is_caught(tmp_path, monkeypatch):
+    """Though no token is chosen by it."""
+    generated = generation._generated
+
+    def broken(*given):
+        for logits, token in generated(*given):
+            logits[0 if token else 1] = np.nan
+            yield logits, token
+
+    monkeypatch.setattr(generation, "_generated", broken)
+    with pytest.raises(ParityError, match=r"^token 1: logits of ONNX Runtime GenAI [\d.]+ are NaN or infinite"):
+        convertkit.export(folder_of(tmp_path, "llama"), "genai", output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_prompt_may_end_in_the_token_that_ends_texts(tmp_path, monkeypatch):
     """GenAI takes the logits in front of tokens that fill rows, so none may count as one of those."""
     from convertkit.targets.genai import configuration
