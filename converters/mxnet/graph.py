@@ -84,7 +84,7 @@ def run(model: Model, feed: Mapping[str, Array]) -> dict[Key, Array]:
         try:
             with np.errstate(all="ignore"):
                 found = evaluated(node.kind, attributes, [values[key] for key in operands(node)])
-        except (ValueError, IndexError, KeyError, TypeError, AssertionError) as error:
+        except (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, AssertionError) as error:
             raise SourceError(f"{node.title} cannot be computed from its inputs: {error}") from error
         attributes.check()
         values.update({(place, result): value for result, value in enumerate(found)})

@@ -131,6 +131,7 @@ def _normal(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
 def _l2_normalization(a: Attributes, x: Array) -> Array:
     rank = x.ndim
     modes = {"instance": tuple(range(1, rank)), "channel": (1,), "spatial": tuple(range(2, rank))}
+    a.refuse("mode", *modes)
     axes = modes[a.word("mode", "instance")]
     return np.asarray(x / np.sqrt((x**2).sum(axes, keepdims=True) + a.real("eps", 1e-10)))
 
@@ -145,6 +146,8 @@ def _lrn(a: Attributes, x: Array) -> Array:
 
 def _activation(a: Attributes, x: Array) -> Array:
     kind = a.word("act_type", "")
+    if kind not in ("softrelu", *UNARY):
+        raise Unsupported(f"act_type={kind}", subject=a.title)
     return np.logaddexp(0, x) if kind == "softrelu" else UNARY[kind](x)
 
 

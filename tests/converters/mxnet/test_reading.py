@@ -111,6 +111,7 @@ def test_two_epochs_are_not_guessed(tmp_path):
         convertkit.export(path, "onnxruntime", input="data:2,3", output=tmp_path / "out")
 
 
+_HUGE = {"mode": "constant", "pad_width": "(0, 0, 0, 0, 9999999, 9999999, 9999999, 9999999)"}
 _LAST = {"kernel": "(3, 3)", "no_bias": "True", "num_filter": "4", "layout": "NHWC"}
 
 
@@ -118,7 +119,10 @@ _LAST = {"kernel": "(3, 3)", "no_bias": "True", "num_filter": "4", "layout": "NH
     ("case", "error", "sentence"),
     [
         (Case("Activation", (2, 3), {}, {"act_type": "relu", "new": "1"}), Unsupported, "the attribute new=1"),
-        (Case("Activation", (2, 3), {}, {"act_type": "mish"}), ConvertKitError, r"made \(Activation\)"),
+        (Case("Activation", (2, 3), {}, {"act_type": "mish"}), Unsupported, r"made \(Activation\): act_type=mish"),
+        (Case("L2Normalization", (2, 3), {}, {"mode": "all"}), Unsupported, "mode=all; instance or channel"),
+        (Case("SliceChannel", (2, 4), {}, {"num_outputs": "0"}), SourceError, "cannot be computed from its inputs"),
+        (Case("Pad", (1, 1, 2, 2), {}, _HUGE), SourceError, "cannot be computed from its inputs"),
         (Case("_contrib_box_nms", (2, 3)), Unsupported, r"made \(_contrib_box_nms\).*not one that is read"),
         (Case("Pooling", (1, 1, 4, 4), {}, {"kernel": "(2, 2)", "pool_type": "lp"}), Unsupported, "pool_type=lp"),
         (Case("softmax", (2, 3), {}, {"use_length": "True"}), Unsupported, "use_length=True"),
