@@ -84,5 +84,6 @@ def _count(operation: Any, kinds: dict[str, int]) -> None:
         for block in region:
             for each in block:
                 name = each.operation.name
-                kinds[name] = kinds.get(name, 0) + name.startswith("stablehlo.")
+                if not name.startswith("func."):
+                    kinds[name] = kinds.get(name, 0) + 1
                 _count(each.operation, kinds)

@@ -76,6 +76,8 @@ def test_the_artifact_is_portable_and_tells_nothing_of_this_machine(made):
     assert WEIGHTS.transpose(2, 3, 1, 0).tobytes() in written
     (step,) = [each for each in made.report["steps"] if each["stage"] == "stablehlo"]
     assert step["diagnosis"]["operators"]["stablehlo.convolution"] == 1
+    assert {name.partition(".")[0] for name in step["diagnosis"]["operators"]} == {"stablehlo"}
+    assert min(step["diagnosis"]["operators"].values()) > 0
     assert "| 0 | x | 1 × 8 × 8 × 3 | float32 |" in (made.path / "README.md").read_text()
 
 
