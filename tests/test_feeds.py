@@ -123,7 +123,7 @@ def test_images_are_turned_upright_and_normalised(tmp_path: Path) -> None:
         ({"x": (DATA * 9).astype(np.uint8)}, r"x is uint8, the model takes float32; store it with .astype"),
         ({"x": np.where(DATA > 2, np.nan, DATA)}, "x holds NaN or infinity"),
         ({"x": DATA[:0]}, "holds no sample"),
-        ([{"z": DATA[:1]}], "gives 'z'; the model's inputs are 'x'"),
+        ([{"z": DATA[:1]}], "the given sequence gives 'z'; the model's inputs are 'x'"),
         ("nowhere.npz", "nowhere.npz does not exist"),
         ("no_such_module_anywhere:f", "cannot be imported"),
         (3, "calibration data of type int"),

@@ -109,13 +109,13 @@ def _open(
     if isinstance(source, np.ndarray):
         return Columns.of_arrays("the given array", {_only(inputs, "one array").name: source}, inputs)
     if isinstance(source, Mapping):
-        return Columns.of_arrays("the given arrays", source, inputs)
+        return Columns.of_arrays("the given mapping", source, inputs)
     if callable(source):
         return Items(getattr(source, "__qualname__", "the given function"), source, inputs)
     if isinstance(source, Sequence):
-        return Items("the given samples", lambda: iter(source), inputs)
+        return Items("the given sequence", lambda: iter(source), inputs)
     if isinstance(source, Feeds) or (hasattr(source, "__iter__") and hasattr(source, "sha256")):
-        return Items(str(getattr(source, "description", "the given samples")), lambda: iter(source), inputs)
+        return Items(str(getattr(source, "description", "the given iterable")), lambda: iter(source), inputs)
     if isinstance(source, Iterator):
         kept = list(itertools.islice(source, samples))  # it can be walked once, calibration walks several times
         return Items("the given iterator", lambda: iter(kept), inputs)

@@ -12,14 +12,9 @@ from convertkit.options.grouped import GroupedOption
 from convertkit.recipe import METRICS, CalibMethod, Layout, Trust
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
-
 IO_DTYPES = ("float32", "int8", "uint8", "int16")
-
-
 LOG_JSON = "Tell progress on stderr as JSON, an object a line."
 
 

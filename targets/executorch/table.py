@@ -157,7 +157,6 @@ TABLE: Mapping[str, Callable[..., Any]] = {
     "Floor": lambda x: x.floor(), "Ceil": lambda x: x.ceil(), "Round": lambda x: x.round(), "Sign": lambda x: x.sign(),
     "Not": lambda x: x.logical_not(), "And": lambda a, b: a.logical_and(b), "Or": lambda a, b: a.logical_or(b),
     "LessOrEqual": lambda a, b: a <= b, "GreaterOrEqual": lambda a, b: a >= b,
-    "LogSoftmax": lambda x, *, axis=-1: torch.log_softmax(x, axis),
     "Tile": lambda x, repeats: x.repeat(tuple(repeats)),
     "ArgMax": lambda x, *, axis=0, keepdims=1: x.argmax(axis, keepdim=bool(keepdims)),
 }  # fmt: skip
