@@ -41,6 +41,7 @@ AREA_mxnet := tests/converters/mxnet
 AREA_ethos-u := tests/targets/ethos_u
 AREA_openvino := tests/targets/openvino
 AREA_executorch := tests/targets/executorch
+AREA_paddle := tests/converters/paddle
 AREA_genai := tests/targets/genai
 AREA_iree := tests/targets/iree
 AREA_tvm := tests/targets/tvm
