@@ -21,7 +21,16 @@ from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions, InputSpec
-from convertkit.stage import BuildContext, FeedSource, ForetellingStage, FreedSource, Source, StaticTarget, Target
+from convertkit.stage import (
+    BuildContext,
+    FeedSource,
+    ForetellingStage,
+    FreedSource,
+    SelectiveTarget,
+    Source,
+    StaticTarget,
+    Target,
+)
 
 _WAY_OUT = "  try   "
 _FROM = "  from  "
@@ -170,13 +179,19 @@ def check(
 
 
 def asked_for(source: str, given: Mapping[str, Any]) -> ExportOptions:
-    """The options of a check; where no target is named, every one that is installed and delivers the precision."""
+    """The options of a check; where no target is named, every one that is installed and meant for such an export."""
     if given.get("target"):
         return source_options(source, given)
     every = source_options(source, {**given, "target": plugins.target_names()})
     there = {each.name for each in listing.everything()["targets"] if each.installed}
-    able = tuple(name for name in every.targets if name in there and every.precision in plugins.target(name).precisions)
+    able = tuple(name for name in every.targets if name in there and _is_meant(plugins.target(name), every))
     return source_options(source, {**given, "target": able})
+
+
+def _is_meant(target: Target, options: ExportOptions) -> bool:
+    """Whether a target delivers the precision, and takes sources of this kind."""
+    takes = not isinstance(target, SelectiveTarget) or target.takes(options.source)
+    return takes and options.precision in target.precisions
 
 
 def checked(options: ExportOptions, progress: Progress | None = None) -> Checked:

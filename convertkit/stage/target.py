@@ -166,6 +166,15 @@ class CheckingTarget(Protocol):
 
 
 @runtime_checkable
+class SelectiveTarget(Protocol):
+    """A target for sources of one kind."""
+
+    def takes(self, source: str) -> bool:
+        """Whether ``source`` is of that kind; ``convertkit check`` asks where no target is named."""
+        ...
+
+
+@runtime_checkable
 class StaticTarget(Protocol):
     """A target whose runtime needs every size before it starts.
 

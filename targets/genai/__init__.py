@@ -37,9 +37,13 @@ class GenaiTarget:
         ),
     )
 
+    def takes(self, source: str) -> bool:
+        """A folder with a configuration: the tokenizer and the ids of tokens come from there."""
+        return (Path(source) / "config.json").is_file()
+
     def check(self, options: ExportOptions) -> None:
-        """The tokenizer and the ids of tokens come from the source's folder."""
-        if not (Path(options.source) / "config.json").is_file():
+        """``UsageError`` for any other source."""
+        if not self.takes(options.source):
             raise UsageError(
                 f"--target genai takes a decoder's folder with config.json, weights and tokenizer, not {options.source}"
             )

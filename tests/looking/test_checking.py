@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import convertkit
 from convertkit import listing, plugins
 from convertkit.errors import ConvertKitError, UsageError
+from convertkit.looking import checking
 from convertkit.summary import schema
 from tests import onnx_models
 from tests.command_line import check_refusal, here
@@ -159,6 +161,18 @@ def test_precisions(net):
         convertkit.check(net, int8=True)
 
 
+def test_a_target_of_some_sources_is_checked_for_these_and_where_it_is_named(net, tmp_path, monkeypatch):
+    """ONNX Runtime GenAI takes a decoder's folder, and is no obstacle to any other source."""
+    target = plugins.target("genai")
+    monkeypatch.setattr(listing, "everything", lambda: {"targets": [SimpleNamespace(name="genai", installed=True)]})
+    (tmp_path / "config.json").write_text("{}")
+    assert checking.asked_for(str(tmp_path), {}).targets == ("genai",)
+    assert "genai" not in checking.asked_for(str(net), {}).targets
+    assert not target.takes(str(net))
+    with pytest.raises(UsageError, match="takes a decoder's folder"):
+        convertkit.check(net, "genai")
+
+
 def test_a_source_that_cannot_be_read_is_refused_for_every_target(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"no model at all")
     found = convertkit.check(tmp_path / "model.onnx")
@@ -189,6 +203,7 @@ def test_command(tmp_path, net):
     there = {each.name for each in listing.everything()["targets"] if each.installed}
     every = [name for name in plugins.target_names() if "float32" in plugins.target(name).precisions and name in there]
     assert "ethos-u" not in every
+    every = [name for name in every if name != "genai"]  # which takes a decoder's folder
     assert f"converts for {', '.join(every)}" in said.out
     told = json.loads(here("check", net, "--json").out)
     jsonschema.validate(told, schema(), cls=jsonschema.Draft202012Validator)
