@@ -13,12 +13,25 @@ import numpy as np
 import pytest
 
 from convertkit.artifact import Artifact, TensorSpec
-from convertkit.errors import Unsupported, Untrusted, WorkerError
+from convertkit.errors import ToolError, Unsupported, Untrusted, WorkerError
 from convertkit.workers.messages import is_complete, send
 from convertkit.workers.process import Worker
 from convertkit.workers.runner import OpenedRunner
+from convertkit.workers.running import PlacedRunner
 
 HERE = Path(__file__).parent
+
+
+class ReturnedRunner(PlacedRunner):
+    """Of an artifact whose outputs are its inputs."""
+
+    runtime = "a test"
+
+    def _begun(self):
+        return Worker("worker_service:Returned", timeout_s=20)
+
+    def _load(self, worker):
+        pass
 
 
 @pytest.fixture
@@ -192,3 +205,29 @@ def test_a_call_waits_for_what_was_begun(worker):
     pending = worker.begin("echo", {"k": 0}, {"a": large}, isolated=True)
     assert worker.call("echo", {"k": 9}, {"a": large}).value["k"] == 9
     assert pending().value["k"] == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "declared", "fits"),
+    [
+        ("float32", "float32", True),
+        ("int8", "uint8", True),
+        ("int8", "bool", True),
+        ("int32", "int64", False),
+        ("float64", "float32", False),
+        ("float32", "int32", False),
+    ],
+)
+def test_outputs_are_of_the_types_that_the_artifact_declares(monkeypatch, made, declared, fits):
+    """But for integers without a sign and flags in bytes; anything else would lie about the file."""
+    monkeypatch.syspath_prepend(str(HERE))
+    given = np.array([0, 1, 1], made)
+    inputs, outputs = (TensorSpec("x", (3,), made),), (TensorSpec("y", (3,), declared),)
+    with ReturnedRunner(Artifact(Path("model"), "test", inputs, outputs, "")) as runner:
+        if fits:
+            found = runner.run({"x": given})["y"]
+            assert found.dtype == declared
+            np.testing.assert_array_equal(found, given.astype(declared))
+            return
+        with pytest.raises(ToolError, match=f"^output y comes as {made}, and the artifact says {declared}$"):
+            runner.run({"x": given})

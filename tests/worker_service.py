@@ -9,7 +9,15 @@ import time
 import numpy as np
 
 from convertkit.errors import Unsupported, Untrusted
+from convertkit.workers.held import HeldCalls
 from convertkit.workers.process import Reply
+
+
+class Returned(HeldCalls):
+    """Gives its inputs back."""
+
+    def _outputs(self):
+        return self._given
 
 
 class Service:

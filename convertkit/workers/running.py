@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from convertkit.artifact import Artifact
+from convertkit.artifact import Array, Artifact, TensorSpec
+from convertkit.errors import ToolError
 from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.workers.process import Worker
@@ -61,11 +62,11 @@ class PlacedRunner(WorkerRunner):
     fixed: ClassVar[str | None] = None
 
     def run(self, feed: Feed) -> Outputs:
-        """All outputs for one feed; ``FeedError`` for one that does not fit."""
+        """All outputs for one feed; ``FeedError`` for one that does not fit, ``ToolError`` for other types."""
         found = self._open().call("run", self._order(), encoded(self._artifact.inputs, feed, self.fixed)).arrays
         values = [np.asarray(found[str(place)]) for place in range(len(self._artifact.outputs))]
         return {
-            spec.name: spec.decode(value.astype(spec.dtype, copy=False))
+            spec.name: spec.decode(_typed(spec, value))
             for spec, value in zip(self._artifact.outputs, values, strict=True)
         }
 
@@ -77,3 +78,15 @@ class PlacedRunner(WorkerRunner):
 
     def _order(self) -> dict[str, list[str]]:
         return {"inputs": [spec.name for spec in self._artifact.inputs]}
+
+
+def _typed(spec: TensorSpec, value: Array) -> Array:
+    """``value`` in its declared type: some runtimes have integers without a sign, and flags as bytes."""
+    wanted = np.dtype(spec.dtype)
+    if value.dtype != wanted and not _same_bytes(value.dtype, wanted):
+        raise ToolError(f"output {spec.name} comes as {value.dtype}, and the artifact says {wanted}")
+    return value.astype(wanted, copy=False)
+
+
+def _same_bytes(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    return one.itemsize == other.itemsize and {one.kind, other.kind} <= set("iub")
