@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,7 +13,7 @@ import pytest
 from convertkit import plugins
 from convertkit.errors import DISTRIBUTION
 from convertkit.listing import PACKAGES, everything
-from convertkit.stage import WithExtra
+from convertkit.stage import WithEngine, WithExtra
 from tests import onnx_models
 from tests.command_line import apart, here
 
@@ -73,10 +74,13 @@ def test_versions_are_those_that_are_installed():
 
 def test_every_plugin_of_ours_names_its_extra():
     names = ("android", "coreml", "ethos-u", "ios", "onnxruntime", "openvino", "ort-mobile", "tensorrt", "tflite")
-    names += ("tflite-micro", "qnn", "executorch")
+    names += ("tflite-micro", "qnn", "executorch", "genai", "stablehlo")
     ours = [*map(plugins.target, names)]
     ours += [each for each in plugins.converters() if type(each).__module__.startswith("convertkit.")]
     for each in ours:
+        if isinstance(each, WithEngine):
+            assert plugins.engine(each.engine).name == each.engine
+            continue
         assert isinstance(each, WithExtra), each.name
         assert each.extra in PACKAGES
 
@@ -86,6 +90,8 @@ def test_packages_are_those_of_the_extras():
     extras = {**project["optional-dependencies"], "core": project["dependencies"]}
     for extra, packages in PACKAGES.items():
         wanted = " ".join(extras[extra])
+        inner = re.search(r"convertkit-ml\[(.*)\]", wanted)
+        wanted += " ".join(each for name in (inner[1].split(",") if inner else ()) for each in extras[name])
         for names in packages:
             assert all(name in wanted for name in names), (extra, names)
 

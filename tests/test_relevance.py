@@ -52,12 +52,12 @@ IDLE = {
         ("--target tflite --w8 --device pone", "no device is called so, did you mean 'phone'"),
         (
             "--target onnxruntime --w8 --device phone",
-            "--device does nothing for onnxruntime; it is for --target android or ethos-u or tf-serving or tflite",
+            "--device does nothing for onnxruntime; it is for --target android or ethos-u or stablehlo or tf-serving",
         ),
     ],
     "--io-dtype": [
         ("--io-dtype int8 --w8", "--io-dtype int8 goes with --int8"),
-        ("--io-dtype int8 --int8 --calib DATA", "it is for --target android or ethos-u or tf-serving or tflite"),
+        ("--io-dtype int8 --int8 --calib DATA", "it is for --target android or ethos-u or stablehlo or tf-serving"),
         ("--target tflite --int8 --calib DATA --io-dtype int16", "--io-dtype int16 is not what --int8 computes with"),
         ("--target tflite --int16x8 --calib DATA --io-dtype uint8", "--io-dtype uint8 is not what --int16x8"),
     ],
@@ -145,7 +145,7 @@ IDLE = {
     "--normalization": [
         (
             "--normalization x:1/2",
-            "or ios or tf-serving or tflite or tflite-micro, or for a folder of images",
+            "or ios or stablehlo or tf-serving or tflite or tflite-micro, or for a folder of images",
         ),
         ("--target tflite --normalization z:1/2", "--normalization z: no such input; there are: x"),
         ("--target tflite --normalization x:1,2/1,2", "--normalization x: 2 channels"),
@@ -154,7 +154,11 @@ IDLE = {
     "--preprocess": [
         ("--preprocess image:8,mean:0,std:1", "--preprocess: which input is meant? The model has: none with four axes"),
         ("--preprocess image:8,mean:0,std:1 --normalization x:1/2", "leave --normalization out"),
-        ("--preprocess image:8,mean:0,std:1 --target tflite --int8 --full-integer --calib DATA", "leave --preprocess"),
+        ("--preprocess audio:8000 --target tflite --int8 --full-integer --calib DATA", "leave one of them out"),
+        (
+            "--preprocess image:8,mean:0,std:1 --target tflite --int16x8 --full-integer --calib DATA",
+            "has 16: use --int8, or leave --full-integer out",
+        ),
     ],
     "--postprocess": [
         ("--postprocess top:4", "output y has 3 classes, too few for top:4"),

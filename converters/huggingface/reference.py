@@ -31,7 +31,7 @@ class ReferenceRunner:
 
     def __init__(self, decoder: Decoder, parameters: Parameters) -> None:
         self._decoder = decoder
-        self._parameters = parameters
+        self._weights = parameters
 
     def __enter__(self) -> Self:
         return self
@@ -47,7 +47,7 @@ class ReferenceRunner:
         keys = [np.asarray(feed[f"past_key_values.{place}.key"], np.float64) for place in range(count)]
         values = [np.asarray(feed[f"past_key_values.{place}.value"], np.float64) for place in range(count)]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            logits, cache = compute(self._decoder, self._parameters, feed["input_ids"], tuple(zip(keys, values)))
+            logits, cache = compute(self._decoder, self._weights, feed["input_ids"], tuple(zip(keys, values)))
             found: Outputs = {"logits": logits.astype(np.float32)}
             for place, (key, value) in enumerate(cache):
                 found[f"present.{place}.key"] = key.astype(np.float32)

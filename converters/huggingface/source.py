@@ -29,7 +29,7 @@ class DecoderSource:
     def __init__(self, folder: Path, options: ExportOptions) -> None:
         settings = Settings.of(folder)
         self._decoder = decoder_of(settings)
-        self._parameters = Parameters(folder, self._decoder)
+        self._weights = Parameters(folder, self._decoder)
         inputs, outputs = interface(self._decoder)
         specs = with_input_options(inputs, options.inputs)
         self._sizes = fixed_sizes(inputs, specs)
@@ -47,10 +47,10 @@ class DecoderSource:
         return
 
     def runner(self) -> Runner:
-        return ReferenceRunner(self._decoder, self._parameters)
+        return ReferenceRunner(self._decoder, self._weights)
 
     def stage(self) -> Stage:
-        return DecoderStage(self._decoder, self._parameters, self._sizes)
+        return DecoderStage(self._decoder, self._weights, self._sizes)
 
 
 class DecoderStage:
@@ -64,7 +64,7 @@ class DecoderStage:
 
     def __init__(self, decoder: Decoder, parameters: Parameters, sizes: Mapping[str, int]) -> None:
         self._decoder = decoder
-        self._parameters = parameters
+        self._weights = parameters
         self._sizes = dict(sizes)
 
     @property
@@ -72,7 +72,7 @@ class DecoderStage:
         return {"family": self._decoder.family, **({"fixed_dims": self._sizes} if self._sizes else {})}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        model = graph_of(self._decoder, self._parameters)
+        model = graph_of(self._decoder, self._weights)
         if self._sizes:
             freeze_dims(model, self._sizes)
         return save_model(canonicalize(model), workdir / "model.onnx", f"{self.name} {self.version}")

@@ -1,4 +1,7 @@
-"""What we use of jaxlib's private modules: ``tests/targets/stablehlo/`` names what a new version moves or changes."""
+"""What we use of jaxlib's private modules.
+
+``tests/targets/stablehlo/test_stablehlo.py`` names what a new version moves or changes.
+"""
 
 from __future__ import annotations
 
