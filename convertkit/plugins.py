@@ -14,7 +14,16 @@ from convertkit.errors import ConvertKitError, SourceError, UsageError, missing_
 from convertkit.lookalikes import archive_of, deliveries_of, not_a_model
 from convertkit.recipe import ExportOptions
 from convertkit.references import closest, found_at, not_found, python_file
-from convertkit.stage import ChoosingTarget, Converter, PackagingTarget, PassPlugin, Runner, RunnerFactory, Target
+from convertkit.stage import (
+    ChoosingTarget,
+    Converter,
+    PackagingTarget,
+    PassPlugin,
+    Runner,
+    RunnerFactory,
+    SelectiveTarget,
+    Target,
+)
 
 CONVERTERS, PASSES, TARGETS, RUNNERS, ENGINES = (
     "convertkit.converters",
@@ -141,6 +150,11 @@ def target(name: str) -> Target:
     """The target called ``name``; ``UsageError`` with the closest name where there is none."""
     check_target(name)
     return cast(Target, load(_points(TARGETS)[name]))
+
+
+def takes(target: Target, source: str) -> bool:
+    """Whether a target is for such a source; most take all."""
+    return not isinstance(target, SelectiveTarget) or target.takes(source)
 
 
 def check_target(name: str) -> None:

@@ -21,16 +21,7 @@ from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions, InputSpec
-from convertkit.stage import (
-    BuildContext,
-    FeedSource,
-    ForetellingStage,
-    FreedSource,
-    SelectiveTarget,
-    Source,
-    StaticTarget,
-    Target,
-)
+from convertkit.stage import BuildContext, FeedSource, ForetellingStage, FreedSource, Source, StaticTarget, Target
 
 _WAY_OUT = "  try   "
 _FROM = "  from  "
@@ -190,8 +181,7 @@ def asked_for(source: str, given: Mapping[str, Any]) -> ExportOptions:
 
 def _is_meant(target: Target, options: ExportOptions) -> bool:
     """Whether a target delivers the precision, and takes sources of this kind."""
-    takes = not isinstance(target, SelectiveTarget) or target.takes(options.source)
-    return takes and options.precision in target.precisions
+    return plugins.takes(target, options.source) and options.precision in target.precisions
 
 
 def checked(options: ExportOptions, progress: Progress | None = None) -> Checked:

@@ -47,7 +47,7 @@ def _lines(
     yield '# baseline = "../previous/release"   # for gates and columns that compare'
     yield ""
     yield "[defaults]"
-    yield from _targets()
+    yield from _targets(model)
     yield 'precisions = ["float32"]           # also: "fp16", "w8", "w4"; with calib: "int8", "int16x8", "fp8"'
     yield ""
     yield f"[models.{_text(name)}]"
@@ -79,12 +79,12 @@ def _free(inputs: Sequence[TensorSpec]) -> list[str]:
     return list(dict.fromkeys(dim for spec in inputs for dim in spec.shape if isinstance(dim, str)))
 
 
-def _targets() -> Iterator[str]:
-    """What is installed and takes float32, first what runs here; as comments what does not, what packages the artifacts
-    of others, and what is missing.
+def _targets(model: str) -> Iterator[str]:
+    """What is installed and takes ``model`` and float32, first what runs here; as comments what does not take float32,
+    what packages the artifacts of others, and what is missing.
     """
     entries = listing.everything()["targets"]
-    there = [each.name for each in entries if each.installed]
+    there = [each.name for each in entries if each.installed and plugins.takes(plugins.target(each.name), model)]
     there.sort(key=lambda name: not plugins.target(name).runs_here)
     packages = [name for name in there if isinstance(plugins.target(name), PackagingTarget)]
     of_integers = [name for name in there if "float32" not in plugins.target(name).precisions and name not in packages]

@@ -170,7 +170,7 @@ class SelectiveTarget(Protocol):
     """A target for sources of one kind."""
 
     def takes(self, source: str) -> bool:
-        """Whether ``source`` is of that kind; ``convertkit check`` asks where no target is named."""
+        """Whether ``source`` is of that kind; ``check`` and ``init`` ask where no target is named."""
         ...
 
 

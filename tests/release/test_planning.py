@@ -1,6 +1,7 @@
 """What a recipe is told of before it runs: the plan, the same as Python, its schema, and one to begin with."""
 
 import json
+import re
 import tomllib
 
 import jsonschema
@@ -109,6 +110,7 @@ def test_a_first_recipe_runs_as_it_is_written(tmp_path, monkeypatch):
     jsonschema.validate(json.loads(said.out), schema())
     text = (tmp_path / "release.toml").read_text()
     assert "# input   x: float32 [N, 5]" in text
+    assert "genai" not in re.search(r"^targets = .*", text, re.M)[0], "a target of decoders' folders alone"
     assert "# output  y: float32 [N, 3]" in text
     assert '# static = { "N" = 1 }' in text
     assert "my-best-net:onnxruntime:float32" in {cell.name for cell in cells_of(load(tmp_path / "release.toml"))}
