@@ -21,7 +21,7 @@ class HuggingFaceConverter:
     """Reads decoders of the families in ``families.py``; with ``--model`` a folder is PyTorch's, as it is elsewhere."""
 
     name = "huggingface"
-    summary = "Hugging Face decoders (folder with config.json and safetensors: Llama, Qwen, Gemma, Phi-3, Mistral, GPT)"
+    summary = "Hugging Face decoders (config.json, safetensors)"
     extra = "core"
     reads = frozenset({"--model", "--trust pickle"})
 

@@ -20,7 +20,7 @@ class MxnetConverter:
     """Reads what ``HybridBlock.export`` and ``Module.save_checkpoint`` write."""
 
     name = "mxnet"
-    summary = "MXNet (NAME-symbol.json with NAME-0000.params)"
+    summary = "MXNet (-symbol.json with .params)"
     extra = "core"
     reads = frozenset[str]()
 

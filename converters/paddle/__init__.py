@@ -20,7 +20,7 @@ class PaddleConverter:
     """Reads ``NAME.json`` or ``NAME.pdmodel`` with ``NAME.pdiparams`` beside it."""
 
     name = "paddle"
-    summary = "PaddlePaddle (NAME.json or NAME.pdmodel with NAME.pdiparams)"
+    summary = "PaddlePaddle (.json or .pdmodel with .pdiparams)"
     engine = "paddle"
     reads = frozenset[str]()
 
