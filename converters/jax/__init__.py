@@ -21,7 +21,7 @@ class JaxConverter:
     """Reads serialized ``jax.export`` artifacts and ``pkg.mod:callable`` of modules that import JAX."""
 
     name = "jax"
-    summary = "JAX (jax.export bytes, pkg.mod:callable with --input, Flax Linen and NNX)"
+    summary = "JAX (jax.export, pkg.mod:callable with --input, Flax)"
     extra = "jax"
     reads = frozenset[str]()
 

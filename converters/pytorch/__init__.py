@@ -25,7 +25,7 @@ class TorchConverter:
     """Reads every file that PyTorch writes, and modules made by ``pkg.mod:factory``."""
 
     name = "pytorch"
-    summary = "PyTorch (TorchScript, .pt2, state_dict .pt/.pth/.safetensors with --model, pkg.mod:factory)"
+    summary = "PyTorch (TorchScript, .pt2, state_dict with --model, pkg.mod:factory)"
     extra = "torch"
     reads = frozenset({"--model", "--trust pickle"})
 
