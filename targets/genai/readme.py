@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from convertkit.targets.genai.attention import Shape
 from convertkit.targets.genai.generation import Generated
 from convertkit.targets.genai.runtime import genai_name
+from convertkit.text import size_text
 
 
 def readme(shape: Shape, context: int, carried: Sequence[str], generated: Generated, refusal: str) -> str:
     """Markdown."""
     has_tokenizer = "tokenizer.json" in carried and not refusal
     files = "".join(f"| `{name}` | the source's, as it was |\n" for name in carried)
+    each = _bytes_a_token(shape)
     missing = f"\nThe tokenizer is not one that GenAI loads: {refusal}. Give it ids of tokens.\n" if refusal else ""
     return f"""# Decoder for ONNX Runtime GenAI
 
@@ -23,7 +25,10 @@ def readme(shape: Shape, context: int, carried: Sequence[str], generated: Genera
 {files}{missing}
 ## In a program
 ```python
-{_TEXT if has_tokenizer else _IDS}```
+{(_TEXT if has_tokenizer else _IDS).format(length=min(_LENGTH, context))}```
+
+`max_length` counts the tokens of prompt and answer. The cache has room for so many from the start:
+{each:,} bytes for each, so {size_text(each * context)} for the whole context of {context:,}.
 
 One sequence for each generator: the model takes a batch of 1, so that a batch with padding is refused and not computed
 otherwise than its sequences alone.
@@ -33,10 +38,19 @@ otherwise than its sequences alone.
 """
 
 
+def _bytes_a_token(shape: Shape) -> int:
+    """Keys and values of every layer, in float32."""
+    return 2 * shape.layers * shape.groups * shape.head_size * 4
+
+
+_LENGTH = 1000
+"""Tokens that the program asks for at most."""
 _IDS = """import onnxruntime_genai as og
 
 model = og.Model(".")
-generator = og.Generator(model, og.GeneratorParams(model))
+settings = og.GeneratorParams(model)
+settings.set_search_options(max_length={length})
+generator = og.Generator(model, settings)
 generator.append_tokens([1, 2, 3])
 while not generator.is_done():
     generator.generate_next_token()
@@ -47,7 +61,9 @@ _TEXT = """import onnxruntime_genai as og
 model = og.Model(".")
 tokenizer = og.Tokenizer(model)
 stream = tokenizer.create_stream()
-generator = og.Generator(model, og.GeneratorParams(model))
+settings = og.GeneratorParams(model)
+settings.set_search_options(max_length={length})
+generator = og.Generator(model, settings)
 generator.append_tokens(tokenizer.encode("Once upon a time"))
 while not generator.is_done():
     generator.generate_next_token()

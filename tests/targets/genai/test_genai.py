@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +80,19 @@ def test_same_bytes_twice(tmp_path):
     one, two = (delivered(folder, tmp_path / name) for name in ("one", "two"))
     for name in ("model.onnx", "genai_config.json", "README.md"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+def test_the_program_of_the_readme_ends_within_the_context(tmp_path):
+    out = delivered(folder_of(tmp_path, "qwen2"), tmp_path / "out")
+    text = (out / "README.md").read_text()
+    program = text.split("```python\n")[1].split("```")[0]
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=out, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    context = json.loads((out / "genai_config.json").read_text())["model"]["context_length"]
+    assert f"max_length={min(1000, context)}" in program
+    assert 3 < len(ran.stdout.strip("[] \n").split()) <= context
 
 
 @pytest.mark.case
