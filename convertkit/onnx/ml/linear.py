@@ -38,10 +38,10 @@ def linear_classifier(f: Fusion) -> Results:
     if name == "PROBIT":
         return None  # ONNX Runtime leaves one of the two numbers as memory was
     positive = f.op("Greater", f.op("Squeeze", scores, f.ints(1)), number(f, 0.0))
-    return [labels.second_if(f, positive), _both(f, scores, logistic=name == "LOGISTIC")]
+    return [labels.second_if(f, positive), both(f, scores, logistic=name == "LOGISTIC")]
 
 
-def _both(f: Fusion, scores: ir.Value, *, logistic: bool) -> ir.Value:
+def both(f: Fusion, scores: ir.Value, *, logistic: bool) -> ir.Value:
     """What stands for both of two classes, of which only the second has a score."""
     if logistic:
         parts = [f.op("Sigmoid", f.op("Neg", scores)), f.op("Sigmoid", scores)]

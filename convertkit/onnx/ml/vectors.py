@@ -12,7 +12,7 @@ from convertkit.artifact import Array
 from convertkit.onnx.fusion import Fusion, Results
 from convertkit.onnx.ml.classes import Classes, classes_of
 from convertkit.onnx.ml.features import floats
-from convertkit.onnx.ml.linear import number, products, rows
+from convertkit.onnx.ml.linear import both, number, products, rows
 from convertkit.onnx.ml.scores import TRANSFORMS, transformed
 
 _GREATEST = (ir.AttrInt64("axis", 1), ir.AttrInt64("keepdims", 0))
@@ -98,8 +98,9 @@ def _by_pair(f: Fusion, classes: Classes, counts: Sequence[int], name: str) -> R
     label = classes.at(f, f.op("ArgMax", votes, attributes=_GREATEST))
     if len(pairs) > 1:
         return [label, transformed(f, scores, name)]
-    other = f.op("Neg", scores) if name == "NONE" else f.op("Sub", number(f, 1.0), scores)
-    return [label, f.op("Concat", other, scores, attributes=[ir.AttrInt64("axis", 1)])]
+    if name == "NONE":
+        return [label, f.op("Concat", f.op("Neg", scores), scores, attributes=[ir.AttrInt64("axis", 1)])]
+    return [label, both(f, scores, logistic=name == "LOGISTIC")]
 
 
 def _by_vector(coefficients: Array, counts: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Array:
