@@ -59,12 +59,22 @@ CONFIGS: dict[str, dict[str, object]] = {
     "gpt_neox": {**_NEOX, "model_type": "gpt_neox"},
     "gpt_neox-serial": {**_NEOX, "model_type": "gpt_neox", "use_parallel_residual": False},
 }  # fmt: skip
+_NEOX_SIZES = {key: _SIZES[key] for key in _SIZES if key not in ("num_key_value_heads", "rms_norm_eps")}
+BARE: dict[str, dict[str, object]] = {
+    **{f"{kind}-bare": {**_SIZES, "model_type": kind} for kind in (
+        "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text",
+    )},
+    "phi3-bare": {**_SIZES, "model_type": "phi3", "pad_token_id": 0},
+    "gpt2-bare": {**_GPT2, "model_type": "gpt2"},
+    "gpt_neox-bare": {**_NEOX_SIZES, "num_attention_heads": 4, "hidden_size": 64, "model_type": "gpt_neox"},
+}  # fmt: skip
+"""Sizes alone: everything else is what the family takes for granted."""
 
 
 def decoder_folder(folder: Path, name: str, **settings: object) -> Path:
     """A folder with the configuration called ``name`` and random weights of its own seed."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = {**CONFIGS[name], "bos_token_id": 1, "eos_token_id": 2, **settings}
+    config = {**{**CONFIGS, **BARE}[name], "bos_token_id": 1, "eos_token_id": 2, **settings}
     (folder / "config.json").write_text(json.dumps(config))
     rng = np.random.default_rng(sum(map(ord, name)))
     needed = tensors_needed(decoder_of(Settings.of(folder)))
