@@ -10,6 +10,7 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.converters.mxnet.attributes import Attributes
+from convertkit.errors import SourceError
 
 erf = np.vectorize(_erf, otypes=[np.float64])
 Unary = Callable[[Array], Array]
@@ -164,7 +165,8 @@ def _where(a: Attributes, which: Array, x: Array, y: Array) -> Array:
 
 
 def _fully_connected(a: Attributes, x: Array, weight: Array, bias: Array | None = None) -> Array:
-    a.whole("num_hidden")
+    if (count := a.whole("num_hidden")) != len(weight):
+        raise SourceError(f"{a.title}: num_hidden is {count}, and the weight gives {len(weight)} numbers")
     if a.flag("flatten", True):
         x = x.reshape(len(x), prod(x.shape[1:]))
     a.flag("no_bias")

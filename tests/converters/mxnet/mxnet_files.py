@@ -79,6 +79,8 @@ def _conv(kernel: str, filters: int, weight: tuple[int, ...], shape: tuple[int, 
 
 
 _IMAGE = (2, 3, 7, 6)
+_UNEVEN = (2, 3, 8, 7)
+"""Of which windows of 3 × 2 in steps of 2 leave a row and a column, which pooling_convention=full takes, too."""
 _OF_CHANNELS = {"gamma": (3,), "beta": (3,)}
 _STATISTICS = {**_OF_CHANNELS, "mean": (3,), "var": (3,)}
 
@@ -141,9 +143,18 @@ CASES = [
             ("max", {}),
             ("avg", {}),
             ("sum", {}),
-            ("max", {"pooling_convention": "full"}),
             ("avg", {"count_include_pad": "False"}),
+        )
+    ),
+    *(
+        Case(
+            "Pooling", _UNEVEN, {}, {"kernel": "(3, 2)", "stride": "(2, 2)", "pad": "(1, 0)", "pool_type": kind, **more}
+        )
+        for kind, more in (
+            ("max", {}),
+            ("max", {"pooling_convention": "full"}),
             ("avg", {"pooling_convention": "full"}),
+            ("avg", {"pooling_convention": "full", "count_include_pad": "False"}),
         )
     ),
     *(Case("Pooling", _IMAGE, {}, {"kernel": "(1, 1)", "global_pool": "True", "pool_type": k}) for k in ("max", "avg")),

@@ -122,6 +122,11 @@ _LAST = {"kernel": "(3, 3)", "no_bias": "True", "num_filter": "4", "layout": "NH
         (Case("Activation", (2, 3), {}, {"act_type": "mish"}), Unsupported, r"made \(Activation\): act_type=mish"),
         (Case("L2Normalization", (2, 3), {}, {"mode": "all"}), Unsupported, "mode=all; instance or channel"),
         (Case("SliceChannel", (2, 4), {}, {"num_outputs": "0"}), SourceError, "cannot be computed from its inputs"),
+        (
+            Case("FullyConnected", (2, 4), {"weight": (5, 4)}, {"num_hidden": "6", "no_bias": "True"}),
+            SourceError,
+            "num_hidden is 6, and the weight gives 5",
+        ),
         (Case("Pad", (1, 1, 2, 2), {}, _HUGE), SourceError, "cannot be computed from its inputs"),
         (Case("_contrib_box_nms", (2, 3)), Unsupported, r"made \(_contrib_box_nms\).*not one that is read"),
         (Case("Pooling", (1, 1, 4, 4), {}, {"kernel": "(2, 2)", "pool_type": "lp"}), Unsupported, "pool_type=lp"),
