@@ -27,6 +27,7 @@ from convertkit.quantization.float8 import QuantizeFloat8
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.graph.units import Unit, find_units, is_float
 from convertkit.quantization.integers import Integers
+from convertkit.quantization.place.complete import complete
 from convertkit.quantization.place.estimates import Estimates, described
 from convertkit.quantization.place.narrow import is_for_size_only
 from convertkit.quantization.prepare.opset import INT4_OPSET, at_least
@@ -86,8 +87,17 @@ class QuantizeIntegers(LossyStep):
             model = worker.quantized()
             self.diagnosis = worker.diagnosis()
         else:
-            self.diagnosis = effect(model, self.choices.precision, self.profile)
+            self.diagnosis = self._given(model, initial_state(source))
         return save_model(model, workdir / _FILE, f"{self.name} {self.version}", source.initial_state)
+
+    def _given(self, model: ir.Model, state: Mapping[str, Array]) -> Mapping[str, object]:
+        """What is told of a model that came quantized; ``--full-integer`` gives it the pairs that it lacks."""
+        lacked = complete(model, self.profile, self.calibration, state) if self.choices.full_integer else ()
+        told = effect(model, self.choices.precision, self.profile)
+        if not lacked:
+            return told
+        note = f"the model came quantized but for {len(lacked)} values, which got integers from the calibration data"
+        return {**told, "notes": [f"{note}: {', '.join(lacked[:3])}{', …' if len(lacked) > 3 else ''}"]}
 
 
 @dataclass(slots=True)
