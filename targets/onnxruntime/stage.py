@@ -16,6 +16,7 @@ from convertkit.onnx.save import save_model
 from convertkit.onnx.unsigned import has_cut_sums, make_unsigned, widen_weights
 from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime import IR_VERSIONS
+from convertkit.targets.onnxruntime.borders import keep_zero_borders
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.logarithms import widen_logarithms
@@ -67,7 +68,7 @@ class DeliverOnnx:
     """
 
     name = "onnxruntime"
-    version = "6"
+    version = "7"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
@@ -103,6 +104,7 @@ class DeliverOnnx:
             make_unsigned(model)
             widen_weights(model)
         keep_added_zeros(model)
+        keep_zero_borders(model)
         widen_logarithms(model)
         if self._ir_version is not None:
             set_ir_version(model, self._ir_version)
