@@ -82,7 +82,7 @@ def passing(folder: Path, **shapes: list[int | str]) -> Path:
     return onnx_models.write(folder, onnx_models.model(nodes, inputs, dict(shapes)))
 
 
-TARGETS = ("onnxruntime", "tflite", "openvino")
+TARGETS = ("onnxruntime", "tflite", "openvino", "coreml")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -114,7 +114,7 @@ def test_two_outputs_as_of_ssd(target, tmp_path):
         f"anchors:{tmp_path / 'anchors.npy'},scale:10,5,exp"
     )
     source = passing(tmp_path, y=["N", COUNT, 4], z=["N", COUNT, 1 + CLASSES])
-    static = {"N": 2} if target == "tflite" else {}
+    static = {"N": 2} if target in ("tflite", "coreml") else {}
     made = convertkit.export(source, target, postprocess=words, output=tmp_path / "out", static=static)
     found = made.run({"x": offsets, "w": logits})
     decoded = np.concatenate([

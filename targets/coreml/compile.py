@@ -30,6 +30,7 @@ from convertkit.targets.coreml.package.write import write_package
 from convertkit.targets.coreml.picks import lower_picks
 from convertkit.targets.coreml.ranks import lower_ranks
 from convertkit.targets.coreml.states import ROUNDED, carried_in
+from convertkit.targets.coreml.suppressions import lower_suppressions
 from convertkit.targets.coreml.tensor import Tensor, constant
 from convertkit.targets.forms.constants import fold_constants
 from convertkit.targets.forms.functions import expand_functions
@@ -99,6 +100,7 @@ def prepare(model: ir.Model) -> None:
     opset = model.graph.opset_imports.get("", 1)
     if expand_functions(model, _is_handled(opset)):
         fold_constants(model)
+    lower_suppressions(model)
     lower_picks(model)
     lower_ranks(model)
 

@@ -14,6 +14,7 @@ from convertkit.targets.coreml.evaluator.recurrent import recurrent
 from convertkit.targets.coreml.evaluator.reductions import reductions
 from convertkit.targets.coreml.evaluator.sampling import sampling
 from convertkit.targets.coreml.evaluator.states import states
+from convertkit.targets.coreml.evaluator.suppression import suppression
 from convertkit.targets.coreml.evaluator.table import Table
 
 TABLE = Table(
@@ -30,6 +31,7 @@ TABLE = Table(
         reductions,
         sampling,
         states,
+        suppression,
     ]
 )
 """What each operation computes."""

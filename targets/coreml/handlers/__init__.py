@@ -21,6 +21,7 @@ from convertkit.targets.coreml.handlers.scatter import scatter
 from convertkit.targets.coreml.handlers.shapes import shapes
 from convertkit.targets.coreml.handlers.signal import signal
 from convertkit.targets.coreml.handlers.slices import slices
+from convertkit.targets.coreml.handlers.suppression import suppression
 
 COREML = Registry(
     [
@@ -42,6 +43,7 @@ COREML = Registry(
         shapes,
         signal,
         slices,
+        suppression,
     ]
 )
 """Every operator that Core ML can express."""

@@ -17,11 +17,11 @@ class Handlers:
         import_coremltools()
 
     def operators(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
-        """Names of all operators; raises where a signature and its schema disagree."""
+        """Names of all operators of ONNX; raises where a signature and its schema disagree."""
         from convertkit.targets.coreml.handlers import COREML
 
         COREML.check()
-        return Reply(sorted({key.op for key in COREML}))
+        return Reply(sorted({key.op for key in COREML if not key.domain}))
 
     def missing(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
         """Versions of handled operators that canonical models may have, and no handler takes; deprecated ones aside."""
