@@ -226,6 +226,7 @@ _EXTRAS = {
     "coremltools": "coreml",
     "openvino": "openvino",
     "onnxruntime_genai": "genai",
+    "MNN": "mnn",
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
     "scipy": "audio",

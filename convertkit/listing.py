@@ -30,6 +30,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "stablehlo": (("tensorflow-cpu", "tensorflow"), ("ai-edge-litert",), ("flatbuffers",), ("jax",), ("jaxlib",)),
     "openvino": (("openvino",),),
     "genai": (("onnxruntime-genai",),),
+    "mnn": (("mnn",),),
     "core": (("onnxruntime",),),
 }
 """What an extra brings, by the names that pip knows; of alternatives one is enough.  The core is there without one."""

@@ -21,7 +21,7 @@ from convertkit.options import of_targets
 from convertkit.processing.words import anchors_file
 from convertkit.recipe import METRICS, THIS, ExportOptions, ImageOptions, WavOptions
 from convertkit.references import closest, found_at
-from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader, Target
+from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader, ReasoningTarget, Target
 
 _IMAGE_RANK = 3
 """Least rank of an input or output that has a layout: channels, and one axis in space beside the batch."""
@@ -94,7 +94,9 @@ def check_precision(options: ExportOptions, target: Target) -> None:
     for part in (target, *plugins.parts_of(target, options)):
         if options.precision not in part.precisions:
             has = ", ".join(part.precisions)
-            raise UsageError(f"target {part.name} does not deliver {options.precision}; it has: {has}")
+            reason = part.lacks.get(options.precision, "") if isinstance(part, ReasoningTarget) else ""
+            why = f": {reason}" if reason else ""
+            raise UsageError(f"target {part.name} does not deliver {options.precision}{why}; it has: {has}")
 
 
 def _devices_of(target: Target) -> tuple[str, ...]:

@@ -187,6 +187,14 @@ class StaticTarget(Protocol):
 
 
 @runtime_checkable
+class ReasoningTarget(Protocol):
+    """A target that says why it does not deliver a precision: a clause with the ways out, by the precision."""
+
+    @property
+    def lacks(self) -> Mapping[str, str]: ...
+
+
+@runtime_checkable
 class FlexibleTarget(Protocol):
     """A target whose options say which dimensions stay dynamic, where it would need sizes otherwise."""
 

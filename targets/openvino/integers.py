@@ -12,17 +12,13 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.errors import Unsupported
-from convertkit.onnx.integer_ranges import Range, Ranges
-from convertkit.onnx.intervals import Interval, inside, of_numbers
+from convertkit.onnx.intervals import Interval, inside
+from convertkit.targets.forms.words import WIDE, Words
 from convertkit.targets.forms.writing import Place, refusal
 
 _WORDS: Final = frozenset({ir.DataType.INT32, ir.DataType.INT64})
-_WIDE: Final = _WORDS | {ir.DataType.UINT32, ir.DataType.UINT64}
 _EXACT: Interval = (-(2.0**24), 2.0**24)
 """What float32 holds of integers."""
-_WORD: Interval = (-(2.0**31), 2.0**31 - 1)
-_SIZE: Interval = (-(2.0**20), 2.0**20)
 _IN_FLOAT = frozenset(
     {
         *("Div", "Mod", "Pow", "MatMul", "Gemm", "Einsum", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
@@ -30,8 +26,6 @@ _IN_FLOAT = frozenset(
         *("ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"),
     }
 )
-_ENDS = frozenset({"Slice", "Max", "Min", "Clip"})
-"""Operators that take a number beyond 32 bits for the end of their range, as the plugin does."""
 
 
 def hold_integers(model: ir.Model) -> tuple[str, ...]:
@@ -45,56 +39,37 @@ def hold_integers(model: ir.Model) -> tuple[str, ...]:
     return judge.notes
 
 
-class _Judge:
+class _Judge(Words):
     def __init__(self) -> None:
-        self._ranges = Ranges("OpenVINO", strict=False)
-        self._sizes: set[ir.Value] = set()
+        super().__init__("OpenVINO", "OpenVINO's CPU plugin")
         self._told: dict[str, None] = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
         if not self._told:
-            return self._ranges.notes
+            return super().notes
         first, *others = self._told
         more = f" and {len(others)} more" if others else ""
         note = (
             f"{first}{more}: OpenVINO computes these integers in float32, so they are right from "
             f"{_EXACT[0]:.0f} to {_EXACT[1]:.0f} alone"
         )
-        return (*self._ranges.notes, note)
+        return (*super().notes, note)
 
-    def look(self, node: ir.Node) -> None:
-        """Take in one node, whose operands were taken in before it."""
-        if self._is_of_sizes(node):
-            self._sizes.update(node.outputs)
-            for value in node.outputs:
-                self._ranges.assume(value, Range(_SIZE))
-            return
-        if node.op_type in _ENDS:
-            self._cut_ends(node)
-        else:
-            _check_constants(node)
-        name = f"{node.name} ({node.op_type})"
-        try:
-            for value in node.outputs:
-                self._ranges.add(node, value, name)
-        except Unsupported as error:
-            raise refusal(node, error.reason) from error
-        if node.op_type in _IN_FLOAT and not node.domain:
-            self._floated(node, name)
-
-    def _floated(self, node: ir.Node, name: str) -> None:
+    def noted(self, node: ir.Node, name: str) -> None:
         """An operator that is computed in float32."""
-        operands = [value for value in node.inputs if value is not None and value.dtype in _WIDE]
-        results = [value for value in node.outputs if value.dtype in _WIDE]
-        found = [self._ranges.of(value) for value in (*operands, *results)]
+        if node.op_type not in _IN_FLOAT or node.domain:
+            return
+        operands = [value for value in node.inputs if value is not None and value.dtype in WIDE]
+        results = [value for value in node.outputs if value.dtype in WIDE]
+        found = [self.ranges.of(value) for value in (*operands, *results)]
         if not operands or all(inside(each.interval, _EXACT) for each in found):
             return
         form = _FORMS.get(node.op_type)
         if form is not None and all(value.dtype in _WORDS for value in operands):
             known = found[-1]
             made = form(Place(node))
-            self._ranges.assume(made, known)
+            self.ranges.assume(made, known)
             return
         if not any(each.of_data for each in found):
             ends = [end for each in found for end in each.interval]
@@ -102,32 +77,6 @@ class _Judge:
                 node, f"integers from {min(ends):.0f} to {max(ends):.0f}: OpenVINO computes it in float32 of 24 bits"
             )
         self._told[name] = None
-
-    def _cut_ends(self, node: ir.Node) -> None:
-        """Numbers that stand for the end of the range are that of 32 bits."""
-        for value in node.inputs:
-            if value is not None and value.dtype in _WIDE and value.const_value is not None and value.const_value.size:
-                least, most = of_numbers(value.const_value.numpy())
-                self._ranges.assume(value, Range((max(least, _WORD[0]), min(most, _WORD[1]))))
-
-    def _is_of_sizes(self, node: ir.Node) -> bool:
-        """Whether all that it computes is made of sizes."""
-        if node.op_type in ("Shape", "Size"):
-            return True
-        moving = [value for value in node.inputs if value is not None and value.const_value is None]
-        return bool(moving) and all(value in self._sizes for value in moving)
-
-
-def _check_constants(node: ir.Node) -> None:
-    for value in node.inputs:
-        known = None if value is None or value.dtype not in _WIDE else value.const_value
-        if known is None or known.size == 0:
-            continue
-        numbers = known.numpy()
-        least, most = int(numbers.min()), int(numbers.max())
-        if least < _WORD[0] or (most > _WORD[1] and known.dtype != ir.DataType.UINT32):
-            beyond = least if least < _WORD[0] else most
-            raise refusal(node, f"the integer {beyond}: OpenVINO's CPU plugin has 32 bits")
 
 
 def _is_equal(place: Place, a: ir.Value, b: ir.Value, like: ir.Value) -> ir.Value:

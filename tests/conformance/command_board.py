@@ -35,6 +35,8 @@ TITLES = {
     "executorch": "ExecuTorch",
     "tvm": "TVM",
     "stablehlo": "StableHLO",
+    "mnn": "MNN",
+    "ncnn": "ncnn",
     "qnn": "Qualcomm HTP",
     "rknn": "RKNN",
     "ethos-u": "Ethos-U",

@@ -8,8 +8,14 @@ from typing import Any, Self
 
 from convertkit.workers.process import Reply
 
-_MODULES = {"executorch": ("convertkit.targets.executorch.stage", "convertkit.targets.executorch.runner")}
-_HEAVY = {"executorch": ("convertkit.targets.executorch.service", "convertkit.targets.executorch.module")}
+_MODULES = {
+    "executorch": ("convertkit.targets.executorch.stage", "convertkit.targets.executorch.runner"),
+    "mnn": ("convertkit.targets.mnn.stage", "convertkit.targets.mnn.runner"),
+}
+_HEAVY = {
+    "executorch": ("convertkit.targets.executorch.service", "convertkit.targets.executorch.module"),
+    "mnn": ("convertkit.targets.mnn.service",),
+}
 
 
 class Here:

@@ -1,0 +1,25 @@
+"""ONNX in the forms that MNN's converter takes, in place; what is computed stays the same."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.stored import make_stored_real
+from convertkit.targets.forms.words import Words
+
+_BODIES = frozenset({"Gelu", "Mish"})
+"""What MNN approximates or computes wrongly, and ONNX gives a body of operators that it computes."""
+
+
+def write_forms(model: ir.Model) -> tuple[str, ...]:
+    """All of them; what a user has to know of integers that the data decides.
+
+    ``Unsupported`` names a node whose integers MNN does not hold.
+    """
+    expand_functions(model, lambda node: node.op_type not in _BODIES)
+    make_stored_real(model)
+    words = Words("MNN")
+    for node in model.graph.all_nodes():
+        words.look(node)
+    return words.notes

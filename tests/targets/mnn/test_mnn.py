@@ -1,0 +1,138 @@
+"""MNN's files: what they compute, which integers they store, the same bytes, what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import convertkit
+from convertkit.artifact import Artifact, TensorSpec, sha256_of
+from convertkit.errors import ParityError, ToolError, WorkerError
+from convertkit.onnx.load import load_own
+from convertkit.result import Result
+from convertkit.targets.mnn.runner import MnnRunner
+from tests import installed
+
+installed.needs("MNN")
+
+NETWORK = "fixtures/digits/model.pt"
+RNG = np.random.default_rng(3)
+SIZES = {"float32": (430_000, 470_000), "fp16": (215_000, 240_000), "w8": (110_000, 130_000), "w4": (55_000, 70_000)}
+"""Bytes: least and most."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return convertkit.export(NETWORK, "mnn", output=tmp_path_factory.mktemp("mnn") / "out")
+
+
+def saved(place: Path, nodes: list[onnx.NodeProto], shape: tuple[int | str, ...], **stored: np.ndarray) -> Path:
+    """A model from x to y."""
+    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
+    results = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    constants = [numpy_helper.from_array(value, name) for name, value in stored.items()]
+    graph = helper.make_graph(nodes, "g", ports, results, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    onnx.save(onnx.shape_inference.infer_shapes(model, strict_mode=True), place / "model.onnx")
+    return place / "model.onnx"
+
+
+def test_the_file_computes_what_the_graph_says(made):
+    (output,) = made.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
+    assert float(output["relative"]) < 1e-5
+    assert made.report["runs_here"]
+    assert made.report["steps"][-1]["artifact"]["runtime"].startswith("MNN 3.")
+    assert "manager.set_hint(3, 0)" in (made.path / "README.md").read_text()
+
+
+def test_any_batch_is_right(made):
+    x = RNG.standard_normal((5, 1, 8, 8)).astype(np.float32)
+    whole = made.run({"input": x})["output"]
+    single = [made.run({"input": each[None]})["output"][0] for each in x]
+    assert whole.shape == (5, 10)
+    assert np.allclose(whole, single, atol=1e-5)
+
+
+def test_two_folders_hold_the_same_bytes(made, tmp_path):
+    again = convertkit.export(NETWORK, "mnn", output=tmp_path / "a-much-longer-name")
+    assert sha256_of(again.artifact.path) == sha256_of(made.artifact.path)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "w8", "w4"])
+def test_weights_are_stored_as_asked_and_are_those_of_the_graph(tmp_path, precision):
+    result = convertkit.export(NETWORK, "mnn", output=tmp_path / "out", **{precision: True})
+    least, most = SIZES[precision]
+    assert least < result.artifact.path.stat().st_size < most
+    (output,) = result.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
+    assert float(output["relative"]) < 1e-5
+
+
+def test_a_weight_that_does_not_come_back_stays_float(tmp_path):
+    """Its first channel has no end at 127, so MNN would take another scale."""
+    stored = {
+        "w": np.array([[100, 127], [-3, 9], [55, -31]], np.int8).repeat(40, 0), "s": np.array([0.01, 0.02], np.float32),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=1),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    result = convertkit.export(saved(tmp_path, nodes, ("N", 120), **stored), "mnn", output=tmp_path / "out")
+    assert result.artifact.path.stat().st_size > 240 * 4
+    x = RNG.standard_normal((3, 120)).astype(np.float32)
+    assert np.allclose(result.run({"x": x})["y"], x @ (stored["w"] * stored["s"]), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["Gelu", "Mish"])
+def test_what_mnn_approximates_is_written_out(tmp_path, kind):
+    path = saved(tmp_path, [helper.make_node(kind, ["x"], ["y"])], (3, 50))
+    result = convertkit.export(path, "mnn", output=tmp_path / "out")
+    (output,) = result.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
+    assert float(output["relative"]) < 1e-5
+
+
+def test_convolutions_are_exact_with_the_setting_that_the_readme_tells(tmp_path):
+    """MNN's own setting is 1e-3 off here."""
+    weight = (RNG.standard_normal((64, 64, 3, 3)) * 0.05).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])]
+    path = saved(tmp_path, nodes, (1, 64, 28, 28), w=weight)
+    result = convertkit.export(path, "mnn", output=tmp_path / "out")
+    (output,) = result.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
+    assert float(output["relative"]) < 5e-6
+
+
+def test_mnns_tools_are_not_imported():
+    """They install a package by themselves and report what is converted."""
+    code = "import sys, convertkit.targets.mnn.service; sys.exit('MNN.tools' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("cut", [0, 100, 3000])
+def test_what_is_not_a_file_of_mnn_is_refused(made, tmp_path, cut):
+    path = tmp_path / "model.mnn"
+    path.write_bytes(made.artifact.path.read_bytes()[:cut] if cut else b"not one")
+    spec = TensorSpec("input", (1, 1, 8, 8), "float32"), TensorSpec("output", (1, 10), "float32")
+    with (
+        pytest.raises((ToolError, WorkerError), match=r"model\.mnn"),
+        MnnRunner(Artifact(path, "mnn", spec[:1], spec[1:], "")) as runner,
+    ):
+        runner.run({"input": np.zeros((1, 1, 8, 8), np.float32)})
+
+
+def test_wrong_numbers_of_a_file_are_caught(tmp_path, monkeypatch):
+    def wrong(path: Path) -> ir.Model:
+        model = load_own(path)
+        value = next(each for each in model.graph.initializers.values() if each.const_value.numpy().size > 100)
+        value.const_value = ir.tensor(value.const_value.numpy() * np.float32(1.001), name=value.name)
+        return model
+
+    monkeypatch.setattr("convertkit.targets.mnn.stage.load_own", wrong)
+    with pytest.raises(ParityError, match="after mnn"):
+        convertkit.export(NETWORK, "mnn", output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

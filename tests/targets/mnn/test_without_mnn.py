@@ -1,0 +1,120 @@
+"""What the MNN target says of itself, and refuses, where MNN is not installed."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper
+
+from convertkit import plugins
+from convertkit.artifact import Artifact, TensorSpec
+from convertkit.errors import FeedError, ToolError, Unsupported
+from convertkit.targets.mnn.forms import write_forms
+from convertkit.targets.mnn.runner import MnnRunner
+from convertkit.targets.mnn.stage import WriteMnn, _refused, with_own_identity
+from convertkit.targets.mnn.weights import Layer, stored_layers
+from tests.command_line import check_refusal, here
+
+NETWORK, CALIBRATION = "fixtures/digits/model.pt", "fixtures/digits/calib.npz"
+RANDOM = b"0123abcd-0000-4111-8222-0123456789ab"
+
+
+def test_one_sentence_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr("convertkit.targets.mnn.find_spec", lambda name: None)
+    said = here("export", NETWORK, "--target", "mnn", "-o", tmp_path / "out")
+    check_refusal(said, 4, "MNN is not installed", "convertkit-ml[mnn]")
+    assert not any(tmp_path.iterdir())
+
+
+def test_integer_activations_are_refused_with_the_ways_out(tmp_path):
+    said = here("export", NETWORK, "--target", "mnn", "--int8", "--calib", CALIBRATION, "-o", tmp_path / "out")
+    check_refusal(said, 2, "target mnn does not deliver int8: MNN's converter does not read integer", "--w8", "tflite")
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_profile_leaves_activations_float():
+    class Asked:
+        precision = "w4"
+
+    found = plugins.target("mnn").profile(Asked())
+    assert (found.weight, found.weight_range, found.weight_only, found.block) == ("int4", (-7, 7), True, 64)
+    assert "ConvTranspose" not in found.operators
+
+
+def test_the_identity_is_what_the_content_gives():
+    made, other = (with_own_identity(b"$\0\0\0" + RANDOM + rest) for rest in (b"\0rest", b"\0more"))
+    assert (made[:4], made[40:]) == (b"$\0\0\0", b"\0rest")
+    assert len({made[4:40], other[4:40], RANDOM}) == 3
+    with pytest.raises(ToolError, match="has no identity"):
+        with_own_identity(b"another format")
+
+
+def test_two_random_identities_become_one():
+    first, second = (RANDOM.replace(b"0123abcd", part) for part in (b"00000000", b"ffffffff"))
+    assert with_own_identity(b"x$\0\0\0" + first + b"\0y") == with_own_identity(b"x$\0\0\0" + second + b"\0y")
+
+
+def _stored(weight: np.ndarray, scales: np.ndarray, kind: str, **attributes: int) -> ir.Model:
+    """``x`` into an operator with a weight behind DequantizeLinear; ``block`` and ``axis`` are that one's."""
+    initial = {name: ir.tensor(value, name=name) for name, value in (("w", weight), ("s", scales))}
+    values = {name: ir.Value(name=name, const_value=value, type=ir.TensorType(value.dtype), shape=value.shape)
+              for name, value in initial.items()}  # fmt: skip
+    x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT))
+    made = ir.node("DequantizeLinear", [values["w"], values["s"]], attributes, name="stored")
+    node = ir.node(kind, [x, made.outputs[0]], name="product")
+    node.outputs[0].name = "y"
+    graph = ir.Graph(
+        [x], [node.outputs[0]], nodes=[made, node], initializers=list(values.values()), opset_imports={"": 21}
+    )
+    return ir.Model(graph, ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("end", "bits", "layer"), [(127, 8, Layer(8, -1)), (126, 8, None), (7, 4, Layer(4, -1)), (6, 4, None)]
+)
+def test_weights_come_back_where_each_channel_reaches_the_end(end, bits, layer):
+    weight = np.array([[end, -3, 5], [1, -end, 0]], np.int8)
+    if bits == 4:
+        weight = weight.astype(ir.DataType.INT4.numpy())
+    found = stored_layers(_stored(weight.T, np.array([0.1, 0.2], np.float32), "MatMul", axis=1))
+    assert found == ({} if layer is None else {"y": layer})
+
+
+def test_blocks_have_ends_of_their_own():
+    weight = np.array([[127, 1, 2, -127, 5, 6]] * 2, np.int8)
+    scales = np.ones((2, 2), np.float32)
+    whole = _stored(weight.T, scales.T, "MatMul", axis=0, block_size=3)
+    assert stored_layers(whole) == {"y": Layer(8, 3)}
+    short = _stored(np.vstack([weight.T, weight.T[:1]]), np.ones((3, 2), np.float32), "MatMul", axis=0, block_size=3)
+    assert stored_layers(short) == {}
+
+
+def test_integers_beyond_32_bits_are_refused_with_the_node():
+    ports = [helper.make_tensor_value_info(name, TensorProto.INT64, [3]) for name in "xy"]
+    big = helper.make_tensor("k", TensorProto.INT64, [1], [1 << 40])
+    node = helper.make_node("Add", ["x", "k"], ["y"], "far")
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [big])
+    model = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    with pytest.raises(Unsupported, match=r"far \(Add\): the integer 1099511627776: MNN has 32 bits"):
+        write_forms(model)
+
+
+def test_a_type_that_it_lacks_is_refused(tmp_path):
+    spec = TensorSpec("x", (2,), "float64")
+    with pytest.raises(Unsupported, match="x: MNN has no tensors of float64"):
+        WriteMnn("float32").run(Artifact(tmp_path / "m.onnx", "onnx", (spec,), (), ""), tmp_path)
+
+
+def test_a_runner_takes_no_integers_beyond_32_bits(tmp_path):
+    spec = TensorSpec("x", (1,), "int64")
+    runner = MnnRunner(Artifact(tmp_path / "model.mnn", "mnn", (spec,), (), ""))
+    with pytest.raises(FeedError, match="input x has integers beyond 32 bits"):
+        runner.run({"x": np.array([1 << 31])})
+
+
+def test_a_refusal_names_the_first_node_of_the_kind_that_the_converter_does():
+    graph = ir.Graph([], [], nodes=[ir.Node("", kind, [], name=f"n{at}") for at, kind in enumerate(("Relu", "Odd"))])
+    model = ir.Model(graph, ir_version=10)
+    assert str(_refused(model, {"operator": "Odd", "reason": "no"})).startswith("n1 (Odd): MNN does not convert it: no")
+    assert isinstance(_refused(model, {"operator": None, "reason": "no"}), ToolError)
