@@ -200,6 +200,9 @@ def _explained(
                 continue
             output = np.asarray(results[each.place][each.output])
             explained = _told(each, before, output, tolerance, told[each.place])
+            if not explained and tolerance.same_integers and (known := told[each.place]) is not None:
+                told[each.place] = known.thorough()
+                explained = _told(each, before, output, tolerance, told[each.place])
             if not explained and each.output in ranked:
                 explained = _tied(before.outputs[each.place], results[each.place], ranked, tolerance, told[each.place])
         judged.append(replace(each, explained=explained))

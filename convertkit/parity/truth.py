@@ -39,6 +39,8 @@ class Truth(Protocol):
 
     @property
     def ties(self) -> Callable[[], Ties | None]: ...
+    @property
+    def thorough(self) -> Callable[[], Truth]: ...
 
 
 class Ties(Protocol):

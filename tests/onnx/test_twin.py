@@ -373,3 +373,21 @@ def test_suppression_is_that_of_onnx_runtime(tmp_path, centered):
     nodes = [node("NonMaxSuppression", "b x most overlap least", "y", center_point_box=centered)]
     made = artifact(tmp_path, nodes, feed, constants=limits)
     assert np.array_equal(truth_of(made, feed).values["y"], single(made, feed)["y"])
+
+
+def test_thorough_runs_find_integers_that_few_miss(tmp_path):
+    """Values that lie about a rounding from a tie, of which each run takes some to the other side."""
+    step = np.float32(0.3)
+    ties = RNG.integers(0, 120, 9999) + 0.5
+    x = (ties * np.float64(step)).astype(np.float32)
+    off = np.abs(x / np.float64(step) / ties - 1) * 2**24
+    x = x[(off > 0.6) & (off < 1.0)]
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    made = artifact(tmp_path, nodes, {"x": x}, constants={"s": step, "z": np.int8(0)})
+    with Twin(made) as twin:
+        few = twin.run({"x": x})
+        many = few.thorough()
+    assert np.array_equal(many.values["y"], few.values["y"])
+    assert (many.spread["y"] >= few.spread["y"]).all()
+    moved = [float(np.mean(each.spread["y"] > 0)) for each in (few, many)]
+    assert 0 < moved[0] < 0.97 < 0.99 < moved[1]

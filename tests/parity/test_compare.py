@@ -265,3 +265,17 @@ def test_what_is_picked_best_first_may_be_others_by_half() -> None:
             outputs = tuple({"y": np.where(np.arange(10) < others, 99, row)} for row in rows)
             sides.append(Recording("m", artifact, ({},) * 3, outputs))
         assert compare_recordings(*sides, tolerance).passed == ranked
+
+
+def test_a_single_integer_that_few_runs_missed_is_asked_for_thoroughly():
+    """The twin's few runs show nothing, more of them show the integer that rounds the other way; other faults stay."""
+    same = Tolerance("the same integers", lsb=3.0, snr_db=20.0, same_integers=True)
+    moved = [np.array(each) for each in VARIED]
+    moved[2][1, 3] += 0.01
+    none = {"y": np.zeros_like(moved[2], np.float64)}
+    seen = {"y": np.where(moved[2] != VARIED[2], 0.01, 0.0)}
+    many = SimpleNamespace(values={"y": VARIED[2].astype(np.float64)}, spread=seen)
+    few = SimpleNamespace(values=many.values, spread=none, thorough=lambda: many)
+    assert verdict(VARIED, moved, same, truth=lambda feed: few).passed
+    moved[2][0, 0] += 0.9
+    assert not verdict(VARIED, moved, same, truth=lambda feed: few).passed
