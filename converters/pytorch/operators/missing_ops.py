@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convertkit.converters.pytorch.operators import experts, mixed_types, places, recurrent
+from convertkit.converters.pytorch.operators import experts, mixed_types, places, recurrent, scans
 from convertkit.errors import Unsupported
 
 _ATEN = torch.ops.aten
@@ -272,6 +272,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.polar.default: Substitute(polar, _always),
         _ATEN.scatter_reduce.two: Substitute(scattered, _leaves_out),
         _ATEN.cdist.default: Substitute(distances, _by_differences),
+        _ATEN.logcumsumexp.default: Substitute(scans.logcumsumexp, scans.has_fixed_length),
         _ATEN.amax.default: Substitute(places.extreme_of_all(torch.amax), _over_all),
         _ATEN.amin.default: Substitute(places.extreme_of_all(torch.amin), _over_all),
         _ATEN.sort.default: Substitute(places.sort_flags, _is_flags),

@@ -37,6 +37,20 @@ def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     return _running(torch.mul, x if dtype is None else x.to(dtype), dim)
 
 
+def logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """``aten::logcumsumexp``, pair by pair.
+
+    torch's exporter takes the largest of all from each element, so that early sums far below it vanish.
+    """
+    return _running(torch.logaddexp, x, dim)
+
+
+def has_fixed_length(node: Any) -> bool:
+    """Whether the axis that ``dim``, the second operand, names has a known size."""
+    x = node.args[0].meta["val"]
+    return not x.dim() or isinstance(x.shape[node.args[1]], int)
+
+
 def _extremes(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """Values, and where the last of the equal ones up to each place lies."""
     values = _running(combine, x, dim)

@@ -19,6 +19,18 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 /
 _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 """B(2k) / 2k: Abramowitz and Stegun 6.3.18."""
 _TERMS = 24
+_TAIL = 5.0
+_INVERSE_INSIDE = (
+    1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087, -4.39150654e-06, -3.5233877e-06,
+    3.43273939e-07, 2.81022636e-08,
+)  # fmt: skip
+"""erf⁻¹(y) / y in powers of ``w - 2.5``, where w = -log(1 - y²) < 5.
+Source: M. Giles, *Approximating the erfinv function*, GPU Computing Gems Jade (2011), single precision."""
+_INVERSE_TAIL = (
+    2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773, -0.00367342844, 0.00134934322,
+    0.000100950558, -0.000200214257,
+)  # fmt: skip
+"""The same in powers of ``sqrt(w) - 3``, for other w."""
 
 
 def _zeta_less_one(s: int) -> float:
@@ -95,15 +107,18 @@ def digamma(x: Tensor) -> Any:
 
 
 def error_function_inverse(y: Tensor) -> Any:
-    """``aten::erfinv``: Winitzki's estimate (two parts in a thousand), then Newton's steps of third order."""
+    """``aten::erfinv``: Giles' polynomials, good to float32; behind them Newton's steps of third order for float64.
+
+    In float32 a step would be worse than the estimate: near the ends ``erf(x) - y`` has lost its digits.
+    """
     if not y.is_floating_point():
         return NotImplemented
     inside = y.clamp(-1, 1)
-    room = torch.log((1 - inside) * (1 + inside)).clamp(min=-80.0)
-    a = 0.147
-    b = 2 / (math.pi * a) + room / 2
-    x = torch.copysign(torch.sqrt(torch.sqrt(b * b - room / a) - b), y)
-    for _ in range(3):  # Halley
+    room = -torch.log((1 - inside) * (1 + inside)).clamp(min=-80.0)
+    central = _polynomial(room - 2.5, _INVERSE_INSIDE)
+    tail = _polynomial(torch.sqrt(room.clamp(min=_TAIL)) - 3, _INVERSE_TAIL)
+    x = torch.where(room < _TAIL, central, tail) * inside
+    for _ in range(2 if y.dtype == torch.float64 else 0):  # Halley
         step = (torch.erf(x) - inside) * (math.sqrt(math.pi) / 2) * torch.exp(x * x)
         x = x - step / (1 + x * step)
     x = torch.where(y.abs() == 1, y * math.inf, x)

@@ -73,14 +73,25 @@ def _deviations(x: ir.Value) -> Iterator[tuple[ir.Node, tuple[int, ...]]]:
     whole = list(sizes(x) or ())
     for node in x.consumers():
         mean = _mean_of(node) if node.op_type == "Sub" and not node.domain and node.inputs[0] is x else None
-        axes = axes_of(mean, len(whole)) if mean is not None and mean.inputs[0] is x and whole else None
+        axes = _reduced(mean, len(whole)) if mean is not None and mean.inputs[0] is x and whole else None
         if axes is not None and _fits(node.inputs[1], [1 if i in axes else n for i, n in enumerate(whole)], whole):
             yield node, axes
 
 
+def _reduced(mean: ir.Node, rank: int) -> tuple[int, ...] | None:
+    """The axes of a mean, all of them where it names none; None where they are not constant."""
+    named = len(mean.inputs) > 1 and mean.inputs[1] is not None
+    keeps_all: int = mean.attributes.get_int("noop_with_empty_axes", 0)
+    if named or keeps_all:
+        return axes_of(mean, rank) if named else None
+    return tuple(range(rank))
+
+
 def _fits(centre: ir.Value | None, kept: list[int | None], whole: list[int | None]) -> bool:
-    """Whether a mean lies along the axes that it was taken over, itself or repeated."""
+    """Whether a mean lies along the axes that it was taken over, itself or repeated; that of all elements anyhow."""
     found = sizes(centre)
+    if found is not None and all(size == 1 for size in kept):
+        return all(size == 1 for size in found)
     return found is not None and list(found) in (kept, whole)
 
 

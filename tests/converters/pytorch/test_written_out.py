@@ -119,6 +119,8 @@ SCANS: Mapping[str, Function] = {
     "place_of_running_maximum": lambda x: torch.cummax(torch.round(x), 1).indices,
     "running_minimum": lambda x: torch.cummin(x, 0).values,
     "place_of_running_minimum": lambda x: torch.cummin(torch.round(x), 1).indices,
+    "running_log_sum_exp": lambda x: torch.logcumsumexp(x * 60, 1),
+    "running_log_sum_exp_of_channels": lambda x: torch.logcumsumexp(-x, 0),
     "median": lambda x: torch.median(x, 1).values + torch.median(x),
     "third": lambda x: torch.kthvalue(x, 3, 1, keepdim=True).values,
     "commonest": lambda x: torch.mode(torch.round(x), 1).values,
@@ -225,6 +227,15 @@ def test_special_functions_are_exact_in_doubles() -> None:
     torch.testing.assert_close(special.digamma(x), torch.digamma(x), rtol=1e-9, atol=1e-9)
     y = torch.linspace(-0.9999, 0.9999, 997).double()
     torch.testing.assert_close(special.error_function_inverse(y), torch.erfinv(y), rtol=1e-12, atol=1e-12)
+
+
+def test_the_inverse_of_the_error_function_keeps_its_digits_in_float32() -> None:
+    """Up to one unit in the last place from its ends, and about zero."""
+    near = torch.cat([1 - torch.logspace(-7.2, 0, 997), torch.logspace(-37, 0, 997)])
+    y = torch.cat([near, -near, torch.linspace(-1, 1, 4001)])
+    y = y[(y.abs() < 1) & (y != 0)]
+    exact = torch.erfinv(y.double())
+    assert float(((special.error_function_inverse(y) - exact) / exact).abs().max()) < 5e-7
 
 
 def test_real_operands_are_left_to_the_exporter() -> None:

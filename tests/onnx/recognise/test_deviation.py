@@ -91,3 +91,17 @@ def test_deviations_are_shifted_once(name):
     once = canonical(model(BODIES[name], "1"))
     for made in (once, canonical(once)):
         assert [node.op_type for node in made.graph.node].count("Slice") == 1
+
+
+@pytest.mark.parametrize("mean", ["ReduceMean<keepdims = 0>(x)", "ReduceMean(x)", "ReduceMean<keepdims = 0>(x, whole)"])
+def test_all_elements_together_have_none_either(mean):
+    """``(x - x.mean()) / (x.std() + 1e-8)`` of a picture: its mean has no axes, and is a scalar."""
+    body = f"m = {mean} d = Sub(x, m) n = ReduceMean(x, whole) c = Sub(x, n) q = Mul(c, c) "
+    body += "v = ReduceMean<keepdims = 0>(q, whole) r = Sqrt(v) t = Add(r, tiny) y = Div(d, t)"
+    head = '<ir_version: 8, opset_import: ["" : 18]> g (float[1,7,9] x) => (float[1,7,9] y) '
+    proto = onnx.parser.parse_model(f"{head}<{CONSTANTS}, int64[3] whole = {{0, 1, 2}}> {{{body}}}")
+    made = canonical(proto)
+    assert [node.op_type for node in made.graph.node].count("Slice") == 1
+    numbers = np.random.default_rng(1).uniform(-5, 5, 40).astype(np.float32)
+    assert any(run(proto, np.full((1, 7, 9), number)).any() for number in numbers)
+    assert not any(run(made, np.full((1, 7, 9), number)).any() for number in numbers)
