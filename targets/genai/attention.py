@@ -16,11 +16,11 @@ import onnx_ir.passes.common as common
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.edit import add_constant
+from convertkit.targets.decoders.cache import caches_of, groups_of, grown, layer_count
 
 CONTRIB = "com.microsoft"
 MASK = "attention_mask"
 _LEAST_SIZE = 8
-_KEY, _VALUE = "past_key_values.{}.key", "past_key_values.{}.value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,47 +59,25 @@ def fuse(model: ir.Model) -> Shape:
     Raises ``Unsupported`` for a model whose cache is not read and written as decoders do it.
     """
     graph = model.graph
-    layers = sum(str(value.name).endswith(".key") and value.name in _expected(graph) for value in graph.inputs)
-    if not layers:
-        raise Unsupported(
-            "the model has no cache past_key_values.N.key", ways_out=("a decoder's folder as the source",)
-        )
+    layers = layer_count(graph)
     lengths = _lengths(graph)
     sizes = set()
     for layer in range(layers):
-        caches = [_only(graph, name.format(layer)) for name in (_KEY, _VALUE)]
-        grown = [_grown(cache) for cache in caches]
-        found = _recognised(caches[0], *grown)
-        sizes.add((found.heads, *_groups(caches[0])))
-        if _groups(caches[0])[1] % _LEAST_SIZE:
-            reason = f"heads of {_groups(caches[0])[1]} numbers: GroupQueryAttention takes multiples of {_LEAST_SIZE}"
+        caches = caches_of(graph, layer)
+        longer = [grown(cache) for cache in caches]
+        found = _recognised(caches[0], *longer)
+        groups, size = groups_of(caches[0])
+        sizes.add((found.heads, groups, size))
+        if size % _LEAST_SIZE:
+            reason = f"heads of {size} numbers: GroupQueryAttention takes multiples of {_LEAST_SIZE}"
             raise Unsupported(reason, subject=str(caches[0].name), ways_out=("--target onnxruntime",))
-        _replace(graph, caches, grown, found, lengths)
+        _replace(graph, caches, longer, found, lengths)
     if len(sizes) != 1:
         raise Unsupported("layers differ in heads or in the size of a head")
     _count_by_the_mask(graph, lengths)
     common.RemoveUnusedNodesPass()(model)
     graph.opset_imports[CONTRIB] = 1
     return Shape(layers, *sizes.pop())
-
-
-def _expected(graph: ir.Graph) -> set[str]:
-    return {_KEY.format(place) for place in range(len(graph.inputs))}
-
-
-def _only(graph: ir.Graph, name: str) -> ir.Value:
-    found = next((value for value in graph.inputs if value.name == name), None)
-    if found is None:
-        raise Unsupported(f"the model has no input {name}")
-    return found
-
-
-def _groups(cache: ir.Value) -> tuple[int, int]:
-    dims = () if cache.shape is None else tuple(cache.shape)
-    groups, size = (dims[1], dims[3]) if len(dims) == 4 else (None, None)
-    if not isinstance(groups, int) or not isinstance(size, int):
-        raise Unsupported("its sizes are not batch, groups, places, head size", subject=str(cache.name))
-    return groups, size
 
 
 def _lengths(graph: ir.Graph) -> _Lengths:
@@ -120,18 +98,6 @@ def _new(graph: ir.Graph, kind: str, *inputs: ir.Value, **attributes: int) -> ir
     assert first is not None, "a decoder has nodes"
     graph.insert_before(first, made)
     return made.outputs[0]
-
-
-def _grown(cache: ir.Value) -> ir.Node:
-    """The Concat behind a cache, whose result is an output."""
-    readers = [use.node for use in cache.uses() if use.node.op_type != "Shape"]
-    if len(readers) != 1 or readers[0].op_type != "Concat" or readers[0].inputs[0] is not cache:
-        raise Unsupported("its new places are not put behind the old ones by a Concat", subject=str(cache.name))
-    if len(readers[0].inputs) != 2 or readers[0].attributes.get_int("axis", 0) not in (2, -2):
-        raise Unsupported("it does not grow along its places", subject=str(cache.name))
-    if not readers[0].outputs[0].is_graph_output():
-        raise Unsupported("the grown cache is not an output", subject=str(cache.name))
-    return readers[0]
 
 
 class _Differs(Exception):
@@ -245,10 +211,12 @@ def _constant(node: ir.Node) -> float:
     return float(array.reshape(()))
 
 
-def _replace(graph: ir.Graph, caches: list[ir.Value], grown: list[ir.Node], found: _Found, lengths: _Lengths) -> None:
-    inputs = [_joined(graph, found.joined, value) for value in (found.query, *(node.inputs[1] for node in grown))]
+def _replace(
+    graph: ir.Graph, caches: tuple[ir.Value, ir.Value], longer: list[ir.Node], found: _Found, lengths: _Lengths
+) -> None:
+    inputs = [_joined(graph, found.joined, value) for value in (found.query, *(node.inputs[1] for node in longer))]
     attributes: dict[str, int | float] = {
-        "num_heads": found.heads, "kv_num_heads": _groups(caches[0])[0], "scale": found.scale,
+        "num_heads": found.heads, "kv_num_heads": groups_of(caches[0])[0], "scale": found.scale,
     }  # fmt: skip
     if found.cap:
         attributes["softcap"] = found.cap
@@ -258,7 +226,7 @@ def _replace(graph: ir.Graph, caches: list[ir.Value], grown: list[ir.Node], foun
     operands = [*inputs, *caches, lengths.last, lengths.total]
     node = ir.node("GroupQueryAttention", operands, attributes, domain=CONTRIB, num_outputs=3, name=name)
     graph.insert_before(found.joined, node)
-    for old, new in zip((found.joined.outputs[0], *(each.outputs[0] for each in grown)), node.outputs, strict=True):
+    for old, new in zip((found.joined.outputs[0], *(each.outputs[0] for each in longer)), node.outputs, strict=True):
         new.shape, new.type = old.shape, old.type
         label = old.name
         ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)

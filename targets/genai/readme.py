@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from convertkit.targets.decoders.generation import Generated
 from convertkit.targets.genai.attention import Shape
-from convertkit.targets.genai.generation import Generated
 from convertkit.targets.genai.runtime import genai_name
 from convertkit.text import size_text
 

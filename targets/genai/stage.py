@@ -9,18 +9,20 @@ from pathlib import Path
 import numpy as np
 
 from convertkit.artifact import Artifact
-from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import freeze_dims_left
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.decoders.cache import vocabulary_of
+from convertkit.targets.decoders.generation import Asked, Generated, compared
+from convertkit.targets.decoders.settings import context_of, tokens_of
+from convertkit.targets.decoders.tokenizer import carry, tokenizer_files
 from convertkit.targets.genai.attention import Shape, fuse
-from convertkit.targets.genai.configuration import CONFIG, configuration, context_of, tokens_of
-from convertkit.targets.genai.generation import Asked, Generated, compared, tokenizer_refusal
+from convertkit.targets.genai.configuration import CONFIG, configuration
+from convertkit.targets.genai.generation import GenaiGenerator, tokenizer_refusal
 from convertkit.targets.genai.products import pack_products
 from convertkit.targets.genai.readme import readme
 from convertkit.targets.genai.runtime import genai_name
-from convertkit.targets.genai.tokenizer import carry, tokenizer_files
 from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.stage import keep_added_zeros
 
@@ -54,15 +56,16 @@ class WriteGenai:
         """What :meth:`run` refuses ``source`` for, but for what GenAI itself says."""
         model = load_own(source.path)
         freeze_dims_left(model, {"batch": 1})
+        vocabulary = vocabulary_of(model.graph)
         fuse(model)
-        tokens_of(self._folder, _vocabulary(source))
+        tokens_of(self._folder, vocabulary, genai_name())
         context_of(self._folder)
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """``Unsupported`` names what is not a decoder's; ``ParityError`` the token that GenAI chooses otherwise."""
-        vocabulary = _vocabulary(source)
-        tokens, context = tokens_of(self._folder, vocabulary), context_of(self._folder)
         model = load_own(source.path)
+        vocabulary = vocabulary_of(model.graph)
+        tokens, context = tokens_of(self._folder, vocabulary, genai_name()), context_of(self._folder)
         freeze_dims_left(model, {"batch": 1})
         shape = fuse(model)
         packed = pack_products(model, _ACCURACY[self._activations])
@@ -75,8 +78,8 @@ class WriteGenai:
         (workdir / CONFIG).write_text(settings, encoding="utf-8")
         carried = carry(self._folder, workdir)
         within = _ROUNDED_WITHIN if rounds else _WITHIN
-        asked = Asked(context, tokens.end[0], self._seed)
-        generated = compared(workdir, source, asked, within, _LEAST_SNR_DB if rounds else np.inf)
+        asked = Asked(context, tokens.end, self._seed)
+        generated = compared(GenaiGenerator(workdir), source, asked, within, _LEAST_SNR_DB if rounds else np.inf)
         self._tell(workdir, shape, context, carried, generated)
         return replace(made, format=self.produces, inputs=source.inputs, outputs=source.outputs)
 
@@ -88,14 +91,6 @@ class WriteGenai:
         if refusal:
             notes.append(f"GenAI loads no tokenizer from the folder: {refusal}")
         self.diagnosis = {"generation": generated.told(), "notes": notes}
-
-
-def _vocabulary(source: Artifact) -> int:
-    logits = next((spec for spec in source.outputs if spec.name == "logits"), None)
-    size = None if logits is None or len(logits.shape) != 3 else logits.shape[2]
-    if not isinstance(size, int):
-        raise Unsupported("the model has no output logits of batch, places and vocabulary")
-    return size
 
 
 _: type[Stage] = WriteGenai

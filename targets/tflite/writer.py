@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -39,17 +39,25 @@ _VARIABLE_SLOT, _OFFSET_SLOT, _SIZE_SLOT = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a SignatureDef says: the interface's names, in order."""
+    """What a SignatureDef says: the interface's names, in order, and the subgraph whose interface it is."""
 
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
+    key: str = "serving_default"
+    subgraph: int = 0
 
 
 def write_model(
-    program: Program, signature: Signature, path: Path, *, metadata: Mapping[str, bytes], description: str
+    program: Program,
+    signatures: Signature | tuple[Signature, ...],
+    path: Path,
+    *,
+    metadata: Mapping[str, bytes],
+    description: str,
 ) -> None:
     """Write the whole model file; the same program gives the same bytes."""
-    _Writer(program, signature, metadata, description).write(path)
+    several = (signatures,) if isinstance(signatures, Signature) else signatures
+    _Writer(program, several, metadata, description).write(path)
 
 
 def with_note(model: bytes, name: str, value: bytes) -> bytes:
@@ -65,9 +73,11 @@ def with_note(model: bytes, name: str, value: bytes) -> bytes:
 
 
 class _Writer:
-    def __init__(self, program: Program, signature: Signature, metadata: Mapping[str, bytes], description: str) -> None:
+    def __init__(
+        self, program: Program, signatures: Sequence[Signature], metadata: Mapping[str, bytes], description: str
+    ) -> None:
         self._program = program
-        self._signature = signature
+        self._signatures = signatures
         self._metadata = metadata
         self._description = description
         self._data: list[Array] = [np.empty(0, np.uint8)]
@@ -87,7 +97,7 @@ class _Writer:
         model.operatorCodes = [tables.operator_code(code, version) for code, version in self._codes]
         model.subgraphs = [subgraph for subgraph, _ in subgraphs]
         model.metadata = [self._note(name, value) for name, value in notes.items()]
-        model.signatureDefs = [self._signature_def(subgraphs[0][1])]
+        model.signatureDefs = [_signature_def(each, subgraphs[each.subgraph][1]) for each in self._signatures]
         with path.open("wb") as stream:
             _put(stream, model, self._data)
 
@@ -157,15 +167,6 @@ class _Writer:
         result.name = name
         result.buffer = self._buffer(np.frombuffer(value, np.uint8))
         return result
-
-    def _signature_def(self, index: dict[Tensor, int]) -> object:
-        result = schema.SignatureDefT()
-        result.signatureKey = "serving_default"
-        result.subgraphIndex = 0
-        result.inputs = [_binding(name, index[tensor]) for name, tensor in self._signature.inputs.items()]
-        result.outputs = [_binding(name, index[tensor]) for name, tensor in self._signature.outputs.items()]
-        return result
-
 
 class _Slot(schema.BufferT):  # type: ignore[misc]
     """A Buffer table that leaves room for where its data will be."""
@@ -280,6 +281,15 @@ def _size_bytes(data: Array) -> int:
 
 def _aligned(position: int) -> int:
     return -(-position // ALIGNMENT) * ALIGNMENT
+
+
+def _signature_def(signature: Signature, index: dict[Tensor, int]) -> object:
+    result = schema.SignatureDefT()
+    result.signatureKey = signature.key
+    result.subgraphIndex = signature.subgraph
+    result.inputs = [_binding(name, index[tensor]) for name, tensor in signature.inputs.items()]
+    result.outputs = [_binding(name, index[tensor]) for name, tensor in signature.outputs.items()]
+    return result
 
 
 def _binding(name: str, index: int) -> object:

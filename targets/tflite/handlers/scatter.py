@@ -138,6 +138,8 @@ def tensor_scatter(
     static_shape(cache, "TensorScatter")
     axis %= cache.rank
     length, count, batch = cache.shape[axis], update.shape[axis], cache.shape[0]
+    if batch == 1 and mode == "linear" and DYNAMIC not in update.shape:
+        return _written_in_place(b, cache, update, start, axis)
     order = [0, axis, *(other for other in range(1, cache.rank) if other != axis)]
     moved, rows = b.transpose(cache, order), b.transpose(update, order)
     steps = b.constant(np.arange(count, dtype=np.int32)[None])
@@ -155,6 +157,14 @@ def tensor_scatter(
     )
     inverse = [order.index(place) for place in range(cache.rank)]
     return b.transpose(b.reshape(flat, moved.shape), inverse)
+
+
+def _written_in_place(b: Builder, cache: Tensor, update: Tensor, start: Tensor | None, axis: int) -> Tensor:
+    """Rows of the only batch, by the one kernel that writes them where the cache lies."""
+    zero = b.constant(np.zeros(1, np.int32))
+    first = zero if start is None else b.reshape(b.cast(start, "int32"), (1,))
+    places = [first if place == axis else zero for place in range(cache.rank)]
+    return b.dynamic_update_slice(cache, update, b.concatenation(places, 0))
 
 
 @scatter.lowers("Col2Im", since=18)

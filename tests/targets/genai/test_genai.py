@@ -19,7 +19,9 @@ from onnx import TensorProto, helper
 import convertkit
 from convertkit import plugins
 from convertkit.errors import MissingFramework, ParityError, SourceError, Unsupported, UsageError
-from convertkit.targets.genai import generation, products
+from convertkit.targets.decoders import generation
+from convertkit.targets.genai import products
+from convertkit.targets.genai.generation import GenaiGenerator
 
 genai = pytest.importorskip("onnxruntime_genai", reason="ONNX Runtime GenAI is not installed")
 
@@ -137,14 +139,14 @@ def test_a_wrong_graph_is_caught_by_its_tokens(tmp_path, monkeypatch):
 
 def test_a_logit_that_is_not_a_number_is_caught(tmp_path, monkeypatch):
     """Though no token is chosen by it."""
-    generated = generation._generated
+    generated = GenaiGenerator.generate
 
     def broken(*given):
-        for logits, token in generated(*given):
-            logits[0 if token else 1] = np.nan
-            yield logits, token
+        for step in generated(*given):
+            step.logits[0 if step.token else 1] = np.nan
+            yield step
 
-    monkeypatch.setattr(generation, "_generated", broken)
+    monkeypatch.setattr(GenaiGenerator, "generate", broken)
     with pytest.raises(ParityError, match=r"^token 1: logits of ONNX Runtime GenAI [\d.]+ are NaN or infinite"):
         convertkit.export(folder_of(tmp_path, "llama"), "genai", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -275,6 +277,6 @@ def test_packed_weights_are_the_integers(inputs, outputs):
 
 
 def test_generated_in_words():
-    same = generation.Generated(200, 2, 200, 1e-7, 130.0)
+    same = generation.Generated(200, 2, 200, 1e-7)
     assert same.chosen == "200 tokens of 2 texts, 200 of them exactly as the graph chooses"
     assert replace(same, same=199).chosen.endswith("the others within rounding")
