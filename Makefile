@@ -43,6 +43,7 @@ AREA_openvino := tests/targets/openvino
 AREA_executorch := tests/targets/executorch
 AREA_paddle := tests/converters/paddle
 AREA_genai := tests/targets/genai
+AREA_litert-lm := tests/targets/litert_lm
 AREA_iree := tests/targets/iree
 AREA_mnn := tests/targets/mnn
 AREA_tvm := tests/targets/tvm

@@ -227,6 +227,8 @@ _EXTRAS = {
     "openvino": "openvino",
     "onnxruntime_genai": "genai",
     "MNN": "mnn",
+    "litert_lm": "litert-lm",
+    "litert_lm_builder": "litert-lm",
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
     "scipy": "audio",

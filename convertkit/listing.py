@@ -31,6 +31,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "openvino": (("openvino",),),
     "genai": (("onnxruntime-genai",),),
     "mnn": (("mnn",),),
+    "litert-lm": (("litert-lm-api",), ("litert-lm-builder",), ("ai-edge-litert",), ("flatbuffers",)),
     "core": (("onnxruntime",),),
 }
 """What an extra brings, by the names that pip knows; of alternatives one is enough.  The core is there without one."""

@@ -107,12 +107,21 @@ class Tensors:
 
 def operators(path: Path) -> tuple[Operator, ...]:
     """Every operator of every subgraph, in the file's order."""
-    return tuple(placed.told for placed in placed_operators(path))
+    return operators_of(path.read_bytes())
+
+
+def operators_of(model: bytes) -> tuple[Operator, ...]:
+    """The same of a file's bytes."""
+    return tuple(placed.told for placed in _placed(model))
 
 
 def placed_operators(path: Path) -> tuple[Placed, ...]:
     """The same with sizes; dynamic dimensions count as 1."""
-    model = schema.Model.GetRootAs(path.read_bytes(), 0)
+    return _placed(path.read_bytes())
+
+
+def _placed(data: bytes) -> tuple[Placed, ...]:
+    model = schema.Model.GetRootAs(data, 0)
     graphs = [model.Subgraphs(place) for place in range(model.SubgraphsLength())]
     of_graphs = [Tensors(model, graph) for graph in graphs]
     found = []

@@ -24,7 +24,7 @@ _INTEGER = Tolerance(
     same_integers=True,
 )
 _FROM_HALVES = Tolerance("the source rounds to float16 as it goes, the kernels compute in float32", relative=1e-3)
-_DYNAMIC_RANGE = Tolerance("the runtime quantizes activations on the fly", snr_db=3.0, warn_snr_db=20.0, lossy=True)
+DYNAMIC_RANGE = Tolerance("the runtime quantizes activations on the fly", snr_db=3.0, warn_snr_db=20.0, lossy=True)
 
 
 class CompileTflite:
@@ -72,7 +72,7 @@ class CompileTflite:
             chosen.measured,
         )
         compiled = compile_model(model, passes, dict(_only_values(source.inputs, chosen.inputs)))
-        by_kind = {"float": float32, "integer": _INTEGER, "dynamic": _DYNAMIC_RANGE}
+        by_kind = {"float": float32, "integer": _INTEGER, "dynamic": DYNAMIC_RANGE}
         if compiled.from_halves:
             by_kind["float"] = _FROM_HALVES
         if compiled.from_integers:

@@ -168,6 +168,7 @@ class _Writer:
         result.buffer = self._buffer(np.frombuffer(value, np.uint8))
         return result
 
+
 class _Slot(schema.BufferT):  # type: ignore[misc]
     """A Buffer table that leaves room for where its data will be."""
 

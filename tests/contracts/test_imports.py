@@ -12,6 +12,8 @@ import pytest
 FRAMEWORKS = {"torch", "tensorflow", "keras", "tf_keras", "tf2onnx", "jax", "jaxlib", "flax", "tensorrt"}
 FRAMEWORKS |= {"tensorrt_rtx", "ai_edge_litert", "openvino", "safetensors", "h5py", "ethosu", "onnxruntime_qnn"}
 FRAMEWORKS |= {"executorch", "iree", "tvm", "onnxruntime_genai", "paddle", "paddle2onnx", "MNN"}
+FRAMEWORKS |= {"executorch", "iree", "tvm", "onnxruntime_genai", "paddle", "paddle2onnx"}
+FRAMEWORKS |= {"litert_lm", "litert_lm_builder"}
 TORCH_GRAPH = "convertkit.torch_graph"
 """What workers of several trees share."""
 ANSWERING = "convertkit.emulation.answering"
@@ -85,7 +87,7 @@ TFLITE, SHARED = "convertkit.targets.tflite", "convertkit.targets.forms"
 AROUND_TFLITE = {
     f"convertkit.targets.{each}"
     for each in ("android", "ethos_u", "ios", "mobile", "stablehlo", "tf_serving", "tflite", "tflite_micro")
-}
+} | {"convertkit.targets.litert_lm"}
 """What compiles to TFLite, and the targets that are made of such a file."""
 
 
