@@ -171,6 +171,7 @@ class QuantProfile:
     ``writes_float``: kernels round what they read and write at no cost of their own, so that no value is rounded which
     float operators alone read.
     ``fused_sums``: a kernel with weights adds another operand as it writes; its own sum is not rounded before.
+    ``tile``: products whose matrix is narrower stay float (:mod:`.quantization.graph.tiles`).
     ``keeps_float``: an operator between integers that is marked :data:`KEEP_FLOAT` does run in float.
     ``kernel_costs`` tell the cost of convolutions without groups, in place of a row of ``costs``.  ``machines`` are
     the costs on each machine of ``kernel_costs``, in its order; where it is empty, they are the same on all.
@@ -200,6 +201,7 @@ class QuantProfile:
     keeps_float: bool = False
     writes_float: bool = False
     fused_sums: bool = False
+    tile: int = 0
     kernel_costs: KernelCosts | None = None
     machines: tuple[Mapping[str, OpCost], ...] = ()
     devices: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.onnx.recognise.written_gelu import gelu_nodes
 from convertkit.profile import STAYS_FLOAT, FixedOutput, OpRule, QuantProfile
+from convertkit.quantization.graph.tiles import fills_tiles
 
 _OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
 _FAST_TAPS = 25
@@ -212,9 +213,7 @@ def _unit(node: ir.Node, profile: QuantProfile) -> Unit:
     if (given := _given_bytes(node, profile)) is not None:
         return Unit(node, kinds, given, {}, {})
     rule = profile.rule(kinds)
-    if rule is not None and not _takes(node, rule):
-        rule = None
-    if rule is None:
+    if rule is None or not _takes(node, rule) or (profile.tile and not fills_tiles(node, profile.tile)):
         return Unit(node, kinds, None, {}, {})
     data: dict[int, ir.Value] = {}
     constants: dict[int, ir.Value] = {}

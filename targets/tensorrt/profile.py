@@ -27,6 +27,8 @@ _INT8: Mapping[str, OpRule] = {
 }
 
 
+_TILE = 16
+"""Rows and columns of a matrix from which integers are faster; ``--full-integer`` takes smaller ones, too."""
 _PRODUCTS = {kind: rule for kind, rule in _INT8.items() if kind in WEIGHTED and kind != "ConvTranspose"}
 """What has kernels for E4M3, of weights and of activations; products of two activations stay float32."""
 
@@ -50,5 +52,13 @@ def profile(options: ExportOptions) -> QuantProfile:
     if options.precision == "fp8":
         return QuantProfile("tensorrt fp8", "int8", True, _PRODUCTS, bias="float32")
     return QuantProfile(
-        "tensorrt int8", "int8", True, _INT8, bias="float32", half="compute", writes_float=True, fused_sums=True
+        "tensorrt int8",
+        "int8",
+        True,
+        _INT8,
+        bias="float32",
+        half="compute",
+        writes_float=True,
+        fused_sums=True,
+        tile=0 if options.full_integer else _TILE,
     )

@@ -39,9 +39,9 @@ def attention() -> onnx.ModelProto:
 def gated(*behind: onnx.NodeProto) -> onnx.ModelProto:
     """A convolution whose Relu is read by ``behind``, which makes ``g`` of ``r``, and another convolution."""
     c = {
-        "w1": RNG.normal(0, 0.3, (8, 3, 3, 3)).astype(np.float32),
-        "b1": RNG.normal(0, 0.2, 8).astype(np.float32),
-        "w2": RNG.normal(0, 0.3, (4, 8, 1, 1)).astype(np.float32),
+        "w1": RNG.normal(0, 0.3, (16, 3, 3, 3)).astype(np.float32),
+        "b1": RNG.normal(0, 0.2, 16).astype(np.float32),
+        "w2": RNG.normal(0, 0.3, (4, 16, 1, 1)).astype(np.float32),
     }
     nodes = [
         helper.make_node("Conv", ["x", "w1", "b1"], ["c"], "first"),
