@@ -1,6 +1,6 @@
 """Servers answer the golden request of a package: started, asked, compared, stopped.
 
-    python bench/servers.py OUT --bentoml ENV --torchserve ENV --triton ENV [--model FILE] [--calib FILE]
+    python bench/servers.py OUT --bentoml ENV --torchserve ENV --triton ENV --kserve ENV [--model FILE] [--calib FILE]
 
 ENV is a virtual environment with that server and onnxruntime in it (bench/peers/README.md); a server without one is
 left out.  Prints a row of docs/how-to/model-servers.md for each server and precision: how far the answer is from the
@@ -8,7 +8,8 @@ golden response, and the median time of a request through HTTP.  The exit code i
 --most, or a server does not answer.
 
 Triton is the one that nvidia-pytriton carries.  It has no ONNX Runtime backend, so its Python backend runs the model
-(peers/triton_model.py); all else of ``config.pbtxt`` is the package's: names, types, batches, the warm-up.
+(peers/triton_model.py); all else of ``config.pbtxt`` is the package's: names, types, batches, the warm-up.  KServe's
+server in Python takes the place of Triton in the same way (peers/kserve_model.py): what it shows is the protocol.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
+PEERS = Path(__file__).resolve().parent / "peers"
 DIGITS = ROOT / "fixtures" / "digits"
 PATIENCE_S = 180.0
 REQUESTS = 50
@@ -46,6 +48,18 @@ class Server:
     command: tuple[str, ...]
     url: str
 
+    @property
+    def naming(self) -> tuple[str, ...]:
+        """How the model is named; KServe's package has no such option."""
+        return () if self.package == "kserve" else (f"--{self.package}-name", "golden")
+
+    def asked_at(self, package: Path) -> str:
+        """The address of the model that lies in the package."""
+        if self.package != "kserve":
+            return self.url.format(name="golden")
+        (folder,) = (each for each in (package / "repository").iterdir() if each.is_dir())
+        return self.url.format(name=folder.name)
+
     def prepared(self, package: Path, environment: Path) -> tuple[tuple[str, ...], dict[str, str]]:
         """The command, and what it finds in the environment's variables."""
         if self.package != "triton":
@@ -54,7 +68,7 @@ class Server:
         triton = site / "pytriton" / "tritonserver"
         config = package / "repository" / "golden" / "config.pbtxt"
         config.write_text(config.read_text().replace('backend: "onnxruntime"', 'backend: "python"'))
-        shutil.copyfile(Path(__file__).parent / "peers" / "triton_model.py", config.parent / "1" / "model.py")
+        shutil.copyfile(PEERS / "triton_model.py", config.parent / "1" / "model.py")
         python = site.parent.name.removeprefix("python")
         stub = triton / "python_backend_stubs" / python / "triton_python_backend_stub"
         binary, placed = triton / "bin" / "tritonserver", triton / "backends" / "python" / stub.name
@@ -81,6 +95,11 @@ SERVERS = (
         ("tritonserver", "--model-repository=repository", "--disable-auto-complete-config"),
         "http://localhost:8000/v2/models/{name}/infer",
     ),
+    Server(
+        "kserve",
+        ("python", str(PEERS / "kserve_model.py"), "repository"),
+        "http://localhost:8085/v2/models/{name}/infer",
+    ),
 )
 
 
@@ -88,7 +107,7 @@ def exported(server: Server, model: Path, words: list[str], out: Path) -> Path:
     """The package of ``model``, made once."""
     if not out.exists():
         command = [sys.executable, "-m", "convertkit", "export", str(model), "--package", server.package, *words]
-        subprocess.run([*command, f"--{server.package}-name", "golden", "-o", str(out)], check=True, cwd=ROOT)
+        subprocess.run([*command, *server.naming, "-o", str(out)], check=True, cwd=ROOT)
     return out
 
 
@@ -153,7 +172,7 @@ def row(server: Server, environment: Path, package: Path) -> tuple[str, float]:
     """What a server did, in the words of a table, and how far its answer is from the golden one."""
     request = (package / "golden" / "request.json").read_bytes()
     wanted = outputs(json.loads((package / "golden" / "response.json").read_text()))
-    url = server.url.format(name="golden")
+    url = server.asked_at(package)
     with started(server, environment, package):
         apart = difference(first_answer(url, request), wanted)
         times = []

@@ -7,6 +7,9 @@ TORCHSERVE_IMAGE = "docker.io/pytorch/torchserve:0.12.0-cpu"
 
 BENTOML_IMAGE = "docker.io/library/python:3.12-slim"
 BENTOML = "1.4.40"
+RUNTIME = "numpy==2.4.6 onnxruntime==1.31.1"
+TORCHSERVE_RUNTIME = "numpy==1.26.4 onnxruntime==1.19.2"
+"""The last ones for Python 3.9, which the image has (pytorch/serve, docker/Dockerfile); ONNX up to opset 21."""
 
 
 def triton_containerfile() -> str:
@@ -15,7 +18,7 @@ def triton_containerfile() -> str:
 COPY --chown=1000:1000 repository /models
 USER 1000:1000
 EXPOSE 8000 8001 8002
-HEALTHCHECK --interval=10s --start-period=60s CMD curl --fail --silent localhost:8000/v2/health/ready
+HEALTHCHECK --interval=10s --start-period=60s CMD ["curl", "--fail", "--silent", "localhost:8000/v2/health/ready"]
 CMD ["tritonserver", "--model-repository=/models", "--strict-readiness=true", "--disable-auto-complete-config"]
 """
 
@@ -25,10 +28,11 @@ def torchserve_containerfile() -> str:
     return f"""FROM {TORCHSERVE_IMAGE}
 COPY --chown=model-server:model-server model-store ./model-store
 COPY --chown=model-server:model-server config.properties ./config.properties
-RUN pip install --no-cache-dir numpy onnxruntime
+RUN pip install --no-cache-dir {TORCHSERVE_RUNTIME}
 USER model-server
 EXPOSE 8080
-HEALTHCHECK --interval=10s --start-period=60s CMD curl --fail --silent localhost:8080/ping
+HEALTHCHECK --interval=10s --start-period=60s \\
+  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://localhost:8080/ping')"]
 CMD ["torchserve", "--start", "--foreground", "--disable-token-auth", "--ts-config", "config.properties"]
 """
 
@@ -36,13 +40,13 @@ CMD ["torchserve", "--start", "--foreground", "--disable-token-auth", "--ts-conf
 def bentoml_containerfile() -> str:
     """For a folder with ``service/`` in it."""
     return f"""FROM {BENTOML_IMAGE}
-RUN pip install --no-cache-dir bentoml=={BENTOML} numpy onnxruntime
+RUN pip install --no-cache-dir bentoml=={BENTOML} {RUNTIME}
 COPY --chown=1000:1000 service /srv/service
 ENV BENTOML_HOME=/tmp/bentoml
 USER 1000:1000
 WORKDIR /srv/service
 EXPOSE 3000
 HEALTHCHECK --interval=10s --start-period=60s \\
-  CMD python -c "import urllib.request as r; r.urlopen('http://localhost:3000/readyz')"
+  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://localhost:3000/readyz')"]
 CMD ["bentoml", "serve", "service:Model", "--port", "3000"]
 """

@@ -33,7 +33,7 @@ COPY --chown=1000:1000 {MODELS} /models
 ENV MODEL_NAME={name}
 USER 1000:1000
 EXPOSE 8500 8501
-HEALTHCHECK --interval=10s --start-period=60s CMD bash -c 'exec 3<>/dev/tcp/localhost/8501'
+HEALTHCHECK --interval=10s --start-period=60s CMD ["bash", "-c", "exec 3<>/dev/tcp/localhost/8501"]
 """
 
 
