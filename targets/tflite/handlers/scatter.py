@@ -181,11 +181,13 @@ def col2im(
     """Columns added at constant places of the image; what falls into the padding goes to a row that is dropped."""
     image, block = constant_ints(image_shape, "the image's shape"), constant_ints(block_shape, "the block's shape")
     places = block_places(image, block, dilations, pads, strides)
-    batch, columns = static_shape(x, "Col2Im")[:2]
+    batch, columns, count = x.shape
+    if DYNAMIC in (columns, count):
+        raise Unsupported("Col2Im of channels or columns whose number is only known at run time")
     channels, pixels = columns // math.prod(block), math.prod(image)
-    split = b.reshape(x, (batch * channels, math.prod(block) * x.shape[2]))
+    split = b.reshape(x, (DYNAMIC if batch == DYNAMIC else batch * channels, math.prod(block) * count))
     rows = b.transpose(split, (1, 0))
-    shape = (pixels + 1, batch * channels)
-    added = b.scatter_nd(b.constant(places.reshape(-1, 1)), rows, b.ints(shape), shape)
+    sizes = b.sizes((pixels + 1, b.size_of(rows, 1)))
+    added = b.scatter_nd(b.constant(places.reshape(-1, 1)), rows, sizes, (pixels + 1, rows.shape[1]))
     kept = cut(b, added, [slice(0, pixels), slice(None)])
     return b.reshape(b.transpose(kept, (1, 0)), (batch, channels, *image))

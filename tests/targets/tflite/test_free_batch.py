@@ -183,6 +183,16 @@ def test_running_sums_along_every_size(axis: int) -> None:
     case.agree(*({"x": numbers(n, 4, m)} for n, m in RUN_TIME_SIZES))
 
 
+def test_columns_of_every_batch() -> None:
+    """Columns that meet, with a border and gaps; a number of columns that only the call tells is refused."""
+    text = """<ir_version: 8, opset_import: ["" : 21]> g (float[n,12,4] x) => (float[n,3,5,4] y)
+        <int64[2] image = {5,4}, int64[2] block = {2,2}> {
+        y = Col2Im<strides=[2,1], pads=[1,0,0,0], dilations=[2,2]>(x, image, block) }"""
+    compiled(text).agree(*({"x": numbers(batch, 12, 4, seed=batch)} for batch in BATCHES))
+    with pytest.raises(Unsupported, match="whose number is only known at run time"):
+        compiled(text.replace("n,12,4", "n,12,m"))
+
+
 def test_pixels_of_every_batch() -> None:
     case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
         g (float[n,8,3,4] x) => (float[n,2,6,8] y) { y = DepthToSpace<blocksize=2, mode="CRD">(x) }""")
