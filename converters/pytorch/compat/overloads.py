@@ -37,3 +37,12 @@ def returns_a_view(overload: Any) -> bool:
     """Whether the first result shares its memory with an argument."""
     returned = overload._schema.returns
     return bool(returned) and returned[0].alias_info is not None
+
+
+def without_writing(target: Any) -> Any:
+    """The overload that a program without operators in place has: that of ``aten::clamp`` for ``aten::clamp_``."""
+    if not is_overload(target) or not changes_an_argument(target):
+        return target
+    namespace, _, name = name_of(target).partition("::")
+    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
+    return getattr(packet, target._overloadname, target)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from convertkit.converters.pytorch.compat.overloads import without_writing
 from convertkit.converters.pytorch.operators import experts, mixed_types, places, recurrent, scans
 from convertkit.errors import Unsupported
 
@@ -28,10 +29,10 @@ class Substitute:
 def substitutes(program: Any) -> dict[Any, Callable[..., Any]]:
     """What ``run_decompositions`` has to take apart in this program, by overload."""
     return experts.substitutes(program) | {
-        node.target: table[node.target].function
+        target: table[target].function
         for table in (SUBSTITUTES, WIDER)  # what a node of another kind needs does for all
         for node in program.graph.nodes
-        if node.op == "call_function" and node.target in table and table[node.target].needed(node)
+        if (target := without_writing(node.target)) in table and table[target].needed(node)
     }
 
 
@@ -276,8 +277,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.amax.default: Substitute(places.extreme_of_all(torch.amax), _over_all),
         _ATEN.amin.default: Substitute(places.extreme_of_all(torch.amin), _over_all),
         _ATEN.sort.default: Substitute(places.sort_flags, _is_flags),
-        _ATEN.rsub.Scalar: Substitute(mixed_types.from_number, mixed_types.is_real_from_integers),
-        _ATEN.sub.Tensor: Substitute(mixed_types.difference, mixed_types.is_number_first),
+        **{overload: Substitute(*pair) for overload, pair in mixed_types.MIXED.items()},
         _ATEN.adaptive_max_pool1d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.adaptive_max_pool2d.default: Substitute(adaptive_max_pool, _without_indices),
         _ATEN.adaptive_max_pool3d.default: Substitute(adaptive_max_pool, _without_indices),

@@ -1,15 +1,20 @@
-"""A real number minus integers, where torch's ONNX exporter finds no form of the operator.
+"""Operands of several types, where torch's ONNX exporter finds no form of the operator.
 
-Its promotion of types makes the integers real and then looks for a subtraction of a tensor from a number, which torch
-has no operator for.
+Its promotion of types makes the integers of ``1.0 - mask`` real and then looks for a subtraction of a tensor from a
+number, and it makes a tensor of one bound of ``clamp(x, 0, 0.5)`` alone: torch has no operators for these.  A sum of
+flags is an "or" in torch, and ONNX adds no flags.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
+
+_ATEN = torch.ops.aten
 
 
 def from_number(x: Tensor, number: complex, alpha: complex = 1) -> Any:
@@ -36,3 +41,44 @@ def is_number_first(node: Any) -> bool:
 
 def _is_mixed(number: Any, x: Any) -> bool:
     return isinstance(number, float) and not x.meta["val"].dtype.is_floating_point
+
+
+def clamp(x: Tensor, min: Any = None, max: Any = None) -> Any:
+    """``aten::clamp`` with an integer and a real number as bounds: both in the type that torch promotes to."""
+    if not _differ(min, max):
+        return NotImplemented
+    dtype = torch.result_type(x, float(min))
+    return torch.clamp(x.to(dtype), float(min), float(max))
+
+
+def has_mixed_bounds(node: Any) -> bool:
+    """Whether a node of ``clamp`` has an integer and a real number as bounds."""
+    bounds = [*node.args[1:], *(node.kwargs.get(name) for name in ("min", "max")[len(node.args) - 1 :])]
+    return _differ(*bounds)
+
+
+def _differ(low: Any, high: Any) -> bool:
+    return {type(low), type(high)} in ({int, float}, {bool, float})
+
+
+def flags_added(x: Any, y: Any, *, alpha: complex = 1) -> Any:
+    """``aten::add`` of flags, which is "or"."""
+    flags = all(isinstance(each, Tensor) and each.dtype == torch.bool for each in (x, y))
+    return torch.logical_or(x, y) if flags and alpha == 1 else NotImplemented
+
+
+def adds_flags(node: Any) -> bool:
+    """Whether a node of ``add`` takes flags alone."""
+    values = [getattr(each, "meta", {}).get("val") for each in node.args[:2]]
+    return all(getattr(value, "dtype", None) == torch.bool for value in values)
+
+
+MIXED: Mapping[Any, tuple[Callable[..., Any], Callable[[Any], bool]]] = MappingProxyType(
+    {
+        _ATEN.rsub.Scalar: (from_number, is_real_from_integers),
+        _ATEN.sub.Tensor: (difference, is_number_first),
+        _ATEN.clamp.default: (clamp, has_mixed_bounds),
+        _ATEN.add.Tensor: (flags_added, adds_flags),
+    }
+)
+"""A function for an operator, and whether a node of it needs that."""

@@ -1,4 +1,4 @@
-"""Real numbers minus integers, such as ``1.0 - mask``."""
+"""Operands of several types: ``1.0 - mask``, ``clamp(x, 0, 0.5)``, sums of flags."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "a factor": lambda m: torch.rsub(m, 2.5, alpha=2),
     "narrow integers": lambda m: 0.1 - m.to(torch.uint8),
     "flags": lambda m: torch.rsub(m.to(torch.int32), -3.0),
+    "an integer below, a real above": lambda m: torch.clamp(m * 0.3, -1, 0.5),
+    "a real below, an integer above": lambda m: torch.clamp(m, min=0.25, max=3),
+    "flags within": lambda m: torch.clamp(m > 0, 0, 0.5),
+    "in place": lambda m: (m * 0.3).clamp_(0, 0.5),
+    "flags or flags": lambda m: (m > 1) + (m < 1),
 }
 
 
@@ -45,10 +50,10 @@ def test_each_is_taken_apart_into_the_same_numbers(name: str, decomposed: bool) 
     torch.testing.assert_close(made, expected, rtol=0, atol=0)
 
 
-def test_numbers_minus_reals_are_left_alone() -> None:
+def test_one_type_is_left_alone() -> None:
     class One(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return 1.0 - x
+            return 1.0 - torch.clamp(x, -1.0, 2.5).clamp_(0, 1) + 2
 
     assert not substitutes(torch.export.export(One(), (torch.randn(3),), strict=False))
 
