@@ -46,6 +46,7 @@ AREA_genai := tests/targets/genai
 AREA_litert-lm := tests/targets/litert_lm
 AREA_iree := tests/targets/iree
 AREA_mnn := tests/targets/mnn
+AREA_ncnn := tests/targets/ncnn
 AREA_tvm := tests/targets/tvm
 AREA_stablehlo-target := tests/targets/stablehlo
 AREA_qnn := tests/targets/qnn
@@ -86,7 +87,7 @@ conformance-openvino: $(VENV)/.ready-all  ## the same through the OpenVINO targe
 	mkdir -p build
 	$(BIN)/python tests/conformance/command_board.py --target openvino --json build/conformance-openvino.jsonl $(BOARD) --out docs/measurements/conformance-openvino.md
 
-conformance-engine: $(VENV)/.ready-all  ## the same through ENGINE=qnn, ethos-u, executorch, iree, mnn or rknn (installed; BOARD="--sample --resume")
+conformance-engine: $(VENV)/.ready-all  ## the same through ENGINE=qnn, ethos-u, executorch, iree, mnn, ncnn or rknn (installed; BOARD="--sample --resume")
 	mkdir -p build
 	$(BIN)/python tests/conformance/command_board.py --target $(ENGINE) --json build/conformance-$(ENGINE).jsonl $(BOARD) --out docs/measurements/conformance-$(ENGINE).md
 

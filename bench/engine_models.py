@@ -29,6 +29,7 @@ FORMS: Mapping[str, Mapping[str, Flags]] = {
     "iree": {"float32": {}, "int8": INT8},
     "tvm": {"float32": {}},
     "stablehlo": {"float32": {}},
+    "ncnn": {"float32": {}, "w8": {"w8": True}},
     "mnn": {"float32": {}, "w8": {"w8": True}, "w4": {"w4": True}},
     "qnn": {"int8": WHOLE},
     "rknn": {"int8": INT8},

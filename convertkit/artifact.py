@@ -153,9 +153,10 @@ def files_of(path: Path) -> tuple[Path, ...]:
 
 
 def _weights_beside(path: Path) -> tuple[Path, ...]:
-    """The ``.bin`` of an OpenVINO ``.xml`` or of an ONNX file around Qualcomm's, the ``.data`` of a large ONNX file."""
+    """The ``.bin`` of an OpenVINO ``.xml``, an ncnn ``.param`` or an ONNX file for Qualcomm, a large ONNX's data."""
     of_onnx = (path.with_name(f"{path.stem}_qnn.bin"), path.with_name(f"{path.name}.data"))
-    beside = {".xml": (path.with_suffix(".bin"),), ".onnx": of_onnx}
+    weights = (path.with_suffix(".bin"),)
+    beside = {".xml": weights, ".param": weights, ".onnx": of_onnx}
     return tuple(weights for weights in beside.get(path.suffix, ()) if weights.is_file())
 
 

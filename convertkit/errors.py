@@ -229,6 +229,7 @@ _EXTRAS = {
     "MNN": "mnn",
     "litert_lm": "litert-lm",
     "litert_lm_builder": "litert-lm",
+    "ncnn": "ncnn",
     "tensorrt_rtx": "tensorrt",
     "PIL": "images",
     "scipy": "audio",

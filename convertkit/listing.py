@@ -32,6 +32,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "genai": (("onnxruntime-genai",),),
     "mnn": (("mnn",),),
     "litert-lm": (("litert-lm-api",), ("litert-lm-builder",), ("ai-edge-litert",), ("flatbuffers",)),
+    "ncnn": (("ncnn",),),
     "core": (("onnxruntime",),),
 }
 """What an extra brings, by the names that pip knows; of alternatives one is enough.  The core is there without one."""

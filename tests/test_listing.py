@@ -74,7 +74,7 @@ def test_versions_are_those_that_are_installed():
 
 def test_every_plugin_of_ours_names_its_extra():
     names = ("android", "coreml", "ethos-u", "ios", "onnxruntime", "openvino", "ort-mobile", "tensorrt", "tflite")
-    names += ("tflite-micro", "qnn", "executorch", "genai", "litert-lm", "stablehlo", "mnn")
+    names += ("tflite-micro", "qnn", "executorch", "genai", "litert-lm", "stablehlo", "mnn", "ncnn")
     ours = [*map(plugins.target, names)]
     ours += [each for each in plugins.converters() if type(each).__module__.startswith("convertkit.")]
     for each in ours:

@@ -14,7 +14,8 @@ OURS = "convertkit"
 LIBRARIES = (
     "ai-edge-litert", "flax", "h5py", "jax", "jaxlib", "keras", "ml_dtypes", "numpy", "onnx",
     "onnx-ir", "onnxruntime", "onnxruntime-gpu", "onnxscript", "openvino", "pillow", "safetensors", "scipy",
-    "ethos-u-vela", "executorch", "litert-lm-api", "litert-lm-builder", "mnn", "onnxruntime-genai", "onnxruntime-qnn",
+    "ethos-u-vela", "executorch", "litert-lm-api", "litert-lm-builder", "mnn", "ncnn", "onnxruntime-genai",
+    "onnxruntime-qnn",
     "tensorflow", "tensorflow-cpu", "tensorrt-rtx", "tf2onnx", "tf_keras", "torch",
 )  # fmt: skip
 """Distributions whose code decides results."""

@@ -11,8 +11,7 @@ import pytest
 
 FRAMEWORKS = {"torch", "tensorflow", "keras", "tf_keras", "tf2onnx", "jax", "jaxlib", "flax", "tensorrt"}
 FRAMEWORKS |= {"tensorrt_rtx", "ai_edge_litert", "openvino", "safetensors", "h5py", "ethosu", "onnxruntime_qnn"}
-FRAMEWORKS |= {"executorch", "iree", "tvm", "onnxruntime_genai", "paddle", "paddle2onnx", "MNN"}
-FRAMEWORKS |= {"executorch", "iree", "tvm", "onnxruntime_genai", "paddle", "paddle2onnx"}
+FRAMEWORKS |= {"executorch", "iree", "tvm", "onnxruntime_genai", "paddle", "paddle2onnx", "MNN", "ncnn"}
 FRAMEWORKS |= {"litert_lm", "litert_lm_builder"}
 TORCH_GRAPH = "convertkit.torch_graph"
 """What workers of several trees share."""

@@ -1,12 +1,12 @@
-"""Padding of sliding windows: the defaults that ONNX states in prose only."""
+"""Padding of sliding windows of tensors whose first two axes are batch and channels."""
 
 from __future__ import annotations
 
-from convertkit.errors import Unsupported
 from convertkit.targets.coreml.tensor import Tensor
+from convertkit.targets.forms import windows
+from convertkit.targets.forms.windows import Pads, ones
 
-Pads = tuple[tuple[int, int], ...]
-"""Elements before and after each spatial axis."""
+__all__ = ["Pads", "flat", "grown", "ones", "pads_of"]
 
 
 def pads_of(
@@ -17,23 +17,8 @@ def pads_of(
     pads: tuple[int, ...] | None,
     auto_pad: str,
 ) -> Pads:
-    """The padding of each spatial axis.  Source: ONNX operators, Conv-11 and MaxPool-12, ``auto_pad``."""
-    rank = len(kernel)
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        axes = zip(x.shape[2:], kernel, strides, dilations, strict=True)
-        return tuple(_same(*axis, lower=auto_pad == "SAME_LOWER") for axis in axes)
-    if auto_pad == "VALID" or pads is None:
-        return ((0, 0),) * rank
-    return tuple(zip(pads[:rank], pads[rank:], strict=True))
-
-
-def _same(size: int | None, kernel: int, stride: int, dilation: int, *, lower: bool) -> tuple[int, int]:
-    reach = (kernel - 1) * dilation + 1
-    if size is None and stride != 1:
-        raise Unsupported("auto_pad with a stride over a dynamic dimension")
-    total = reach - 1 if size is None else max((-(-size // stride) - 1) * stride + reach - size, 0)
-    small, large = total // 2, total - total // 2
-    return (large, small) if lower else (small, large)
+    """The padding of each spatial axis of ``x``."""
+    return windows.pads_of(x.shape[2:], kernel, strides, dilations, pads, auto_pad)
 
 
 def grown(x: Tensor, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...], pads: Pads) -> Pads:
@@ -54,8 +39,3 @@ def grown(x: Tensor, kernel: tuple[int, ...], strides: tuple[int, ...], dilation
 def flat(pads: Pads) -> tuple[int, ...]:
     """As MIL has them: before and after of one axis, then of the next one."""
     return tuple(each for pad in pads for each in pad)
-
-
-def ones(given: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
-    """Strides or dilations, 1 where they are not given."""
-    return given or (1,) * rank
