@@ -63,6 +63,13 @@ class CoreMLTarget:
             metavar="NAME=rgb|bgr|gray[,scale:S][,bias:B]",
             repeatable=True,
         ),
+        TargetOption(
+            "palette",
+            str,
+            "Weights as places of so many bits in a table for each, in float32 or with --fp16",
+            metavar="2|4|6|8",
+            choices=("2", "4", "6", "8"),
+        ),
         TargetOption("state", bool, "The package keeps state between calls by itself, for makeState(); iOS 18"),
         TargetOption("labels", Path, "Text file with the name of a class in each line, for a classifier"),
     )
@@ -79,15 +86,16 @@ class CoreMLTarget:
         return profile(options)
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
-        """One step: ONNX to an ML program; ``MissingFramework`` where coremltools is not installed."""
+        """ONNX to an ML program, with palettes before it; ``MissingFramework`` where coremltools is not installed."""
         if find_spec("coremltools") is None:
             raise MissingFramework("coremltools", self.extra)
         from convertkit.targets.coreml.options import choices
+        from convertkit.targets.coreml.palettes import MakePalettes
         from convertkit.targets.coreml.stage import CompileCoreML
 
-        given = context.options
-        stage = CompileCoreML(choices(context), given.timeout_s, calibration=context.calibration, seed=given.seed)
-        return (stage,)
+        given, chosen = context.options, choices(context)
+        stage = CompileCoreML(chosen, given.timeout_s, calibration=context.calibration, seed=given.seed)
+        return (MakePalettes(chosen.palette), stage) if chosen.palette else (stage,)
 
     def replay(self, artifact: Artifact, precision: str) -> Replay:
         """Of ``golden.json``, in the evaluator."""

@@ -17,6 +17,8 @@ from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.targets.coreml.names import identifier
+from convertkit.targets.coreml.options import IOS18
+from convertkit.targets.coreml.tables import TABLED, packed, palette_of
 from convertkit.targets.coreml.tensor import Tensor, as_mil, constant
 
 _DTYPES = {
@@ -34,10 +36,14 @@ MOST_DIMENSIONS = 5
 
 
 class Builder:
-    """Adds operations to the MIL function that is open; ``prefix`` names the ONNX node they are for."""
+    """Adds operations to the MIL function that is open; ``prefix`` names the ONNX node they are for.
 
-    def __init__(self, *, version: int) -> None:
+    Weights of at most ``2 ** palette`` values become places in a table, where that is asked for.
+    """
+
+    def __init__(self, *, version: int, palette: int = 0) -> None:
         self.version = version
+        self._palette = palette
         self.prefix = ""
         self._used: dict[str, int] = {}
         self._shared: dict[tuple[str, tuple[int, ...], bytes], Any] = {}
@@ -52,7 +58,7 @@ class Builder:
 
     def ops(self, kind: str, **arguments: object) -> tuple[Tensor, ...]:
         """One operation with all its results; ``Unsupported`` where MIL does not take these arguments."""
-        given = {name: self._argument(value) for name, value in arguments.items() if value is not None}
+        given = {name: self._given(kind, name, value) for name, value in arguments.items() if value is not None}
         try:
             found = getattr(mil.Builder, kind)(name=self.name(kind), **given)
         except (ValueError, TypeError, AssertionError, IndexError, NotImplementedError) as error:
@@ -69,6 +75,21 @@ class Builder:
     def var(self, x: Tensor) -> Any:
         """MIL's variable for a tensor, a constant where its numbers are known."""
         return x.var if x.array is None else self._constant(as_mil(x.array))
+
+    def _given(self, kind: str, name: str, value: object) -> object:
+        if self._palette and name in TABLED.get(kind, ()) and isinstance(value, Tensor) and value.array is not None:
+            table = palette_of(as_mil(value.array), self._palette)
+            if table is not None:
+                return self._tabled(as_mil(value.array), table)
+        return self._argument(value)
+
+    def _tabled(self, array: Array, table: Array) -> Any:
+        """A weight as places in a table, which all that read the same numbers share."""
+        key = ("table", array.shape, hashlib.sha256(array.tobytes()).digest())
+        if key not in self._shared:
+            given = packed(array, table, self._palette, whole=self.version >= IOS18)
+            self._shared[key] = mil.Builder.constexpr_lut_to_dense(name=self.name("table"), **given)
+        return self._shared[key]
 
     def _constant(self, array: Array) -> Any:
         """A constant, which all that read the same numbers share: an unrolled layer has its weights once."""

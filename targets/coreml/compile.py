@@ -134,7 +134,7 @@ def _program(
     if len(inputs) < len(ports):
         raise Unsupported("two inputs have names that are the same in Core ML, which knows letters and digits alone")
     with Function(inputs, opset_version=target) as function:
-        builder = Builder(version=choices.version)
+        builder = Builder(version=choices.version, palette=choices.palette)
         lowering = Lowering(builder, COREML, dict(model.graph.opset_imports))
         for value, port in zip(model.graph.inputs, ports, strict=True):
             builder.prefix = port.name

@@ -12,7 +12,7 @@ from convertkit.targets.coreml.package.program import Operation, Program, Tensor
 
 _BITS = {"int4": 4, "uint4": 4, "bool": 8, "int8": 8, "uint8": 8, "float16": 16}
 _NARROW = ("int8", "uint8", "int4", "uint4")
-_CONSTANT = "const"
+_CONSTANT, _TABLE = "const", "constexpr_lut_to_dense"
 
 
 def operators(path: Path) -> tuple[Row, ...]:
@@ -50,6 +50,8 @@ def _stored(operation: Operation, stored: Mapping[str, tuple[int, str]]) -> tupl
     arrays += [each for group in operation.inputs.values() for each in group if not isinstance(each, str)]
     size = sum(math.ceil(each.size * _BITS.get(each.dtype.name, 32) / 8) for each in arrays)
     size += sum(stored[each][0] for group in operation.inputs.values() for each in group if isinstance(each, str))
+    if operation.type == _TABLE:
+        return size, _TABLE
     largest = max(arrays, key=lambda each: each.size, default=None)
     return size, "" if largest is None else largest.dtype.name
 

@@ -148,6 +148,7 @@ class Choices:
 
     ``shapes`` and ``images`` are as the user writes them, which :func:`sizes_of` and :func:`image_of` read.
     ``state`` asks that the package keeps state by itself, ``kept`` names the inputs that it does so with.
+    ``palette`` is the number of bits of places in tables of weights, 0 where there are none.
     """
 
     version: int
@@ -157,12 +158,14 @@ class Choices:
     labels: tuple[str, ...] = ()
     state: bool = False
     kept: tuple[str, ...] = ()
+    palette: int = 0
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> Choices:
         """From ``dataclasses.asdict`` that went through JSON, where tuples are lists."""
         shapes, images, labels, kept = (tuple(map(str, told[name])) for name in ("shapes", "images", "labels", "kept"))
-        return cls(int(told["version"]), bool(told["given"]), shapes, images, labels, bool(told["state"]), kept)
+        version, given, state, palette = int(told["version"]), bool(told["given"]), bool(told["state"]), told["palette"]
+        return cls(version, given, shapes, images, labels, state, kept, int(palette))
 
     @property
     def sizes(self) -> tuple[Sizes, ...]:
@@ -184,7 +187,13 @@ def choices(context: BuildContext) -> Choices:
         raise UsageError(
             f"{flag('coreml', 'state')}: {name} keeps no state between calls; iOS18 is the first that does"
         )
+    palette = int(given["palette"] or 0)
+    if palette and context.options.precision not in ("float32", "fp16"):
+        raise UsageError(
+            f"{flag('coreml', 'palette')} goes without a precision or with --fp16: --{context.options.precision} "
+            "stores weights as integers"
+        )
     labels = () if given["labels"] is None else read_labels(given["labels"])
     shapes, images = (tuple(map(str, given[key])) for key in ("shapes", "image"))
     named = given["deployment-target"] is not None
-    return Choices(TARGETS[name], named, shapes, images, labels, bool(given["state"]))
+    return Choices(TARGETS[name], named, shapes, images, labels, bool(given["state"]), palette=palette)

@@ -59,6 +59,19 @@ def _repeated(value: Array, shape: tuple[int, ...]) -> Array:
     return value
 
 
+@integers.computes("constexpr_lut_to_dense")
+def _table(*, indices: Array, lut: Array, shape: Array | None = None, vector_axis: Array | None = None) -> Array:
+    """Of iOS 18 where there is no ``shape``: then one table for all, whose axes but the last two have one element."""
+    if shape is None:
+        assert vector_axis is None, "vectors in a table"
+        assert lut.size == lut.shape[-2], "several tables"
+        return lut.reshape(-1)[indices.astype(np.uint8)]
+    sizes, bits = tuple(int(size) for size in shape), int(lut.size).bit_length() - 1
+    count = int(np.prod(sizes))
+    each = np.unpackbits(indices, bitorder="little")[: count * bits].reshape(count, bits)
+    return np.asarray(lut[(each.astype(np.int64) << np.arange(bits)).sum(1)]).reshape(sizes)
+
+
 @integers.computes("constexpr_cast")
 def _constexpr_cast(*, source_val: Array, output_dtype: Array) -> Array:
     return source_val.astype(np.float32)

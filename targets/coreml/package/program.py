@@ -39,6 +39,7 @@ _DTYPES: Mapping[int, str] = {
     35: "uint4",
     36: "uint2",
     37: "uint1",
+    38: "uint6",
 }
 _FEATURE_DTYPES: Mapping[int, str] = {
     0x10000 | 32: "float32",

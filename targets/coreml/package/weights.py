@@ -16,7 +16,7 @@ from convertkit.errors import SourceError
 
 _SENTINEL = 0xDEADBEEF
 _ABOUT = struct.Struct("<IIQQ")
-_BITS = {"int4": 4, "uint4": 4, "uint2": 2, "uint1": 1}
+_BITS = {"int4": 4, "uint4": 4, "uint2": 2, "uint1": 1, "uint6": 6}
 
 
 class Weights:
@@ -55,8 +55,8 @@ class Weights:
 def _unpacked(raw: Array, dtype: str, count: int) -> Array:
     """Numbers of less than a byte, the first in the lowest bits."""
     bits = _BITS[dtype]
-    places = np.arange(0, 8, bits, dtype=np.uint8)
-    values = ((raw[:, None] >> places) & ((1 << bits) - 1)).reshape(-1)[:count]
+    each = np.unpackbits(raw, bitorder="little")[: count * bits].reshape(count, bits)
+    values = np.asarray((each << np.arange(bits, dtype=np.uint8)).sum(1, dtype=np.uint8))
     if dtype == "int4":
         return ((values.astype(np.int8) ^ 8) - 8).astype(ml_dtypes.int4)
     return np.asarray(values).astype(getattr(ml_dtypes, dtype, np.uint8))
