@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from convertkit import plugins
 from convertkit.recipe import ExportOptions
 from convertkit.target_options import TargetOption
-from convertkit.targets.serving.naming import model_name, name_of
+from convertkit.targets.serving.naming import model_name, name_of, storage_uri
 
 if TYPE_CHECKING:
     from convertkit.artifact import Artifact
@@ -86,7 +86,7 @@ class KServeTarget:
     runs_here: bool = False
     reads: frozenset[str] = frozenset({"--opset"})
     options: tuple[TargetOption, ...] = (
-        TargetOption("storage-uri", str, "Where the repository will lie [pvc://models/NAME]", metavar="URI"),
+        TargetOption("storage-uri", storage_uri, "Where the repository will lie [pvc://models/NAME]", metavar="URI"),
         TargetOption("min-replicas", _count, "Least number of servers", 1, "N"),
         TargetOption("gpu", bool, "Ask for a GPU"),
     )
