@@ -12,10 +12,12 @@ OPENVINO = ("openvino.float32", "openvino.fp16", "openvino.int8")
 
 _HEAD = """# Servers: ONNX Runtime, OpenVINO, TensorFlow Serving
 
-Written by `bench/server_zoo.py`. The zoo's networks (random weights) and trained models, exported with defaults and
-calibrated on the same samples; outputs over the evaluation samples beside those of ONNX Runtime on the source.
-*Error* is the largest difference over the largest value of the output, *dB* signal over noise of all outputs. A dash
-was not run, nor was any other network of the zoo. Latency stands in [servers beside peers](server-peers.md).
+Written by `bench/server_zoo.py`. The zoo's networks (random weights, so that SNR is a stress test) and trained models,
+exported with defaults and calibrated on the same samples; outputs over the evaluation samples beside those of ONNX
+Runtime on the source. *Error* is the largest difference over the largest value of the output, *dB* signal over noise of
+all outputs. A dash was not run. Latency is a call's own processor time on one thread, the least median of three turns;
+each runtime had a process of its own, both in turns. The machine had other work, and its processor has VNNI.
+[Real models](server-cases.md), [beside peers](server-peers.md).
 """
 
 
@@ -53,12 +55,16 @@ def _cell(model: str, form: str, rows: Rows) -> str:
     exact = form.endswith("float32")
     error = f"{row['relative_error']:.1e}" if exact else f"{row['snr_db']:.1f} dB"
     accuracy = f", {row['top1']:.2f} %" if row.get("top1") is not None else ""
-    return f"{error}{accuracy}, {row['bytes'] / 1000:,.0f} KB"
+    ms = rows.get((model, "ms"), {}).get(form)
+    return f"{error}{accuracy}, {row['bytes'] / 1000:,.0f} KB{'' if ms is None else f', {ms:.3g} ms'}"
 
 
 def _saved_models(models: list[str], rows: Rows) -> list[str]:
     lines = [
         "## SavedModels",
+        "",
+        "Transposes that the graph has, beside those of the source, which has its channels first. No model has more",
+        "than its source; what is left moves heads of attentions or is asked for by the model.",
         "",
         "| model | error | size | transposes, of the source's own | operators |",
         "|---|---|---|---|---|",

@@ -72,6 +72,25 @@ def test_a_package_holds_a_model_and_its_requests(served):
     assert np.allclose(answered["outputs"], wanted, atol=1e-6)
 
 
+def transposes(package: Path) -> int:
+    """How many the SavedModel executes, those of the functions that it calls among them."""
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    saved = SavedModel.FromString((only_model(package / "models") / "saved_model.pb").read_bytes())
+    graphs = [each.graph_def for each in saved.meta_graphs]
+    functions = [node for graph in graphs for each in graph.library.function for node in each.node_def]
+    return sum(node.op == "Transpose" for node in [*functions, *(node for graph in graphs for node in graph.node)])
+
+
+def test_images_are_not_transposed_between_kernels(served, source):
+    """Channels last is what the kernels take, so that nothing is moved; the source's order costs one at its input."""
+    assert transposes(served.path) == 0
+    kept = convertkit.export(
+        str(source), "tf-serving", output=source.parent / "kept", progress=False, input_layout="nchw"
+    )
+    assert transposes(kept.path) == 1
+
+
 def test_names_are_the_sources_and_the_batch_is_dynamic(served):
     with SavedModelRunner(served.artifact) as runner:
         for batch in (1, 2):
