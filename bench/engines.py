@@ -1,7 +1,8 @@
 """What engines compute: ``engines.py [TARGET …] [--part PART …] [--rows FILE]`` writes docs/measurements/engines.md.
 
 Each row is an export that was run here, in a process of its own, and a line of JSON in ``build/engines.jsonl``: rows
-that are there are not run again, so that one is made anew by taking its line out.  Parts are ``cases`` (fixtures, and
+that are there are not run again, so that one is made anew by taking its line out.  Rows of the page whose lines are not
+there stay as they are.  Parts are ``cases`` (fixtures, and
 real models from ``$CONVERTKIT_CASES``), ``zoo`` (of ``make_zoo.py``, in the folder ``--zoo``) and ``same`` (one
 quantized model through all).  The node suite is ``make conformance-engine``, whose lines the page counts.
 """

@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from page_rows import merged, section
 
 from convertkit import plugins
 from convertkit.errors import UsageError
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "engines.md"
-SHIPPED = frozenset({".pte", ".vmfb", ".rknn", ".bin", ".xml", ".tflite", ".so", ".mlirbc", ".onnx"})
+SHIPPED = frozenset({".pte", ".vmfb", ".rknn", ".bin", ".xml", ".tflite", ".so", ".mlirbc", ".onnx", ".mnn", ".param"})
 """What an app loads, by its suffix; weights beside it count."""
 HOW: Mapping[str, tuple[str, str]] = {
     "executorch": ("executed", "XNNPACK's, in the parts that it takes; the rest in ExecuTorch's own kernels"),
     "iree": ("executed", "no: weights are stored as int8, and the arithmetic follows the graph"),
     "tvm": ("executed", "no: a quantized graph is computed in float"),
     "stablehlo": ("executed by XLA", "float32 alone"),
+    "mnn": ("executed", "no: integer weights are made real when the file is loaded"),
+    "ncnn": ("executed", "no: integer weights are made real when the file is loaded"),
     "qnn": ("executed in the HTP simulator", "all nodes, or the export is refused"),
     "rknn": ("executed in the toolkit's simulator", "all that the profile quantizes; the rest is float16"),
     "ethos-u": ("built; the file before Vela is executed", "all operators, or those that are left are named"),
@@ -30,6 +33,8 @@ HOW: Mapping[str, tuple[str, str]] = {
     "onnxruntime": ("executed", "its own; beside the others for comparison"),
 }
 """What is executed of each target, and whether integer kernels run."""
+QUANTIZED = ("digits", "MLPerf keyword spotting")
+"""The models of the tables of distances."""
 ENGINES = (
     "ONNX Runtime, as written", "ONNX Runtime", "tflite", "openvino", "executorch", "iree", "tvm", "qnn", "rknn",
 )  # fmt: skip
@@ -37,6 +42,8 @@ ENGINES = (
 _PACKAGES = {
     "stablehlo": "jaxlib",
     "executorch": "executorch",
+    "mnn": "mnn",
+    "ncnn": "ncnn",
     "qnn": "onnxruntime-qnn",
     "ethos-u": "ethos-u-vela",
     "openvino": "openvino",
@@ -69,6 +76,7 @@ environment of the engine. The real models are not part of this repository.
 def _engines(rows: Sequence[Row]) -> str:
     there = [name for name in HOW if any(row["target"] == name for row in rows)]
     lines = [f"| {name} | {_version(name)} | {HOW[name][0]} | {HOW[name][1]} |" for name in there]
+    lines = merged(PAGE, "", lines, 1)
     return _table("target", "version", "what was executed", "integer kernels", lines=lines)
 
 
@@ -104,6 +112,7 @@ def _nodes(build: Path) -> str:
         form = "int8" if name in ("qnn", "rknn", "ethos-u") else "float32"
         cells = [f"{_linked(name)}", form, str(len(found)), *(str(counts[each]) for each in STATUSES)]
         lines.append(f"| {' | '.join(cells)} | {stopped} |")
+    lines = merged(PAGE, _NODES.splitlines()[0], lines, 2)
     return (
         _NODES + _table("target", "form", "cases", *STATUSES, "refused by verification", lines=lines) if lines else ""
     )
@@ -127,12 +136,13 @@ Architectures with seeded random weights (`bench/make_zoo.py`): what int8 loses 
 
 
 def _models(rows: Sequence[Row], part: str) -> str:
-    of = [row for row in rows if row["part"] == part]
-    if not of:
+    head = _CASES if part == "cases" else _ZOO
+    lines = [f"| {' | '.join(_cells(row))} |" for row in rows if row["part"] == part]
+    lines = merged(PAGE, head.splitlines()[0], lines, 3)
+    if not lines:
         return ""
-    lines = [f"| {' | '.join(_cells(row))} |" for row in of]
     heads = ("model", "target", "form", "top-1, %", "SNR", "last step", "bytes", "kernels", "same bytes twice")
-    return (_CASES if part == "cases" else _ZOO) + _table(*heads, lines=lines)
+    return head + _table(*heads, lines=lines)
 
 
 def _cells(row: Row) -> Iterator[str]:
@@ -193,7 +203,10 @@ last column is how often an engine's first class is that of the graph as written
 
 def _distances(rows: Sequence[Row]) -> Iterator[str]:
     of = [row for row in rows if row["part"] == "same"]
-    for model in dict.fromkeys(row["model"] for row in of):
+    for model in QUANTIZED:
+        if not any(row["model"] == model for row in of):
+            yield section(PAGE, _DISTANCE.splitlines()[0].format(model=model))
+            continue
         rows_of = [row for row in of if row["model"] == model and "outputs" in row]
         rows_of.sort(key=lambda row: ENGINES.index(row["target"]))
         samples = min((len(row["outputs"]) for row in rows_of), default=0)

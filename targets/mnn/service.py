@@ -25,7 +25,7 @@ from convertkit.workers.held import HeldCalls
 from convertkit.workers.process import Reply
 
 _CONVERTER = "import sys, _tools; sys.exit(not _tools.mnnconvert(['mnnconvert', *sys.argv[1:]]))"
-_EXACT = ("--useGeluApproximation", "0")
+_EXACT = ("--useGeluApproximation", "0", "--useOriginRNNImpl")
 _GUIDE = ("--weightQuantBits", "8", "--compressionParamsFile")
 _MADE = "__matmul_converted"
 """What MNN puts behind the name of a product that becomes a convolution."""

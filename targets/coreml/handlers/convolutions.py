@@ -10,6 +10,7 @@ from convertkit.targets.coreml.builder import Builder
 from convertkit.targets.coreml.handlers.operands import only_float
 from convertkit.targets.coreml.handlers.window import flat, ones, pads_of
 from convertkit.targets.coreml.tensor import Tensor
+from convertkit.targets.forms.windows import cuts_of
 
 convolutions = Registry()
 
@@ -89,40 +90,8 @@ def conv_transpose(
     )
     if bias is not None and bias.array is None:
         raise Unsupported("a bias that is computed at run time")
-    cuts = _cuts(x, kernel, steps, gaps, extra, pads, output_shape, auto_pad)
+    cuts = cuts_of(x.shape[2:], kernel, steps, gaps, extra, pads, output_shape, auto_pad)
     return _cropped(b, whole, cuts, bias)
-
-
-def _cuts(
-    x: Tensor,
-    kernel: tuple[int, ...],
-    steps: tuple[int, ...],
-    gaps: tuple[int, ...],
-    extra: tuple[int, ...],
-    pads: tuple[int, ...] | None,
-    output_shape: tuple[int, ...] | None,
-    auto_pad: str,
-) -> list[tuple[int, int]]:
-    """What is cut off before and after each axis; negative where something is added.
-
-    Source: ONNX operators, ConvTranspose-11.
-    """
-    cuts = []
-    for axis in range(len(kernel)):
-        more = extra[axis]
-        if output_shape is None and auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-            before, after = (0, 0) if pads is None else (pads[axis], pads[axis + len(kernel)])
-            cuts.append((before, after - more))
-            continue
-        size = x.size(2 + axis)
-        wanted = size * steps[axis] if output_shape is None else output_shape[-len(kernel) :][axis]
-        total = steps[axis] * (size - 1) + more + (kernel[axis] - 1) * gaps[axis] + 1 - wanted
-        half = total // 2
-        before, after = (half, total - half) if auto_pad == "SAME_UPPER" else (total - half, half)
-        if total < 0:
-            before, after = 0, total
-        cuts.append((before, after - more))
-    return cuts
 
 
 def _cropped(b: Builder, x: Tensor, cuts: list[tuple[int, int]], bias: Tensor | None) -> Tensor:

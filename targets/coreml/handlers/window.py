@@ -22,18 +22,8 @@ def pads_of(
 
 
 def grown(x: Tensor, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...], pads: Pads) -> Pads:
-    """The padding at the end that ``ceil_mode`` implies, a last window inside of the padding left out.
-
-    Source: ONNX operators, MaxPool-22, shape inference.
-    """
-    found = []
-    for axis, (before, after) in enumerate(pads):
-        size, reach, stride = x.size(2 + axis), (kernel[axis] - 1) * dilations[axis] + 1, strides[axis]
-        count = -(-(size + before + after - reach) // stride) + 1
-        if (count - 1) * stride >= size + before:
-            count -= 1
-        found.append((before, max((count - 1) * stride + reach - size - before, 0)))
-    return tuple(found)
+    """The padding at the end that ``ceil_mode`` implies."""
+    return windows.grown(x.shape[2:], kernel, strides, dilations, pads)
 
 
 def flat(pads: Pads) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
-from convertkit.targets.forms.windows import Pads, ones, pads_of
+from convertkit.targets.forms.windows import Pads, cuts_of, ones, pads_of
 from convertkit.targets.ncnn.builder import Builder, raw, weight
 from convertkit.targets.ncnn.layers import Parameter, Weight
 from convertkit.targets.ncnn.tensor import Tensor
@@ -103,10 +103,9 @@ def conv_transpose(
     stored = np.asarray(w.known)
     kernel, rank = stored.shape[2:], stored.ndim - 2
     one_image(x, rank)
-    if auto_pad != "NOTSET" or output_shape is not None:
-        raise Unsupported("a size of the result that decides the padding; state the padding itself")
-    steps, gaps, extra = ones(strides, rank), ones(dilations, rank), output_padding or (0,) * rank
-    border = pads_of(x.shape[2:], kernel, steps, gaps, pads, auto_pad)
+    steps, gaps = ones(strides, rank), ones(dilations, rank)
+    cuts = cuts_of(x.shape[2:], kernel, steps, gaps, output_padding or (0,) * rank, pads, output_shape, auto_pad)
+    border, extra = tuple((before, max(after, 0)) for before, after in cuts), [max(-after, 0) for _, after in cuts]
     channels = stored.shape[1] * group
     turned = stored.reshape(group, -1, *stored.shape[1:]).swapaxes(1, 2)
     parameters, weights = _stored(turned, bias, channels, group)

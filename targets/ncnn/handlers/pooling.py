@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Handler, Registry
-from convertkit.targets.forms.windows import ones, pads_of
+from convertkit.targets.forms.windows import grown, ones, pads_of
 from convertkit.targets.ncnn.builder import Builder
 from convertkit.targets.ncnn.handlers.convolutions import one_image, spread
 from convertkit.targets.ncnn.handlers.reductions import reduced
@@ -30,12 +30,19 @@ def _pooled(
     strides: tuple[int, ...] | None,
     pads: tuple[int, ...] | None,
     auto_pad: str,
+    ceil_mode: int,
     count_include_pad: int = 0,
 ) -> Tensor:
+    """What ``ceil_mode`` adds is padding, which neither a maximum nor a mean without padding counts."""
     rank = len(kernel)
     one_image(x, rank)
-    steps = ones(strides, rank)
-    border = pads_of(x.shape[2:], kernel, steps, (1,) * rank, pads, auto_pad)
+    steps, gaps = ones(strides, rank), (1,) * rank
+    border = pads_of(x.shape[2:], kernel, steps, gaps, pads, auto_pad)
+    if ceil_mode:
+        whole = grown(x.shape[2:], kernel, steps, gaps, border)
+        if count_include_pad and whole != border:
+            raise Unsupported("ceil_mode with count_include_pad: ncnn counts what is added, too")
+        border = whole
     reach = zip(x.shape[2:], border, kernel, steps, strict=True)
     space = [(size + sum(pad) - width) // step + 1 for size, pad, width, step in reach]
     before, after = ([pad[end] for pad in border] for end in (0, 1))
@@ -45,11 +52,6 @@ def _pooled(
     window: dict[int, Parameter] = {key: each for keys, values in groups for key, each in spread(keys, values).items()}
     parameters: dict[int, Parameter] = {0: kind, 6: count_include_pad, **_STATED, **window}
     return b.layer(_KINDS[rank], [b.plain(x)], (*x.shape[:2], *space), None, parameters)
-
-
-def _no_ceiling(ceil_mode: int) -> None:
-    if ceil_mode:
-        raise Unsupported("ceil_mode: ncnn counts other windows at the end")
 
 
 @pooling.lowers("MaxPool", since=(11, 12, 22))
@@ -66,10 +68,9 @@ def max_pool(
     strides: tuple[int, ...] | None = None,
 ) -> Tensor:
     """``storage_order`` is of the indices alone, which ncnn does not give."""
-    _no_ceiling(ceil_mode)
     if any(each != 1 for each in dilations or ()):
         raise Unsupported("dilations: ncnn's Pooling has none")
-    return _pooled(b, x, _MAX, kernel_shape, strides, pads, auto_pad)
+    return _pooled(b, x, _MAX, kernel_shape, strides, pads, auto_pad, ceil_mode)
 
 
 @pooling.lowers("AveragePool", since=(11,))
@@ -84,8 +85,7 @@ def average_pool_11(
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
 ) -> Tensor:
-    _no_ceiling(ceil_mode)
-    return _pooled(b, x, _AVERAGE, kernel_shape, strides, pads, auto_pad, count_include_pad)
+    return _pooled(b, x, _AVERAGE, kernel_shape, strides, pads, auto_pad, ceil_mode, count_include_pad)
 
 
 @pooling.lowers("AveragePool", since=(19, 22))
@@ -101,10 +101,9 @@ def average_pool(
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
 ) -> Tensor:
-    _no_ceiling(ceil_mode)
     if any(each != 1 for each in dilations or ()):
         raise Unsupported("dilations: ncnn's Pooling has none")
-    return _pooled(b, x, _AVERAGE, kernel_shape, strides, pads, auto_pad, count_include_pad)
+    return _pooled(b, x, _AVERAGE, kernel_shape, strides, pads, auto_pad, ceil_mode, count_include_pad)
 
 
 def _whole(kind: int, reduction: str) -> Handler:
