@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -50,7 +50,21 @@ class Place:
 
         The new value takes over its name.
         """
-        made = ir.node(operator, [*before, value], attributes, name=self._name(operator))
+        self._behind(value, operator, before, (), attributes)
+
+    def read_behind(self, value: ir.Value, operator: str, *after: ir.Value, **attributes: int | Sequence[int]) -> None:
+        """The same where ``value`` is the new node's first operand."""
+        self._behind(value, operator, (), after, attributes)
+
+    def _behind(
+        self,
+        value: ir.Value,
+        operator: str,
+        before: Sequence[ir.Value],
+        after: Sequence[ir.Value],
+        attributes: Mapping[str, int | Sequence[int]],
+    ) -> None:
+        made = ir.node(operator, [*before, value, *after], dict(attributes), name=self._name(operator))
         made.metadata_props.update(self.node.metadata_props)
         result, name = made.outputs[0], value.name
         result.type, result.shape = value.type, value.shape

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, forwards
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.words import Words
 
@@ -18,6 +19,10 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
     ``Unsupported`` names a node whose integers MNN does not hold.
     """
     expand_functions(model, lambda node: node.op_type not in _BODIES)
+    for node in tuple(model.graph.all_nodes()):
+        if node.op_type in RECURRENT and not node.domain:  # MNN looks at neither attribute
+            batch_inside(node)
+            forwards(node)
     make_stored_real(model)
     words = Words("MNN")
     for node in model.graph.all_nodes():

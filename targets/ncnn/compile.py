@@ -11,6 +11,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.halves import widen_halves
 from convertkit.targets.forms.constants import fold_constants
 from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.recurrences import RECURRENT, batch_inside
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.ncnn.builder import Builder, plain_name
 from convertkit.targets.ncnn.handlers import NCNN
@@ -65,6 +66,9 @@ def prepare(model: ir.Model) -> None:
     widen_halves(model)
     make_stored_real(model)
     fold_constants(model)
+    for node in tuple(model.graph.all_nodes()):
+        if node.op_type in RECURRENT and not node.domain:
+            batch_inside(node)
     opset = model.graph.opset_imports.get("", 1)
     if expand_functions(model, _is_handled(opset)):
         fold_constants(model)
@@ -72,7 +76,14 @@ def prepare(model: ir.Model) -> None:
 
 
 def _is_handled(opset: int) -> Callable[[ir.Node], bool]:
-    return lambda node: NCNN.find(node.op_type, opset, node.domain) is not None
+    def handled(node: ir.Node) -> bool:
+        """Not where statistics of a normalisation are read, which its body makes."""
+        more = node.op_type == "LayerNormalization" and any(
+            value.uses() or value.is_graph_output() for value in node.outputs[1:]
+        )
+        return not more and NCNN.find(node.op_type, opset, node.domain) is not None
+
+    return handled
 
 
 def _given(builder: Builder, value: ir.Value) -> Tensor:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from convertkit.onnx.edit import array_of
 from convertkit.onnx.fourier import transform
 from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.recurrences import batch_inside
 from convertkit.targets.forms.writing import Place, dims
 from convertkit.targets.openvino.pooling import write_max_pool
 from convertkit.targets.openvino.resizing import write_resize
@@ -82,33 +83,6 @@ def _lp_normalization(node: ir.Node) -> None:
     place.becomes(place.op("Div", x, place.op("Where", empty, one, norm, like=norm), like=x))
 
 
-def _batch_first(node: ir.Node) -> None:
-    """``layout`` 1 as transposes around ``layout`` 0: OpenVINO's reader does not look at it.
-
-    Source: ONNX operators, LSTM-22: X (batch, steps, inputs), states (batch, directions, hidden), Y (batch, steps,
-    directions, hidden).
-    """
-    if not node.attributes.get_int("layout", 0):
-        return
-    place = Place(node)
-    node.attributes["layout"] = ir.AttrInt64("layout", 0)
-    for number in (0, 5, 6):
-        value = node.inputs[number] if len(node.inputs) > number else None
-        sizes = dims(value)
-        if value is not None and sizes is not None:
-            turned = place.op("Transpose", value, shape=[sizes[1], sizes[0], *sizes[2:]], perm=(1, 0, 2))
-            node.replace_input_with(number, turned)
-    for result, there, back in zip(node.outputs, _THERE, _BACK, strict=False):
-        if result.uses() or result.is_graph_output():
-            sizes = dims(result)
-            place.read_through(result, "Transpose", perm=back)
-            result.shape = None if sizes is None else ir.Shape([sizes[each] for each in there])
-
-
-_THERE = ((1, 2, 0, 3), (1, 0, 2), (1, 0, 2))
-_BACK = ((2, 0, 1, 3), (1, 0, 2), (1, 0, 2))
-
-
 def _wrapped_pad(node: ir.Node) -> None:
     """``mode`` wrap as a gather along each padded axis."""
     if node.attributes.get_string("mode", "constant") != "wrap":
@@ -165,14 +139,14 @@ def _transform(node: ir.Node) -> None:
 _FORMS: Mapping[str, Callable[[ir.Node], None]] = {
     "Add": _wrap,
     "DFT": _transform,
-    "GRU": _batch_first,
-    "LSTM": _batch_first,
+    "GRU": batch_inside,
+    "LSTM": batch_inside,
     "LpNormalization": _lp_normalization,
     "MaxPool": write_max_pool,
     "Mul": _wrap,
     "OneHot": _one_hot,
     "Pad": _wrapped_pad,
-    "RNN": _batch_first,
+    "RNN": batch_inside,
     "Resize": write_resize,
     "Sub": _wrap,
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnx_ir as ir
+import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec
@@ -118,3 +120,28 @@ def test_a_refusal_names_the_first_node_of_the_kind_that_the_converter_does():
     model = ir.Model(graph, ir_version=10)
     assert str(_refused(model, {"operator": "Odd", "reason": "no"})).startswith("n1 (Odd): MNN does not convert it: no")
     assert isinstance(_refused(model, {"operator": None, "reason": "no"}), ToolError)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_a_reverse_layer_becomes_a_forward_one(kind):
+    """MNN does not look at the direction."""
+    rng, gates = np.random.default_rng(4), {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
+    shapes = {"w": (1, gates * 3, 2), "r": (1, gates * 3, 3), "b": (1, gates * 6)}
+    stored = [
+        numpy_helper.from_array(rng.standard_normal(each).astype(np.float32), name) for name, each in shapes.items()
+    ]
+    node = helper.make_node(kind, ["x", "w", "r", "b"], ["y", "last"], "layer", hidden_size=3, direction="reverse")
+    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [5, 2, 2])]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "last")]
+    graph = helper.make_graph([node], "g", ports, results, stored)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    model = ir.from_proto(onnx.shape_inference.infer_shapes(proto))
+    write_forms(model)
+    assert [each.op_type for each in model.graph] == ["Gather", kind, "Gather"]
+    x = rng.standard_normal((5, 2, 2)).astype(np.float32)
+    before, after = (
+        onnxruntime.InferenceSession(each.SerializeToString()).run(None, {"x": x})
+        for each in (proto, ir.to_proto(model))
+    )
+    for one, other in zip(before, after, strict=True):
+        assert np.array_equal(one, other)
