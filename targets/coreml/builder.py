@@ -18,7 +18,8 @@ from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.targets.coreml.names import identifier
 from convertkit.targets.coreml.options import IOS18
-from convertkit.targets.coreml.tables import TABLED, packed, palette_of
+from convertkit.targets.coreml.palettes import palette_of
+from convertkit.targets.coreml.tables import TABLED, packed
 from convertkit.targets.coreml.tensor import Tensor, as_mil, constant
 
 _DTYPES = {

@@ -89,7 +89,25 @@ def table_of(array: Array, count: int) -> Array:
         if moved.size == table.size and np.array_equal(moved, table):
             break
         table = _filled(moved, values, weights, count)
-    return np.unique(table.astype(array.dtype))
+    return distinct(table.astype(array.dtype))
+
+
+def palette_of(array: Array, bits: int) -> Array | None:
+    """The values of a weight, ascending, the last one repeated up to ``2 ** bits``; None where there are more."""
+    count = 2**bits
+    if array.dtype.kind != "f" or array.size < LEAST * count:
+        return None
+    values = distinct(array)
+    return np.pad(values, (0, count - values.size), mode="edge") if values.size <= count else None
+
+
+def distinct(array: Array) -> Array:
+    """Its values, ascending.
+
+    In float32: NumPy 2.4.6 does not sort long arrays of float16 on processors with AVX-512 VBMI2, and ``np.unique`` of
+    one has values twice.
+    """
+    return np.unique(array.astype(np.float32)).astype(array.dtype)
 
 
 def _dense(values: Array, weights: Array, count: int) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from coremltools.converters.mil.mil import types
 
 from convertkit.artifact import Array
-from convertkit.targets.coreml.palettes import LEAST, places_in
+from convertkit.targets.coreml.palettes import distinct, places_in
 
 TABLED: Mapping[str, tuple[str, ...]] = {
     "conv": ("weight",),
@@ -24,18 +24,9 @@ TABLED: Mapping[str, tuple[str, ...]] = {
 _MARKS = {2: types.np_uint2_dtype, 4: types.np_uint4_dtype, 6: types.np_uint6_dtype, 8: np.dtype(np.uint8)}
 
 
-def palette_of(array: Array, bits: int) -> Array | None:
-    """The values of a weight, ascending, the last one repeated up to ``2 ** bits``; None where there are more."""
-    count = 2**bits
-    if array.dtype.kind != "f" or array.size < LEAST * count:
-        return None
-    values = np.unique(array)
-    return np.pad(values, (0, count - values.size), mode="edge") if values.size <= count else None
-
-
 def packed(array: Array, table: Array, bits: int, *, whole: bool) -> dict[str, Array]:
     """Arguments of the operation: of iOS 18, with places in the weight's shape, where ``whole``, else in bytes."""
-    places = places_in(array, np.unique(table))
+    places = places_in(array, distinct(table))
     if whole:
         mark = _MARKS[bits]
         narrow = places.astype(np.uint8).astype(mark)

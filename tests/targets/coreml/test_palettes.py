@@ -15,7 +15,7 @@ import convertkit
 from convertkit.errors import Unsupported, UsageError
 from convertkit.targets.coreml.options import TARGETS, Choices
 from convertkit.targets.coreml.package.program import Operation, read_package
-from convertkit.targets.coreml.palettes import in_table, places_in, table_of
+from convertkit.targets.coreml.palettes import in_table, palette_of, places_in, table_of
 from convertkit.workers.process import Worker
 from tests import onnx_models
 from tests.targets.coreml.apple_packages import compile_text, numbers
@@ -53,6 +53,15 @@ def test_few_values_stay_as_they_are():
     array = np.float16([3, -1, 0.5, 3, 3, -1])
     assert table_of(array, 4).tolist() == [-1, 0.5, 3]
     assert places_in(array, table_of(array, 4)).tolist() == [2, 0, 1, 2, 2, 0]
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+def test_a_long_weight_has_its_values_once(kind):
+    """NumPy 2.4.6 finds 114 values where 64 are, on some processors."""
+    values = np.sort(numbers(64)).astype(kind)
+    weight = values[np.random.default_rng(0).integers(0, 64, 409_600)]
+    assert np.array_equal(palette_of(weight, 6), values)
+    assert palette_of(weight, 4) is None
 
 
 GRAPHS = {
