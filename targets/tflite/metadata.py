@@ -7,10 +7,12 @@ Source: ``metadata_schema.fbs`` 1.5.0 of tflite-support, file identifier ``M001`
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import flatbuffers
 
@@ -77,12 +79,32 @@ def packed(metadata: Metadata, inputs: Sequence[str], outputs: Sequence[str]) ->
 
 def append_labels(path: Path, labels: bytes) -> None:
     """Put ``labels`` into a ZIP archive behind the model; offsets count from the start of the whole file."""
+    with path.open("r+b") as stream:
+        _append(stream, labels)
+
+
+def labels_behind(model: bytes) -> bytes:
+    """The labels behind a model; nothing where there are none."""
+    stream = io.BytesIO(model)
+    if not zipfile.is_zipfile(stream):
+        return b""
+    with zipfile.ZipFile(stream) as archive:
+        return archive.read(LABELS) if LABELS in archive.namelist() else b""
+
+
+def with_labels(model: bytes, labels: bytes) -> bytes:
+    """``model`` with ``labels`` behind it, as :func:`append_labels` writes them."""
+    stream = io.BytesIO(model)
+    _append(stream, labels)
+    return stream.getvalue()
+
+
+def _append(stream: BinaryIO, labels: bytes) -> None:
     entry = zipfile.ZipInfo(LABELS, _EARLIEST)
     entry.create_system, entry.external_attr = _UNIX, _READABLE
-    with path.open("r+b") as stream:
-        stream.seek(0, 2)
-        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr(entry, labels)
+    stream.seek(0, 2)
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(entry, labels)
 
 
 def _input(builder: flatbuffers.Builder, name: str, normalization: Normalization | None) -> int:

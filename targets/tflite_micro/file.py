@@ -102,12 +102,16 @@ def read_graphs(model: bytes) -> tuple[FileGraph, ...]:
     """All subgraphs, the main one first."""
     root = schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0))
     codes = [_code(each) for each in root.operatorCodes]
-    plan = _plan(root)
-    return tuple(_graph(root, each, codes, plan) for each in root.subgraphs)
+    plan, graphs, first = _plan(root), list[FileGraph](), 0
+    for each in root.subgraphs:
+        behind = first + len(_listed(each.tensors))
+        graphs.append(_graph(root, each, codes, plan[first:behind]))
+        first = behind
+    return tuple(graphs)
 
 
 def _plan(root: Any) -> tuple[int, ...]:
-    """The places of tensors that the file lays down; see :mod:`offline`."""
+    """The places of tensors that the file lays down, of all subgraphs one after the other; see :mod:`offline`."""
     notes = (each for each in _listed(root.metadata) if bytes(each.name) == OFFLINE_PLAN.encode())
     note = next(notes, None)
     return () if note is None else _indices(np.asarray(root.buffers[note.buffer].data, np.uint8).view("<i4")[3:])

@@ -1,18 +1,19 @@
 """A plan of values that is laid down in the file, and kept by TensorFlow Lite Micro instead of its own.
 
-The metadata ``OfflineMemoryAllocation`` holds int32: a version, a subgraph, the number of tensors, and where each lies
-in the arena, -1 for what the runtime places by itself.  Source: ``GetOfflinePlannedOffsets`` of tensorflow/tflite-micro
-(``micro_allocation_info.cc``, 2026-08-20), which gives the same places to every subgraph.
+The metadata ``OfflineMemoryAllocation`` holds int32: a version, a subgraph, the number of tensors in all subgraphs, and
+where each lies in the arena, -1 for what the runtime places by itself.  Source: ``GetOfflinePlannedOffsets`` and
+``InitializeAllocationInfo`` of tensorflow/tflite-micro (``micro_allocation_info.cc``, 2026-08-20).  Its
+``AllocateVariables`` (``micro_allocator.cc``) looks for state of every subgraph among the first places: these stay -1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
-from convertkit.errors import Unsupported
 from convertkit.targets.tflite_micro.file import OFFLINE_PLAN, FileGraph
 from convertkit.targets.tflite_micro.planner import Buffer, buffers, greedy, height, in_order, least
 
@@ -22,19 +23,27 @@ _WORK = 4_000_000
 
 
 def plan_note(graphs: Sequence[FileGraph]) -> tuple[str, bytes]:
-    """Name and content of the metadata; ``Unsupported`` for a model with branches or loops."""
-    if len(graphs) > 1:
-        raise Unsupported(
-            "--tflite-micro-plan offline: TensorFlow Lite Micro reads the places of one graph, and the model has "
-            f"{len(graphs)}, of branches or loops",
-            ways_out=("--tflite-micro-plan greedy",),
-        )
-    wanted = buffers(graphs)
-    offsets = [_OWN] * len(graphs[0].tensors)
+    """Name and content of the metadata."""
+    starts = list(accumulate((len(graph.tensors) for graph in graphs), initial=0))
+    state = {place for graph in graphs for place, tensor in enumerate(graph.tensors) if tensor.variable}
+    wanted = [_laid(each, starts, state) for each in buffers(graphs)]
+    offsets = [_OWN] * starts[-1]
     for each, offset in zip(wanted, smallest(wanted), strict=True):
         if each.tensor is not None:
-            offsets[each.tensor[1]] = offset
+            offsets[_place(each.tensor, starts)] = offset
     return OFFLINE_PLAN, np.array([_VERSION, _SUBGRAPH, len(offsets), *offsets], "<i4").tobytes()
+
+
+def _place(tensor: tuple[int, int], starts: Sequence[int]) -> int:
+    """Of a tensor among those of all subgraphs."""
+    return starts[tensor[0]] + tensor[1]
+
+
+def _laid(buffer: Buffer, starts: Sequence[int], state: Collection[int]) -> Buffer:
+    """``buffer``; as scratch memory, which the runtime places, where its place has to be left open."""
+    if buffer.tensor is None or _place(buffer.tensor, starts) not in state:
+        return buffer
+    return replace(buffer, tensor=None)
 
 
 def smallest(wanted: Sequence[Buffer]) -> tuple[int, ...]:

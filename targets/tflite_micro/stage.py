@@ -9,6 +9,7 @@ from pathlib import Path
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import Unsupported
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
+from convertkit.targets.tflite.metadata import labels_behind, with_labels
 from convertkit.targets.tflite.writer import with_note
 from convertkit.targets.tflite_micro import golden
 from convertkit.targets.tflite_micro.arena import measured_arena
@@ -113,7 +114,8 @@ class PackageMicro:
         if self._plan != OFFLINE:
             return model, graphs
         planned = with_note(model, *plan_note(graphs))
-        return planned, read_graphs(planned)
+        behind = labels_behind(model)
+        return with_labels(planned, behind) if behind else planned, read_graphs(planned)
 
     def _vectors(self, source: Artifact, model: bytes, main: FileGraph, arena: Arena) -> tuple[golden.Vector, ...]:
         interpreter = MicroInterpreter(model, arena.size)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper, numpy_helper
 
 import convertkit
-from convertkit.errors import Unsupported
 from convertkit.targets.tflite.writer import with_note
 from convertkit.targets.tflite_micro.arena import measured_arena
-from convertkit.targets.tflite_micro.file import OFFLINE_PLAN, FileGraph, read_graphs
+from convertkit.targets.tflite_micro.file import OFFLINE_PLAN, FileGraph, FileOperator, FileTensor, read_graphs
 from convertkit.targets.tflite_micro.offline import plan_note, smallest
 from convertkit.targets.tflite_micro.planner import Buffer, greedy, height, least
 from tests import onnx_models
@@ -68,6 +71,23 @@ def test_the_file_holds_the_plan_and_nothing_else_changes(packages):
     assert set(laid) == {index for index, tensor in enumerate(after.tensors) if not tensor.constant}
 
 
+def test_labels_stay_behind_the_plan(chain, packages, tmp_path):
+    """And nothing else of the file changes with them."""
+    names = "".join(f"class {place}\n" for place in range(WIDTHS[-1]))
+    (tmp_path / "labels.txt").write_text(names)
+    options = {"tflite-micro": {"plan": "offline"}}
+    made = convertkit.export(
+        chain, "tflite-micro", output=tmp_path / "out", label_file=tmp_path / "labels.txt", target_options=options
+    )
+    model = (made.path / "model.tflite").read_bytes()
+    with zipfile.ZipFile(io.BytesIO(model)) as archive:
+        assert archive.read("labels.txt").decode() == names
+    laid = [read_graphs(each)[0].plan for each in (model, (packages["offline"].path / "model.tflite").read_bytes())]
+    assert laid[0] == laid[1] != ()
+    sample = np.random.default_rng(1).normal(size=(1, WIDTHS[0])).astype(np.float32)
+    np.testing.assert_array_equal(made.run({"v0": sample})["v3"], packages["offline"].run({"v0": sample})["v3"])
+
+
 def test_what_is_foretold_knows_the_plan(packages):
     assert_near(packages["offline"].path / "model.tflite")
 
@@ -109,8 +129,54 @@ def test_scratch_memory_lies_where_the_runtime_puts_it():
     assert greedy(laid) == offsets
 
 
-def test_branches_and_loops_are_refused():
-    graph = FileGraph((), (), (), ())
-    with pytest.raises(Unsupported, match="reads the places of one graph, and the model has 2") as refused:
-        plan_note((graph, graph))
-    assert "--tflite-micro-plan greedy" in str(refused.value)
+def test_branches_have_places_of_their_own(tmp_path):
+    """Two branches of the same dense layers, of which the second has one operator less."""
+    stored = [numpy_helper.from_array(np.float32(0), "zero")]
+    rng = np.random.default_rng(0)
+    for place, (taken, made) in enumerate(pairwise(WIDTHS)):
+        stored.append(numpy_helper.from_array(rng.normal(0, 0.3, (taken, made)).astype(np.float32), f"w{place}"))
+
+    def branch(name: str, tail: tuple[str, ...]) -> onnx.GraphProto:
+        operators = [("MatMul", [f"w{place}"]) for place in range(len(WIDTHS) - 1)] + [(each, []) for each in tail]
+        values = ["x", *(f"{name}{place}" for place in range(len(operators)))]
+        nodes = [
+            helper.make_node(operator, [values[place], *more], [values[place + 1]])
+            for place, (operator, more) in enumerate(operators)
+        ]
+        made = helper.make_tensor_value_info(values[-1], onnx.TensorProto.FLOAT, [1, WIDTHS[-1]])
+        return helper.make_graph(nodes, name, [], [made])
+
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        helper.make_node("Greater", ["s", "zero"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch("a", ("Relu",)), else_branch=branch("b", ())),
+    ]
+    model = onnx_models.model(nodes, {"x": [1, WIDTHS[0]]}, {"y": [1, WIDTHS[-1]]}, stored)
+    source, found = saved(model, tmp_path / "branches.onnx"), {}
+    for plan in ("greedy", "offline"):
+        options = {"tflite-micro": {"plan": plan}}
+        made = convertkit.export(source, "tflite-micro", output=tmp_path / plan, target_options=options)
+        arena = made.report["steps"][-1]["diagnosis"]["arena"]
+        assert arena["bytes"] - 64 <= arena["foretold"] <= arena["bytes"] + 256
+        answers = [made.run({"x": np.full((1, WIDTHS[0]), sign, np.float32)})["y"] for sign in (1, -1)]
+        found[plan] = arena["head"], answers
+    assert found["offline"][0] < found["greedy"][0] - 512
+    assert np.array_equal(found["offline"][1], found["greedy"][1])
+    assert (found["offline"][1][1] < 0).any(), "the branch without a Relu ran"
+    graphs = read_graphs((tmp_path / "offline" / "model.tflite").read_bytes())
+    assert len(graphs) == 3
+    assert all(max(graph.plan) >= 0 and len(graph.plan) == len(graph.tensors) for graph in graphs)
+
+
+def test_places_of_state_stay_open():
+    """The runtime looks for state of every subgraph among the first places."""
+    value = FileTensor("v", "float32", (4,), False, False, 0, 0.0, 0, False)
+    state = replace(value, variable=True)
+    main = FileGraph((value, value, value), (FileOperator("ADD", (0, 1), (2,)),), (0, 1), (2,))
+    called = FileGraph((value, state), (), (), ())
+    _, note = plan_note((main, called))
+    assert np.frombuffer(note, "<i4").tolist()[:3] == [1, 0, 5]
+    places = np.frombuffer(note, "<i4").tolist()[3:]
+    assert places[0] >= 0
+    assert places[1] == -1, "where the called graph has its state"
+    assert places[2] >= 0
