@@ -30,6 +30,7 @@ from convertkit.converters.stablehlo.module import (
 from convertkit.converters.stablehlo.naming import apart_from, argument_names, result_names
 from convertkit.converters.stablehlo.ops import HANDLERS
 from convertkit.converters.stablehlo.ops.control import LOOP
+from convertkit.converters.stablehlo.ops.fourier import restate_axes
 from convertkit.converters.stablehlo.quantization import QUANTIZED_WAY_OUT, quantization_of
 from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.converters.stablehlo.registry import Handlers
@@ -309,6 +310,7 @@ def _model(b: Builder, arguments: Sequence[Tensor], outputs: Sequence[ir.Value])
         opset_imports={"": b.opset},
         name="main",
     )
-    return ir.Model(
-        graph, ir_version=_IR_VERSION_OF_OPSET_26 if b.opset > 23 else IR_VERSION, producer_name="convertkit"
-    )
+    version = _IR_VERSION_OF_OPSET_26 if b.opset > 23 else IR_VERSION
+    model = ir.Model(graph, ir_version=version, producer_name="convertkit")
+    restate_axes(model)
+    return model

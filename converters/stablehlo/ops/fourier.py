@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import onnx_ir as ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
@@ -14,10 +15,13 @@ from convertkit.converters.stablehlo.ops.dot import zeros
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tensor import F32, Complex, Operand, Shape, Tensor, constant, static
 from convertkit.errors import Unsupported
+from convertkit.onnx.edit import add_constant
 
 fourier = Handlers()
 
 _AS_MATRIX = 256
+_AXIS_AS_INPUT = 20
+"""The opset from which a DFT reads its axis."""
 
 
 @fourier.complex
@@ -101,3 +105,14 @@ def _length(shape: Shape, axis: int) -> int:
     if length is None:
         raise Unsupported(f"a Fourier transform along the dynamic axis {axis}")
     return length
+
+
+def restate_axes(model: ir.Model) -> None:
+    """Give each DFT its axis as an input, in place, where an operator beside it needs an opset that has it so."""
+    if model.graph.opset_imports[""] < _AXIS_AS_INPUT:
+        return
+    for node in model.graph.all_nodes():
+        if node.op_type == "DFT":
+            axis = node.attributes.pop("axis").as_int()
+            node.resize_inputs(3)
+            node.replace_input_with(2, add_constant(model.graph, f"{node.outputs[0].name}_axis", np.array(axis)))

@@ -184,3 +184,18 @@ def test_a_kernel_larger_than_its_input_leaves_nothing():
       : (tensor<2x3x4xf32>, tensor<5x3x6xf32>) -> tensor<2x5x0xf32>"""
     text = main("%a: tensor<2x3x4xf32>, %b: tensor<5x3x6xf32>", body, "tensor<2x5x0xf32>")
     assert run(text, np.ones((2, 3, 4), np.float32), np.ones((5, 3, 6), np.float32)).shape == (2, 5, 0)
+
+
+def test_a_transform_beside_what_needs_a_newer_opset():
+    """BitCast came with opset 26, and from 20 on a DFT reads its axis as an input."""
+    body = (
+        "%c = stablehlo.complex %a, %b : tensor<3x256xcomplex<f32>>\n"
+        "%f = stablehlo.fft %c, type = FFT, length = [256] : "
+        "(tensor<3x256xcomplex<f32>>) -> tensor<3x256xcomplex<f32>>\n"
+        "%n = stablehlo.real %f : (tensor<3x256xcomplex<f32>>) -> tensor<3x256xf32>\n"
+        "%r = stablehlo.bitcast_convert %n : (tensor<3x256xf32>) -> tensor<3x256xi32>"
+    )
+    text = main("%a: tensor<3x256xf32>, %b: tensor<3x256xf32>", body, "tensor<3x256xi32>")
+    x = rng.standard_normal((2, 3, 256)).astype(np.float32)
+    expected = np.fft.fft(x[0] + 1j * x[1]).real
+    np.testing.assert_allclose(run(text, *x).view(np.float32), expected, atol=1e-4)
