@@ -98,17 +98,21 @@ def expand(b: Builder, x: Tensor, sizes: Tensor) -> Tensor:
 def _expand_at_run_time(b: Builder, x: Tensor, sizes: Tensor) -> Tensor:
     """Sizes that are known on either side stay known: a depthwise convolution behind it needs its channels."""
     common = b.broadcast_args(b.shape_of(x), b.cast(sizes, "int32"))
-    wanted = _known_sizes(b, sizes) if sizes.constant is None else constant_ints(sizes, "the shape")
+    wanted = _known_sizes(b, sizes)
     pairs = zip(*((1,) * (common.shape[0] - len(each)) + tuple(each) for each in (x.shape, wanted)), strict=True)
     shape = tuple(0 if 0 in pair else max(pair) if max(pair) > 1 or DYNAMIC not in pair else DYNAMIC for pair in pairs)
     return b.broadcast_to_sizes(x, common, shape)
 
 
 def _known_sizes(b: Builder, sizes: Tensor) -> tuple[int, ...]:
-    """What is known of computed sizes: those of the tensor whose shape they are."""
+    """What is known of computed sizes: constants, and those of the tensor whose shape they are."""
+    if sizes.constant is not None:
+        return tuple(int(size) for size in sizes.constant.reshape(-1))
     producer = b.producer(sizes)
     while producer is not None and producer.code == "CAST" and producer.inputs[0] is not None:
         producer = b.producer(producer.inputs[0])
+    if producer is not None and producer.code == "CONCATENATION":
+        return tuple(size for each in producer.inputs if each is not None for size in _known_sizes(b, each))
     if producer is not None and producer.code == "SHAPE" and producer.inputs[0] is not None:
         return producer.inputs[0].shape
     return (DYNAMIC,) * sizes.shape[0]

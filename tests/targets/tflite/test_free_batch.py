@@ -183,6 +183,15 @@ def test_running_sums_along_every_size(axis: int) -> None:
     case.agree(*({"x": numbers(n, 4, m)} for n, m in RUN_TIME_SIZES))
 
 
+def test_known_sizes_beside_a_batch_stay_known() -> None:
+    """Zeros behind the low frequencies, as a Fourier neural operator has them: a DFT needs its length."""
+    case = compiled("""<ir_version: 8, opset_import: ["" : 18]> g (float[n,3,6,2] x) => (float[n,3,9,2] y)
+        <int64[1] three = {3}, int64[1] two = {2}, float zero = {0.0}> {
+        batch = Shape<start=0, end=1>(x) sizes = Concat<axis=0>(batch, three, three, two) zeros = Expand(zero, sizes)
+        whole = Concat<axis=2>(x, zeros) y = DFT<axis=2>(whole) }""")
+    case.agree(*({"x": numbers(batch, 3, 6, 2, seed=batch)} for batch in BATCHES))
+
+
 def test_columns_of_every_batch() -> None:
     """Columns that meet, with a border and gaps; a number of columns that only the call tells is refused."""
     text = """<ir_version: 8, opset_import: ["" : 21]> g (float[n,12,4] x) => (float[n,3,5,4] y)
