@@ -200,7 +200,7 @@ def _explained(
                 continue
             output = np.asarray(results[each.place][each.output])
             explained = _told(each, before, output, tolerance, told[each.place])
-            if not explained and tolerance.same_integers and (known := told[each.place]) is not None:
+            if not explained and (known := told[each.place]) is not None:
                 told[each.place] = known.thorough()
                 explained = _told(each, before, output, tolerance, told[each.place])
             if not explained and each.output in ranked:
@@ -226,7 +226,14 @@ def _told(departure: Departure, before: Recording, output: Array, tolerance: Tol
         if not moves_as_many(diff.changed, spread, diff.step):
             return ""
         floor = 1.001 * diff.step / diff.largest
-    return explanation(reference, output, value, spread, floor, calls)
+    return explanation(reference, output, value, spread, floor, calls, _usual(before, name))
+
+
+def _usual(recording: Recording, name: str) -> float:
+    """The largest finite value of an output of numbers on the feeds that are not edge inputs."""
+    values = [outputs[name] for outputs in recording.outputs[: recording.usual]]
+    numbers = [each.astype(np.float64) for each in values if each.dtype.kind not in "OUSTc"]
+    return max((float(np.abs(each[np.isfinite(each)]).max(initial=0.0)) for each in numbers), default=0.0)
 
 
 def _tied(

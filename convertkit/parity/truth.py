@@ -6,6 +6,9 @@ of every output, and runs of it with every operation's result rounded at random 
 tell how far roundings move it.  An artifact is right where it is no further from the truth than roundings explain; so
 is one that is nearer to it than the source.  The source itself has to be that near, too: otherwise the twin is that
 of another model, and explains nothing.
+
+A spread is what roundings may do, not what they have to.  A source that is much nearer to the truth computes in a way
+on which roundings do not act (the deviation of equal elements as 0), and its numbers are the ones to deliver.
 """
 
 from __future__ import annotations
@@ -27,6 +30,16 @@ _QUANTILES = (0.5, 0.9, 0.99)
 _BY_CHANCE = 0.01
 _AS_THE_SOURCE = 8.0
 """How many times the source's own error, or the spread, a quantile of the error may be."""
+
+
+_MUCH_NEARER = 64.0
+"""How many times the source's error the spread is where the source computes in a way of its own, not by luck."""
+_NO_LUCK = 8
+"""Elements of which all are as near; fewer have to be nearer in proportion."""
+_AS_NEAR = 16.0
+_OF_THE_SCALE = 2.0**-6
+"""The part of an output's scale by which an artifact may be further from the truth than such a source.
+Measured by ``bench/delicate.py`` on small models of all kinds: the strictest power of two that refuses no right one."""
 
 
 class Truth(Protocol):
@@ -67,12 +80,20 @@ AskTruth = Callable[[Feed], Truth | None]
 """The truth for one feed, state included; None where no twin of the model can be had."""
 
 
-def explanation(reference: Array, got: Array, value: Array, spread: Array, floor: float, calls: int = 1) -> str:
+def explanation(
+    reference: Array,
+    got: Array,
+    value: Array,
+    spread: Array,
+    floor: float,
+    calls: int = 1,
+    usual: float = 0.0,
+) -> str:
     """How float32 roundings explain that ``got`` is not ``reference``; empty where they do not.
 
-    All four have one shape; ``value`` and ``spread`` are the truth's.  ``floor`` is the part of the largest true value
-    that any two runtimes may differ by.  ``calls`` is how many calls a state went through before, each of which adds
-    its roundings.
+    The arrays have one shape; ``value`` and ``spread`` are the truth's.  ``floor`` is the part of the largest true
+    value that any two runtimes may differ by.  ``calls`` is how many calls a state went through before, each of which
+    adds its roundings.  ``usual`` is the output's largest value on usual inputs.
     """
     if not reference.shape == got.shape == value.shape:
         return ""
@@ -93,6 +114,8 @@ def explanation(reference: Array, got: Array, value: Array, spread: Array, floor
     if (of_source[held] > allowed[held]).any() or (of_artifact > allowed).any():
         return ""
     if not _is_no_worse(of_artifact[held], of_source[held], spread[held], floor * _largest(value)):
+        return ""
+    if not _follows(of_artifact[held], of_source[held], spread[held], max(usual, _largest(value))):
         return ""
     return (
         f"float64 tells: the source is {_largest(of_source[held]):.2g} from the true value, "
@@ -169,6 +192,14 @@ def _is_no_worse(error: Array, of_source: Array, spread: Array, floor: float) ->
     with np.errstate(invalid="ignore"):  # between two infinite spreads there is no quantile
         pairs = zip(*(np.quantile(each, _QUANTILES) for each in (error, of_source, spread)), strict=True)
     return all(mine <= floor + _AS_THE_SOURCE * max(theirs, moved) for mine, theirs, moved in pairs)
+
+
+def _follows(error: Array, of_source: Array, spread: Array, scale: float) -> bool:
+    """Whether an artifact is about as near to the truth as a source that is much nearer than the spread."""
+    luck = _MUCH_NEARER * max(1.0, _NO_LUCK / max(error.size, 1))
+    if _largest(spread) <= luck * _largest(of_source):
+        return True
+    return _largest(error) <= _AS_NEAR * _largest(of_source) + _OF_THE_SCALE * scale
 
 
 def _largest(value: Array) -> float:

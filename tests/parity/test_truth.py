@@ -50,6 +50,32 @@ def test_a_twin_of_another_model_explains_nothing():
     assert not explained(off(40), off(40))
 
 
+def test_a_spread_excuses_nothing_where_the_source_is_much_nearer_to_the_truth():
+    """Equal elements normalised: the source gives 0, roundings could make 1 of it, and the artifact does."""
+    source, wrong = VALUE.astype(np.float32), off(1)
+    spread = np.full(VALUE.size, 0.5)
+    assert not explained(source, source + np.float32(0.2), spread=spread)
+    assert explained(off(40), source + np.float32(0.02), spread=spread)
+    assert explained(source, source + np.float32(0.01), spread=spread)
+    assert explained(source, wrong, spread=spread)
+
+
+def test_the_scale_of_usual_outputs_counts_where_this_one_is_silent():
+    zeros = np.zeros(64)
+    far, spread = np.full(64, 0.01, np.float32), np.full(64, 0.1)
+    assert not explained(zeros, far, zeros, spread)
+    assert not explained(zeros, far, zeros, spread, usual=0.1)
+    assert explained(zeros, far, zeros, spread, usual=1.0)
+
+
+def test_few_elements_may_be_near_by_luck():
+    value, spread = np.zeros(2), np.full(2, 0.1)
+    near, far = np.full(2, 1e-3), np.full(2, 0.09)
+    assert explained(near, far, value, spread)
+    assert not explained(np.tile(near, 8), np.tile(far, 8), np.tile(value, 8), np.tile(spread, 8))
+    assert not explained(near / 100, far, value, spread)
+
+
 def test_each_call_of_a_state_may_add_its_roundings():
     far = (VALUE + 30 * SPREAD * RNG.choice([-1, 1], 400) * (np.arange(400) == 5)).astype(np.float32)
     assert not explained(off(1), far)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from convertkit.converters.pytorch.compat.overloads import without_writing
-from convertkit.converters.pytorch.operators import experts, mixed_types, places, recurrent, scans
+from convertkit.converters.pytorch.operators import averages, experts, mixed_types, places, recurrent, resized, scans
 from convertkit.errors import Unsupported
 
 _ATEN = torch.ops.aten
@@ -272,6 +272,9 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         **{overload: Substitute(function, _always) for overload, function in places.ALWAYS.items()},
         _ATEN.polar.default: Substitute(polar, _always),
         _ATEN.scatter_reduce.two: Substitute(scattered, _leaves_out),
+        **{overload: Substitute(function, resized.has_factors) for overload, function in resized.BY_FACTOR.items()},
+        _ATEN.avg_pool2d.default: Substitute(averages.average_pool, averages.has_divisor),
+        _ATEN.avg_pool3d.default: Substitute(averages.average_pool, averages.has_divisor),
         _ATEN.cdist.default: Substitute(distances, _by_differences),
         _ATEN.logcumsumexp.default: Substitute(scans.logcumsumexp, scans.has_fixed_length),
         _ATEN.amax.default: Substitute(places.extreme_of_all(torch.amax), _over_all),

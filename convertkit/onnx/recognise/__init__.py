@@ -14,6 +14,7 @@ import onnx_ir.passes.common as common
 from convertkit.onnx.recognise.deviation import recognise_deviation
 from convertkit.onnx.recognise.equal_rows import recognise_norm_of_equals
 from convertkit.onnx.recognise.gelu import can_have_gelu, recognise_gelu, with_gelu
+from convertkit.onnx.recognise.levels import recognise_level
 from convertkit.onnx.recognise.norm import recognise_layer_norm
 from convertkit.onnx.recognise.pooling import recognise_average_pool
 from convertkit.onnx.recognise.variance import recognise_variance
@@ -25,6 +26,7 @@ _RECOGNISERS: tuple[Recogniser, ...] = (
     recognise_deviation,  # also of such a variance
     recognise_norm_of_equals,  # also of such a layer normalisation
     recognise_average_pool,
+    recognise_level,
 )
 
 

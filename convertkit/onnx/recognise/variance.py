@@ -11,6 +11,9 @@ import onnx_ir as ir
 
 from convertkit.onnx.edit import axes_of, inserted, is_float32, producer, replaced, sizes
 
+TEXTBOOK = "convertkit.variance"
+"""Metadata of the mean that stands for a difference of means: the source's roundings are those of that difference."""
+
 
 def recognise_variance(node: ir.Node) -> None:
     """The difference of the mean of squares and the square of the mean, over the same axes.
@@ -39,7 +42,8 @@ def recognise_variance(node: ir.Node) -> None:
         centre = inserted(node, "Unsqueeze", [centre, over], x, shape=small).outputs[0]
     deviation = inserted(node, "Sub", [x, centre], x).outputs[0]
     square = inserted(node, "Mul", [deviation, deviation], deviation)
-    replaced(node, "ReduceMean", [square.outputs[0], over], {"keepdims": kept[0]})
+    made = replaced(node, "ReduceMean", [square.outputs[0], over], {"keepdims": kept[0]})
+    made.metadata_props[TEXTBOOK] = "a difference of means"
 
 
 def squared(value: ir.Value | None) -> ir.Value | None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from convertkit.onnx.edit import inserted, producer
+from convertkit.onnx.edit import inserted, producer, replaced
 from convertkit.onnx.recognise.deviation import is_guarded, is_shifted
 from convertkit.onnx.recognise.equal_rows import shifts
+from convertkit.onnx.recognise.variance import TEXTBOOK, squared
 
 _SUMS = ("ReduceSumSquare", "ReduceL2")
 """Operators that square by themselves."""
@@ -31,6 +32,22 @@ def write_plainly(model: ir.Model) -> None:
                 norm.replace_input_with(0, x)
             for deviation in [each for each in shifted.consumers() if each.op_type == "Sub"]:
                 _restore(deviation, shifted, x)
+    for node in [node for node in model.graph.all_nodes() if TEXTBOOK in node.metadata_props]:
+        _write_textbook(node)
+
+
+def _write_textbook(mean: ir.Node) -> None:
+    """``mean(x²) - mean(x)²`` where the source has that: it loses digits that the canonical form keeps."""
+    square = squared(mean.inputs[0])
+    deviation, over = producer(square, "Sub"), [each for each in mean.inputs[1:] if each is not None]
+    x = None if deviation is None else deviation.inputs[0]
+    if x is None or mean.op_type != "ReduceMean":
+        return
+    small, keepdims = mean.outputs[0], {"keepdims": mean.attributes.get_int("keepdims", 1)}
+    of_squares = inserted(mean, "ReduceMean", [inserted(mean, "Mul", [x, x], x).outputs[0], *over], small, keepdims)
+    of_values = inserted(mean, "ReduceMean", [x, *over], small, keepdims).outputs[0]
+    square_of_mean = inserted(mean, "Mul", [of_values, of_values], small).outputs[0]
+    replaced(mean, "Sub", [of_squares.outputs[0], square_of_mean])
 
 
 def _restore(deviation: ir.Node, shifted: ir.Value, x: ir.Value) -> None:

@@ -103,6 +103,12 @@ class Noise:
             return self.operand(first, dtype, terms), second
         return first, self.operand(second, dtype, terms)
 
+    def quotient(self, total: Array, dtype: ir.DataType, count: float) -> Array:
+        """``total / count``, which kernels compute as a product with a rounded reciprocal, too."""
+        means = total / count if count else np.full_like(total, np.nan)
+        is_exact = count > 0 and np.frexp(count)[0] == 0.5  # a power of two
+        return means if is_exact else self.within(means, dtype, np.abs(means))
+
     def within(self, array: Array, dtype: ir.DataType, size: Array) -> Array:
         """``array`` (float64), each element moved by up to ``size`` unit roundoffs, an absolute number."""
         if self._rng is None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx_ir as ir
 import pytest
 import torch
 from torch import nn
 
+from convertkit.converters.pytorch.operators.averages import average_pool, has_divisor
 from convertkit.converters.pytorch.operators.fused import FUSED
 from convertkit.converters.pytorch.operators.indices import widen_indices
 from convertkit.converters.pytorch.operators.missing_ops import embedding_bag, even_bags, substitutes
+from convertkit.converters.pytorch.operators.resized import has_factors
 from convertkit.errors import Unsupported
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -140,3 +144,41 @@ def test_a_script_that_nests_sequences_is_told_the_flag() -> None:
     with pytest.raises(Unsupported, match="the data decide") as caught:
         FUSED["aten::_nested_tensor_from_mask_left_aligned"](torch.zeros(1, 2, 3), torch.ones(1, 2, dtype=torch.bool))
     assert "enable_nested_tensor=False" in caught.value.ways_out[0]
+
+
+@pytest.mark.parametrize(
+    ("rank", "options"),
+    [
+        (2, {"kernel_size": 3, "divisor_override": 2}),
+        (2, {"kernel_size": (3, 2), "stride": 2, "padding": 1, "ceil_mode": True, "divisor_override": 7}),
+        (2, {"kernel_size": 2, "stride": 3, "ceil_mode": True, "divisor_override": 3}),
+        (2, {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True, "divisor_override": 4}),
+        (3, {"kernel_size": 3, "stride": 2, "padding": 1, "divisor_override": 5}),
+    ],
+)
+def test_averages_are_divided_by_what_the_model_says(rank: int, options: dict[str, Any]) -> None:
+    pool = nn.AvgPool2d(**options) if rank == 2 else nn.AvgPool3d(**options)
+    x = torch.rand(2, 3, *(9, 8, 6)[:rank])
+    taken = torch.export.export(pool, (x,), strict=False)
+    assert list(substitutes(taken).values()) == [average_pool]
+    taken = taken.run_decompositions(substitutes(taken))
+    (call,) = (node for node in taken.graph.nodes if "avg_pool" in str(node.target))
+    assert not has_divisor(call)
+    torch.testing.assert_close(taken.module()(x), pool(x))
+
+
+def test_averages_of_their_own_size_are_left_alone() -> None:
+    program = torch.export.export(nn.AvgPool2d(3, 2, 1, ceil_mode=True), (torch.rand(1, 2, 9, 8),), strict=False)
+    assert substitutes(program) == {}
+
+
+@pytest.mark.parametrize(("mode", "rank"), [("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3)])
+@pytest.mark.parametrize("factor", [0.6, 1.7])
+def test_aligned_corners_are_given_a_size_for_a_factor(mode: str, rank: int, factor: float) -> None:
+    resize = nn.Upsample(scale_factor=factor, mode=mode, align_corners=True)
+    x = torch.rand(2, 3, *(9, 4, 7)[:rank])
+    program = torch.export.export(resize, (x,), strict=False)
+    taken = program.run_decompositions(substitutes(program))
+    (call,) = (node for node in taken.graph.nodes if "upsample" in str(node.target))
+    assert not has_factors(call)
+    torch.testing.assert_close(taken.module()(x), resize(x))

@@ -46,7 +46,7 @@ def moments(call: Call, x: Array, axes: tuple[int, ...], dtype: ir.DataType | No
     """Mean and variance over ``axes``, kept as 1, computed in the model's ``dtype``."""
     count, dtype = float(np.prod([x.shape[axis] for axis in axes])), dtype or call.dtype
     shaken = call.noise.operand(x, dtype, count)
-    mean = call.step(shaken.mean(axes, keepdims=True), count, dtype)
+    mean = call.step(call.noise.quotient(shaken.sum(axes, keepdims=True), dtype, count), count, dtype)
     squares = call.noise.operand(call.step((x - mean) ** 2, dtype=dtype), dtype, count)
     return mean, call.step(squares.mean(axes, keepdims=True), count, dtype)
 

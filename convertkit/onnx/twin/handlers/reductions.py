@@ -57,7 +57,7 @@ def _sum(call: Call, x: Array, axes: Axes, count: float) -> Array:
 
 def _mean(call: Call, x: Array, axes: Axes, count: float) -> Array:
     """In a steady run the mean of equal elements is exact where a kernel of a variance may never compute it."""
-    means = _total(call, x, axes, count) / count
+    means = call.noise.quotient(_total(call, x, axes, count), call.dtype, count)
     if call.noise.is_steady and count and serves_squares(call.node):
         least = x.min(axes, keepdims=True)
         means = np.where(least == x.max(axes, keepdims=True), least, means)
