@@ -14,7 +14,7 @@ import onnxruntime as ort
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import ToolError
 from convertkit.memory import is_large
-from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, cuts_sums
+from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, cuts_sums, quantizes_by_thread
 from convertkit.stage import Feed, Outputs, Portable
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class OnnxRunner:
         options = ort.SessionOptions()
         options.log_severity_level = _QUIET
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads burn a core each
-        options.intra_op_num_threads = self._threads
+        options.intra_op_num_threads = self._threads or int(quantizes_by_thread(self._artifact.path))
         # The arena grows by powers of two, and stays as long as any output: integer weights that are made real would
         # take up to three times their float size.
         options.enable_cpu_mem_arena = not is_large(self._artifact)

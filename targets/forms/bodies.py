@@ -83,7 +83,9 @@ def _infer(body: ir.Graph, opsets: dict[str, int], ir_version: int) -> None:
             continue
         names.add(value.name)
         if value.const_value is not None and value.const_value.size <= _SMALL:
-            proto.initializer.append(ir.to_proto(value.const_value))
+            constant = ir.to_proto(value.const_value)
+            constant.name = str(value.name)  # a tensor has a name of its own, which may be none
+            proto.initializer.append(constant)
         elif value.dtype is not None:
             proto.input.append(ir.to_proto(value))
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]

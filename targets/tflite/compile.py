@@ -17,6 +17,7 @@ from convertkit.profile import RECURRENT
 from convertkit.targets.forms.constants import fix_inputs, fold_constants
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.image_norms import recognise_group_norms
+from convertkit.targets.forms.quantized_lstm import expand_quantized_lstms
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.costs.loops import loops
 from convertkit.targets.tflite.costs.tables import tables
@@ -88,6 +89,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     without_classical(model)
     keeps_halves = has_halves(model)
     from_halves = widen_halves(model)
+    expand_quantized_lstms(model)
     fold_constants(model)
     recognise_group_norms(model)  # before functions: an instance norm is one
     if expand_functions(model, _is_handled(model.graph.opset_imports.get("", 1))):
