@@ -143,6 +143,8 @@ _ENGINES: Mapping[str, Flags] = {
     "executorch": {},
     "iree": {},
     "tvm": {},
+    "mnn": {},
+    "ncnn": {},
     "qnn": WHOLE,
     "rknn": INT8,
 }

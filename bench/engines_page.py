@@ -36,7 +36,8 @@ HOW: Mapping[str, tuple[str, str]] = {
 QUANTIZED = ("digits", "MLPerf keyword spotting")
 """The models of the tables of distances."""
 ENGINES = (
-    "ONNX Runtime, as written", "ONNX Runtime", "tflite", "openvino", "executorch", "iree", "tvm", "qnn", "rknn",
+    "ONNX Runtime, as written", "ONNX Runtime", "tflite", "openvino", "executorch", "iree", "tvm", "mnn",
+    "ncnn", "qnn", "rknn",
 )  # fmt: skip
 """In the order of the tables of distances."""
 _PACKAGES = {

@@ -6,11 +6,15 @@ import onnx_ir as ir
 
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, forwards
+from convertkit.targets.forms.rounded import write_rounding
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.words import Words
+from convertkit.targets.forms.writing import refusal
 
 _BODIES = frozenset({"Gelu", "Mish"})
 """What MNN approximates or computes wrongly, and ONNX gives a body of operators that it computes."""
+
+_QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
 def write_forms(model: ir.Model) -> tuple[str, ...]:
@@ -24,6 +28,10 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
             batch_inside(node)
             forwards(node)
     make_stored_real(model)
+    write_rounding(model)
+    for node in model.graph.all_nodes():
+        if node.op_type in _QUANTIZERS and not node.domain:
+            raise refusal(node, "MNN's converter does not read it, and it is not a pair with stored parameters")
     words = Words("MNN")
     for node in model.graph.all_nodes():
         words.look(node)

@@ -18,6 +18,7 @@ from convertkit.errors import ToolError, Unsupported
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.forms.rounded import ROUNDED
 from convertkit.targets.mnn.forms import write_forms
 from convertkit.targets.mnn.readme import readme
 from convertkit.targets.mnn.runtime import SERVICE, runtime_name
@@ -37,9 +38,9 @@ class WriteMnn:
     version = "1"
     accepts = frozenset({"onnx"})
     produces = "mnn"
-    tolerance: Tolerance = FLOAT32
 
     def __init__(self, precision: str, timeout_s: float | None = None) -> None:
+        self.tolerance: Tolerance = FLOAT32
         self._precision, self._timeout_s = precision, timeout_s
         self.diagnosis: Mapping[str, object] | None = None
 
@@ -54,6 +55,8 @@ class WriteMnn:
                 raise Unsupported(f"MNN has no tensors of {spec.dtype}", subject=spec.name, ways_out=_WAYS_OUT)
         model, path = load_own(source.path), workdir / "model.mnn"
         layers = {name: [each.bits, each.block] for name, each in stored_layers(model).items()}
+        if any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes()):
+            self.tolerance = ROUNDED
         notes = write_forms(model)
         self.diagnosis = {"notes": list(notes)} if notes else None
         with tempfile.TemporaryDirectory(prefix="convertkit-mnn-") as place:

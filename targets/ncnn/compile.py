@@ -12,6 +12,7 @@ from convertkit.onnx.halves import widen_halves
 from convertkit.targets.forms.constants import fold_constants
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.recurrences import RECURRENT, batch_inside
+from convertkit.targets.forms.rounded import write_rounding
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.ncnn.builder import Builder, plain_name
 from convertkit.targets.ncnn.handlers import NCNN
@@ -65,6 +66,7 @@ def prepare(model: ir.Model) -> None:
     """Bring ``model`` into the form that is lowered, in place."""
     widen_halves(model)
     make_stored_real(model)
+    write_rounding(model)
     fold_constants(model)
     for node in tuple(model.graph.all_nodes()):
         if node.op_type in RECURRENT and not node.domain:

@@ -11,6 +11,7 @@ from pathlib import Path
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.onnx.load import load_own
 from convertkit.stage import FLOAT32, Stage, Tolerance
+from convertkit.targets.forms.rounded import ROUNDED
 from convertkit.targets.ncnn.compile import Compiled, compile_model
 from convertkit.targets.ncnn.layers import stored, written
 from convertkit.targets.ncnn.readme import readme
@@ -24,9 +25,9 @@ class WriteNcnn:
     version = "1"
     accepts = frozenset({"onnx"})
     produces = "ncnn"
-    tolerance: Tolerance = FLOAT32
 
     def __init__(self, precision: str) -> None:
+        self.tolerance: Tolerance = FLOAT32
         self._precision = precision
         self.diagnosis: Mapping[str, object] | None = None
 
@@ -40,7 +41,10 @@ class WriteNcnn:
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """``Unsupported`` names the first node that has no layers."""
-        compiled = compile_model(load_own(source.path))
+        model = load_own(source.path)
+        if any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes()):
+            self.tolerance = ROUNDED
+        compiled = compile_model(model)
         path = workdir / "model.param"
         path.write_text(written(compiled.layers), encoding="utf-8")
         weights = stored(compiled.layers, compact=self._precision != "float32")

@@ -145,3 +145,14 @@ def test_a_reverse_layer_becomes_a_forward_one(kind):
     )
     for one, other in zip(before, after, strict=True):
         assert np.array_equal(one, other)
+
+
+def test_what_is_not_a_pair_of_stored_parameters_is_refused_with_the_node():
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in ("x", "s", "y")]
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s"], ["q"], "q")]
+    nodes.append(helper.make_node("DequantizeLinear", ["q", "s"], ["y"]))
+    ports[1] = helper.make_tensor_value_info("s", TensorProto.FLOAT, [])
+    graph = helper.make_graph(nodes, "g", ports[:2], ports[2:])
+    model = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    with pytest.raises(Unsupported, match=r"^q \(QuantizeLinear\): MNN's converter does not read it"):
+        write_forms(model)
