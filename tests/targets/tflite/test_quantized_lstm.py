@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 import convertkit
 from convertkit.errors import Unsupported
 from convertkit.onnx.onnxruntime_compat import quantizes_by_thread
+from convertkit.targets.forms.bodies import infer_bodies
 from convertkit.targets.forms.quantized_lstm import expand_quantized_lstms
 
 _INPUTS, _HIDDEN = 5, 6
@@ -103,3 +104,23 @@ def test_one_thread_where_threads_change_results(tmp_path: Path):
     onnx.save(lstm(), tmp_path / "lstm.onnx")
     assert quantizes_by_thread(tmp_path / "lstm.onnx")
     assert not quantizes_by_thread(tmp_path / "empty.onnx")
+
+
+def test_constants_around_a_body_need_no_names_of_their_own():
+    """Shape inference of a body knows them by their values: two without a name were one, of the first one's type."""
+    proto = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18]>
+        main (float[n,4] h, float[t,n,4] x) => (float[n,4] last) {
+            last = Scan <num_scan_inputs = 1, body = turn (float[n,4] s, float[n,4] v) => (float[n,4] r) {
+                w = Cast <to = 1> (whole) m = MatMul (s, w) a = Add (m, v) r = Mul (a, half)
+            }> (h, x)
+        }
+    """)
+    constants = {"whole": np.eye(4, dtype=np.int8), "half": np.float32(0.5)}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items())
+    model = ir.from_proto(proto)
+    for value in model.graph.initializers.values():
+        value.const_value = ir.Tensor(value.const_value.numpy())
+    infer_bodies(model.graph, dict(model.graph.opset_imports), model.ir_version)
+    (body,) = model.graph.subgraphs()
+    assert [str(node.outputs[0].dtype) for node in body] == ["FLOAT"] * 4
