@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from convertkit.targets.tflite_micro.headers import comment_text, read_arena
 from convertkit.targets.tflite_micro.runner import TfliteMicroRunner
 from tests.command_line import here
 from tests.targets.micro.micro_packages import SAMPLES, built, network, one_node, saved
+from tests.targets.micro.stub_frameworks import frameworks
 from tests.targets.micro.stub_headers import write_stubs
 
 INT8 = {"int8": True, "full_integer": True, "io_dtype": "int8", "calib": {"x": SAMPLES}}
@@ -182,6 +184,25 @@ def test_skeletons_name_files_that_are_there(kind, source, tmp_path):
     else:
         assert yaml.safe_load((package / "zephyr" / "module.yml").read_text())["build"]["cmake"] == "zephyr"
     assert "board" in (package / "README.md").read_text() or kind == "platformio"
+
+
+@GPP
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+@pytest.mark.parametrize("kind", ["platformio", "zephyr"])
+def test_skeletons_build_and_pass_between_stand_ins(kind, source, tmp_path):
+    """CMake reads their files with stand-ins for the frameworks' words; headers and interpreter are stubs, too."""
+    given = {"tflite-micro": {"skeleton": kind}}
+    package = convertkit.export(source, "tflite-micro", output=tmp_path / "out", target_options=given).path
+    stubs = write_stubs(tmp_path / "stubs", "kTfLiteFloat32")
+    env = {**os.environ, **frameworks(tmp_path, stubs)}
+    for command in (["cmake", "-B", "build", "-S", package], ["cmake", "--build", "build"]):
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    for add, last in (("0", "PASS"), ("1e-3", "FAIL")):
+        done = subprocess.run(
+            [tmp_path / "build" / "app"], env={"STUB_ADD": add}, capture_output=True, text=True, check=False
+        )
+        assert done.stdout.splitlines()[-1] == last
 
 
 def test_too_large_an_arena_ends_the_export(source, tmp_path):
