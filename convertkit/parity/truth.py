@@ -99,9 +99,8 @@ def explanation(
         return ""
     if reference.dtype.kind in "OUST" or reference.dtype.kind == "c":
         return ""
-    flipped = np.isinf(spread) | (spread > 0)
     if reference.dtype.kind in "iub":
-        wrong = (reference != got) & ~flipped
+        wrong = (reference != got) & (np.abs(got.astype(np.float64) - value.astype(np.float64)) > ROUNDINGS * spread)
         return "" if wrong.any() else f"{int((reference != got).sum())} values are decided by single roundings"
     allowed = _allowed(value, spread, floor, calls)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -116,6 +116,13 @@ def test_integers_differ_only_where_roundings_decide_them():
     got = np.array([0, 1, 2, 4, 3])
     assert explained(value, got, value, np.array([0.0, 0, 0, 1, 1]))
     assert not explained(value, got, value, np.array([0.0, 0, 0, 0, 1]))
+    assert explained(value, got + np.array([0, 0, 0, 90, 0]), value, np.array([0.0, 0, 0, np.inf, 1]))
+
+
+def test_an_integer_is_no_further_off_than_roundings_move_it():
+    value, spread = np.arange(5), np.array([0.0, 0, 0, 1, 1])
+    assert not explained(value, np.array([0, 1, 2, 3, -40]), value, spread)
+    assert explained(value > 3, np.array([False, False, False, True, True]), value > 3, spread)
 
 
 def test_ill_conditioned_is_what_roundings_alone_move():

@@ -270,6 +270,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.index.Tensor: Substitute(index, _is_complex),
         _ATEN.exp.default: Substitute(exp, _is_complex),
         **{overload: Substitute(function, _always) for overload, function in places.ALWAYS.items()},
+        **{overload: Substitute(function, _always) for overload, function in mixed_types.ALIASES.items()},
         _ATEN.polar.default: Substitute(polar, _always),
         _ATEN.scatter_reduce.two: Substitute(scattered, _leaves_out),
         **{overload: Substitute(function, resized.has_factors) for overload, function in resized.BY_FACTOR.items()},

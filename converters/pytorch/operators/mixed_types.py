@@ -82,3 +82,24 @@ MIXED: Mapping[Any, tuple[Callable[..., Any], Callable[[Any], bool]]] = MappingP
     }
 )
 """A function for an operator, and whether a node of it needs that."""
+
+
+def _alias(overload: Any) -> Callable[..., Any]:
+    def function(*operands: Any, **options: Any) -> Any:
+        return overload(*operands, **options)
+
+    return function
+
+
+_OTHER_NAMES = {
+    "divide": "div", "multiply": "mul", "subtract": "sub", "greater": "gt", "greater_equal": "ge", "less": "lt",
+    "less_equal": "le", "not_equal": "ne",
+}  # fmt: skip
+ALIASES: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+    {
+        getattr(getattr(_ATEN, name), overload): _alias(getattr(getattr(_ATEN, same), overload))
+        for name, same in _OTHER_NAMES.items()
+        for overload in ("Tensor", "Scalar")
+    }
+)
+"""Second names of operators, whose operands of two types the exporter brings together under the first name alone."""

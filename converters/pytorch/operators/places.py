@@ -41,6 +41,17 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat(at_least(3)(tensors), 2)
 
 
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """``aten::hstack``: along the second axis, vectors along their only one."""
+    lifted = at_least(1)(tensors)
+    return torch.cat(lifted, 0 if lifted[0].dim() == 1 else 1)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """``aten::vstack``: along the first axis, vectors as rows."""
+    return torch.cat(at_least(2)(tensors), 0)
+
+
 def bucketize(x: Tensor | float, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """``aten::bucketize``: how many boundaries lie below each element, or up to it where ``right`` is set."""
     return searchsorted(boundaries, x, out_int32=out_int32, right=right)
@@ -135,6 +146,8 @@ ALWAYS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         **{packet.Sequence: at_least(rank) for rank, packet in _RANKS.items()},
         _ATEN.column_stack.default: column_stack,
         _ATEN.dstack.default: dstack,
+        _ATEN.hstack.default: hstack,
+        _ATEN.vstack.default: vstack,
         _ATEN.bucketize.Tensor: bucketize,
         _ATEN.bucketize.Scalar: bucketize,
         _ATEN.aminmax.default: extremes,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 import torch
 from torch import nn
@@ -14,6 +16,7 @@ from convertkit.converters.pytorch.operators.fused import FUSED
 from convertkit.converters.pytorch.operators.indices import widen_indices
 from convertkit.converters.pytorch.operators.missing_ops import embedding_bag, even_bags, substitutes
 from convertkit.converters.pytorch.operators.resized import has_factors
+from convertkit.converters.pytorch.routes.exporting import write_program
 from convertkit.errors import Unsupported
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -182,3 +185,29 @@ def test_aligned_corners_are_given_a_size_for_a_factor(mode: str, rank: int, fac
     (call,) = (node for node in taken.graph.nodes if "upsample" in str(node.target))
     assert not has_factors(call)
     torch.testing.assert_close(taken.module()(x), resize(x))
+
+
+ALIASED = {
+    "divide": lambda x: torch.divide(x, torch.arange(1, 5)),
+    "multiply": lambda x: torch.multiply(torch.arange(1, 5), x),
+    "subtract": lambda x: torch.subtract(torch.arange(1, 5), x, alpha=2),
+    "greater": lambda x: torch.greater(x, torch.arange(-2, 2)),
+    "less_equal": lambda x: torch.less_equal(x, torch.arange(-2, 2)),
+    "not_equal": lambda x: torch.not_equal(x, torch.arange(-2, 2)),
+    "hstack of vectors": lambda x: torch.hstack([x[0], x[1, :2]]),
+    "hstack": lambda x: torch.hstack([x, x[:, 1:]]),
+    "vstack": lambda x: torch.vstack([x, x[0]]),
+}
+
+
+@pytest.mark.parametrize("name", ALIASED)
+def test_second_names_take_operands_of_two_types(name: str, tmp_path: Path) -> None:
+    class Aliased(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return ALIASED[name](x)
+
+    x = torch.tensor([[0.5, -1.5, 2.5, 1.0], [-2.0, -1.0, 0.25, 3.0], [0.0, 7.0, -0.5, 2.0]])
+    with torch.no_grad():
+        write_program(torch.export.export(Aliased(), (x,), strict=False), ["x"], ["y"], str(tmp_path / "model.onnx"))
+    (got,) = ort.InferenceSession(str(tmp_path / "model.onnx")).run(None, {"x": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(got), Aliased()(x))
