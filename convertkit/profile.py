@@ -156,7 +156,8 @@ class QuantProfile:
     operator's, except ``.3d``, ``.dynamic`` and ``.depthwise_large``, which are other kernels.
     An operator without a rule stays float; one with a rule and no cost counts as equally fast.
     ``weight_only`` leaves activations in float.  ``tables``: beside integer activations, too, embedding tables
-    become int8 rows, and weights of operators that stay float int8; ``recurrent``: the weights of LSTM, GRU and
+    become int8 rows, and weights of operators that stay float int8; without ``integer_rows`` no Gather takes integers,
+    so that tables stay float with ``weight_only``, too; ``recurrent``: the weights of LSTM, GRU and
     RNN become int8.  ``half`` says what ``--fp16`` means: weights stored as float16 and cast in the graph, or
     everything computed in float16.  ``block`` is the number of weights along the reduced axis that share a scale,
     None for whole channels.  ``dynamic``: operators whose products with stored integer weights quantize float
@@ -190,6 +191,7 @@ class QuantProfile:
     weight_only: bool = False
     half: Literal["weights", "compute"] = "weights"
     tables: bool = False
+    integer_rows: bool = True
     recurrent: bool = False
     block: int | None = None
     dynamic: frozenset[str] = frozenset()

@@ -42,7 +42,7 @@ def quantize_weights(
 ) -> tuple[str, ...]:
     """Quantize units' weights, embedding tables and recurrent weights, in place; returns the names of the nodes."""
     done = list(store_weights(model.graph, units, profile, corrected))
-    done += quantize_tables(model.graph)
+    done += quantize_tables(model.graph) if profile.integer_rows else ()
     done += quantize_recurrent(model) if profile.recurrent else ()
     drop_unused(model.graph)
     return tuple(done)

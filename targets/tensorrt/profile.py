@@ -4,6 +4,7 @@ TensorRT reads precision from QuantizeLinear/DequantizeLinear: signed 8 bit inte
 (E4M3), for activations and weights, int4 for weights alone, scales per tensor for activations and per channel for
 weights, biases in float.  It fuses such a pair into the operators below; what has none stays in float, and so does an
 Add of a constant: a quantized constant may feed nothing but DequantizeLinear, and TensorRT moves others between.
+Integers that are stored are read by DequantizeLinear alone, so that embedding tables stay float.
 Kernels write float as well as integers, so pairs stand in front of operators, and none behind those that float reads.
 A convolution adds the other branch of a residual as it writes: its own result has no pair.
 Source: NVIDIA's "Working with Quantized Types", and what the parser of TensorRT-RTX 1.7 accepts.
@@ -36,7 +37,7 @@ _PRODUCTS = {kind: rule for kind, rule in _INT8.items() if kind in WEIGHTED and 
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
     if options.precision == "w8":
-        return QuantProfile("tensorrt w8", "int8", True, WEIGHTED, bias="float32", weight_only=True)
+        return QuantProfile("tensorrt w8", "int8", True, WEIGHTED, bias="float32", weight_only=True, integer_rows=False)
     if options.precision == "w4":
         return QuantProfile(
             "tensorrt w4",
@@ -47,6 +48,7 @@ def profile(options: ExportOptions) -> QuantProfile:
             weight_range=(-7, 7),
             bias="float32",
             weight_only=True,
+            integer_rows=False,
             block=64,
         )
     if options.precision == "fp8":

@@ -207,3 +207,24 @@ def test_integers_inside_a_body_are_checked_too(tmp_path: Path) -> None:
         else_branch = two () => (float[3,3] r) { r = Identity (x) }>"""
     with pytest.raises(Unsupported, match="uint8 integers: TensorRT takes int8"):
         delivered(integer_bias(", bool c", body), tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["w8", "w4"])
+def test_an_embedding_stays_float_beside_stored_weights(tmp_path: Path, precision: str) -> None:
+    """TensorRT reads stored integers through DequantizeLinear alone, which no look-up is."""
+    rng = np.random.default_rng(3)
+    constants = {"words": rng.normal(0, 1, (80, 64)), "w": rng.normal(0, 0.2, (64, 64))}
+    nodes = [helper.make_node("Gather", ["words", "ids"], ["e"]), helper.make_node("MatMul", ["e", "w"], ["y"])]
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["N", 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 6, 64])],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in constants.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    source, ids = save(model, tmp_path / "float.onnx"), rng.integers(0, 80, (24, 6))
+    result = convertkit.export(source, "tensorrt", output=str(tmp_path / "out"), calib=ids, **{precision: True})
+    stored = {each.name: each.data_type for each in onnx.load(result.artifact.path).graph.initializer}
+    assert stored["words"] == TensorProto.FLOAT
+    assert {TensorProto.INT8, TensorProto.INT4} & set(stored.values())
+    assert engine_bytes(result.artifact.path) > 0
