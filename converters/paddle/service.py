@@ -23,9 +23,10 @@ class PaddleService:
 
     def __init__(self) -> None:
         self._layer: Any = None
+        self._predictor: Any = None
 
     def open(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Load ``model``; the value is its inputs: name, sizes (None where dynamic) and dtype.
+        """Load ``model``; the value is the names of its inputs, in their order.
 
         Graph and weights alone are copied into ``folder`` first: a file of variables beside them, which older releases
         write, is a pickle.
@@ -39,12 +40,24 @@ class PaddleService:
         shutil.copyfile(source, self._model)
         shutil.copyfile(source.with_suffix(".pdiparams"), self._weights)
         try:
+            if source.suffix == ".pdmodel":
+                self._predictor = self._older()
+                return Reply([str(name) for name in self._predictor.get_input_names()])
             self._layer = paddle.jit.load(str(folder / "m"))
             self._layer.eval()
-            specs = [(str(spec.name), list(spec.shape), str(spec.dtype)) for spec in self._layer._input_spec()]
+            return Reply([str(spec.name) for spec in self._layer._input_spec()])
         except _ERRORS as error:
             raise SourceError(f"PaddlePaddle does not load {source.name}: {_brief(error)}") from error
-        return Reply([[name, [None if size < 0 else size for size in shape], kind] for name, shape, kind in specs])
+
+    def _older(self) -> Any:
+        """A predictor of a program of the form before PIR: to load it as a layer needs gradients of its operators."""
+        from paddle import inference
+
+        config = inference.Config(str(self._model), str(self._weights))
+        config.disable_gpu()
+        config.disable_glog_info()
+        config.switch_ir_optim(False)  # what the program says, and no fusion
+        return inference.create_predictor(config)
 
     def convert(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """Export what was loaded to the ONNX file ``to``."""
@@ -65,12 +78,23 @@ class PaddleService:
 
         given = [paddle.to_tensor(np.array(arrays[name])) for name in params["inputs"]]
         try:
+            if self._predictor is not None:
+                return Reply(arrays=self._predicted(params["inputs"], arrays))
             with paddle.no_grad():
                 found = self._layer(*given)
         except _ERRORS as error:
             raise SourceError(f"PaddlePaddle does not run the model: {_brief(error)}") from error
         outputs = found if isinstance(found, (list, tuple)) else [found]
         return Reply(arrays={str(place): np.array(each.numpy()) for place, each in enumerate(outputs)})
+
+    def _predicted(self, names: list[str], arrays: Mapping[str, Array]) -> dict[str, Array]:
+        for name in names:
+            handle = self._predictor.get_input_handle(name)
+            handle.reshape(arrays[name].shape)
+            handle.copy_from_cpu(np.ascontiguousarray(arrays[name]))
+        self._predictor.run()
+        handles = [self._predictor.get_output_handle(name) for name in self._predictor.get_output_names()]
+        return {str(place): np.array(each.copy_to_cpu()) for place, each in enumerate(handles)}
 
 
 def _brief(error: Exception) -> str:

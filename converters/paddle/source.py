@@ -24,19 +24,21 @@ from convertkit.workers.elsewhere import Elsewhere
 from convertkit.workers.process import Worker
 
 SERVICE = "convertkit.converters.paddle.service:PaddleService"
+_OLDER: Mapping[str, str] = {"FLAGS_enable_pir_api": "0"}
+"""Read when PaddlePaddle is imported: with it, it loads programs of the form before PIR."""
 
 
 class PaddleSource:
     """Executed by PaddlePaddle, exported by Paddle2ONNX, both in the environment of the engine."""
 
     def __init__(self, path: Path, options: ExportOptions, workdir: Path, there: Elsewhere) -> None:
-        self._worker = Worker(SERVICE, timeout_s=options.timeout_s, elsewhere=there)
+        form = _OLDER if path.suffix == ".pdmodel" else {}
+        self._worker = Worker(SERVICE, timeout_s=options.timeout_s, env=form, elsewhere=there)
         folder = workdir / "paddle"
-        told = self._worker.call("open", {"model": str(path), "folder": str(folder)}).value
+        names: list[str] = self._worker.call("open", {"model": str(path), "folder": str(folder)}).value
         self._exported = folder / "exported.onnx"
         self._worker.call("convert", {"to": str(self._exported)})
         inputs, outputs = interface(_named(load_model(self._exported)))
-        names = [name for name, _, _ in told]
         if sorted(names) != sorted(spec.name for spec in inputs):
             raise Unsupported(f"Paddle2ONNX gives the inputs {[spec.name for spec in inputs]}, the model has {names}")
         specs = with_input_options(inputs, options.inputs)

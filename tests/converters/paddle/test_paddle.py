@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -46,7 +47,8 @@ images, two = Images(), Two()
 images.eval(), two.eval()
 paddle.jit.save(images, folder + "/images", input_spec=[spec([None, 1, 8, 8], "float32", name="x")])
 both = [spec([1], "float32", name="b"), spec([None, 7, 5], "float32", name="a")]
-paddle.jit.save(two, folder + "/two", input_spec=both)
+if sys.argv[2:] != ["older"]:  # which PaddlePaddle 3 no longer writes of an LSTM
+    paddle.jit.save(two, folder + "/two", input_spec=both)
 """
 
 
@@ -89,13 +91,21 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("the engine paddle is not installed: convertkit engines install paddle")
     folder = tmp_path_factory.mktemp("paddle")
     (folder / "make.py").write_text(_MAKE)  # PaddlePaddle reads the source of what it saves
-    subprocess.run([found.python, folder / "make.py", folder], check=True, capture_output=True)
+    older = folder / "older"
+    older.mkdir()
+    before_pir = {**os.environ, "FLAGS_enable_pir_api": "0"}
+    command = [found.python, folder / "make.py"]
+    subprocess.run([*command, folder], check=True, capture_output=True)
+    subprocess.run([*command, older, "older"], check=True, capture_output=True, env=before_pir)
     return folder
 
 
-@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
-def test_images(models, tmp_path, target):
-    result = convertkit.export(models / "images.json", target, output=tmp_path / "out")
+@pytest.mark.parametrize(
+    ("file", "target"),
+    [("images.json", "onnxruntime"), ("images.json", "tflite"), ("older/images.pdmodel", "onnxruntime")],
+)
+def test_images(models, tmp_path, file, target):
+    result = convertkit.export(models / file, target, output=tmp_path / "out")
     assert result.artifact.inputs[0].source_shape[1:] == (1, 8, 8)
     assert result.run({"x": np.ones((2, 1, 8, 8), np.float32)})["fetch_name_0"].shape == (2, 3)
 
