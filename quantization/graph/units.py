@@ -99,7 +99,7 @@ def find_units(graph: ir.Graph, profile: QuantProfile) -> tuple[Unit, ...]:
     """Every node of the main graph as a unit of its own or as part of one, in graph order."""
     taken: set[ir.Node] = set()
     units = []
-    fused = gelu_nodes(graph)
+    fused = frozenset() if profile.rule(("Erf",)) else gelu_nodes(graph)
     for node in graph:
         if node in taken:
             continue
@@ -153,6 +153,8 @@ def _variant(node: ir.Node) -> str:
         return "" if right is not None and is_constant(right) and len(right.shape or ()) == 2 else ".dynamic"
     if node.op_type == "Mul":
         return ".gated" if _is_gated(node) else ""
+    if node.op_type in ("Div", "Pow"):
+        return ".constant" if _is_one_constant(inputs[1]) else ""
     if node.op_type in ("Add", "Sub", "ReduceMean"):
         return ".maps" if _is_of_maps(node) else ""
     if node.op_type == "Resize":
@@ -184,6 +186,10 @@ def _is_positive(value: ir.Value | None) -> bool:
         return node is not None and node.op_type in ("Relu", "Sigmoid")
     low = (*node.inputs, None)[1]
     return low is not None and is_constant(low) and float(constant(low)) >= 0
+
+
+def _is_one_constant(value: ir.Value | None) -> bool:
+    return value is not None and is_constant(value) and constant(value).size == 1
 
 
 def _is_of_maps(node: ir.Node) -> bool:

@@ -9,6 +9,7 @@ from convertkit.profile import WEIGHTED, FixedOutput, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.costs.tables import int4_costs, tables
 from convertkit.targets.tflite.devices import decided_for, named
+from convertkit.targets.tflite.passes.tabulate import OF_CONSTANT, UNARY
 
 _DYNAMIC = frozenset({"Gemm", "MatMul"})
 _LOOKUP = frozenset({"Gelu", "Gelu.part"})
@@ -79,6 +80,12 @@ _AVERAGES: Mapping[str, OpRule] = {"Resize.interpolated": OpRule(data=(0,)), "Av
 # No kernel takes integers; between them, the graph says what its numbers are.
 _REAL: Mapping[str, OpRule] = {"HardSigmoid": _PLAIN}
 
+# Where all is integers, a table of 256 results stands for what no kernel computes.
+_TABLES: Mapping[str, OpRule] = {
+    **dict.fromkeys(sorted(UNARY), _PLAIN),
+    **{f"{name}.constant": OpRule(data=(0,)) for name in sorted(OF_CONSTANT)},
+}
+
 # int16 kernels exist for fewer operators; pads and gathers move bytes whatever they mean.
 _INT16: Mapping[str, OpRule] = {
     **{name: rule for name, rule in _COMMON.items() if name not in ("Abs", "HardSwish", "PRelu")},
@@ -95,7 +102,7 @@ def profile(options: ExportOptions) -> QuantProfile:
     if options.precision in ("w8", "w4"):
         return _of_weights(options)
     beside = not options.full_integer
-    rules = {**_INT8, **_AVERAGES, **_REAL} if beside else _INT8
+    rules = {**_INT8, **_AVERAGES, **_REAL} if beside else {**_TABLES, **_INT8}
     known = tables(decided_for(options.device, options.precision), options.measured)
     return QuantProfile(
         _name(options),

@@ -27,6 +27,7 @@ from convertkit.targets.tflite.passes.pixels import dequantize_bytes
 from convertkit.targets.tflite.passes.plain_rounding import round_in_floats
 from convertkit.targets.tflite.passes.qdq import mark_quantization
 from convertkit.targets.tflite.passes.repeated import drop_repeated_rounding
+from convertkit.targets.tflite.passes.tabulate import tabulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +51,19 @@ class InterfaceChange:
 
 def prepare(model: ir.Model, options: Options) -> InterfaceChange:
     """Bring ``model`` and the bodies in it into the form that is lowered, in place."""
-    perms = _prepare_graph(Part(model.graph), options, options.input_layout)
+    opset = model.graph.opset_imports.get("", 1)
+    perms = _prepare_graph(Part(model.graph), options, options.input_layout, opset)
     integer_interface(Part(model.graph), options.io_dtype)
     dequantize_bytes(Part(model.graph))  # after all that computes in integers of its own
     for body in list(model.graph.subgraphs()):
-        _prepare_graph(Part(body), options, "nchw")  # what enters and leaves a body is as the source has it
+        _prepare_graph(Part(body), options, "nchw", opset)  # what enters and leaves a body is as the source has it
     for node in model.graph.all_nodes():
         if node.domain == "" and node.op_type in ("If", "Loop", "Scan"):
             node.domain = OWN
     return InterfaceChange(perms)
 
 
-def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tuple[int, ...]]:
+def _prepare_graph(part: Part, options: Options, layout: Layout, opset: int) -> dict[str, tuple[int, ...]]:
     mark_quantization(part)  # before everything: unsigned bytes become signed ones, parameters leave the graph
     ask_integers(part)
     fuse_lstm(part)  # before anything rewrites the cell
@@ -77,6 +79,8 @@ def _prepare_graph(part: Part, options: Options, layout: Layout) -> dict[str, tu
     absorb_flatten(part)  # after layout, which leaves a transpose in front of a flatten
     move_integers(part)  # after layout, whose transposes these are
     fold_quantized(part, full_integer=options.full_integer)  # after layout: a QDQ group is not cut by transposes
+    if options.full_integer:
+        tabulate(part, opset)
     drop_repeated_rounding(part)  # after folding: a pair inside of a QDQ group is part of it
     costs = tables(decided_for(options.device, options.precision), options.measured).kernel_costs
     fold_hybrid(part, costs)  # what is left with integer weights has float activations

@@ -64,13 +64,13 @@ def fold_quantized(part: Part, *, full_integer: bool) -> None:
     rules = INTEGER | SLOW if whole else INTEGER
     for node in list(part.graph):
         rule = rules.get((node.domain, node.op_type))
-        qdq = None if rule is None or KEEP_FLOAT in node.metadata_props else _qdq_group(node)
+        qdq = None if rule is None or KEEP_FLOAT in node.metadata_props else qdq_group(node)
         if rule is not None and qdq is not None and rule(qdq):
-            _fold(qdq)
+            fold_group(qdq)
     _drop_unused(part.graph)
 
 
-def _qdq_group(node: ir.Node) -> QdqGroup | None:
+def qdq_group(node: ir.Node) -> QdqGroup | None:
     """``node`` with its Dequantize inputs looked through, where every output goes into one Quantize."""
     inputs: list[ir.Value | None] = []
     for value in node.inputs:
@@ -107,7 +107,7 @@ def _quantizer(value: ir.Value) -> ir.Node | None:
     return users[0] if len(params) == 1 and len(kinds) == 1 and None not in params else None
 
 
-def _fold(qdq: QdqGroup) -> None:
+def fold_group(qdq: QdqGroup) -> None:
     """Wire the operator to integers; a Quantize that cannot go (its output is an output twice) changes nothing."""
     node = qdq.node
     for place, value in enumerate(qdq.inputs):

@@ -213,7 +213,7 @@ def test_full_integer_leaves_floats_at_the_interface_only(layout):
 
 @pytest.mark.parametrize(
     ("nodes", "kernel"),
-    [(["Softmax"], "SOFTMAX"), (["Abs", "quantized", "Exp"], "ABS"), (["quantized", "Softmax", "Neg"], "SOFTMAX")],
+    [(["Softmax"], "SOFTMAX"), (["Abs", "Exp"], "ABS"), (["quantized", "Softmax", "Neg"], "SOFTMAX")],
 )
 def test_full_integer_refuses_the_first_float_operator_by_name(nodes, kernel):
     q = Qdq()

@@ -1,0 +1,82 @@
+"""Functions of one number between integers of 8 bits become a table of their 256 results.
+
+before:  x:i8 → Dequantize → HardSigmoid → Quantize → y:i8
+after:   x:i8 → Table → y:i8
+
+The results are those of ONNX's reference for the three operators, so the table is what the QDQ graph says, exactly.
+For ``--full-integer``, where no kernel computes the function in integers; floats are faster elsewhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx.reference import ReferenceEvaluator
+
+from convertkit.artifact import Array
+from convertkit.onnx.edit import array_of
+from convertkit.profile import KEEP_FLOAT
+from convertkit.targets.forms.edits import new_constant
+from convertkit.targets.tflite.annotations import OWN
+from convertkit.targets.tflite.passes.fold import fold_group, qdq_group
+from convertkit.targets.tflite.passes.part import Part
+from convertkit.targets.tflite.tensor import QuantParams
+
+UNARY = frozenset({
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp",
+    "Floor", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Round",
+    "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh",
+    "ThresholdedRelu",
+})  # fmt: skip
+"""Operators of ONNX that compute each element by itself from one operand and attributes."""
+
+OF_CONSTANT = frozenset({"Div", "Pow"})
+"""Those that do so where their second operand is one constant number."""
+
+
+def tabulate(part: Part, opset: int) -> None:
+    """Replace every such operator that has integers on both sides, in place."""
+    for node in list(part.graph):
+        group = None if KEEP_FLOAT in node.metadata_props or not is_of_one_number(node) else qdq_group(node)
+        given = None if group is None else group.params(0)
+        if group is None or given is None or group.kind != ir.DataType.INT8 or given.axis is not None:
+            continue
+        table = _table(node, given, group.result, opset)
+        if table is None:
+            continue
+        places = new_constant(part.graph, f"{node.name or node.op_type}/table", table)
+        fold_group(group)
+        node.resize_inputs(2)
+        node.replace_input_with(1, places)
+        node.op_type, node.domain = "Table", OWN
+        node.attributes.clear()
+
+
+def is_of_one_number(node: ir.Node) -> bool:
+    """Whether each element of the result depends on one element of the first operand alone."""
+    if node.domain != "" or not node.inputs:
+        return False
+    if node.op_type in UNARY:
+        return len(node.inputs) == 1
+    other = array_of(node.inputs[1]) if node.op_type in OF_CONSTANT else None
+    return other is not None and other.size == 1
+
+
+def _table(node: ir.Node, given: QuantParams, wanted: QuantParams, opset: int) -> Array | None:
+    """The result for -128 to 127, None where one of them is not a number."""
+    reals = ((np.arange(-128, 128) - given.zero_point[0]) * np.float32(given.scale[0])).astype(np.float32)
+    proto = ir.to_proto(node)
+    assert isinstance(proto, onnx.NodeProto)
+    arrays = [reals, *(array for value in node.inputs[1:] if (array := array_of(value)) is not None)]
+    inputs = [_stated(name, array) for name, array in zip(proto.input, arrays, strict=True)]
+    graph = onnx.helper.make_graph([proto], "table", inputs, [_stated(proto.output[0], reals)])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    with np.errstate(all="ignore"):
+        (found,) = ReferenceEvaluator(model).run(None, dict(zip(proto.input, arrays, strict=True)))
+        steps = np.rint(np.asarray(found, np.float32).reshape(-1) / np.float32(wanted.scale[0])) + wanted.zero_point[0]
+    return None if np.isnan(steps).any() else np.clip(steps, -128, 127).astype(np.int8)
+
+
+def _stated(name: str, array: Array) -> onnx.ValueInfoProto:
+    return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)

@@ -1,0 +1,129 @@
+"""Functions of one number between integers: with ``--full-integer`` a table of what the QDQ graph says, exactly."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import convertkit
+from convertkit.errors import Unsupported
+from convertkit.targets.tflite.passes import Options
+from convertkit.targets.tflite.passes.tabulate import OF_CONSTANT, UNARY
+from tests.targets.tflite.compiled import compiled
+
+TABLE = {"QUANTIZE": 1, "CAST": 1, "ADD": 1, "GATHER": 1, "DEQUANTIZE": 1}
+KERNELS = {"LeakyRelu": "LEAKY_RELU", "HardSwish": "HARD_SWISH"}
+"""What integer kernels compute with any scales."""
+FROM = {
+    "Acosh": (0.01, -228),
+    "Sqrt": (0.02, -128),
+    "Log": (0.02, -129 + 1),
+    "Acos": (1 / 128, 0),
+    "Asin": (1 / 128, 0),
+}
+FROM |= {"Atanh": (1 / 129, 0)}
+"""Scale and zero point where the function has no number for others."""
+ATTRIBUTES = {"HardSigmoid": {"alpha": 1 / 6, "beta": 0.4}, "ThresholdedRelu": {"alpha": 0.7}, "Celu": {"alpha": 0.6}}
+ATTRIBUTES |= {"Shrink": {"lambd": 0.6, "bias": 0.2}, "Gelu": {"approximate": "tanh"}}
+
+
+def model(
+    op: str, given: tuple[float, int], wanted: tuple[float, int], operand: float | None = None
+) -> onnx.ModelProto:
+    """One operator between pairs."""
+    stored = {"o": np.array(operand, np.float32)} if operand is not None else {}
+    nodes = []
+    for name, (scale, point) in (("x", given), ("f", wanted)):
+        stored |= {f"{name}s": np.array(scale, np.float32), f"{name}z": np.array(point, np.int8)}
+        numbers = [f"{name}s", f"{name}z"]
+        nodes += [helper.make_node("QuantizeLinear", [name, *numbers], [f"{name}q"])]
+        nodes += [helper.make_node("DequantizeLinear", [f"{name}q", *numbers], [f"{name}d"])]
+    operands = ["xd", "o"] if operand is not None else ["xd"]
+    nodes.insert(2, helper.make_node(op, operands, ["f"], name="the_function", **ATTRIBUTES.get(op, {})))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 128])],
+        [helper.make_tensor_value_info("fd", TensorProto.FLOAT, [2, 128])],
+        [numpy_helper.from_array(value, name) for name, value in stored.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def every(given: tuple[float, int]) -> dict[str, np.ndarray]:
+    """Every integer once."""
+    return {"x": ((np.arange(-128, 128) - given[1]) * np.float32(given[0])).astype(np.float32).reshape(2, 128)}
+
+
+def check(op: str, operand: float | None, given: tuple[float, int], operators: dict[str, int]) -> None:
+    wanted = (0.0213, -17)
+    case = compiled(model(op, given, wanted, operand), Options(full_integer=True))
+    assert case.operators == operators
+    ((expected, result),) = case.both([every(given)])
+    # ONNX Runtime's function may round to the other side of a tie.
+    steps = np.abs(result["fd"] - expected["fd"]) / np.float32(wanted[0])
+    assert steps.max() < 1.01
+    assert (steps > 0.5).sum() <= 1
+    assert len(np.unique(expected["fd"])) > 1
+
+
+@pytest.mark.parametrize("op", sorted(UNARY - set(KERNELS) - {"Acosh"}))
+def test_every_integer_gets_what_the_graph_says(op: str):
+    check(op, None, FROM.get(op, (0.037, 5)), TABLE)
+
+
+@pytest.mark.parametrize(("op", "operand"), [("Div", 1.7), ("Pow", 2.0), ("Pow", 3.0)])
+def test_so_does_an_operator_with_a_constant(op: str, operand: float):
+    assert op in OF_CONSTANT
+    check(op, operand, (0.037, 5), TABLE)
+
+
+@pytest.mark.parametrize("op", sorted(KERNELS))
+def test_what_has_a_kernel_keeps_it(op: str):
+    wanted = (0.0213, -17)
+    case = compiled(model(op, (0.037, 5), wanted), Options(full_integer=True))
+    assert case.operators[KERNELS[op]] == 1
+    assert "GATHER" not in case.operators
+
+
+def test_it_stays_float_where_floats_may():
+    case = compiled(model("HardSigmoid", (0.037, 5), (1 / 256, -128)), Options())
+    assert "GATHER" not in case.operators
+
+
+@pytest.mark.parametrize(("op", "given"), [("Sqrt", (0.02, 0)), ("Log", (0.02, 4))])
+def test_results_that_are_not_numbers_are_refused(op: str, given: tuple[float, int]):
+    with pytest.raises(Unsupported, match=r"the_function .*computes in float32"):
+        compiled(model(op, given, (0.0213, -17)), Options(full_integer=True))
+
+
+@pytest.mark.parametrize("target", ["tflite", "tflite-micro"])
+def test_a_network_of_gates_is_delivered_in_integers(tmp_path: Path, target: str):
+    """A squeeze-and-excite gate, an error function and a constant divisor, as MobileNetV3 and GELU write them."""
+    rng = np.random.default_rng(0)
+    text = """<ir_version: 10, opset_import: ["" : 18]> g (float[1,3,8,6] x) => (float[1,8,8,6] y) {
+        c = Conv <pads=[1,1,1,1]> (x, w)
+        p = GlobalAveragePool (c)
+        s = Conv (p, v)
+        h = HardSigmoid <alpha=0.16666667, beta=0.5> (s)
+        m = Mul (c, h)
+        d = Div (m, root)
+        e = Erf (d)
+        f = Mul (e, m)
+        y = Conv (f, u)
+    }"""
+    proto = parser.parse_model(text)
+    weights = {"w": (8, 3, 3, 3), "v": (8, 8, 1, 1), "u": (8, 8, 1, 1)}
+    stored = {name: rng.normal(0, 0.4, shape).astype(np.float32) for name, shape in weights.items()}
+    stored["root"] = np.array(np.sqrt(2), np.float32)
+    proto.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in stored.items())
+    onnx.save(proto, tmp_path / "net.onnx")
+    samples = {"x": rng.normal(0, 1, (32, 3, 8, 6)).astype(np.float32)}
+    result = convertkit.export(
+        tmp_path / "net.onnx", target, int8=True, full_integer=True, calib=samples,
+        output=tmp_path / "out",
+    )  # fmt: skip
+    (tensor,) = result.report["steps"][-1]["parity"]["versus_source"]["tensors"]
+    assert tensor["snr_db"] > 25
