@@ -6,7 +6,6 @@ nothing between them is ever quantized.  Units are what becomes integer or stays
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,19 +15,9 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.onnx.recognise.written_gelu import gelu_nodes
 from convertkit.profile import STAYS_FLOAT, FixedOutput, OpRule, QuantProfile
+from convertkit.quantization.graph.kinds import node_kinds
 from convertkit.quantization.graph.tiles import fills_tiles
 
-_OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
-_FAST_TAPS = 25
-"""Depthwise kernels up to 5 × 5 are what mobile runtimes have fast code for."""
-_STEPS = 4
-_PASSES_MAPS = frozenset({
-    "Add", "Sub", "Mul", "Relu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "LeakyRelu", "PRelu", "MaxPool",
-    "AveragePool", "BatchNormalization",
-})  # fmt: skip
-"""Operators behind which the map of a convolution is a map, followed for so many steps."""
-_SHUFFLES = frozenset({(0, 2, 1, 3, 4), (0, 1, 2, 4, 3)})
-"""Orders of axes, of images as ONNX has them and channels-last."""
 _ABSORBS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "AveragePool", "MaxPool"})
 """Operators behind which a Relu or Clip disappears: into the range, or into the kernel's fused activation."""
 
@@ -134,84 +123,6 @@ def clamp_limits(node: ir.Node) -> tuple[float, float]:
     limits = [(*node.inputs, None, None)[index] for index in (1, 2)]
     low, high = (None if value is None else float(constant(value)) for value in limits)
     return -np.inf if low is None else low, np.inf if high is None else high
-
-
-def node_kinds(node: ir.Node) -> tuple[str, ...]:
-    """Names of an operator in a profile, the most special first."""
-    if node.domain not in ("", "ai.onnx"):
-        return (f"{node.domain}.{node.op_type}",)
-    variant = _variant(node)
-    if variant in _OWN_KERNELS:
-        return (node.op_type + variant,)
-    return (node.op_type + variant, node.op_type) if variant else (node.op_type,)
-
-
-def _variant(node: ir.Node) -> str:
-    inputs = (*node.inputs, None, None)
-    if node.op_type == "MatMul":
-        right = inputs[1]
-        return "" if right is not None and is_constant(right) and len(right.shape or ()) == 2 else ".dynamic"
-    if node.op_type == "Mul":
-        return ".gated" if _is_gated(node) else ""
-    if node.op_type in ("Div", "Pow"):
-        return ".constant" if _is_one_constant(inputs[1]) else ""
-    if node.op_type in ("Add", "Sub", "ReduceMean"):
-        return ".maps" if _is_of_maps(node) else ""
-    if node.op_type == "Resize":
-        mode = node.attributes.get_string("mode", "nearest")
-        return "" if mode == "nearest" else ".interpolated"
-    if node.op_type == "Transpose":
-        return ".shuffle" if _is_shuffle(node) else ""
-    if node.op_type not in ("Conv", "ConvTranspose"):
-        return ""
-    weight = inputs[1]
-    if weight is None or not is_constant(weight):
-        return ".dynamic"
-    shape = tuple(int(size) for size in constant(weight).shape)
-    if len(shape) > 4:
-        return ".3d"
-    groups = node.attributes.get_int("group", 1)
-    if groups > 1:
-        large = math.prod(shape[2:]) > _FAST_TAPS
-        return ".grouped" if shape[1] != 1 else ".depthwise_large" if large else ".depthwise"
-    if node.op_type == "ConvTranspose":
-        return ".positive" if _is_positive(inputs[0]) else ""
-    return ".pointwise" if all(size == 1 for size in shape[2:]) else ""
-
-
-def _is_positive(value: ir.Value | None) -> bool:
-    """Whether a value has no negative elements for any input, so that unsigned integers for it begin at 0."""
-    node = None if value is None else value.producer()
-    if node is None or node.op_type != "Clip":
-        return node is not None and node.op_type in ("Relu", "Sigmoid")
-    low = (*node.inputs, None)[1]
-    return low is not None and is_constant(low) and float(constant(low)) >= 0
-
-
-def _is_one_constant(value: ir.Value | None) -> bool:
-    return value is not None and is_constant(value) and constant(value).size == 1
-
-
-def _is_of_maps(node: ir.Node) -> bool:
-    """Whether a convolution computes an operand, and not a product of matrices."""
-    nodes = [node]
-    for _ in range(_STEPS):
-        made = [value.producer() for each in nodes for value in each.inputs if value is not None]
-        if any(each is not None and each.op_type in ("Conv", "ConvTranspose") for each in made):
-            return True
-        nodes = [each for each in made if each is not None and each.op_type in _PASSES_MAPS]
-    return False
-
-
-def _is_shuffle(node: ir.Node) -> bool:
-    """Whether groups of channels are put in turns: within each pixel, where channels come last in memory."""
-    return tuple(node.attributes.get_ints("perm", ())) in _SHUFFLES
-
-
-def _is_gated(node: ir.Node) -> bool:
-    """Whether a Mul multiplies a value with its own sigmoid, which some runtimes make one float kernel of."""
-    gates = [value.producer() for value in node.inputs if value is not None]
-    return any(gate is not None and gate.op_type == "Sigmoid" and gate.inputs[0] in node.inputs for gate in gates)
 
 
 def _unit(node: ir.Node, profile: QuantProfile) -> Unit:

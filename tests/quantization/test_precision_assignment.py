@@ -12,7 +12,8 @@ from onnx import helper
 
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
-from convertkit.quantization.graph.units import Unit, find_units, node_kinds
+from convertkit.quantization.graph.kinds import node_kinds
+from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.costs import unit_work
 from convertkit.quantization.place.precision_assignment import choose_integer, with_float_end
 from convertkit.recipe import ExportOptions

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 import convertkit
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import MissingFramework, ToolError, Unsupported
-from convertkit.quantization.graph.units import node_kinds
+from convertkit.quantization.graph.kinds import node_kinds
 from convertkit.recipe import ExportOptions
 from convertkit.targets.openvino import stage as openvino_stage
 from convertkit.targets.openvino.profile import profile
