@@ -23,12 +23,14 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--core", action="append", choices=tuple(known), dest="cores")
     parser.add_argument("--calls", type=int, default=2, help="the difference of one call and so many (default 2)")
+    parser.add_argument("--threads", type=int, default=1, help="cores that share a call evenly (default 1)")
+    parser.add_argument("--kernels", choices=("xnnpack", "builtin"), default="xnnpack")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     rows = []
     for name in args.cores or ["arm64-a55", "arm64-a76", "arm64-i8mm"]:
-        counts, _ = counted(args.files, known[name], args.calls)
-        for path, each in zip(args.files, Schedule(known[name]).estimates(counts), strict=True):
+        counts, _ = counted(args.files, known[name], args.calls, args.kernels)
+        for path, each in zip(args.files, Schedule(known[name]).estimates(counts, args.threads), strict=True):
             row = {"file": str(path), "core": name, "instructions": each.instructions, "cycles": each.cycles,
                    "waiting": each.waiting, "ms": each.nanoseconds / 1e6}  # fmt: skip
             rows.append(row)

@@ -1,9 +1,9 @@
 """Estimates beside what others have published of the same architectures: ``published.py FOLDER [--write]``.
 
 The architectures are written down once more with random weights, as those who published them did or might have, in
-float32 and in int8 by ONNX Runtime's quantizer; one call of each is counted under emulation (``arm_costs.py``).  Each
-finding is a line of FOLDER/rows.jsonl, and what is in there is not done again.  ``--write`` puts the tables into
-docs/measurements/device-costs.md.
+float32 and in whole int8.  One call of each is counted under emulation (``arm_costs.py``), with the kernels, threads
+and core of what was published.  Each finding is a line of FOLDER/rows.jsonl, and what is in there is not done
+again.  ``--write`` puts the tables into docs/measurements/device-costs.md.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ import argparse
 import json
 import logging
 import math
-import subprocess
-import sys
-import warnings
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 import zoo
 from arm.cores import cores
@@ -28,10 +25,7 @@ from arm.schedule import Schedule
 from torch import nn
 from zoo_mobile import Block, Pooled, Squeeze, mobilenetv2, mobilenetv3s, unit
 
-from convertkit.onnx.canonical import canonicalize
-from convertkit.onnx.load import load_model
-from convertkit.targets.tflite.compile import compile_model
-from convertkit.targets.tflite.passes import Options
+import convertkit
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "measurements" / "device-costs.md"
@@ -44,29 +38,39 @@ LIMIT = 0.2
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """How it was measured, and what that is here."""
+
+    source: str
+    core: str
+    threads: int
+    kernels: str
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """What somebody published: milliseconds of float32 and int8, and of what."""
 
     name: str
-    core: str
+    how: Way
     float_ms: float
     integer_ms: float
-    source: str
 
 
-_PI = "Raspberry Pi 4 in 64 bits, 4 threads, XNNPACK 2022"
-_PIXEL_4 = "Pixel 4, 4 threads, TFLite 2020"
-_PIXEL_3 = "Pixel 3, 1 thread, TFLite 2019"
+_PI = Way("Raspberry Pi 4 in 64 bits, 4 threads, XNNPACK 2022", "arm64-a72", 4, "xnnpack")
+_PIXEL_4 = Way("Pixel 4, 4 threads, TFLite 2020", "arm64-a76", 4, "builtin")
+_PIXEL_3 = Way("Pixel 3, 1 thread, TFLite 2019", "arm64-a75", 1, "builtin")
+_PIXEL_3A = Way("Pixel 3a, 1 thread, XNNPACK 2020", "arm64-a76", 1, "xnnpack")
 PUBLISHED = (
-    Told("MobileNetV1", "arm64-a72", 77, 24, _PI),
-    Told("MobileNetV2", "arm64-a72", 46, 17, _PI),
-    Told("EfficientNet-Lite0", "arm64-a76", 12, 6.5, _PIXEL_4),
-    Told("MobileNetV3 large", "arm64-a76", 44, 32, _PIXEL_3),
-    Told("MobileNetV3 small", "arm64-a76", 14.4, 10.7, _PIXEL_3),
-    Told("EfficientNet-Lite4", "arm64-a76", 76, 30, _PIXEL_4),
-    Told("EfficientNet-Lite1", "arm64-a76", 18, 9.1, _PIXEL_4),
-    Told("EfficientNet-Lite2", "arm64-a76", 26, 12, _PIXEL_4),
-    Told("EfficientNet-Lite3", "arm64-a76", 41, 18, _PIXEL_4),
+    Told("MobileNetV1", _PI, 77, 24),
+    Told("MobileNetV2", _PI, 46, 17),
+    Told("EfficientNet-Lite0", _PIXEL_4, 12, 6.5),
+    Told("MobileNetV3 large", _PIXEL_3, 44, 32),
+    Told("MobileNetV3 small", _PIXEL_3, 14.4, 10.7),
+    Told("EfficientNet-Lite4", _PIXEL_4, 76, 30),
+    Told("EfficientNet-Lite1", _PIXEL_4, 18, 9.1),
+    Told("EfficientNet-Lite2", _PIXEL_4, 26, 12),
+    Told("EfficientNet-Lite3", _PIXEL_4, 41, 18),
 )
 
 
@@ -142,58 +146,55 @@ def files(name: str, folder: Path) -> dict[str, Path]:
         return found
     make, size = MODELS[name]
     torch.manual_seed(0)
-    source, quantized, calib = (stem.with_suffix(end) for end in (".onnx", ".int8.onnx", ".calib.npz"))
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program = torch.onnx.export(
-            make().eval(), (zoo.image(0, 1, size),), dynamo=True, opset_version=18, input_names=["x"],
-            output_names=["y"], verbose=False,
-        )  # fmt: skip
-    program.save(source, external_data=False)
-    np.savez(calib, x=zoo.image(1, 2, size).numpy())
-    tool = HERE / "peers" / "ort_qdq.py"
-    subprocess.run([sys.executable, str(tool), str(source), str(quantized), "MinMax", str(calib)], check=True)
-    for kind, path in (("float32", source), ("int8", quantized)):
-        compile_model(canonicalize(load_model(path)), Options()).write(found[kind])
+    model, samples = make().eval(), {"x": zoo.image(1, 2, size).numpy()}
+    common = {"example": zoo.image(0, 1, size), "allow_unverified": True, "force": True}  # weights are random
+    ways: dict[str, dict[str, object]] = {
+        "float32": {},
+        "int8": {"int8": True, "full_integer": True, "device": "phone", "calib": samples},
+    }
+    for kind, path in found.items():
+        result = convertkit.export(model, "tflite", output=stem.with_suffix(f".{kind}"), **common, **ways[kind])
+        shutil.copyfile(result.artifact.path, path)
     return found
 
 
-def wanted() -> Iterator[tuple[str, str, str]]:
-    """Model, precision and core of all that the tables hold."""
-    yield from ((name, "float32", "arm64-a76") for name in PIXEL_3A)
+def wanted() -> Iterator[tuple[str, str, Way]]:
+    """Model, precision and way of all that the tables hold."""
+    yield from ((name, "float32", _PIXEL_3A) for name in PIXEL_3A)
     for told in PUBLISHED:
-        yield from ((told.name, kind, told.core) for kind in ("float32", "int8"))
+        yield from ((told.name, kind, told.how) for kind in ("float32", "int8"))
 
 
 def rows(book: Path) -> dict[tuple[str, str, str], float]:
-    """Milliseconds by model, precision and core."""
+    """Milliseconds by model, precision and way."""
     lines = book.read_text().splitlines() if book.exists() else []
-    return {(row["model"], row["kind"], row["core"]): row["ms"] for row in map(json.loads, lines)}
+    return {(row["model"], row["kind"], row["way"]): row["ms"] for row in map(json.loads, lines)}
 
 
 def section(known: dict[tuple[str, str, str], float]) -> str:
     """Both tables."""
-    lines = [BEGIN, "| architecture | published of | published int8 / float32 | core | estimated ms | int8 / float32 |"]
-    lines += ["|---|---|---|---|---|---|"]
+    lines = [BEGIN, "| architecture | published of | int8 / float32 | core | kernels | estimated ms | int8 / float32 |"]
+    lines += ["|---|---|---|---|---|---|---|"]
     near = []
     for told in PUBLISHED:
-        if any((told.name, kind, told.core) not in known for kind in ("float32", "int8")):
+        if any((told.name, kind, told.how.source) not in known for kind in ("float32", "int8")):
             continue
-        real, integer = (known[told.name, kind, told.core] for kind in ("float32", "int8"))
+        real, integer = (known[told.name, kind, told.how.source] for kind in ("float32", "int8"))
         published, ours = told.integer_ms / told.float_ms, integer / real
         near.append(abs(ours / published - 1) <= LIMIT)
         lines.append(
-            f"| {told.name} | {told.source} | {told.float_ms:g} → {told.integer_ms:g}, {published:.2f} "
-            f"| `{told.core}` | {real:.3g} → {integer:.3g} | {ours:.2f} ({100 * (ours / published - 1):+.0f} %) |"
+            f"| {told.name} | {told.how.source} | {told.float_ms:g} → {told.integer_ms:g}, {published:.2f} "
+            f"| `{told.how.core}` | `{told.how.kernels}` | {real:.3g} → {integer:.3g} "
+            f"| {ours:.2f} ({100 * (ours / published - 1):+.0f} %) |"
         )
     lines += ["", f"Within {100 * LIMIT:.0f} %: {sum(near)} of {len(near)}.", ""] if near else [""]
     lines += [
         "| architecture, float32 | Pixel 3a, 1 thread, ms | over MobileNetV2 | `arm64-a76` ms | over MobileNetV2 |"
     ]
     lines += ["|---|---|---|---|---|"]
-    first = known["MobileNetV2", "float32", "arm64-a76"]
+    first = known["MobileNetV2", "float32", _PIXEL_3A.source]
     for name, ms in PIXEL_3A.items():
-        ours = known.get((name, "float32", "arm64-a76"), math.nan)
+        ours = known.get((name, "float32", _PIXEL_3A.source), math.nan)
         lines.append(f"| {name} | {ms} | {ms / PIXEL_3A['MobileNetV2']:.2f} | {ours:.3g} | {ours / first:.2f} |")
     return "\n".join((*lines, END))
 
@@ -212,13 +213,13 @@ def main() -> None:
         before, _, rest = text.partition(BEGIN)
         PAGE.write_text(before + section(rows(book)) + rest.partition(END)[2])
         return
-    for name, kind, core in wanted():
-        if (name, kind, core) in rows(book):
+    for name, kind, way in wanted():
+        if (name, kind, way.source) in rows(book):
             continue
-        known = cores()[core]
-        counts, _ = counted([files(name, args.folder)[kind]], known)
-        (found,) = Schedule(known).estimates(counts)
-        row = {"model": name, "kind": kind, "core": core, "ms": found.nanoseconds / 1e6}
+        known = cores()[way.core]
+        counts, _ = counted([files(name, args.folder)[kind]], known, kernels=way.kernels)
+        (found,) = Schedule(known).estimates(counts, way.threads)
+        row = {"model": name, "kind": kind, "way": way.source, "ms": found.nanoseconds / 1e6}
         with book.open("a") as lines:
             lines.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)

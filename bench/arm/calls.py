@@ -1,6 +1,7 @@
-"""Runs inside the emulator: ``calls.py LIST CALLS``; calls each TFLite file of the list once and CALLS times.
+"""Runs inside the emulator: ``calls.py LIST CALLS KERNELS``; calls each TFLite file of the list once and CALLS times.
 
-Each of the two is between two calls of getppid(), which the plugin counts from and to (``blocks.c``).  Prints a line
+KERNELS is ``xnnpack``, or ``builtin`` for the runtime's own.  Each of the two is between two calls of getppid(), which
+the plugin counts from and to (``blocks.c``).  Prints a line
 for each file, with the sum of what it computed: so one sees that the emulated kernels are right.
 """
 
@@ -9,7 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 
 def filled(runner, seed):
@@ -29,8 +30,10 @@ def filled(runner, seed):
 def main():
     """Call them."""
     calls = int(sys.argv[2])
+    own = sys.argv[3] == "builtin"
+    resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if own else OpResolverType.AUTO
     for path in Path(sys.argv[1]).read_text().splitlines():
-        runner = Interpreter(path, num_threads=1)
+        runner = Interpreter(path, num_threads=1, experimental_op_resolver_type=resolver)
         runner.allocate_tensors()
         filled(runner, 0)
         runner.invoke()

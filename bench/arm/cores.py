@@ -16,7 +16,8 @@ class Core:
     """A processor core; times are in its cycles.
 
     ``wide_per_cycle`` bounds the 128-bit floating-point products of a cycle where LLVM's schedule has none: 0 is no
-    bound.  ``streamed`` and ``random`` are what a line costs that level 1, 2, 3 lacks.
+    bound.  ``streamed`` and ``random`` are what a line costs that level 1, 2, 3 lacks; from level
+    ``shared`` (0 is the first) on, cores wait for each other at what answers.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Core:
     caches: tuple[tuple[int, int], ...]
     streamed: tuple[float, ...]
     random: tuple[float, ...]
+    shared: int = LEVELS
     wide_per_cycle: float = 0.0
 
     def cpuinfo(self) -> str:
@@ -37,11 +39,16 @@ class Core:
         each = "\n".join((f"Features\t: {self.features}", *lines, "CPU revision\t: 0"))
         return "".join(f"processor\t: {place}\nBogoMIPS\t: 38.40\n{each}\n\n" for place in range(4))
 
-    def waiting(self, misses: tuple[float, ...]) -> float:
-        """Cycles of ``misses``: lines that level 1, 2, 3 lacked, streamed and random in turns."""
-        pairs = zip(self.streamed, self.random, strict=True)
-        costs = [cost for pair in pairs for cost in pair]
-        return sum(cost * lines for cost, lines in zip(costs, misses, strict=True))
+    def waiting(self, misses: tuple[float, ...], threads: int = 1) -> float:
+        """Cycles of ``misses``: lines that level 1, 2, 3 lacked, streamed and random in turns.
+
+        Threads share the lines among them; of what they have in common they wait for all.
+        """
+        costs = zip(self.streamed, self.random, misses[::2], misses[1::2], strict=True)
+        return sum(
+            (streamed * seen + random * unseen) / (threads if level < self.shared else 1)
+            for level, (streamed, random, seen, unseen) in enumerate(costs)
+        )
 
 
 def cores() -> dict[str, Core]:

@@ -46,10 +46,11 @@ def needed(name: str) -> str:
     return found
 
 
-def counted(paths: Sequence[Path], core: Core, calls: int = 2) -> tuple[list[Counts], str]:
+def counted(paths: Sequence[Path], core: Core, calls: int = 2, kernels: str = "xnnpack") -> tuple[list[Counts], str]:
     """One call of each file, as the difference of one call and ``calls``; and what the emulated program printed.
 
-    Where ``calls`` is 1, what the interpreter does for a call is in it.
+    Where ``calls`` is 1, what the interpreter does for a call is in it.  ``kernels`` are ``xnnpack`` or, as the runtime
+    has them without a delegate, ``builtin``.
     """
     given = os.environ.get(ROOT)
     if not given:
@@ -57,7 +58,7 @@ def counted(paths: Sequence[Path], core: Core, calls: int = 2) -> tuple[list[Cou
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "files").write_text("".join(f"{path.resolve()}\n" for path in paths))
-        printed = _run(core, Path(given).resolve(), folder, calls)
+        printed = _run(core, Path(given).resolve(), folder, (str(calls), kernels))
         blocks: dict[int, str] = {}
         segments = list(_segments(folder / "counts", blocks))
     # Segments of a file: one call, what is between, several calls, and the loading of the next file.
@@ -71,7 +72,7 @@ def counted(paths: Sequence[Path], core: Core, calls: int = 2) -> tuple[list[Cou
     return [_difference(segments[place], segments[place + 2], calls - 1, blocks) for place in own], printed
 
 
-def _run(core: Core, root: Path, folder: Path, calls: int) -> str:
+def _run(core: Core, root: Path, folder: Path, how: tuple[str, str]) -> str:
     plugin = folder / "blocks.so"
     subprocess.run(
         [needed("cc"), "-O2", "-shared", "-fPIC", "-o", str(plugin), str(_HERE / "blocks.c")], check=True, text=True
@@ -87,7 +88,7 @@ def _run(core: Core, root: Path, folder: Path, calls: int) -> str:
     command += ["-plugin", ",".join((str(plugin), *arguments))]
     for key, value in own.items():
         command += ["-E", f"{key}={value}"]
-    command += [str(python), str(_HERE / "calls.py"), str(folder / "files"), str(calls)]
+    command += [str(python), str(_HERE / "calls.py"), str(folder / "files"), *how]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"the emulated program failed ({done.returncode}): {done.stderr[-600:]}")

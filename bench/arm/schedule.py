@@ -28,7 +28,7 @@ _REGION = re.compile(r"Code Region - b(\d+)\n.*?Total Cycles:\s+(\d+)", re.DOTAL
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One call: instructions, cycles of the pipelines, cycles of waiting for memory, and what it is altogether."""
+    """One call: instructions of all cores, cycles of the pipelines of one, of waiting for memory, and all together."""
 
     instructions: float
     cycles: float
@@ -42,21 +42,21 @@ class Schedule:
     def __init__(self, core: Core) -> None:
         self._core, self._cycles, self._length = core, dict[str, float](), dict[str, int]()
 
-    def estimates(self, counts: Sequence[Counts]) -> list[Estimate]:
-        """Of each file."""
+    def estimates(self, counts: Sequence[Counts], threads: int = 1) -> list[Estimate]:
+        """Of each file, its work shared evenly by ``threads`` cores."""
         most: dict[str, None] = {}
         for each in counts:
             most |= dict.fromkeys(_most_executed(each))
         self._learn([block for block in most if block not in self._cycles])
-        return [self._estimate(each) for each in counts]
+        return [self._estimate(each, threads) for each in counts]
 
-    def _estimate(self, counts: Counts) -> Estimate:
+    def _estimate(self, counts: Counts, threads: int) -> Estimate:
         known = {block: count for block, count in counts.blocks.items() if block in self._cycles}
         bytes_known = sum(count * len(block) for block, count in known.items())
         share = bytes_known / max(sum(count * len(block) for block, count in counts.blocks.items()), 1)
-        cycles = sum(count * self._cycles[block] for block, count in known.items()) / share
+        cycles = sum(count * self._cycles[block] for block, count in known.items()) / share / threads
         instructions = sum(count * self._length[block] for block, count in known.items()) / share
-        waiting = self._core.waiting(counts.misses)
+        waiting = self._core.waiting(counts.misses, threads)
         return Estimate(instructions, cycles, waiting, (cycles + waiting) / self._core.clock_ghz)
 
     def _learn(self, blocks: Sequence[str]) -> None:
