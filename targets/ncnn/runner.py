@@ -29,13 +29,12 @@ class NcnnRunner(PlacedRunner):
         weights = path.with_suffix(".bin")
         if not weights.is_file():
             raise ToolError(f"{weights.name} is not beside {path.name}")
-        ports = _read(path.with_name(PORTS))
-        inputs = [[port["blob"], port["sizes"], port["whole"]] for port in ports["inputs"]]
-        outputs = [
-            [port["blob"], [int(size) for size in spec.shape]]
-            for port, spec in zip(ports["outputs"], self._artifact.outputs, strict=True)
-        ]
-        worker.call("load", {"param": str(path), "bin": str(weights), "inputs": inputs, "outputs": outputs})
+        inputs, outputs = _read(path.with_name(PORTS))
+        if len(inputs) != len(self._artifact.inputs) or len(outputs) != len(self._artifact.outputs):
+            raise ToolError(f"{PORTS} has another number of inputs and outputs than the model")
+        shapes = [[int(size) for size in spec.shape] for spec in self._artifact.outputs]
+        ports = {"inputs": inputs, "outputs": list(zip(outputs, shapes, strict=True))}
+        worker.call("load", {"param": str(path), "bin": str(weights), **ports})
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``FeedError`` for places that ncnn does not count as ONNX does."""
@@ -50,9 +49,11 @@ class NcnnRunner(PlacedRunner):
         return runtime_name()
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> tuple[list[tuple[str, list[int], bool]], list[str]]:
+    """Names, sizes and types of the blobs of inputs, and names of those of outputs."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ToolError(f"{path.name} is not beside model.param, or is not JSON") from error
-    return found
+        inputs = [(str(port["blob"]), list(map(int, port["sizes"])), bool(port["whole"])) for port in found["inputs"]]
+        return inputs, [str(port["blob"]) for port in found["outputs"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ToolError(f"{path.name} is not beside model.param, or is not what an export wrote") from error

@@ -172,3 +172,16 @@ def test_a_file_without_what_lies_beside_it_is_refused(tmp_path):
     (tmp_path / "model.bin").write_bytes(b"")
     with pytest.raises(ToolError, match=r"ports\.json is not beside model\.param"):
         NcnnRunner(artifact).__enter__()
+    for text in (
+        "{}",
+        "[]",
+        "not JSON",
+        '{"inputs": [{"blob": "x"}], "outputs": []}',
+        '{"inputs": [3], "outputs": []}',
+    ):
+        (tmp_path / "ports.json").write_text(text)
+        with pytest.raises(ToolError, match=r"ports\.json is not beside model\.param, or is not what an export wrote"):
+            NcnnRunner(artifact).__enter__()
+    (tmp_path / "ports.json").write_text('{"inputs": [], "outputs": [{"blob": "y"}]}')
+    with pytest.raises(ToolError, match=r"ports\.json has another number of inputs and outputs"):
+        NcnnRunner(artifact).__enter__()
