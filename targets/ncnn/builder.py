@@ -95,7 +95,7 @@ class Builder:
         if x.array is not None:
             return Tensor(kept, sizes, array=np.reshape(x.array, kept))
         if x.sizes == sizes:
-            return Tensor(kept, sizes, x.blob)
+            return replace(x, shape=kept)
         return self.layer("Reshape", [x], kept, sizes, sizes_of(sizes))
 
     def plain(self, x: Tensor) -> Tensor:

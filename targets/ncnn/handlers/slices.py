@@ -11,7 +11,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.ncnn.builder import Builder, weight
 from convertkit.targets.ncnn.handlers.moves import as_shape, concatenated
-from convertkit.targets.ncnn.tensor import Tensor
+from convertkit.targets.ncnn.tensor import Tensor, constant
 
 slices = Registry()
 
@@ -51,14 +51,19 @@ def slice_(b: Builder, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | N
 
 
 def _parts(b: Builder, x: Tensor, sizes: tuple[int, ...], axis: int) -> tuple[Tensor, ...]:
-    found, (where,) = b.along(x, [axis])
+    """Parts one after the other; those without elements are constants."""
     place = axis % x.rank
-    outputs = [
-        tuple(tuple(size if each == at else old for each, old in enumerate(whole)) for whole, at in
-              ((x.shape, place), (found.sizes, where)))
-        for size in sizes
-    ]  # fmt: skip
-    return b.layers_of("Slice", [found], [(each[0], each[1]) for each in outputs], {0: sizes, 1: where})
+    found, (where,) = b.along(x, [axis])
+    shapes = [(*x.shape[:place], size, *x.shape[place + 1 :]) for size in sizes]
+    blobs = [(*found.sizes[:where], size, *found.sizes[where + 1 :]) for size in sizes]
+    kept = [number for number, size in enumerate(sizes) if size]
+    if len(kept) == 1:
+        made: tuple[Tensor, ...] = (x,)
+    else:
+        outputs = [(shapes[number], blobs[number]) for number in kept]
+        made = b.layers_of("Slice", [found], outputs, {0: tuple(sizes[number] for number in kept), 1: where})
+    parts = dict(zip(kept, made, strict=True))
+    return tuple(parts.get(number, constant(np.zeros(shape, np.float32))) for number, shape in enumerate(shapes))
 
 
 @slices.lowers("Split", since=18)

@@ -11,9 +11,10 @@ from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import FeedError, ToolError, Unsupported
 from convertkit.targets.ncnn.builder import Builder
 from convertkit.targets.ncnn.compile import compile_model
+from convertkit.targets.ncnn.handlers import NCNN
 from convertkit.targets.ncnn.layers import Layer, Weight, spelled_float, stored, with_splits, written
 from convertkit.targets.ncnn.runner import NcnnRunner
-from convertkit.targets.ncnn.tensor import kept_axes, natural
+from convertkit.targets.ncnn.tensor import constant, kept_axes, natural
 from tests.command_line import check_refusal, here
 
 NETWORK, CALIBRATION = "fixtures/digits/model.pt", "fixtures/digits/calib.npz"
@@ -141,6 +142,7 @@ def _graph(kind: str, inputs: list[str], dtype: int, shape: list[int], **stored:
         (_graph("Sqrt", ["x"], TensorProto.DOUBLE, [3]), "input x: double: ncnn computes in float32 alone"),
         (_graph("Relu", ["x"], TensorProto.FLOAT, ["N", 3]), "input x: .*only known at run time"),
         (_graph("Neg", ["x"], TensorProto.INT64, [3]), r"node \(Neg-13\): an input of integers other than for an emb"),
+        (_graph("Pow", ["k", "x"], TensorProto.INT64, [3], k=np.ones(3, np.float32)), "an input of integers other"),
         (_graph("Det", ["x"], TensorProto.FLOAT, [3, 3]), r"node \(Det-11\): ncnn has no such operator"),
         (_graph("MatMul", ["x", "x"], TensorProto.FLOAT, [2, 2, 2, 2, 2]), "input x: .*at most four"),
     ],
@@ -185,3 +187,14 @@ def test_a_file_without_what_lies_beside_it_is_refused(tmp_path):
     (tmp_path / "ports.json").write_text('{"inputs": [], "outputs": [{"blob": "y"}]}')
     with pytest.raises(ToolError, match=r"ports\.json has another number of inputs and outputs"):
         NcnnRunner(artifact).__enter__()
+
+
+@pytest.mark.parametrize(("sizes", "layers"), [((2, 0, 3), [(2, 3)]), ((0, 5), [])])
+def test_parts_without_elements_are_constants(sizes, layers):
+    """A layer refuses them."""
+    builder = Builder()
+    x = builder.input("x", (1, 5, 4))
+    parts = NCNN.find("Split", 18)(builder, x, constant(np.array(sizes)), axis=1)
+    assert [part.shape for part in parts] == [(1, size, 4) for size in sizes]
+    assert [part.array is not None for part in parts] == [size == 0 for size in sizes]
+    assert [each.parameters[0] for each in builder.layers if each.kind == "Slice"] == layers
