@@ -34,6 +34,8 @@ RUNTIMES = ("onnxruntime", "tflite")
 _RANDOM = re.compile(
     r"(^|[._])(bernoulli|cauchy|dropout\w*|exponential|geometric|log_normal|multinomial|normal|rand\w*|rrelu|uniform)($|[._-])"
 )
+_PLACE = re.compile(r"\x1b\[\d+m|/[\w./-]*/(?=\w+\.(onnx|py))")
+"""Colours, and folders in front of files, which reasons name."""
 
 
 def samples(most: int) -> Iterator[tuple[str, Any, list[Any]]]:
@@ -231,7 +233,8 @@ def page(folder: Path) -> None:
         for runtime in RUNTIMES:
             verdict, reason = row.get(runtime, ("right", ""))
             if verdict != "right":
-                said = reason.replace("|", "\\|").replace("\n", " ")[:160]
+                plain = _PLACE.sub("", reason.replace(str(folder), ""))
+                said = plain.replace("|", "\\|").replace("\n", " ").replace("[", "\\[")[:160]
                 lines.append(f"| {row['name']} | {runtime} | {verdict} | {said} |")
     PAGE.write_text("\n".join(lines) + "\n")
 

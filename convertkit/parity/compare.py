@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from convertkit.artifact import Array
+from convertkit.parity.faint import faint_slices
 from convertkit.parity.values import FeedDiff, Histogram, TensorDiff, ratio
 
 _BINS = 41
@@ -27,6 +29,7 @@ class DiffAccumulator:
     ``lossy`` says that infinity or NaN of the reference need not come out of the other artifact, which may compute in
     integers; the other way round it is a mismatch always.  ``clamped`` says that its limits are exact, ``choices``
     that its integers name one of many and are the same or others, not near or far: half of them others is 3 dB.
+    ``slices`` is the part of its own largest value by which a slice may differ, None where slices do not count.
     """
 
     def __init__(
@@ -37,12 +40,14 @@ class DiffAccumulator:
         lossy: bool = False,
         clamped: bool = False,
         choices: bool = False,
+        slices: float | None = None,
     ) -> None:
         self._name = name
         self._lsb = lsb
         self._lossy = lossy
         self._clamped = clamped
         self._choices = choices
+        self._slices = slices
         self._shape: tuple[int, ...] = ()
         self._dtype = ""
         self._feeds = 0
@@ -73,7 +78,10 @@ class DiffAccumulator:
         same_odd = np.isnan(ref[~finite]) & np.isnan(out[~finite]) | (ref[~finite] == out[~finite])
         if not self._lossy and not same_odd.all():
             return self._mismatched("is not NaN or infinite where the reference is")
-        return self._add_finite(ref[finite], out[finite], finite, feed)
+        diff = self._add_finite(ref[finite], out[finite], finite, feed)
+        if self._slices is None or reference.dtype.kind != "f":
+            return diff
+        return replace(diff, faint=faint_slices(reference, got, self._slices))
 
     def _mismatched(self, text: str) -> FeedDiff:
         self._mismatch = text

@@ -11,6 +11,7 @@ from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array, Artifact
 from convertkit.errors import ParityError, SourceError, ToolError, Unsupported
 from convertkit.parity.candidates import choose_among_ties
 from convertkit.parity.compare import DiffAccumulator, Power
+from convertkit.parity.faint import LOOSER, explained_slices
 from convertkit.parity.ranking import in_place
 from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit, moves_as_many
 from convertkit.parity.values import Departure, ParityReport, Recording, TensorDiff
@@ -142,8 +143,10 @@ def _compared(
 ) -> tuple[TensorDiff, list[Departure]]:
     """The numbers of one output over the usual feeds, and where it differs."""
     choices = traits.choices and tolerance.snr_db is not None and all(each.dtype.kind in "iu" for each, _ in pairs)
+    slices = None if tolerance.lossy or not tolerance.relative else LOOSER * tolerance.relative
     usual, edges = (
-        DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=traits.clamped, choices=choices) for _ in range(2)
+        DiffAccumulator(name, step, lossy=tolerance.lossy, clamped=traits.clamped, choices=choices, slices=of_slices)
+        for of_slices in (slices, None)
     )
     powers = Power(discrete=traits.discrete), Power(discrete=traits.discrete)
     signal = 0.0
@@ -212,13 +215,20 @@ def _explained(
 def _told(departure: Departure, before: Recording, output: Array, tolerance: Tolerance, truth: Truth | None) -> str:
     place, name, diff = departure.place, departure.output, departure.diff
     reference = before.outputs[place][name]
+    calls = before.calls(place)
     if within(diff, tolerance) and not is_exact(reference.dtype.name, tolerance):
-        if truth is None or not leaves_a_limit(reference, output, truth.values[name], truth.spread[name]):
-            return "within the tolerance, and roundings decide whether it stands at its limit"
-        return ""
+        if truth is None:
+            return "within the tolerance, and there is no twin that tells more"
+        told = truth.values[name], truth.spread[name]
+        if diff.off_limit and leaves_a_limit(reference, output, *told):
+            return ""
+        if diff.faint:
+            bound = LOOSER * (tolerance.relative or 0.0)
+            return explained_slices(diff.faint, reference, output, told, bound, calls)
+        return "within the tolerance, and roundings decide whether it stands at its limit"
     if truth is None:
         return ""
-    value, spread, calls = truth.values[name], truth.spread[name], before.calls(place)
+    value, spread = truth.values[name], truth.spread[name]
     if diff.off_limit and leaves_a_limit(reference, output, value, spread):
         return ""
     floor = tolerance.relative or FLOAT32.relative or 0.0

@@ -86,12 +86,27 @@ class TensorDiff:
 
 
 @dataclass(frozen=True, slots=True)
+class Faint:
+    """One slice of an output: its axis, its place there, and ``max |difference| / max |reference|`` of it alone."""
+
+    axis: int
+    place: int
+    relative: float
+
+    def of(self, array: Array) -> Array:
+        """The slice of an array of the output's shape."""
+        part: Array = array.take(self.place, self.axis)
+        return part
+
+
+@dataclass(frozen=True, slots=True)
 class FeedDiff:
     """How one output differs for one feed: the largest difference and the largest reference, of finite elements.
 
     ``noise`` and ``signal`` are the means of their squares, ``step`` the output's scale and ``changed`` the share of
     elements that are more than half a step apart.  ``off_limit`` says that the reference stands still at its
-    largest or least value, as behind a clamp, and the other result does not stand there.
+    largest or least value, as behind a clamp, and the other result does not stand there.  ``faint`` names slices that
+    differ by much of what they hold, though by little of what the output holds.
     """
 
     max_abs: float = 0.0
@@ -102,6 +117,7 @@ class FeedDiff:
     off_limit: bool = False
     step: float | None = None
     changed: float = 0.0
+    faint: tuple[Faint, ...] = ()
 
     @property
     def relative(self) -> float:

@@ -27,7 +27,7 @@ def departs(diff: FeedDiff, dtype: str, tolerance: Tolerance) -> bool:
         return diff.max_abs > 0
     if tolerance.same_integers:
         return are_other_integers(diff)
-    return tolerance.relative is not None and (diff.relative > tolerance.relative or diff.off_limit)
+    return tolerance.relative is not None and (diff.relative > tolerance.relative or diff.off_limit or bool(diff.faint))
 
 
 def are_other_integers(diff: FeedDiff) -> bool:
@@ -128,6 +128,12 @@ def _fault(diff: TensorDiff, worst: Departure, tolerance: Tolerance) -> str:
     if is_exact(diff.dtype, tolerance):
         return (
             f'output "{diff.name}" ({diff.dtype}) differs by {worst.diff.max_abs:.6g} {where}, integers must be equal'
+        )
+    if worst.diff.faint and within(worst.diff, tolerance) and not worst.diff.off_limit:
+        faint = worst.diff.faint[0]
+        return (
+            f'output "{diff.name}" differs {where} by {faint.relative:.2e} of what it holds at {faint.place} of axis '
+            f"{faint.axis}, too little to show beside {worst.diff.largest:.4g} elsewhere ({tolerance.reason})"
         )
     measured = f'output "{diff.name}" max_abs {worst.diff.max_abs:.4g}, relative {worst.diff.relative:.2e} {where}'
     allowed = f"{tolerance.relative:.0e}" if tolerance.relative is not None else f"at least {tolerance.snr_db:g} dB"

@@ -34,6 +34,11 @@ def verdict(references, outputs, tolerance=FLOAT32, lsb=None, edges=(), truth=No
     return compare_recordings(*both, tolerance, truth)
 
 
+def truth_of(value, spread):
+    """What a twin says of the output ``y``; more runs say the same."""
+    return SimpleNamespace(values={"y": value}, spread={"y": spread}, thorough=lambda: truth_of(value, spread))
+
+
 def diff_of(references, outputs, lsb=None):
     return verdict(references, outputs, LOSSY, lsb).diffs[0]
 
@@ -180,7 +185,7 @@ def test_the_first_fault_is_reported_and_none_behind_it_that_may_be_explained():
     off = [VARIED[0], VARIED[1] + 1e-3, VARIED[2] + 1]
 
     def truth(feed):
-        return SimpleNamespace(values={"y": VARIED[1].astype(np.float64)}, spread={"y": np.zeros((2, 5))})
+        return truth_of(VARIED[1].astype(np.float64), np.zeros((2, 5)))
 
     (failure,) = verdict(VARIED[:3], off, truth=truth).failures
     assert "on input 2" in failure
@@ -195,7 +200,7 @@ def test_a_limit_that_is_left_by_one_unit_in_the_last_place_is_a_fault_unless_ro
 
         def truth(feed):
             value = clamped[next(place)].astype(np.float64)
-            return SimpleNamespace(values={"y": value}, spread={"y": np.full(value.shape, moved)})
+            return truth_of(value, np.full(value.shape, moved))
 
         return truth
 
@@ -229,14 +234,14 @@ def test_choices_are_not_called_saturated():
 def test_integers_that_differ_are_right_where_roundings_decide_them(spread, passes):
     values = [RNG.integers(0, 9, (3, 4)) for _ in range(3)]
     other = [values[0] + 1, *values[1:]]
-    truth = SimpleNamespace(values={"y": values[0]}, spread={"y": np.full((3, 4), spread)})
+    truth = truth_of(values[0], np.full((3, 4), spread))
     assert verdict(values, other, truth=lambda feed: truth).passed is passes
 
 
 def test_a_large_integer_is_not_excused_by_a_tolerance_of_floats():
     values = [10**7 + RNG.integers(0, 9, (3, 4)) for _ in range(3)]
     other = [values[0] + 1, *values[1:]]
-    truth = SimpleNamespace(values={"y": values[0]}, spread={"y": np.zeros((3, 4))})
+    truth = truth_of(values[0], np.zeros((3, 4)))
     for clamped in (False, True):
         assert not verdict(values, other, truth=lambda feed: truth, clamped=clamped).passed
         assert not verdict(values, other, truth=lambda feed: None, clamped=clamped).passed
@@ -279,3 +284,34 @@ def test_a_single_integer_that_few_runs_missed_is_asked_for_thoroughly():
     assert verdict(VARIED, moved, same, truth=lambda feed: few).passed
     moved[2][0, 0] += 0.9
     assert not verdict(VARIED, moved, same, truth=lambda feed: few).passed
+
+
+def scores_behind_boxes(error=0.0):
+    """Four coordinates of up to 640 and three scores of up to 1 for forty candidates, the scores off by a part."""
+    rng = np.random.default_rng(11)
+    boxes, scores = rng.uniform(0, 640, (3, 2, 4, 40)), rng.uniform(0, 1, (3, 2, 3, 40))
+    return list(np.concatenate([boxes, scores * (1 + error)], 2).astype(np.float32))
+
+
+@pytest.mark.parametrize(("spread", "passes"), [(1e-7, False), (1e-3, True)])
+def test_small_values_do_not_hide_behind_large_ones_of_the_same_output(spread, passes):
+    """5e-3 of a score is 1e-5 of 640."""
+    reference, off = scores_behind_boxes(), scores_behind_boxes(5e-3)
+
+    def truth(feed):
+        return truth_of(reference[0].astype(np.float64), np.full(reference[0].shape, spread))
+
+    alone = (reference[:1], off[:1])
+    assert verdict(*alone).passed  # nobody tells more
+    report = verdict(*alone, truth=truth)
+    assert report.passed is passes
+    assert passes or "axis 1" in report.failures[0]
+    assert verdict(reference, scores_behind_boxes(5e-4), truth=truth).passed
+
+
+def test_slices_of_few_elements_are_not_judged_alone():
+    reference = [np.array([[1e-6, 5.0, -3.0], [2e-6, 1.0, 0.5]], np.float32), VARIED[0][:, :3]]
+    off = [reference[0] + np.float32([[1e-6, 0, 0], [0, 0, 0]]), reference[1]]
+    assert verdict(
+        reference, off, truth=lambda feed: truth_of(reference[0].astype(np.float64), np.zeros((2, 3)))
+    ).passed
