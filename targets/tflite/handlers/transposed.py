@@ -96,10 +96,12 @@ def _image(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, asked: Asked) 
     cut, extra = _pads(full, sizes, asked)
     bias = kernel_bias(b, x, b.transpose(w, (1, 0, 2, 3)), bias)
     kernel = b.transpose(w, (1, 2, 3, 0))
-    shape = (x.shape[0], *full, w.shape[1])
     if any(extra):
-        return _with_extra(b, x, kernel, bias, shape, cut, extra, pair(steps))
-    same = _cut_is_same(cut, window, steps)
+        kernel = _widened(b, kernel, extra)
+        window = tuple(size + more for size, more in zip(window, extra, strict=True))
+        full = tuple(size if size == DYNAMIC else size + more for size, more in zip(full, extra, strict=True))
+    shape = (x.shape[0], *full, w.shape[1])
+    same = not any(extra) and _cut_is_same(cut, window, steps)
     if same:
         out = (DYNAMIC if size == DYNAMIC else size * step for size, step in zip(sizes, steps, strict=True))
         shape = (x.shape[0], *out, w.shape[1])
@@ -156,24 +158,12 @@ def _cut_is_same(cut: Pads, kernel: tuple[int, ...], strides: tuple[int, ...]) -
     return True
 
 
-def _with_extra(
-    b: Builder,
-    x: Tensor,
-    kernel: Tensor,
-    bias: Tensor,
-    shape: tuple[int, ...],
-    cut: Pads,
-    extra: tuple[int, ...],
-    strides: tuple[int, int],
-) -> Tensor:
-    """``output_padding`` beyond the window: a kernel with zeros at its end makes the full result longer."""
-    if kernel.constant is None or DYNAMIC in shape:
-        raise Unsupported(f"output_padding of {max(extra)} beyond the window, for weights or sizes that are computed")
+def _widened(b: Builder, kernel: Tensor, extra: tuple[int, ...]) -> Tensor:
+    """``output_padding`` beyond the window: zeros at the end of a kernel make the full result that much longer."""
+    if kernel.constant is None:
+        raise Unsupported(f"output_padding of {max(extra)} beyond the window, for weights that are computed")
     wide = np.pad(kernel.constant, ((0, 0), (0, extra[0]), (0, extra[1]), (0, 0)))
-    grown = (shape[0], shape[1] + extra[0], shape[2] + extra[1], shape[3])
-    kernel = b.constant(wide, kernel.quantization)
-    y = b.transpose_conv(x, kernel, bias, sizes=b.ints(grown), shape=grown, padding="VALID", strides=strides)
-    return _cropped(b, y, cut)
+    return b.constant(wide, kernel.quantization)
 
 
 def _output_sizes(

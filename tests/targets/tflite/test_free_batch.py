@@ -183,6 +183,19 @@ def test_running_sums_along_every_size(axis: int) -> None:
     case.agree(*({"x": numbers(n, 4, m)} for n, m in RUN_TIME_SIZES))
 
 
+@pytest.mark.parametrize("size", ["5", "m"])
+def test_transposed_convolution_beyond_its_window(size: str) -> None:
+    """``ConvTranspose2d(3, stride=2, output_padding=1)``: the last row and column are the bias alone."""
+    text = f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,3,4,{size}] x) => (float[n,2,10,w] y) {{
+        y = ConvTranspose<strides=[2,3], output_padding=[1,2]>(x, w, b) }}"""
+    model = onnx.parser.parse_model(text)
+    stored = {"w": numbers(3, 2, 3, 2), "b": numbers(2)}
+    model.graph.initializer.extend(numpy_helper.from_array(each, name) for name, each in stored.items())
+    widths = (5,) * len(BATCHES) if size == "5" else (5, 2, 1, 7, 5)
+    case = compiled(model)
+    case.agree(*({"x": numbers(n, 3, 4, m, seed=n)} for n, m in zip(BATCHES, widths, strict=True)))
+
+
 def test_known_sizes_beside_a_batch_stay_known() -> None:
     """Zeros behind the low frequencies, as a Fourier neural operator has them: a DFT needs its length."""
     case = compiled("""<ir_version: 8, opset_import: ["" : 18]> g (float[n,3,6,2] x) => (float[n,3,9,2] y)
