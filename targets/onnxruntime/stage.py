@@ -18,6 +18,7 @@ from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime import IR_VERSIONS
 from convertkit.targets.onnxruntime.borders import keep_zero_borders
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
+from convertkit.targets.onnxruntime.exponentials import keep_small_exponentials
 from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.logarithms import widen_logarithms
 from convertkit.targets.onnxruntime.profile import costs
@@ -68,7 +69,7 @@ class DeliverOnnx:
     """
 
     name = "onnxruntime"
-    version = "7"
+    version = "8"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
@@ -105,6 +106,7 @@ class DeliverOnnx:
             widen_weights(model)
         keep_added_zeros(model)
         keep_zero_borders(model)
+        keep_small_exponentials(model)
         widen_logarithms(model)
         if self._ir_version is not None:
             set_ir_version(model, self._ir_version)
