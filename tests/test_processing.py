@@ -240,6 +240,8 @@ def test_words():
     assert found == Preprocess(256, 200, (124, 116, 104), (58, 57, 57), 0.875, True, "nhwc", "x:0")
     assert found.cut == (16, 12, 224, 175)
     assert parse_postprocess("top:5,softmax") == Postprocess(True, "top", 5)
+    assert parse_postprocess("argmax,labels") == Postprocess(choice="argmax", labels=True)
+    assert parse_postprocess("nms:3,iou:0.5,score:0.1,xyxy,labels").labels
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,12 @@ def test_words():
         ({"preprocess": "image:8,mean:0.485,std:0.229"}, "write mean:123.675,std:58.395"),
         ({"preprocess": "image:8,image:9,mean:0,std:1"}, "image is given twice"),
         ({"preprocess": "image:8,mean:0,std:1", "normalization": "x:0/1"}, "leave --normalization out"),
-        ({"postprocess": "labels"}, "labels is not a step"),
+        ({"postprocess": "names"}, "names is not a step"),
+        ({"postprocess": "labels:3"}, "labels:3 is not a step"),
+        ({"postprocess": "labels", "label_file": "l"}, "names no step"),
+        ({"postprocess": "softmax,labels"}, "names of classes: give them by --label-file PATH"),
+        ({"postprocess": "nms:3,iou:0.5,score:0.1,xyxy,labels"}, "names of classes: give them by --label-file PATH"),
+        ({"postprocess": "argmax,labels,labels"}, "labels is given twice"),
         ({"postprocess": "argmax,top:3"}, "exclude each other"),
         ({"postprocess": "output:x"}, "names no step"),
         ({"preprocess": "audio:8000", "int8": True, "calib": "c", "full_integer": True}, "allows none"),

@@ -24,6 +24,9 @@ _SOUND = re.compile(r"(^|,)\s*audio:")
 _REALS = re.compile(r"(^|,)\s*(top|nms):")
 """Words of ``--postprocess`` whose results are real numbers, made of floats."""
 
+_NAMED = re.compile(r"(^|,)\s*labels\s*(,|$)")
+"""The word of ``--postprocess`` that says that classes have names."""
+
 Question = Callable[[ExportOptions], bool]
 
 
@@ -51,6 +54,10 @@ RULES: tuple[Rule, ...] = (
         lambda o: o.full_integer and o.precision == "int16x8" and o.preprocess is not None,
         "--preprocess makes integers of 8 bits of pixels, and --int16x8 --full-integer has 16: use --int8, or leave "
         "--full-integer out",
+    ),
+    Rule(
+        lambda o: o.postprocess is not None and o.label_file is None and _NAMED.search(o.postprocess) is not None,
+        "--postprocess {o.postprocess} asks for the names of classes: give them by --label-file PATH, one per line",
     ),
     Rule(
         lambda o: o.io_dtype != "float32" and o.postprocess is not None and _REALS.search(o.postprocess) is not None,

@@ -16,7 +16,9 @@ from convertkit.processing.detection_words import Suppression, parse_suppression
 from convertkit.recipe import Layout, Normalization
 
 _PRE = "expected words of image:224 (or 240x320, height first), crop:0.875, mean:M, std:S, bgr, nchw, nhwc, input:NAME"
-_POST = "expected words of softmax, argmax, top:5, output:NAME, or those of a detector, which begin with nms:100"
+_POST = (
+    "expected words of softmax, argmax, top:5, labels, output:NAME, or those of a detector, which begin with nms:100"
+)
 _SIZE = re.compile(r"(?P<height>\d{1,5})(?:x(?P<width>\d{1,5}))?")
 _NUMBER = re.compile(r"[-+.\d]")
 
@@ -49,7 +51,7 @@ class Preprocess:
 class Postprocess:
     """Probabilities of scores, and which are the greatest: ``argmax``, or the first ``top``; along the last axis.
 
-    ``suppression`` is that of a detector, which has nothing of the others.
+    ``suppression`` is that of a detector, which has nothing of the others.  ``labels`` says that classes have names.
     """
 
     softmax: bool = False
@@ -57,6 +59,7 @@ class Postprocess:
     top: int = 0
     output: str | None = None
     suppression: Suppression | None = None
+    labels: bool = False
 
 
 def read_preprocess(text: str) -> str:
@@ -144,13 +147,16 @@ def _checked(title: str, found: dict[str, object]) -> Preprocess:
 def parse_postprocess(text: str) -> Postprocess:
     """Words in any order, each once; ``UsageError`` for any other."""
     title, found, words = f"--postprocess {text}", dict[str, str](), _words(text)
+    named = ("labels", "") in words
     if any(name == "nms" for name, _ in words):
-        return Postprocess(suppression=parse_suppression(title, words))
+        steps = [word for at, word in enumerate(words) if word != ("labels", "") or word in words[:at]]
+        return Postprocess(suppression=parse_suppression(title, steps), labels=named)
     for name, value in words:
         if name in found:
             raise UsageError(f"{title}: {name} is given twice")
         whole = value.isdecimal() and int(value) > 0
-        if not {"softmax": not value, "argmax": not value, "top": whole, "output": bool(value)}.get(name, False):
+        right = dict.fromkeys(("softmax", "argmax", "labels"), not value) | {"top": whole, "output": bool(value)}
+        if not right.get(name, False):
             raise UsageError(f"{title}: {name}{':' if value else ''}{value} is not a step; {_POST}")
         found[name] = value
     if "argmax" in found and "top" in found:
@@ -158,7 +164,7 @@ def parse_postprocess(text: str) -> Postprocess:
     if not found.keys() & {"softmax", "argmax", "top"}:
         raise UsageError(f"{title} names no step; {_POST}")
     choice: Literal["argmax", "top"] | None = "argmax" if "argmax" in found else "top" if "top" in found else None
-    return Postprocess("softmax" in found, choice, int(found.get("top", 0)), found.get("output"))
+    return Postprocess("softmax" in found, choice, int(found.get("top", 0)), found.get("output"), labels=named)
 
 
 def _words(text: str) -> list[tuple[str, str]]:
