@@ -16,6 +16,8 @@ _BODIES = frozenset({"Gelu", "Mish"})
 
 _QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
+_POOLS = frozenset({"MaxPool", "AveragePool"})
+
 
 def write_forms(model: ir.Model) -> tuple[str, ...]:
     """All of them; what a user has to know of integers that the data decides.
@@ -27,6 +29,9 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
         if node.op_type in RECURRENT and not node.domain:  # MNN looks at neither attribute
             batch_inside(node)
             forwards(node)
+    for node in tuple(model.graph.all_nodes()):
+        if node.op_type in _POOLS and not node.domain:
+            _state_strides(node)
     make_stored_real(model)
     write_rounding(model)
     for node in model.graph.all_nodes():
@@ -36,3 +41,15 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
     for node in model.graph.all_nodes():
         words.look(node)
     return words.notes
+
+
+def _state_strides(node: ir.Node) -> None:
+    """Strides that are left to their default of 1 are 0 for MNN, which divides by them; dilations it does not look at.
+
+    Source: ONNX operators, MaxPool-22 and AveragePool-22.
+    """
+    kernel = node.attributes.get_ints("kernel_shape", ())
+    if any(each != 1 for each in node.attributes.get_ints("dilations", ())):
+        raise refusal(node, "dilations, which MNN's pooling does not look at")
+    if "strides" not in node.attributes:
+        node.attributes["strides"] = ir.AttrInt64s("strides", [1] * len(kernel))

@@ -32,8 +32,7 @@ _MADE = "__matmul_converted"
 _TALK = ("The device supports", "Start to ", "[")
 """How lines begin that say nothing of a model."""
 _UNKNOWN = re.compile(r"[Nn]ot [Ss]upport(?:ed)?[^:\n]*:+\s*(?:ONNX::)?(\w+)")
-_TYPES: Mapping[str, Any] = {"f": (mnn.float, np.float32), "i": (mnn.int, np.int32), "u": (mnn.int, np.int32)}
-_BYTES: Mapping[str, Any] = {"uint8": mnn.uint8, "int8": mnn.int8}
+_TYPES: Mapping[str, Any] = {"f": (mnn.float, np.float32), "i": (mnn.int, np.int32)}
 
 
 class MnnService(HeldCalls):
@@ -76,18 +75,16 @@ class MnnService(HeldCalls):
 
     def _held(self, value: Array) -> Any:
         kind, dtype = _TYPES[value.dtype.kind if value.dtype != np.bool_ else "i"]
-        if str(value.dtype) in _BYTES:
-            kind, dtype = _BYTES[str(value.dtype)], value.dtype
         return mnn.const(np.ascontiguousarray(value, dtype), list(value.shape), mnn.NCHW, kind)
 
     def _outputs(self) -> list[Array]:
         try:
             found = self._module.forward(list(self._given))
-        except (RuntimeError, ValueError) as error:
+            if len(found) != len(self._made):
+                raise ToolError(f"MNN fails: it gives {len(found)} of {len(self._made)} outputs")
+            return [_read(each, dtype) for each, (_, dtype) in zip(found, self._made, strict=True)]
+        except (RuntimeError, ValueError, SystemError) as error:
             raise ToolError(f"MNN fails: {error}") from error
-        if len(found) != len(self._made):
-            raise ToolError(f"MNN fails: it gives {len(found)} of {len(self._made)} outputs")
-        return [_read(each, dtype) for each, (_, dtype) in zip(found, self._made, strict=True)]
 
 
 def _converted(model: str, file: str, flags: Sequence[str]) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from convertkit.targets.mnn.runtime import SERVICE, runtime_name
 from convertkit.targets.mnn.weights import stored_layers
 from convertkit.workers.process import Worker
 
-_TYPES = frozenset({"float32", "int64", "int32", "int8", "uint8", "bool"})
+_TYPES = frozenset({"float32", "int64", "int32", "bool"})
 _WAYS_OUT = ("--target onnxruntime", "--target tflite")
 _IDENTITY = re.compile(rb"\$\0\0\0([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\0")
 """A FlatBuffer string of 36 characters."""
@@ -52,7 +52,8 @@ class WriteMnn:
         """``Unsupported`` names the node that MNN does not convert, ``ToolError`` is what else its converter says."""
         for spec in (*source.inputs, *source.outputs):
             if spec.dtype not in _TYPES:
-                raise Unsupported(f"MNN has no tensors of {spec.dtype}", subject=spec.name, ways_out=_WAYS_OUT)
+                reason = f"{spec.dtype}: MNN's runtime is given {', '.join(sorted(_TYPES))} alone"
+                raise Unsupported(reason, subject=spec.name, ways_out=_WAYS_OUT)
         model, path = load_own(source.path), workdir / "model.mnn"
         layers = {name: [each.bits, each.block] for name, each in stored_layers(model).items()}
         if any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes()):

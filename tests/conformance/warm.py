@@ -10,12 +10,10 @@ from convertkit.workers.process import Reply
 
 _MODULES = {
     "executorch": ("convertkit.targets.executorch.stage", "convertkit.targets.executorch.runner"),
-    "mnn": ("convertkit.targets.mnn.stage", "convertkit.targets.mnn.runner"),
     "ncnn": ("convertkit.targets.ncnn.runner",),
 }
 _HEAVY = {
     "executorch": ("convertkit.targets.executorch.service", "convertkit.targets.executorch.module"),
-    "mnn": ("convertkit.targets.mnn.service",),
     "ncnn": ("convertkit.targets.ncnn.service",),
 }
 

@@ -104,7 +104,7 @@ def test_integers_beyond_32_bits_are_refused_with_the_node():
 
 def test_a_type_that_it_lacks_is_refused(tmp_path):
     spec = TensorSpec("x", (2,), "float64")
-    with pytest.raises(Unsupported, match="x: MNN has no tensors of float64"):
+    with pytest.raises(Unsupported, match="x: float64: MNN's runtime is given bool, float32, int32, int64 alone"):
         WriteMnn("float32").run(Artifact(tmp_path / "m.onnx", "onnx", (spec,), (), ""), tmp_path)
 
 
@@ -156,3 +156,22 @@ def test_what_is_not_a_pair_of_stored_parameters_is_refused_with_the_node():
     model = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
     with pytest.raises(Unsupported, match=r"^q \(QuantizeLinear\): MNN's converter does not read it"):
         write_forms(model)
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+def test_strides_are_stated_and_dilations_refused(kind):
+    """MNN divides by strides that are not stated."""
+
+    def pool(**attributes: list[int]) -> ir.Model:
+        node = helper.make_node(kind, ["x"], ["y"], "pool", kernel_shape=[2, 3], **attributes)
+        ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 5, 6])]
+        ports.append(helper.make_empty_tensor_value_info("y"))
+        graph = helper.make_graph([node], "g", ports[:1], ports[1:])
+        return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10))
+
+    plain, stated = pool(), pool(strides=[2, 1], dilations=[1, 1])
+    for model, strides in ((plain, (1, 1)), (stated, (2, 1))):
+        write_forms(model)
+        assert tuple(next(iter(model.graph)).attributes.get_ints("strides")) == strides
+    with pytest.raises(Unsupported, match=rf"^pool \({kind}\): dilations"):
+        write_forms(pool(dilations=[2, 1]))
