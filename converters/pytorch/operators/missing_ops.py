@@ -12,7 +12,16 @@ import torch
 from torch import Tensor
 
 from convertkit.converters.pytorch.compat.overloads import without_writing
-from convertkit.converters.pytorch.operators import averages, experts, mixed_types, places, recurrent, resized, scans
+from convertkit.converters.pytorch.operators import (
+    averages,
+    experts,
+    mixed_types,
+    places,
+    recurrent,
+    resized,
+    scans,
+    special,
+)
 from convertkit.errors import Unsupported
 
 _ATEN = torch.ops.aten
@@ -277,6 +286,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.avg_pool2d.default: Substitute(averages.average_pool, averages.has_divisor),
         _ATEN.avg_pool3d.default: Substitute(averages.average_pool, averages.has_divisor),
         _ATEN.cdist.default: Substitute(distances, _by_differences),
+        _ATEN.special_log_ndtr.default: Substitute(special.log_normal_cdf, _always),
         _ATEN.logcumsumexp.default: Substitute(scans.logcumsumexp, scans.has_fixed_length),
         _ATEN.amax.default: Substitute(places.extreme_of_all(torch.amax), _over_all),
         _ATEN.amin.default: Substitute(places.extreme_of_all(torch.amin), _over_all),

@@ -137,6 +137,7 @@ SPECIAL: Mapping[str, Function] = {
     "digamma": lambda x: torch.digamma(x.abs() + 0.01),
     "digamma_of_negative": lambda x: torch.digamma(-torch.floor(3 * x.abs()) - 0.3 - 0.4 * torch.sigmoid(x)),
     "inverse_of_error_function": lambda x: torch.erfinv(torch.tanh(x)),
+    "log_of_normal_cdf": lambda x: torch.special.log_ndtr(20 * x),
     "its_ends": lambda x: torch.erfinv(torch.clamp(x, -1, 1)),
 }
 GROUPS = {
@@ -236,6 +237,12 @@ def test_the_inverse_of_the_error_function_keeps_its_digits_in_float32() -> None
     y = y[(y.abs() < 1) & (y != 0)]
     exact = torch.erfinv(y.double())
     assert float(((special.error_function_inverse(y) - exact) / exact).abs().max()) < 5e-7
+
+
+def test_the_logarithm_of_the_normal_distribution_keeps_its_tail() -> None:
+    x = torch.cat([torch.linspace(-300, 12, 4001), torch.linspace(-3.01, -2.99, 101)])
+    exact = torch.special.log_ndtr(x.double())
+    torch.testing.assert_close(special.log_normal_cdf(x).double(), exact, rtol=5e-6, atol=2e-7)
 
 
 def test_real_operands_are_left_to_the_exporter() -> None:
