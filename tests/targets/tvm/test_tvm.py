@@ -196,3 +196,16 @@ def test_wrong_numbers_of_a_library_are_caught(installed, tmp_path, monkeypatch)
     with pytest.raises(ParityError, match="after tvm"):
         convertkit.export(NETWORK, "tvm", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("direction", "wanted"), [("RIGHT", [100, 0, 0, 0, 1, 7]), ("LEFT", [144, 0, 0, 0, 0, 7])])
+def test_a_shift_beyond_the_width_is_zero(installed, tmp_path, direction, wanted):
+    """It was delivered as a shift by the rest of the division by the width: generated counts are small."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.UINT8, [6]) for name in "xyz"]
+    node = helper.make_node("BitShift", ["x", "y"], ["z"], "shift", direction=direction)
+    graph = helper.make_graph([node], "g", ports[:2], ports[2:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    made = convertkit.export(tmp_path / "m.onnx", "tvm", output=tmp_path / "out")
+    feed = {"x": np.array([200, 3, 255, 1, 128, 7], np.uint8), "y": np.array([1, 8, 9, 255, 7, 0], np.uint8)}
+    assert made.run(feed)["z"].tolist() == wanted
