@@ -147,6 +147,27 @@ def clip(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     return torch.clamp(x, *limits)
 
 
+def mod(a: Tensor, b: Tensor, *, fmod: int = 0) -> Tensor:
+    """The sign of the dividend with ``fmod``, else that of the divisor."""
+    return torch.fmod(a, b) if fmod else torch.remainder(a, b)
+
+
+def gather_elements(x: Tensor, places: Tensor, *, axis: int = 0) -> Tensor:
+    counted = torch.where(places < 0, places + x.shape[axis], places)
+    return torch.gather(x, axis, counted.to(torch.int64))
+
+
+def mean(*values: Tensor) -> Tensor:
+    return total(*values) / len(values)
+
+
+def total(*values: Tensor) -> Tensor:
+    made = values[0]
+    for each in values[1:]:
+        made = made + each
+    return made
+
+
 TABLE: Mapping[str, Callable[..., Any]] = {
     **SHARED,
     "Linear": lambda x, w, b=None: functional.linear(x, w, b),
@@ -158,5 +179,13 @@ TABLE: Mapping[str, Callable[..., Any]] = {
     "Not": lambda x: x.logical_not(), "And": lambda a, b: a.logical_and(b), "Or": lambda a, b: a.logical_or(b),
     "LessOrEqual": lambda a, b: a <= b, "GreaterOrEqual": lambda a, b: a >= b,
     "Tile": lambda x, repeats: x.repeat(tuple(repeats)),
+    "Acos": lambda x: x.acos(), "Asin": lambda x: x.asin(), "Atan": lambda x: x.atan(), "Tan": lambda x: x.tan(),
+    "Acosh": lambda x: x.acosh(), "Asinh": lambda x: x.asinh(), "Atanh": lambda x: x.atanh(),
+    "Cosh": lambda x: x.cosh(), "Sinh": lambda x: x.sinh(), "Xor": lambda a, b: a.logical_xor(b),
+    "BitwiseNot": lambda x: x.bitwise_not(), "BitwiseAnd": lambda a, b: a.bitwise_and(b),
+    "BitwiseOr": lambda a, b: a.bitwise_or(b), "BitwiseXor": lambda a, b: a.bitwise_xor(b),
+    "Celu": lambda x, *, alpha=1.0: functional.celu(x, alpha), "Mod": mod, "Mean": mean, "Sum": total,
+    "GatherElements": gather_elements,
+    "ArgMin": lambda x, *, axis=0, keepdims=1: x.argmin(axis, keepdim=bool(keepdims)),
     "ArgMax": lambda x, *, axis=0, keepdims=1: x.argmax(axis, keepdim=bool(keepdims)),
 }  # fmt: skip

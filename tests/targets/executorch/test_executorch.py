@@ -126,6 +126,18 @@ ROWS_OF_IMAGES: dict[str, Layer] = {
     ),
     "quantized": quantized,
 }  # fmt: skip
+
+
+def times(b: Layers, x: str) -> str:
+    """Of a size at which whole numbers differ."""
+    return b.add("Mul", x, b.constant(np.float32(40)))
+
+
+def whole(b: Layers, kind: str, *inputs: str, **attributes: object) -> str:
+    """Whole numbers as the floats that they are compared as."""
+    return b.add("Cast", b.add(kind, *inputs, **attributes), to=1)
+
+
 ROWS_OF_ROWS: dict[str, Layer] = {
     "Gemm": lambda b, x: b.add("Gemm", x, b.real(6, 5), b.real(5)),
     "Gemm, turned": lambda b, x: b.add("Gemm", x, b.real(5, 6), transB=1),
@@ -136,7 +148,22 @@ ROWS_OF_ROWS: dict[str, Layer] = {
     "LogSoftmax": lambda b, x: b.add("LogSoftmax", x, axis=0),
     "Tile": lambda b, x: b.add("Tile", x, b.constant(integers(2, 3))),
     "uint8": lambda b, x: b.pair(x, 0.03, 130, np.uint8),
-}
+    **{kind: lambda b, x, kind=kind: b.add(kind, b.add("Tanh", x)) for kind in (
+        "Acos", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh", "Tan",
+    )},
+    "Acosh": lambda b, x: b.add("Acosh", b.add("Exp", b.add("Abs", x))),
+    "Celu": lambda b, x: b.add("Celu", x, alpha=0.7),
+    "Mod": lambda b, x: b.add("Mod", x, b.real(4, 6), fmod=1),
+    "Mod of integers": lambda b, x: whole(b, "Mod", b.add("Cast", times(b, x), to=7), b.constant(np.int64(-5))),
+    "Mean": lambda b, x: b.add("Mean", x, b.real(4, 1), b.real(6)),
+    "Sum": lambda b, x: b.add("Sum", x, b.real(4, 1), b.real(6)),
+    "GatherElements": lambda b, x: b.add("GatherElements", x, b.constant(np.array([[5, -1, 0]] * 4)), axis=1),
+    "ArgMin": lambda b, x: whole(b, "ArgMin", x, axis=1),
+    **{kind: lambda b, x, kind=kind: whole(
+        b, kind, b.add("Cast", times(b, x), to=6), b.constant(np.array([3, 5, -7, 0, 1, 90], np.int32))
+    ) for kind in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")},
+    "BitwiseNot": lambda b, x: whole(b, "BitwiseNot", b.add("Cast", times(b, x), to=6)),
+}  # fmt: skip
 CASES = [*((name, layer, IMAGE) for name, layer in ROWS_OF_IMAGES.items())]
 CASES += [(name, layer, ROWS) for name, layer in ROWS_OF_ROWS.items()]
 
