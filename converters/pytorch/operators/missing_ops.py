@@ -22,6 +22,7 @@ from convertkit.converters.pytorch.operators import (
     scans,
     special,
 )
+from convertkit.converters.pytorch.operators.per_sample import convolution, has_dynamic_groups
 from convertkit.errors import Unsupported
 
 _ATEN = torch.ops.aten
@@ -271,6 +272,7 @@ def _projects(node: Any) -> bool:
     return recurrent.differ([state.meta["val"] for state in node.args[1]])
 
 
+_MAX_POOLS = tuple(getattr(_ATEN, f"adaptive_max_pool{rank}d").default for rank in (1, 2, 3))
 SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
     {
         _ATEN.unsqueeze.default: Substitute(unsqueeze, _is_complex),
@@ -292,9 +294,8 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.amin.default: Substitute(places.extreme_of_all(torch.amin), _over_all),
         _ATEN.sort.default: Substitute(places.sort_flags, _is_flags),
         **{overload: Substitute(*pair) for overload, pair in mixed_types.MIXED.items()},
-        _ATEN.adaptive_max_pool1d.default: Substitute(adaptive_max_pool, _without_indices),
-        _ATEN.adaptive_max_pool2d.default: Substitute(adaptive_max_pool, _without_indices),
-        _ATEN.adaptive_max_pool3d.default: Substitute(adaptive_max_pool, _without_indices),
+        _ATEN.conv2d.default: Substitute(convolution, has_dynamic_groups),
+        **dict.fromkeys(_MAX_POOLS, Substitute(adaptive_max_pool, _without_indices)),
         _ATEN.embedding_bag.padding_idx: Substitute(even_bags, _even_bags),
         _ATEN.embedding_bag.default: Substitute(even_bags, _even_bags),
         _ATEN.scaled_dot_product_attention.default: Substitute(attention, _without_heads),
