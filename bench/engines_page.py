@@ -120,8 +120,9 @@ def _nodes(build: Path) -> str:
 
 
 def _linked(name: str) -> str:
+    """With the page of its own, where there is one; that of StableHLO is about the source of that name."""
     page = f"conformance-{name}.md"
-    return f"[{name}]({page})" if PAGE.with_name(page).exists() else name
+    return f"[{name}]({page})" if name != "stablehlo" and PAGE.with_name(page).exists() else name
 
 
 _CASES = """## Real models
