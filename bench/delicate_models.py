@@ -438,7 +438,7 @@ model(
     lambda x: (
         (a := (x @ x.transpose(1, 2))),
         (v := torch.ones(1, 3, 1)),
-        (w := (a @ v)),
+        (w := (a @ v.to(x.dtype))),
         w / (w.norm(dim=1, keepdim=True) + 1e-12),
     )[-1],
 )

@@ -80,6 +80,14 @@ def exp(z: Tensor) -> Any:
     return polar(torch.exp(real), imaginary)
 
 
+def angle(z: Tensor) -> Any:
+    """Of complex numbers, signs of zero as in C: torch's exporter gives -π for what is real and negative."""
+    if not z.is_complex():
+        return NotImplemented
+    real, imaginary = torch.view_as_real(z).unbind(-1)
+    return torch.atan2(imaginary, real)
+
+
 def polar(length: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from lengths and angles."""
     return torch.view_as_complex(torch.stack([length * torch.cos(angle), length * torch.sin(angle)], -1))
@@ -280,6 +288,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.select.int: Substitute(select, _is_complex),
         _ATEN.index.Tensor: Substitute(index, _is_complex),
         _ATEN.exp.default: Substitute(exp, _is_complex),
+        _ATEN.angle.default: Substitute(angle, _is_complex),
         **{overload: Substitute(function, _always) for overload, function in places.ALWAYS.items()},
         **{overload: Substitute(function, _always) for overload, function in mixed_types.ALIASES.items()},
         _ATEN.polar.default: Substitute(polar, _always),

@@ -211,3 +211,17 @@ def test_second_names_take_operands_of_two_types(name: str, tmp_path: Path) -> N
         write_program(torch.export.export(Aliased(), (x,), strict=False), ["x"], ["y"], str(tmp_path / "model.onnx"))
     (got,) = ort.InferenceSession(str(tmp_path / "model.onnx")).run(None, {"x": x.numpy()})
     torch.testing.assert_close(torch.from_numpy(got), Aliased()(x))
+
+
+def test_what_is_real_and_negative_has_the_angle_pi(tmp_path: Path) -> None:
+    class Angle(nn.Module):
+        def forward(self, real: torch.Tensor, imaginary: torch.Tensor) -> torch.Tensor:
+            return torch.angle(torch.complex(real, imaginary))
+
+    parts = torch.tensor([[-2.0, 2, -2, -0.0, 0.0, 3, -3], [0.0, 0.0, -0.0, -0.0, -0.0, 4, -4]]).unbind(0)
+    with torch.no_grad():
+        program = torch.export.export(Angle(), parts, strict=False)
+        write_program(program, ["x", "y"], ["z"], str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    (got,) = session.run(None, {"x": parts[0].numpy(), "y": parts[1].numpy()})
+    torch.testing.assert_close(torch.from_numpy(got), Angle()(*parts))
