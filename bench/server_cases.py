@@ -114,11 +114,14 @@ def page(rows: Mapping[str, Row]) -> str:
         refusals = []
         for model in models():
             cells = [rows.get(f"{model.name}, {target}, {form}") for form in forms]
+            if not any(cells):
+                continue
             parts.append(f"| {model.name} | {' | '.join(map(_cell, cells))} |")
             said = [(form, row["said"]) for form, row in zip(forms, cells, strict=True) if row and "said" in row]
             refusals += [f"- {model.name}, {form}: {each}" for form, each in said]
         parts += ["", *refusals, *([""] if refusals else [])]
-    return "\n".join(parts)
+    missing = [model.name for model in models() if not any(row.startswith(f"{model.name}, ") for row in rows)]
+    return "\n".join([*parts, *([f"Not run: {', '.join(missing)}.", ""] if missing else [])])
 
 
 def _cell(row: Row | None) -> str:
