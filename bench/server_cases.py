@@ -80,7 +80,7 @@ def _open(model: Model) -> list[str]:
 
 
 def _answers(model: Model, made: Result, target: str) -> Row:
-    """The share of right answers over labelled samples, by the runtime that proves the artifact."""
+    """The share of right answers over labelled samples, by the runtime that verifies the artifact."""
     if not model.labelled or target == "tensorrt":
         return {}
     (name,) = (name for name in model.labelled if name != "label")
@@ -142,10 +142,10 @@ _HEAD = """# Servers: real models
 
 Written by `bench/server_cases.py`: models that others trained, exported as they are, calibrated on samples of their
 own data where there are such ([which](coreml-cases.md)). The SNR, or from 90 dB on the largest relative difference,
-is the worst output's over the usual inputs of the verification against the source, in the runtime that proves the
-artifact; the share of right answers is over 300 labelled samples that no calibration saw. TensorRT's form is proved in
-ONNX Runtime; its engines are TensorRT-RTX's for compute capabilities 8.9 and 12.0, **built, not executed**. A dash was
-not run.
+is the worst output's over the usual inputs of the verification against the source, in the runtime that verifies the
+artifact; the share of right answers is over 300 labelled samples that no calibration saw. TensorRT's form is verified
+in ONNX Runtime; its engines are TensorRT-RTX's for compute capabilities 8.9 and 12.0, **built, not executed**. A dash
+was not run.
 """
 
 
