@@ -158,8 +158,9 @@ class Integers:
         stored = any(node.op_type == "DequantizeLinear" for node in self._model.graph)
         made = "weights are int8, all else is float" if stored else "the artifact is the float model"
         if not any(unit.rule is not None and not unit.rule.same_scale for unit in units):
-            narrow = f", in matrices narrower than {self._profile.tile}" if self._profile.tile else ""
-            return [f"{made}: {self._profile.name} has integer kernels for none of its operators{narrow}"]
+            none = f"{made}: {self._profile.name} has integer kernels for none of its operators"
+            narrow = f"; matrices narrower than {self._profile.tile} become integers with --full-integer alone"
+            return [none + narrow if self._profile.tile else none]
         slow = f"would save less than {100 * self._profile.least_gain:.0f} % of the time by the cost table"
         why = "lose too much on the calibration data" if outcome.kept else slow
         return [f"{made}: integers {why}; --full-integer insists on them"]

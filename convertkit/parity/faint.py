@@ -17,13 +17,12 @@ LOOSER = 100.0
 """How many times the tolerance of an output the part of a slice is that it may differ by."""
 _LEAST_ELEMENTS = 8
 """Of a slice with fewer elements all may lie about zero by chance."""
-_MOST = 8
 
 
 def faint_slices(reference: Array, got: Array, bound: float) -> tuple[Faint, ...]:
-    """The worst slices, at most eight, that differ by more than ``bound`` of their own largest value.
+    """The slices that differ by more than ``bound`` of their own largest value, the worst first.
 
-    None of them where a result is not finite somewhere.
+    None of them where a result is not finite somewhere; a slice of zeros has no value to be held against.
     """
     if not (np.isfinite(reference).all() and np.isfinite(got).all()):
         return ()
@@ -36,7 +35,7 @@ def faint_slices(reference: Array, got: Array, bound: float) -> tuple[Faint, ...
         largest, error = size.max(others), apart.max(others)
         for place in np.flatnonzero((error > bound * largest) & (largest > 0)):
             found.append(Faint(axis, int(place), float(error[place] / largest[place])))
-    return tuple(sorted(found, key=lambda each: -each.relative)[:_MOST])
+    return tuple(sorted(found, key=lambda each: -each.relative))
 
 
 def explained_slices(

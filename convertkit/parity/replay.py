@@ -223,8 +223,7 @@ def _told(departure: Departure, before: Recording, output: Array, tolerance: Tol
         if diff.off_limit and leaves_a_limit(reference, output, *told):
             return ""
         if diff.faint:
-            bound = LOOSER * (tolerance.relative or 0.0)
-            return explained_slices(diff.faint, reference, output, told, bound, calls)
+            return explained_slices(diff.faint, reference, output, told, LOOSER * (tolerance.relative or 0.0), calls)
         return "within the tolerance, and roundings decide whether it stands at its limit"
     if truth is None:
         return ""
@@ -236,7 +235,10 @@ def _told(departure: Departure, before: Recording, output: Array, tolerance: Tol
         if not moves_as_many(diff.changed, spread, diff.step):
             return ""
         floor = 1.001 * diff.step / diff.largest
-    return explanation(reference, output, value, spread, floor, calls, _usual(before, name))
+    whole = explanation(reference, output, value, spread, floor, calls, _usual(before, name))
+    if whole and diff.faint:
+        return explained_slices(diff.faint, reference, output, (value, spread), LOOSER * floor, calls)
+    return whole
 
 
 def _usual(recording: Recording, name: str) -> float:

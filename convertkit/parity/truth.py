@@ -100,8 +100,9 @@ def explanation(
     if reference.dtype.kind in "OUST" or reference.dtype.kind == "c":
         return ""
     if reference.dtype.kind in "iub":
-        wrong = (reference != got) & (np.abs(got.astype(np.float64) - value.astype(np.float64)) > ROUNDINGS * spread)
-        return "" if wrong.any() else f"{int((reference != got).sum())} values are decided by single roundings"
+        other = reference != got
+        told = all(_is_decided(each[other], value[other], spread[other]) for each in (reference, got))
+        return f"{int(other.sum())} values are decided by single roundings" if told else ""
     allowed = _allowed(value, spread, floor, calls)
     with np.errstate(invalid="ignore", over="ignore"):
         of_source = _error(reference, value, np.isinf(spread))
@@ -168,6 +169,12 @@ def is_ill_conditioned(truth: Truth, bound: float) -> bool:
         if value.dtype.kind == "f" and _largest(truth.spread[name]) > bound * _largest(value):
             return True
     return False
+
+
+def _is_decided(integers: Array, value: Array, spread: Array) -> bool:
+    """Whether roundings move each of these values, and about as far as the integers are from it."""
+    apart = np.abs(integers.astype(np.float64) - value.astype(np.float64))
+    return bool(((spread > 0) & (apart <= ROUNDINGS * spread)).all())
 
 
 def _allowed(value: Array, spread: Array, floor: float, calls: int) -> Array:

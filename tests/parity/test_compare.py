@@ -309,6 +309,38 @@ def test_small_values_do_not_hide_behind_large_ones_of_the_same_output(spread, p
     assert verdict(reference, scores_behind_boxes(5e-4), truth=truth).passed
 
 
+@pytest.mark.parametrize(("part", "passes"), [(0.0, True), (5e-3, False)])
+def test_nor_where_roundings_explain_the_large_ones(part, passes):
+    """The coordinates are further off than the tolerance, as their spread tells; scores have none."""
+    reference = scores_behind_boxes()
+    off = [scores_behind_boxes(part)[0], *reference[1:]]
+    spread = np.zeros(reference[0].shape)
+    spread[:, :4] = 0.05
+    off[0][:, :4] += np.random.default_rng(2).uniform(-0.04, 0.04, (2, 4, 40)).astype(np.float32)
+    true = reference[0] + np.where(spread > 0, 0.01, 0.0)
+    assert verdict(reference, off, truth=lambda feed: truth_of(true, spread)).passed is passes
+
+
+def test_a_fault_does_not_hide_behind_worse_slices_that_roundings_explain():
+    """Nine slices of which roundings leave nothing, and one that is wrong by 3 of a thousand."""
+    rng = np.random.default_rng(5)
+    parts = [np.full((1, 40), 640.0), rng.uniform(0.5, 1, (1, 40)), rng.uniform(0.5e-6, 1e-6, (9, 40))]
+    reference = np.concatenate(parts).astype(np.float32)
+    spread = np.concatenate([np.full((2, 40), 1e-7), np.full((9, 40), 1e-6)])
+    true = reference + np.where(spread > 1e-6 / 2, rng.uniform(-5e-7, 5e-7, reference.shape), 0)
+    noisy = reference.copy()
+    noisy[2:] += np.float32(5e-7)
+    wrong = noisy.copy()
+    wrong[1] *= np.float32(1.003)
+
+    def truth(feed):
+        return truth_of(true, spread)
+
+    others = list(VARIED[1:])
+    assert verdict([reference, *others], [noisy, *others], truth=truth).passed
+    assert not verdict([reference, *others], [wrong, *others], truth=truth).passed
+
+
 def test_slices_of_few_elements_are_not_judged_alone():
     reference = [np.array([[1e-6, 5.0, -3.0], [2e-6, 1.0, 0.5]], np.float32), VARIED[0][:, :3]]
     off = [reference[0] + np.float32([[1e-6, 0, 0], [0, 0, 0]]), reference[1]]

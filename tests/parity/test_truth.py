@@ -125,6 +125,16 @@ def test_an_integer_is_no_further_off_than_roundings_move_it():
     assert explained(value > 3, np.array([False, False, False, True, True]), value > 3, spread)
 
 
+def test_an_integer_that_roundings_do_not_decide_is_that_of_the_source():
+    """A twin of a wrong export gives what the artifact gives; large integers next to each other are one float64."""
+    value, none = np.arange(5), np.zeros(5)
+    assert not explained(np.array([0, 1, 2, 3, 40]), value, value, none)
+    assert not explained(np.array([0, 1, 2, 3, 40]), value, value, np.array([0.0, 0, 0, 0, 1]))
+    large = 2**60 + value
+    assert not explained(large, large + (value > 3), large, none)
+    assert not explained(value > 3, value > 2, value > 2, none)
+
+
 def test_ill_conditioned_is_what_roundings_alone_move():
     def truth(spread):
         return SimpleNamespace(values={"y": VALUE}, spread={"y": np.full(400, spread)})

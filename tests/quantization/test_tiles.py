@@ -73,6 +73,6 @@ def test_a_model_of_narrow_products_says_why_it_is_float(quantized) -> None:
     result = quantized(model, data, target="tensorrt")
     (note,) = result.stage.diagnosis["notes"]
     assert note == (
-        "the artifact is the float model: tensorrt int8 has integer kernels for none of its operators, in matrices "
-        "narrower than 16"
+        "the artifact is the float model: tensorrt int8 has integer kernels for none of its operators; matrices "
+        "narrower than 16 become integers with --full-integer alone"
     )

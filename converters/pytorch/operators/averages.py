@@ -18,7 +18,7 @@ def has_divisor(node: Any) -> bool:
     return (len(node.args) > _DIVISOR and node.args[_DIVISOR] is not None) or bool(node.kwargs.get("divisor_override"))
 
 
-def average_pool(
+def average_pool_2d(
     x: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int] = (),
@@ -27,13 +27,40 @@ def average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """The mean of a padded window, times its elements over the divisor; ``x`` is (…, [D,] H, W).
+    """``aten::avg_pool2d`` with a divisor; ``x`` is (…, H, W)."""
+    return _average_pool(2, x, kernel, stride, padding, divisor_override, ceil_mode=ceil_mode)
 
-    With ``ceil_mode`` a last window may reach beyond the padding, but begins in front of its end.
+
+def average_pool_3d(
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """``aten::avg_pool3d`` with a divisor; ``x`` is (…, D, H, W)."""
+    return _average_pool(3, x, kernel, stride, padding, divisor_override, ceil_mode=ceil_mode)
+
+
+def _average_pool(
+    rank: int,
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    divisor: int | None,
+    *,
+    ceil_mode: bool,
+) -> Any:
+    """The mean of a padded window, times its elements over the divisor.
+
+    One number for all axes may stand alone.  With ``ceil_mode`` a last window may reach beyond the padding, but begins
+    in front of its end.
     """
-    if divisor_override is None:
+    if divisor is None:
         return NotImplemented
-    rank = 2 if len(kernel) == 2 or (len(kernel) == 1 and x.dim() == 4) else 3
     kernel, padding = _each(kernel, rank), _each(padding, rank)
     steps = _each(stride or kernel, rank)
     around: list[int] = []
@@ -41,7 +68,7 @@ def average_pool(
         around = [pad, pad + _missing(x.shape[axis - rank], window, step, pad, ceil_mode=ceil_mode), *around]
     pool = torch.nn.functional.avg_pool2d if rank == 2 else torch.nn.functional.avg_pool3d
     padded = torch.nn.functional.pad(x, around)
-    return pool(padded, kernel, steps) * (math.prod(kernel) / divisor_override)
+    return pool(padded, kernel, steps) * (math.prod(kernel) / divisor)
 
 
 def _missing(size: int, window: int, step: int, pad: int, *, ceil_mode: bool) -> int:

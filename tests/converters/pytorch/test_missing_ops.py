@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from convertkit.converters.pytorch.operators.averages import average_pool, has_divisor
+from convertkit.converters.pytorch.operators.averages import average_pool_2d, average_pool_3d, has_divisor
 from convertkit.converters.pytorch.operators.fused import FUSED
 from convertkit.converters.pytorch.operators.indices import widen_indices
 from convertkit.converters.pytorch.operators.missing_ops import embedding_bag, even_bags, substitutes
@@ -157,13 +157,16 @@ def test_a_script_that_nests_sequences_is_told_the_flag() -> None:
         (2, {"kernel_size": 2, "stride": 3, "ceil_mode": True, "divisor_override": 3}),
         (2, {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True, "divisor_override": 4}),
         (3, {"kernel_size": 3, "stride": 2, "padding": 1, "divisor_override": 5}),
+        (2, {"kernel_size": (2,), "divisor_override": 3}),
+        (3, {"kernel_size": (2,), "stride": (3,), "padding": (1,), "divisor_override": 3}),
     ],
 )
-def test_averages_are_divided_by_what_the_model_says(rank: int, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("batched", [True, False])
+def test_averages_are_divided_by_what_the_model_says(rank: int, options: dict[str, Any], batched: bool) -> None:
     pool = nn.AvgPool2d(**options) if rank == 2 else nn.AvgPool3d(**options)
-    x = torch.rand(2, 3, *(9, 8, 6)[:rank])
+    x = torch.rand(*((2, 3) if batched else (3,)), *(9, 8, 6)[:rank])
     taken = torch.export.export(pool, (x,), strict=False)
-    assert list(substitutes(taken).values()) == [average_pool]
+    assert list(substitutes(taken).values()) == [average_pool_2d if rank == 2 else average_pool_3d]
     taken = taken.run_decompositions(substitutes(taken))
     (call,) = (node for node in taken.graph.nodes if "avg_pool" in str(node.target))
     assert not has_divisor(call)
