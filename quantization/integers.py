@@ -7,7 +7,7 @@ weights, corrected biases, nodes that stay float) is chosen on the other.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -48,6 +48,7 @@ from convertkit.quantization.search.equalized import equalized
 from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.loop import Loop, Outcome
 from convertkit.quantization.search.plan import Plan, Ranges, apply, placed
+from convertkit.quantization.search.stored import StoredWeights
 from convertkit.quantization.search.trial import Trials
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.quantization.weights.blocks import BlockedWeight
@@ -128,8 +129,11 @@ class Integers:
         loop = Loop(units, ranges, self._options, trials, self._progress)
         outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
         outcome = loop.with_stored_weights(outcome, self._able(units, outcome.plan, marking_units(units, statistics)))
+        better = self._better_stored(trials)
+        if outcome.plan.stored and (plan := better(outcome.plan)) is not outcome.plan:
+            outcome = replace(outcome, plan=plan, score=trials.score(plan))
         finish = partial(self._finish, statistics, _UNNOTICED * loop.cost_ns(outcome.plan))
-        rungs = Descent(loop, trials, self._options, finish).run(outcome)
+        rungs = Descent(loop, trials, self._options, finish, better).run(outcome)
         outcome, quality = rungs[-1].outcome, rungs[-1].quality
         if self._options.recover is None:  # else what training leaves is judged
             refuse_ruin(quality, self._options)
@@ -269,6 +273,15 @@ class Integers:
                     better.append((level.snr_db, variant))
         best = max(better, key=lambda item: item[0])[1] if better else plan
         return best, tuned if best.tuned else {}
+
+    def _better_stored(self, trials: Trials) -> Callable[[Plan], Plan]:
+        """What chooses integers for weights that a plan stores."""
+        if "rounding" not in self._passes:
+            return lambda plan: plan
+        seed = self._options.seed
+        return StoredWeights(
+            self._model, self._profile, self._measured, self._state, seed, trials, self._progress
+        ).better
 
     def _worth_tuning(
         self,

@@ -36,6 +36,7 @@ from convertkit.quantization.report import layers
 from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.quality import LEAST_DB
 from convertkit.quantization.search.reference import affordable_samples, reference_of
+from convertkit.quantization.search.stored import TUNED
 from convertkit.quantization.search.weights import Chosen, WeightSearch, first_wide, told
 from convertkit.quantization.weights.half import compute_half, store_half
 from convertkit.quantization.weights.patches import has_rows, moments
@@ -46,8 +47,6 @@ from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Once, Stage
 from convertkit.state import initial_state
 
 _FILE = "quantized.onnx"
-_TUNED = (64, 150)
-"""Least and most samples that weights are tuned on, by the model's work; held-out ones judge them."""
 _STORED = replace(
     LOSSY,
     reason="the step changes numerics on purpose; only an accuracy gate, --eval with --max-drop, lets less pass",
@@ -161,7 +160,7 @@ class QuantizeWeights(LossyStep):
         if self.calibration is None or not chosen:
             return {}
         self.progress.status("tuning weights")
-        feeds = thinned(split(self.calibration)[0], affordable_samples(model, *_TUNED))
+        feeds = thinned(split(self.calibration)[0], affordable_samples(model, *TUNED))
         found = moments(model, chosen, feeds, state, np.random.default_rng(self.choices.seed))
         rounded = {unit.name: nearest(unit, self.profile) for unit in chosen}
         return tune_all(chosen, rounded, found, self.profile)

@@ -21,6 +21,7 @@ from convertkit.recipe import ExportOptions
 
 Name = Literal["integers", "float fallback", "more float", "weights only", "float"]
 Finish = Callable[[ir.Model, Plan], None]
+Better = Callable[[Plan], Plan]
 _SHOWN = 4
 _SHARES = (0.5, 0.75)
 """Of the integer units, the noisiest, that are float on the rung "more float"."""
@@ -54,10 +55,10 @@ class Rung:
 
 
 class Descent:
-    """Goes down from an outcome; ``finish`` writes what stands beside a plan's pairs."""
+    """Goes down from an outcome; ``finish`` writes what stands beside a plan's pairs, ``better`` stored weights."""
 
-    def __init__(self, loop: Loop, trials: Trials, options: ExportOptions, finish: Finish) -> None:
-        self._loop, self._trials, self._options, self._finish = loop, trials, options, finish
+    def __init__(self, loop: Loop, trials: Trials, options: ExportOptions, finish: Finish, better: Better) -> None:
+        self._loop, self._trials, self._options, self._finish, self._better = loop, trials, options, finish, better
 
     def run(self, outcome: Outcome) -> tuple[Rung, ...]:
         """What was tried; the last one is to be made."""
@@ -116,7 +117,7 @@ class Descent:
         none = replace(outcome.plan, integer=frozenset(), in_float=frozenset(), tuned={}, shifts={})
         plans: list[tuple[Name, Plan]] = [("float", replace(none, stored=False, dynamic=frozenset()))]
         if self._loop.stores_weights:
-            plans.insert(0, ("weights only", replace(none, stored=True)))
+            plans.insert(0, ("weights only", self._better(replace(none, stored=True))))
         return [self._rung(name, self._measured(plan, outcome, kept)) for name, plan in plans]
 
     def _measured(self, plan: Plan, start: Outcome, kept: Mapping[str, str]) -> Outcome:

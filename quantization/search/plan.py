@@ -27,9 +27,9 @@ class Plan:
 
     ``integer`` are names of units.  ``method`` picks ranges, except for the groups whose first value
     is in ``methods``.  ``tuned`` are integers of weights and ``shifts`` what is added to the bias per
-    output channel, by unit.  ``stored``: units that stay float have integer weights all the same; those in
-    ``dynamic`` have them in any case, as their kernels quantize activations on the fly.  ``in_float`` are those of
-    ``integer`` whose numbers a float kernel computes.
+    output channel, by unit.  ``stored``: units that stay float have integer weights all the same, ``stored_integers``
+    where data chose them; those in ``dynamic`` have them in any case, as their kernels quantize activations on the
+    fly.  ``in_float`` are those of ``integer`` whose numbers a float kernel computes.
     """
 
     integer: frozenset[str]
@@ -40,6 +40,7 @@ class Plan:
     stored: bool = False
     dynamic: frozenset[str] = frozenset()
     in_float: frozenset[str] = frozenset()
+    stored_integers: Mapping[str, QuantizedWeight] = field(default_factory=dict)
 
     def method_of(self, names: tuple[str, ...]) -> str:
         """The method of one group of values that share parameters."""
@@ -92,11 +93,16 @@ def apply(model: ir.Model, plan: Plan, ranges: Ranges) -> Placement:
         if unit.name in plan.in_float:
             unit.node.metadata_props[KEEP_FLOAT] = "the float kernel is the faster one"
     # Those of operators that have no integer kernel, too; integer units' weights are not constants any more.
-    rules = {**WEIGHTED, **ranges.profile.operators}
-    real = find_units(model.graph, replace(ranges.profile, operators=rules))
-    store_weights(model.graph, [u for u in real if plan.stored or u.name in plan.dynamic], ranges.profile)
+    real = weighted_units(model.graph, ranges.profile)
+    stored = [unit for unit in real if plan.stored or unit.name in plan.dynamic]
+    store_weights(model.graph, stored, ranges.profile, plan.stored_integers)
     drop_unused(model.graph)
     return placement
+
+
+def weighted_units(graph: ir.Graph, profile: QuantProfile) -> tuple[Unit, ...]:
+    """Units by the profile's rules and those of weights, which operators without an integer kernel may have, too."""
+    return find_units(graph, replace(profile, operators={**WEIGHTED, **profile.operators}))
 
 
 def shift_bias(graph: ir.Graph, unit: Unit, shift: Array) -> None:

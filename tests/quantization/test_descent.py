@@ -128,7 +128,7 @@ def descend(trials: Trials, options: ExportOptions = INT8, profile: QuantProfile
 
     loop = Noisy(units, Ranges({}, profile), options, trials, Silent())  # type: ignore[arg-type]
     outcome = loop.as_is(Plan(frozenset(unit.name for unit in units), "mse"))
-    rungs = Descent(loop, trials, options, lambda copy, plan: None).run(outcome)  # type: ignore[arg-type]
+    rungs = Descent(loop, trials, options, lambda copy, plan: None, lambda plan: plan).run(outcome)  # type: ignore[arg-type]
     assert len(told(rungs, "--int8")) == (len(rungs) > 1)
     return [rung.name for rung in rungs]
 
