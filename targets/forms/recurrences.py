@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.targets.forms.writing import Place, dims
+from convertkit.onnx.edit import array_of
+from convertkit.targets.forms.writing import Place, dims, refusal
 
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+USUAL = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
+"""The activations of one direction where a node states none."""
 
 
 def batch_inside(node: ir.Node) -> None:
@@ -35,6 +40,32 @@ def batch_inside(node: ir.Node) -> None:
 
 _THERE = ((1, 2, 0, 3), (1, 0, 2), (1, 0, 2))
 _BACK = ((2, 0, 1, 3), (1, 0, 2), (1, 0, 2))
+
+
+def unusual(kind: str, activations: Sequence[str]) -> bool:
+    """Whether any direction has other activations than the usual ones; ONNX takes their names in any case."""
+    usual = USUAL[kind]
+    return [each.lower() for each in activations] != [*usual] * (len(activations) // len(usual))
+
+
+def refuse_ignored(node: ir.Node, reader: str) -> None:
+    """``Unsupported`` for what a ``reader`` would not look at: lengths, other activations, a clip, a way back.
+
+    Lengths that are all the number of steps say nothing.  Comes behind :func:`forwards`.
+    """
+    lengths, sizes = node.inputs[4] if len(node.inputs) > 4 else None, dims(node.inputs[0])
+    stored, steps = array_of(lengths), None if sizes is None else sizes[0]
+    if lengths is not None and (stored is None or not isinstance(steps, int) or (stored != steps).any()):
+        raise refusal(node, f"lengths of sequences, which {reader} does not look at")
+    stated = node.attributes.get_strings("activations", ())
+    if unusual(node.op_type, stated):
+        raise refusal(node, f"activations {', '.join(stated)}: {reader} has {', '.join(USUAL[node.op_type])} alone")
+    for name in ("clip", "input_forget"):
+        if name in node.attributes and node.attributes[name].value:
+            raise refusal(node, f"{name}, which {reader} does not look at")
+    if node.attributes.get_string("direction", "forward") == "reverse":
+        reason = f"direction reverse, which {reader} does not look at, over steps whose number is known at run time"
+        raise refusal(node, f"{reason}; fix it with --static")
 
 
 def forwards(node: ir.Node) -> None:

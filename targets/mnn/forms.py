@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from convertkit.targets.forms.functions import expand_functions
-from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, forwards
+from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, forwards, refuse_ignored
 from convertkit.targets.forms.rounded import write_rounding
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.words import Words
@@ -22,13 +22,14 @@ _POOLS = frozenset({"MaxPool", "AveragePool"})
 def write_forms(model: ir.Model) -> tuple[str, ...]:
     """All of them; what a user has to know of integers that the data decides.
 
-    ``Unsupported`` names a node whose integers MNN does not hold.
+    ``Unsupported`` names a node whose integers MNN does not hold, or of which it would ignore something.
     """
     expand_functions(model, lambda node: node.op_type not in _BODIES)
     for node in tuple(model.graph.all_nodes()):
         if node.op_type in RECURRENT and not node.domain:  # MNN looks at neither attribute
             batch_inside(node)
             forwards(node)
+            refuse_ignored(node, "MNN")
     for node in tuple(model.graph.all_nodes()):
         if node.op_type in _POOLS and not node.domain:
             _state_strides(node)

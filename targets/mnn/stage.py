@@ -22,7 +22,7 @@ from convertkit.targets.forms.rounded import ROUNDED
 from convertkit.targets.mnn.forms import write_forms
 from convertkit.targets.mnn.readme import readme
 from convertkit.targets.mnn.runtime import SERVICE, runtime_name
-from convertkit.targets.mnn.weights import stored_layers
+from convertkit.targets.mnn.weights import left_float, stored_layers
 from convertkit.workers.process import Worker
 
 _TYPES = frozenset({"float32", "int64", "int32", "bool"})
@@ -58,7 +58,7 @@ class WriteMnn:
         layers = {name: [each.bits, each.block] for name, each in stored_layers(model).items()}
         if any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes()):
             self.tolerance = ROUNDED
-        notes = write_forms(model)
+        notes = (*left_float(model), *write_forms(model))
         self.diagnosis = {"notes": list(notes)} if notes else None
         with tempfile.TemporaryDirectory(prefix="convertkit-mnn-") as place:
             made = save_model(model, Path(place) / "model.onnx", f"{self.name} {self.version}", source.initial_state)

@@ -42,6 +42,17 @@ def stored_layers(model: ir.Model) -> dict[str, Layer]:
     return found
 
 
+def left_float(model: ir.Model) -> tuple[str, ...]:
+    """A note on stored integers that MNN would not give back, so that the file has them as float32; none without."""
+    made = [node for node in model.graph if node.op_type == "DequantizeLinear" and not node.domain]
+    arrays = {node: array_of(node.inputs[0]) for node in made}
+    stored = [node for node, array in arrays.items() if array is not None and array.ndim > 1]
+    left = [node for node in stored if all(_layer(use.node) is None for use in node.outputs[0].uses())]
+    if not left:
+        return ()
+    return (f"{len(left)} of {len(stored)} weights stay float32 in the file: MNN would make other integers of them",)
+
+
 def _layer(node: ir.Node) -> Layer | None:
     made = producer(node.inputs[1], "DequantizeLinear") if len(node.inputs) > 1 else None
     if made is None or node.domain or node.op_type not in ("Conv", "Gemm", "MatMul"):

@@ -101,7 +101,10 @@ def _given(builder: Builder, value: ir.Value) -> Tensor:
 def _delivered(builder: Builder, value: ir.Value, tensor: Tensor, known: set[str]) -> Port:
     """An output under its own name, which the blob takes over unless it is one of the ``known`` ports."""
     builder.prefix = str(value.name)
-    found = builder.computed(tensor)
+    try:
+        found = builder.computed(tensor)
+    except Unsupported as refusal:
+        raise refusal.located(f"output {value.name}", "", WAYS_OUT) from None
     name = plain_name(str(value.name))
     if found.blob in known:
         builder.layers.append(Layer("Noop", name, (found.blob,), (name,)))

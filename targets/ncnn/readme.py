@@ -26,7 +26,8 @@ tables below, for programs.
 
 {_table("Inputs", source.inputs, compiled.inputs)}
 {_table("Outputs", source.outputs, compiled.outputs)}
-Blobs have no batch: one sample a call. Numbers are float32, in the order of the source.
+Blobs have no batch: one sample a call. Elements are in the order of the source. Places of an embedding (int32) count
+from 0; negative ones are not counted from the end.
 
 ## In a program
 ```cpp
@@ -55,10 +56,10 @@ executed.
 def _table(title: str, specs: Sequence[TensorSpec], ports: Sequence[Port]) -> str:
     lines = [
         f"| {port.blob} | {spec.name} | {' × '.join(map(str, spec.shape)) or 'a number'} | "
-        f"{' × '.join(map(str, port.sizes))} ({_AXES[len(port.sizes)]}) |"
+        f"{' × '.join(map(str, port.sizes))} ({_AXES[len(port.sizes)]}) | {'int32' if port.whole else 'float32'} |"
         for spec, port in zip(specs, ports, strict=True)
     ]
-    head = f"| {title}: blob | in the source | sizes there | sizes of the blob |\n|---|---|---|---|"
+    head = f"| {title}: blob | in the source | sizes there | sizes of the blob | numbers |\n|---|---|---|---|---|"
     return "\n".join([head, *lines, ""])
 
 

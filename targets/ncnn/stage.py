@@ -50,11 +50,16 @@ class WriteNcnn:
         weights = stored(compiled.layers, compact=self._precision != "float32")
         path.with_suffix(".bin").write_bytes(weights)
         path.with_name(PORTS).write_text(_ports(compiled), encoding="utf-8")
-        self.diagnosis = {"kernels": dict(sorted(Counter(layer.kind for layer in compiled.layers).items()))}
+        kernels = dict(sorted(Counter(layer.kind for layer in compiled.layers).items()))
+        self.diagnosis = {"kernels": kernels, "notes": [_counted(each.blob) for each in compiled.inputs if each.whole]}
         text = readme(source, compiled, self._precision)
         (workdir / "README.md").write_text(text, encoding="utf-8")
         made_by = f"{self.name} {self.version}"
         return replace(source, path=path, format=self.produces, sha256=sha256_of(path), made_by=made_by)
+
+
+def _counted(name: str) -> str:
+    return f"input {name}: give places from 0 on; ncnn does not count negative ones from the end, and takes 0 for them"
 
 
 def _ports(compiled: Compiled) -> str:

@@ -83,12 +83,14 @@ def gelu(b: Builder, x: Tensor, *, approximate: str = "none") -> Tensor:
 
 @activations.lowers("PRelu", since=(9, 16))
 def p_relu(b: Builder, x: Tensor, slope: Tensor) -> Tensor:
-    """One slope, or one for each channel."""
+    """One slope, or one for each channel of a single sample: the layer has none for a batch."""
     numbers = np.asarray(slope.known, np.float32)
     channels = x.shape[1] if x.rank > 1 else 0
     per_channel = numbers.ndim == x.rank - 1 and numbers.shape == (channels, *[1] * (x.rank - 2))
     if numbers.size > 1 and not per_channel and numbers.shape != (1, channels, *[1] * (x.rank - 2)):
         raise Unsupported(f"slopes of sizes {list(numbers.shape)}: ncnn's PReLU has one, or one for each channel")
+    if numbers.size > 1 and x.shape[0] != 1:
+        raise Unsupported(f"a batch of {x.shape[0]}: ncnn computes one sample at a time; fix the batch to 1")
     plain = b.plain(x)
     return b.layer("PReLU", [plain], x.shape, plain.sizes, {0: numbers.size}, [raw(numbers)])
 

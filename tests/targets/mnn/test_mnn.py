@@ -72,6 +72,7 @@ def test_weights_are_stored_as_asked_and_are_those_of_the_graph(tmp_path, precis
     assert least < result.artifact.path.stat().st_size < most
     (output,) = result.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
     assert float(output["relative"]) < 1e-5
+    assert not [note for note in result.report["notes"] if "float32 in the file" in note]
 
 
 def test_a_weight_that_does_not_come_back_stays_float(tmp_path):
@@ -85,6 +86,7 @@ def test_a_weight_that_does_not_come_back_stays_float(tmp_path):
     ]
     result = convertkit.export(saved(tmp_path, nodes, ("N", 120), **stored), "mnn", output=tmp_path / "out")
     assert result.artifact.path.stat().st_size > 240 * 4
+    assert [note for note in result.report["notes"] if note.startswith("1 of 1 weights stay float32 in the file")]
     x = RNG.standard_normal((3, 120)).astype(np.float32)
     assert np.allclose(result.run({"x": x})["y"], x @ (stored["w"] * stored["s"]), rtol=1e-5, atol=1e-4)
 

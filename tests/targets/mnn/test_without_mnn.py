@@ -147,6 +147,49 @@ def test_a_reverse_layer_becomes_a_forward_one(kind):
         assert np.array_equal(one, other)
 
 
+def _recurrent(kind: str, steps: int | str = 5, lengths: list[int] | None = None, **attributes: object) -> ir.Model:
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
+    shapes = {"w": (1, gates * 3, 2), "r": (1, gates * 3, 3)}
+    stored = [numpy_helper.from_array(np.ones(each, np.float32), name) for name, each in shapes.items()]
+    names = ["x", "w", "r"]
+    if lengths is not None:
+        stored.append(numpy_helper.from_array(np.array(lengths, np.int32), "lengths"))
+        names += ["", "lengths"]
+    node = helper.make_node(kind, names, ["y"], "layer", hidden_size=3, **attributes)
+    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [steps, 2, 2])]
+    graph = helper.make_graph([node], "g", ports, [helper.make_empty_tensor_value_info("y")], stored)
+    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10))
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (_recurrent("LSTM", clip=0.5), r"layer \(LSTM\): clip, which MNN does not look at"),
+        (_recurrent("LSTM", input_forget=1), "input_forget, which MNN does not look at"),
+        (_recurrent("LSTM", activations=["Sigmoid", "Relu", "Tanh"]), "activations Sigmoid, Relu, Tanh: MNN has"),
+        (_recurrent("RNN", activations=["Relu"]), r"layer \(RNN\): activations Relu: MNN has tanh alone"),
+        (_recurrent("GRU", lengths=[5, 3]), r"layer \(GRU\): lengths of sequences, which MNN does not look at"),
+        (_recurrent("GRU", "T", lengths=[5, 5]), "lengths of sequences, which MNN does not look at"),
+        (_recurrent("GRU", "T", direction="reverse"), "direction reverse, .* known at run time; fix it with --static"),
+    ],
+)  # fmt: skip
+def test_what_mnn_ignores_in_a_recurrent_layer_is_refused_with_the_node(model, said):
+    with pytest.raises(Unsupported, match=said):
+        write_forms(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        _recurrent("LSTM", activations=["sigmoid", "Tanh", "TANH"], clip=0.0),
+        _recurrent("GRU", lengths=[5, 5]),
+        _recurrent("RNN", "T"),
+    ],
+)
+def test_what_says_nothing_in_a_recurrent_layer_is_taken(model):
+    write_forms(model)
+
+
 def test_what_is_not_a_pair_of_stored_parameters_is_refused_with_the_node():
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in ("x", "s", "y")]
     nodes = [helper.make_node("QuantizeLinear", ["x", "s"], ["q"], "q")]

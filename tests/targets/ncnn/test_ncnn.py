@@ -37,7 +37,7 @@ def test_the_files_compute_what_the_graph_says(made):
     assert made.report["runs_here"]
     assert made.report["steps"][-1]["artifact"]["runtime"].startswith("ncnn 1.")
     text = (made.path / "README.md").read_text()
-    assert "| input | input | 1 × 1 × 8 × 8 | 1 × 8 × 8 (c × h × w) |" in text
+    assert "| input | input | 1 × 1 × 8 × 8 | 1 × 8 × 8 (c × h × w) | float32 |" in text
     assert "net.opt.use_winograd_convolution = false;" in text
     with NcnnRunner(made.artifact) as runner, pytest.raises(FeedError, match="the files"):
         runner.run({"input": np.zeros((2, 1, 8, 8), np.float32)})
@@ -73,6 +73,8 @@ def test_tokens_are_looked_up(tmp_path):
     result = convertkit.export(tmp_path / "m.onnx", "ncnn", output=tmp_path / "out")
     ids = np.array([[6, 0, 3, 3, 1]])
     assert np.array_equal(result.run({"ids": ids})["y"], table[ids] * 2)
+    assert [note for note in result.report["notes"] if "input ids: give places from 0 on" in note]
+    assert "| ids | ids | 1 × 5 | 5 (w) | int32 |" in (result.path / "README.md").read_text()
 
 
 @pytest.mark.parametrize(("name", "cut"), [("model.param", 200), ("model.bin", 1000), ("model.param", 0)])

@@ -153,6 +153,16 @@ def test_a_refusal_says_what_and_why_and_the_ways_out(model, said):
     assert found.value.ways_out == ("--target onnxruntime", "--target mnn")
 
 
+def test_an_output_of_integers_is_refused_by_its_name():
+    model = _graph("Relu", ["x"], TensorProto.FLOAT, [1, 3])
+    known = ir.Value(name="known", const_value=ir.tensor(np.array([1, 2]), name="known"))
+    model.graph.register_initializer(known)
+    model.graph.outputs.append(known)
+    with pytest.raises(Unsupported, match=r"^output known: int64 numbers: ncnn computes in float32") as found:
+        compile_model(model)
+    assert found.value.ways_out == ("--target onnxruntime", "--target mnn")
+
+
 def test_the_same_graph_gives_the_same_files():
     made = [compile_model(_graph("Add", ["x", "k"], TensorProto.FLOAT, [1, 3], k=np.ones(3, np.float32))) for _ in "ab"]
     assert written(made[0].layers) == written(made[1].layers)
