@@ -26,6 +26,8 @@ MODEL = schema.AnySectionDataType.TFLiteModel
 METADATA = schema.AnySectionDataType.LlmMetadataProto
 SENTENCEPIECE = schema.AnySectionDataType.SP_Tokenizer
 JSON_TOKENIZER = schema.AnySectionDataType.HF_Tokenizer_Zlib
+_LONGEST = 0xFFFF
+"""Bytes of a block that is stored."""
 _VERSION = (core.LITERTLM_MAJOR_VERSION, core.LITERTLM_MINOR_VERSION, core.LITERTLM_PATCH_VERSION)
 
 
@@ -45,8 +47,19 @@ def model_section(model: bytes) -> Section:
 
 
 def json_tokenizer(text: bytes) -> Section:
-    """A ``tokenizer.json``, stored: packed bytes would be those of one machine's zlib."""
-    return Section(JSON_TOKENIZER, struct.pack("<Q", len(text)) + zlib.compress(text, 0))
+    """A ``tokenizer.json``, stored: how bytes are packed, and cut into blocks, depends on the machine's zlib."""
+    return Section(JSON_TOKENIZER, struct.pack("<Q", len(text)) + stored(text))
+
+
+def stored(data: bytes) -> bytes:
+    """A zlib stream of blocks that are not packed, each as long as may be.
+
+    Source: RFC 1950 and RFC 1951, 3.2.4.
+    """
+    blocks = [data[start : start + _LONGEST] for start in range(0, len(data), _LONGEST)] or [b""]
+    heads = (struct.pack("<BHH", block is blocks[-1], len(block), len(block) ^ _LONGEST) for block in blocks)
+    whole = b"".join(head + block for head, block in zip(heads, blocks, strict=True))
+    return b"\x78\x01" + whole + struct.pack(">I", zlib.adler32(data))
 
 
 def write_package(path: Path, sections: Sequence[Section]) -> None:
@@ -80,10 +93,7 @@ def section_of(path: Path, kind: int) -> bytes:
         if ends is None:
             raise ToolError(f"{path.name} has no section of kind {kind}")
         stream.seek(ends[0])
-        data = stream.read(ends[1] - ends[0])
-    if len(data) != ends[1] - ends[0]:
-        raise ToolError(f"{path.name} ends inside of a section")
-    return data
+        return stream.read(ends[1] - ends[0])
 
 
 def _places(path: Path, stream: io.BufferedReader) -> list[tuple[int, int, int]]:
@@ -92,10 +102,19 @@ def _places(path: Path, stream: io.BufferedReader) -> list[tuple[int, int, int]]
     if len(lead) < core.HEADER_BEGIN_BYTE_OFFSET or not lead.startswith(core.HEADER_MAGIC_BYTES):
         raise ToolError(f"{path.name} is not a LiteRT-LM package: it does not begin as one")
     (end,) = struct.unpack_from("<Q", lead, core.HEADER_END_LOCATION_BYTE_OFFSET)
-    head = schema.LiteRTLMMetaData.GetRootAs(stream.read(end - core.HEADER_BEGIN_BYTE_OFFSET), 0)
-    table = head.SectionMetadata()
-    objects = (table.Objects(place) for place in range(table.ObjectsLength()))
-    return [(each.DataType(), each.BeginOffset(), each.EndOffset()) for each in objects]
+    size = path.stat().st_size
+    if not core.HEADER_BEGIN_BYTE_OFFSET < end <= size:
+        raise ToolError(f"{path.name} ends inside of its header, or its header is broken")
+    try:
+        head = schema.LiteRTLMMetaData.GetRootAs(stream.read(end - core.HEADER_BEGIN_BYTE_OFFSET), 0)
+        table = head.SectionMetadata()
+        objects = (table.Objects(place) for place in range(table.ObjectsLength()))
+        places = [(each.DataType(), each.BeginOffset(), each.EndOffset()) for each in objects]
+    except (struct.error, AttributeError, TypeError, IndexError, ValueError) as error:  # FlatBuffers checks nothing
+        raise ToolError(f"{path.name} is not a LiteRT-LM package: its header is broken") from error
+    if any(not begin <= behind <= size for _, begin, behind in places):
+        raise ToolError(f"{path.name} ends inside of a section")
+    return places
 
 
 def _object(section: Section) -> Any:

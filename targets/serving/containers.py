@@ -8,8 +8,9 @@ TORCHSERVE_IMAGE = "docker.io/pytorch/torchserve:0.12.0-cpu"
 BENTOML_IMAGE = "docker.io/library/python:3.12-slim"
 BENTOML = "1.4.40"
 RUNTIME = "numpy==2.4.6 onnxruntime==1.31.1"
-TORCHSERVE_RUNTIME = "numpy==1.26.4 onnxruntime==1.19.2"
-"""The last ones for Python 3.9, which the image has (pytorch/serve, docker/Dockerfile); ONNX up to opset 21."""
+TORCHSERVE_ONNXRUNTIME, TORCHSERVE_OPSET = "1.19.2", 21
+"""The last one for Python 3.9, which the image has (pytorch/serve, docker/Dockerfile), and the last opset it loads."""
+TORCHSERVE_RUNTIME = f"numpy==1.26.4 onnxruntime=={TORCHSERVE_ONNXRUNTIME}"
 
 
 def triton_containerfile() -> str:

@@ -9,10 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from convertkit.artifact import Artifact, sha256_of
+from convertkit.errors import Unsupported
+from convertkit.onnx.load import load_own
 from convertkit.onnx.runner import optimised_runner
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
 from convertkit.targets.serving import requests
-from convertkit.targets.serving.containers import torchserve_containerfile
+from convertkit.targets.serving.containers import (
+    TORCHSERVE_ONNXRUNTIME,
+    TORCHSERVE_OPSET,
+    torchserve_containerfile,
+)
 from convertkit.targets.serving.datatypes import protocol_type
 from convertkit.targets.serving.golden import Call, write_golden
 from convertkit.targets.serving.pages import torchserve_page
@@ -43,7 +49,8 @@ class PackageTorchServe:
         return {"name": self._name, "seed": self._seed}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """Package ``source``; ``Unsupported`` for element types that the protocol has no JSON for."""
+        """Package ``source``; ``Unsupported`` for types without JSON and for opsets that the image does not load."""
+        _refuse_newer(load_own(source.path).graph.opset_imports.get("", 1))
         for spec in (*source.inputs, *source.outputs):
             protocol_type(spec)
         with optimised_runner(source) as runner:
@@ -62,6 +69,15 @@ class PackageTorchServe:
             (workdir / name).write_text(text, encoding="utf-8")
         made_by = f"{self.name} {self.version}"
         return replace(source, path=path, format=self.produces, sha256=sha256_of(path), made_by=made_by)
+
+
+def _refuse_newer(opset: int) -> None:
+    if opset > TORCHSERVE_OPSET:
+        raise Unsupported(
+            f"opset {opset}: TorchServe's image has Python 3.9, whose last ONNX Runtime, {TORCHSERVE_ONNXRUNTIME}, "
+            f"loads opsets up to {TORCHSERVE_OPSET}",
+            ways_out=(f"--opset {TORCHSERVE_OPSET}", "--package triton"),
+        )
 
 
 def write_archive(model: Path, name: str, archive: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -275,3 +276,28 @@ def test_a_file_that_is_not_a_package_is_told(tmp_path, broken):
     (tmp_path / "x.litertlm").write_bytes(broken)
     with pytest.raises(ToolError, match="is not a LiteRT-LM package"):
         package.section_of(tmp_path / "x.litertlm", package.MODEL)
+
+
+def test_a_file_that_is_cut_or_has_a_broken_header_is_told(tmp_path):
+    """FlatBuffers reads whatever a header's numbers point at."""
+    path = tmp_path / "x.litertlm"
+    package.write_package(path, (package.model_section(bytes(range(256)) * 80),))
+    whole = path.read_bytes()
+    assert package.section_of(path, package.MODEL) == bytes(range(256)) * 80
+    end = int.from_bytes(whole[24:32], "little")
+    broken = [whole[:cut] for cut in (33, 40, 100, end - 1, end, end + 1, 20_000)]
+    broken += [whole[:24] + value.to_bytes(8, "little") + whole[32:] for value in (0, 32, 33, 36, 1 << 60)]
+    broken += [whole[:32] + bytes(end - 32) + whole[end:], whole[:32] + b"\xff" * (end - 32) + whole[end:]]
+    said = r"^x\.litertlm (ends inside|is not a LiteRT-LM package: its header is broken|has no section)"
+    for data in broken:
+        path.write_bytes(data)
+        with pytest.raises(ToolError, match=said):
+            package.section_of(path, package.MODEL)
+
+
+@pytest.mark.parametrize("length", [0, 1, 65_535, 65_536, 200_001])
+def test_a_tokenizer_is_stored_in_blocks_that_no_zlib_chooses(length):
+    text = bytes(place % 251 for place in range(length))
+    data = package.stored(text)
+    assert zlib.decompress(data) == text
+    assert len(data) == 2 + 5 * max(-(-length // 65_535), 1) + length + 4

@@ -19,7 +19,9 @@ KNOWN = "expected compute capabilities of TensorRT-RTX, several with commas betw
 MODELS = {
     "unique": ("y = Unique <axis: int = 0> (x)", "float[N,4] x", "float[K,4] y"),
     "words": ("y = StringNormalizer (x)", "string[N] x", "string[K] y"),
+    "newer": ("y = HardSwish (x)", "float[N,4] x", "float[N,4] y"),
 }
+OPSETS = {"newer": 22}
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def place(tmp_path: Path) -> Path:
     """A folder to export into, beside the models."""
     onnx.save(onnx_models.mlp(), tmp_path / "mlp.onnx")
     for name, (body, given, made) in MODELS.items():
-        text = f'<ir_version: 8, opset_import: ["" : 18]> g ({given}) => ({made}) {{ {body} }}'
+        text = f'<ir_version: 8, opset_import: ["" : {OPSETS.get(name, 18)}]> g ({given}) => ({made}) {{ {body} }}'
         onnx.save(parser.parse_model(text), tmp_path / f"{name}.onnx")
     folder = tmp_path / "place"
     folder.mkdir()
@@ -59,6 +61,7 @@ def place(tmp_path: Path) -> Path:
         ("mlp", "--package triton --triton-instances 0", 2, "--triton-instances 0: expected at least 1"),
         ("mlp", "--package triton --triton-name Bad/Name", 2, "--triton-name Bad/Name: expected at most 63"),
         ("mlp", "--package torchserve --torchserve-name 'a b'", 2, "--torchserve-name a b: expected at most 63"),
+        ("newer", "--package torchserve", 1, "opset 22: TorchServe's image has Python 3.9, whose last ONNX Runtime"),
         ("mlp", "--package kserve --kserve-storage-uri nowhere", 2, "expected SCHEME://PLACE"),
         ("mlp", "--package kserve --kserve-min-replicas -2", 2, "expected a whole number from 0 to 65536"),
         ("mlp", "--package triton --target openvino", 2, "--package triton does not take what --target openvino"),
