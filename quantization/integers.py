@@ -174,7 +174,7 @@ class Integers:
         if self._options.io_dtype != "float32":
             quantize_ends(model.graph, self._profile, statistics)
         is_float = not (plan.integer or plan.stored or plan.dynamic)
-        if self._profile.tables and not is_float:
+        if self._profile.tables and self._profile.integer_rows and not is_float:
             row = self._profile.costs.get("Gather.row")
             quantize_tables(model.graph, 0.0 if row is None else row.integer_call, allowed_ns)
         if self._profile.recurrent and not is_float:

@@ -2,7 +2,8 @@
 
 ``quantize`` and ``dequantize`` around float operations are how an ML program says that activations are integers, and
 the Neural Engine of A17 Pro and M4 runs convolutions and products between them in int8.  Weights have one
-symmetric scale for each output channel.  Source: Core ML Tools, "Quantization Overview" and "Performance".
+symmetric scale for each output channel, and become real once, when the model is loaded.  A gather takes no int8, so
+that tables of embeddings stay float.  Source: Core ML Tools, "Quantization Overview" and "Performance".
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _INT8: Mapping[str, OpRule] = {
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``; float16 is what the program computes in."""
     if options.precision == "w8":
-        return QuantProfile("coreml w8", "int8", False, WEIGHTED, bias="float32", weight_only=True)
+        return QuantProfile("coreml w8", "int8", False, WEIGHTED, bias="float32", weight_only=True, integer_rows=False)
     if options.precision == "w4":
         return QuantProfile(
             "coreml w4",
@@ -40,6 +41,9 @@ def profile(options: ExportOptions) -> QuantProfile:
             weight_range=(-7, 7),
             bias="float32",
             weight_only=True,
+            integer_rows=False,
             block=32,
         )
-    return QuantProfile("coreml int8", "int8", False, _INT8, half="compute", tie_free=True)
+    return QuantProfile(
+        "coreml int8", "int8", False, _INT8, half="compute", tables=True, integer_rows=False, tie_free=True
+    )
