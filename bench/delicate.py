@@ -248,10 +248,13 @@ def read(rows: Path) -> list[dict[str, Any]]:
 
 def page(folder: Path) -> Iterator[str]:
     """The page's lines."""
+    import delicate_models
+
     rows = read(folder / "rows.jsonl")
     yield "# Delicate models: what verification tells right from wrong"
     yield ""
-    yield f"Written by `python bench/delicate.py`: {len(rows)} small models of PyTorch whose results hang on an"
+    count = f"{len(rows)} of {len(delicate_models.MODELS)}"
+    yield f"Written by `python bench/delicate.py`: {count} small models of PyTorch whose results hang on an"
     yield "epsilon, a mask or a cancellation (`bench/delicate_models.py`), most with several epsilons. Each is verified"
     yield "as an export is. *Right from outside* are files that are, on thirty inputs more (silence, constants, 1e-30"
     yield f"to 1e6, spikes), no further from PyTorch in float64 than {FAR:g} of the largest number (of 1, where that is"

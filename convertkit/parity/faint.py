@@ -39,15 +39,22 @@ def faint_slices(reference: Array, got: Array, bound: float) -> tuple[Faint, ...
 
 
 def explained_slices(
-    faint: tuple[Faint, ...], reference: Array, got: Array, truth: tuple[Array, Array], bound: float, calls: int
+    faint: tuple[Faint, ...],
+    reference: Array,
+    got: Array,
+    truth: tuple[Array, Array],
+    bound: float,
+    calls: int,
+    *,
+    picked: bool,
 ) -> str:
     """How roundings explain every slice, by its own largest value; empty where they do not.
 
-    ``truth`` has the true values and their spread.
+    ``truth`` has the true values and their spread; the others are those of :func:`.truth.explanation`.
     """
     told = ""
     for each in faint:
         value, spread = map(each.of, truth)
-        if not (told := explanation(each.of(reference), each.of(got), value, spread, bound, calls)):
+        if not (told := explanation(each.of(reference), each.of(got), value, spread, bound, calls, picked=picked)):
             return ""
     return told

@@ -201,18 +201,20 @@ def _explained(
                 told[each.place] = truth(before.fed(each.place))
             if told[each.place] is None and tolerance.same_integers and not (each.rough or each.diff.mismatch):
                 continue
-            output = np.asarray(results[each.place][each.output])
-            explained = _told(each, before, output, tolerance, told[each.place])
+            output, picked = np.asarray(results[each.place][each.output]), each.output in ranked
+            explained = _told(each, before, output, tolerance, told[each.place], picked=picked)
             if not explained and (known := told[each.place]) is not None:
                 told[each.place] = known.thorough()
-                explained = _told(each, before, output, tolerance, told[each.place])
-            if not explained and each.output in ranked:
+                explained = _told(each, before, output, tolerance, told[each.place], picked=picked)
+            if not explained and picked:
                 explained = _tied(before.outputs[each.place], results[each.place], ranked, tolerance, told[each.place])
         judged.append(replace(each, explained=explained))
     return judged
 
 
-def _told(departure: Departure, before: Recording, output: Array, tolerance: Tolerance, truth: Truth | None) -> str:
+def _told(
+    departure: Departure, before: Recording, output: Array, tolerance: Tolerance, truth: Truth | None, *, picked: bool
+) -> str:
     place, name, diff = departure.place, departure.output, departure.diff
     reference = before.outputs[place][name]
     calls = before.calls(place)
@@ -223,7 +225,8 @@ def _told(departure: Departure, before: Recording, output: Array, tolerance: Tol
         if diff.off_limit and leaves_a_limit(reference, output, *told):
             return ""
         if diff.faint:
-            return explained_slices(diff.faint, reference, output, told, LOOSER * (tolerance.relative or 0.0), calls)
+            bound = LOOSER * (tolerance.relative or 0.0)
+            return explained_slices(diff.faint, reference, output, told, bound, calls, picked=picked)
         return "within the tolerance, and roundings decide whether it stands at its limit"
     if truth is None:
         return ""
@@ -235,9 +238,10 @@ def _told(departure: Departure, before: Recording, output: Array, tolerance: Tol
         if not moves_as_many(diff.changed, spread, diff.step):
             return ""
         floor = 1.001 * diff.step / diff.largest
-    whole = explanation(reference, output, value, spread, floor, calls, _usual(before, name))
+    whole = explanation(reference, output, value, spread, floor, calls, _usual(before, name), picked=picked)
     if whole and diff.faint:
-        return explained_slices(diff.faint, reference, output, (value, spread), LOOSER * floor, calls)
+        told = value, spread
+        return explained_slices(diff.faint, reference, output, told, LOOSER * floor, calls, picked=picked)
     return whole
 
 

@@ -88,21 +88,20 @@ def explanation(
     floor: float,
     calls: int = 1,
     usual: float = 0.0,
+    *,
+    picked: bool = False,
 ) -> str:
     """How float32 roundings explain that ``got`` is not ``reference``; empty where they do not.
 
     The arrays have one shape; ``value`` and ``spread`` are the truth's.  ``floor`` is the part of the largest true
     value that any two runtimes may differ by.  ``calls`` is how many calls a state went through before, each of which
-    adds its roundings.  ``usual`` is the output's largest value on usual inputs.
+    adds its roundings.  ``usual`` is the output's largest value on usual inputs.  ``picked`` says that it holds
+    candidates: the source has one of them exactly, and another one is off by a whole row.
     """
-    if not reference.shape == got.shape == value.shape:
-        return ""
-    if reference.dtype.kind in "OUST" or reference.dtype.kind == "c":
+    if not reference.shape == got.shape == value.shape or reference.dtype.kind in "OUSTc":
         return ""
     if reference.dtype.kind in "iub":
-        other = reference != got
-        told = all(_is_decided(each[other], value[other], spread[other]) for each in (reference, got))
-        return f"{int(other.sum())} values are decided by single roundings" if told else ""
+        return _of_integers(reference, got, value, spread)
     allowed = _allowed(value, spread, floor, calls)
     with np.errstate(invalid="ignore", over="ignore"):
         of_source = _error(reference, value, np.isinf(spread))
@@ -115,7 +114,8 @@ def explanation(
         return ""
     if not _is_no_worse(of_artifact[held], of_source[held], spread[held], floor * _largest(value)):
         return ""
-    if not _follows(of_artifact[held], of_source[held], spread[held], max(usual, _largest(value))):
+    scale = max(usual, _largest(value))
+    if not picked and not _follows(of_artifact[held], of_source[held], spread[held], scale):
         return ""
     return (
         f"float64 tells: the source is {_largest(of_source[held]):.2g} from the true value, "
@@ -169,6 +169,12 @@ def is_ill_conditioned(truth: Truth, bound: float) -> bool:
         if value.dtype.kind == "f" and _largest(truth.spread[name]) > bound * _largest(value):
             return True
     return False
+
+
+def _of_integers(reference: Array, got: Array, value: Array, spread: Array) -> str:
+    other = reference != got
+    told = all(_is_decided(each[other], value[other], spread[other]) for each in (reference, got))
+    return f"{int(other.sum())} values are decided by single roundings" if told else ""
 
 
 def _is_decided(integers: Array, value: Array, spread: Array) -> bool:

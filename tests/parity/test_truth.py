@@ -68,6 +68,14 @@ def test_the_scale_of_usual_outputs_counts_where_this_one_is_silent():
     assert explained(zeros, far, zeros, spread, usual=1.0)
 
 
+def test_another_candidate_is_off_by_a_row_however_near_the_source_is():
+    source, spread = VALUE.astype(np.float32), np.full(VALUE.size, 0.5)
+    far = source + np.float32(0.4)
+    assert not explained(source, far, spread=spread)
+    assert explained(source, far, spread=spread, picked=True)
+    assert not explained(source, source + np.float32(40), spread=spread, picked=True)
+
+
 def test_few_elements_may_be_near_by_luck():
     value, spread = np.zeros(2), np.full(2, 0.1)
     near, far = np.full(2, 1e-3), np.full(2, 0.09)

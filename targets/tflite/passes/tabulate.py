@@ -60,7 +60,8 @@ def is_of_one_number(node: ir.Node) -> bool:
     if node.op_type in UNARY:
         return len(node.inputs) == 1
     other = array_of(node.inputs[1]) if node.op_type in OF_CONSTANT else None
-    return other is not None and other.size == 1
+    shape = None if node.inputs[0] is None else node.inputs[0].shape
+    return other is not None and other.size == 1 and other.ndim <= len(shape or ())  # of more axes, so is the result
 
 
 def _table(node: ir.Node, given: QuantParams, wanted: QuantParams, opset: int) -> Array | None:

@@ -80,6 +80,16 @@ def test_so_does_an_operator_with_a_constant(op: str, operand: float):
     check(op, operand, (0.037, 5), TABLE)
 
 
+def test_a_constant_of_more_axes_than_the_value_is_refused():
+    """It gives the result its axes, which a look-up does not."""
+    graph = model("Div", (0.037, 5), (0.0213, -17), 1.7)
+    (stored,) = (each for each in graph.graph.initializer if each.name == "o")
+    stored.CopyFrom(numpy_helper.from_array(np.full((1, 1, 1), 1.7, np.float32), "o"))
+    graph.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(Unsupported, match=r"the_function .*computes in float32"):
+        compiled(graph, Options(full_integer=True))
+
+
 @pytest.mark.parametrize("op", sorted(KERNELS))
 def test_what_has_a_kernel_keeps_it(op: str):
     wanted = (0.0213, -17)
