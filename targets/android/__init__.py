@@ -24,7 +24,7 @@ _OLDEST_SDK = min(each.min_sdk for each in RUNTIMES.values())
 
 
 class AndroidTarget:
-    """Delivers a package around the file that the ``tflite`` or the ``onnxruntime`` target makes."""
+    """Delivers a package around the file of the ``tflite``, the ``onnxruntime`` or the ``ort-mobile`` target."""
 
     name = "android"
     summary = "Android: AAR, Maven repository and typed Kotlin API around a LiteRT or ONNX Runtime model"
@@ -42,7 +42,10 @@ class AndroidTarget:
         ),
         TargetOption("version", version, "Version in the Maven repository", default="1.0.0", metavar="VERSION"),
         TargetOption("min-sdk", int, "Oldest API level of Android", default=_OLDEST_SDK),
-        TargetOption("runtime", str, "What runs the model on the phone", default="litert", choices=tuple(RUNTIMES)),
+        TargetOption(
+            "runtime", str, "What runs the model on the phone; ort-mobile is ONNX Runtime with a .ort file",
+            default="litert", choices=tuple(RUNTIMES),
+        ),
         TargetOption("image", str, "Input that takes a Bitmap, by --images and --normalization", metavar="INPUT"),
         TargetOption("audio", str, "Input that takes PCM of 16 bits", metavar="INPUT"),
         TargetOption("ai-pack", bool, "Deliver the model in an AI pack of Google Play"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from convertkit.targets.android import project
 from convertkit.targets.android.kotlin import ARRAYS, Api
 from convertkit.targets.android.maven import Coordinates
+from convertkit.targets.mobile.reduced import section
 
 
 def readme(api: Api, made: Coordinates, min_sdk: int, vectors: int) -> str:
@@ -54,7 +55,7 @@ Then, in Kotlin or Java, away from the main thread:
 {vectors} golden vectors come with the module:
 
     cd project && gradle :{short}:connectedAndroidTest
-
+{section(api.runtime.suffix, str(api.runtime.library))}
 ## Verified with
 {api.runtime.title} on the machine that exported it, which ran the model out of the AAR; `report.html` tells what it was
 compared with. Nothing was built with Gradle or run on a phone.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from convertkit.targets.android.maven import Coordinates
 
@@ -25,6 +25,16 @@ class PhoneRuntime:
     most_opset: int | None = None
 
 
+_ONNX_RUNTIME = PhoneRuntime(
+    "ONNX Runtime",
+    "onnxruntime",
+    ".onnx",
+    Coordinates.of("com.microsoft.onnxruntime:onnxruntime-android:1.27.0"),
+    "EngineOnnxRuntime.kt",
+    24,
+    "-keep class ai.onnxruntime.** { *; }\n",
+    25,
+)
 RUNTIMES: Mapping[str, PhoneRuntime] = {
     "litert": PhoneRuntime(
         "LiteRT",
@@ -35,15 +45,7 @@ RUNTIMES: Mapping[str, PhoneRuntime] = {
         24,
         "-keep class org.tensorflow.lite.** { *; }\n",
     ),
-    "onnxruntime": PhoneRuntime(
-        "ONNX Runtime",
-        "onnxruntime",
-        ".onnx",
-        Coordinates.of("com.microsoft.onnxruntime:onnxruntime-android:1.27.0"),
-        "EngineOnnxRuntime.kt",
-        24,
-        "-keep class ai.onnxruntime.** { *; }\n",
-        25,
-    ),
+    "onnxruntime": _ONNX_RUNTIME,
+    "ort-mobile": replace(_ONNX_RUNTIME, target="ort-mobile", suffix=".ort"),
 }
 """By the values of ``--android-runtime``.  No library is newer than the runtime that exports are verified with."""

@@ -27,6 +27,7 @@ from convertkit.targets.mobile.files import write_files
 from convertkit.targets.mobile.golden import little, vector_files, vectors, wav
 from convertkit.targets.mobile.opsets import check_opset
 from convertkit.targets.mobile.pictures import example_pixels
+from convertkit.targets.mobile.reduced import required_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class PackageAndroid:
             "package": chosen.package.text,
             "version": chosen.version,
             "min_sdk": chosen.min_sdk,
-            "runtime": str(chosen.runtime.library),
+            "runtime": f"{chosen.runtime.target}: {chosen.runtime.library}",
             "picture": chosen.picture,
             "sound": chosen.sound,
             "ai_pack": chosen.ai_pack,
@@ -105,6 +106,7 @@ class PackageAndroid:
         with AndroidRunner(artifact) as runner:
             found = vectors(artifact, api.typed.ports, runner, self._calibration, self._options.seed)
         write_files(workdir, self._project(api, found, held, beside))
+        write_files(workdir, required_by(model, f"{chosen.package.short}{runtime.suffix}"))
         return artifact
 
     def _project(self, api: Api, found: Sequence[Vector], held: bytes, beside: Mapping[str, bytes]) -> dict[str, bytes]:

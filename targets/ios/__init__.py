@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class IosTarget:
-    """Delivers a package around the file that the ``onnxruntime`` or the ``tflite`` target makes."""
+    """Delivers a package around the file of the ``onnxruntime``, the ``ort-mobile`` or the ``tflite`` target."""
 
     name = "ios"
     summary = "iOS: Swift package or pod with a typed Swift API around an ONNX Runtime or TensorFlow Lite model"
@@ -32,7 +32,7 @@ class IosTarget:
     options = (
         TargetOption("module", ModuleName.read, "Swift module and class", default=ModuleName("Model"), metavar="NAME"),
         TargetOption(
-            "runtime", str, "What runs the model: a Swift package has onnxruntime, a pod litert",
+            "runtime", str, "What runs the model: a Swift package has onnxruntime or ort-mobile (.ort), a pod litert",
             default="onnxruntime", choices=tuple(RUNTIMES),
         ),
         TargetOption("image", str, "Input that takes a CGImage, by --images and --normalization", metavar="INPUT"),

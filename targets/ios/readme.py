@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from convertkit.targets.ios.swift import SwiftApi
+from convertkit.targets.mobile.reduced import section
 
 
 def readme(api: SwiftApi, vectors: int) -> str:
@@ -48,7 +49,7 @@ Then, in Swift:
 
 ## Test on a device
 On a Mac, {test}.
-
+{section(api.runtime.suffix, library.product)}
 ## Verified with
 {api.runtime.title} on the machine that exported it, which ran the model out of this package; `report.html` tells
 what it was compared with. The code was not compiled and nothing was run on Apple's hardware.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,18 @@ class AppleRuntime:
     min_runtime: str = ""
 
 
+_ONNX_RUNTIME = AppleRuntime(
+    "ONNX Runtime",
+    "onnxruntime",
+    ".onnx",
+    Library("onnxruntime", "1.24.2", "https://github.com/microsoft/onnxruntime-swift-package-manager"),
+    "EngineOnnxRuntime.swift",
+    frozenset({"float32", "int8", "uint8", "int32", "int64"}),
+    most_opset=24,
+)
 RUNTIMES: Mapping[str, AppleRuntime] = {
-    "onnxruntime": AppleRuntime(
-        "ONNX Runtime",
-        "onnxruntime",
-        ".onnx",
-        Library("onnxruntime", "1.24.2", "https://github.com/microsoft/onnxruntime-swift-package-manager"),
-        "EngineOnnxRuntime.swift",
-        frozenset({"float32", "int8", "uint8", "int32", "int64"}),
-        most_opset=24,
-    ),
+    "onnxruntime": _ONNX_RUNTIME,
+    "ort-mobile": replace(_ONNX_RUNTIME, target="ort-mobile", suffix=".ort"),
     "litert": AppleRuntime(
         "TensorFlow Lite",
         "tflite",

@@ -27,6 +27,7 @@ from convertkit.targets.mobile.files import write_files
 from convertkit.targets.mobile.golden import little, vector_files, vectors, wav
 from convertkit.targets.mobile.opsets import check_opset
 from convertkit.targets.mobile.pictures import example_pixels
+from convertkit.targets.mobile.reduced import required_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class PackageIos:
             "compress": self._options.compress,
             "seed": self._options.seed,
             "module": chosen.module.text,
-            "runtime": f"{chosen.runtime.library.product} {chosen.runtime.library.version}",
+            "runtime": f"{chosen.runtime.target}: {chosen.runtime.library.product} {chosen.runtime.library.version}",
             "picture": chosen.picture,
             "sound": chosen.sound,
         }
@@ -90,6 +91,7 @@ class PackageIos:
         with IosRunner(artifact) as runner:
             found = vectors(artifact, api.typed.ports, runner, self._calibration, self._options.seed)
         write_files(package, self._code(api, found))
+        write_files(package, required_by(source.path.read_bytes(), f"{chosen.module.short}{chosen.runtime.suffix}"))
         return replace(artifact, sha256=sha256_of(package))
 
     def _code(self, api: SwiftApi, found: Sequence[Vector]) -> dict[str, bytes]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from convertkit.targets.mobile.running import is_tflite
+from convertkit.targets.mobile.formats import format_of
+from convertkit.targets.ort_mobile.reading import names
 
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def names_of(model: bytes) -> Names:
     """The names of inputs and of outputs in the order of the file."""
-    return _of_tflite(model) if is_tflite(model) else _of_onnx(model)
+    return {"tflite": _of_tflite, "ort": names, "onnx": _of_onnx}[format_of(model)](model)
 
 
 def _of_tflite(model: bytes) -> Names:

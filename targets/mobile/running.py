@@ -16,15 +16,9 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.runner import OnnxRunner, optimised_runner
 from convertkit.operators import Estimate, Memory, Operator
 from convertkit.stage import Feed, Outputs, Portable
+from convertkit.targets.mobile.formats import format_of
+from convertkit.targets.ort_mobile.runner import OrtRunner
 from convertkit.targets.tflite.runner import TfliteRunner
-
-_FLATBUFFER = b"TFL3"
-"""Bytes 4 to 8 of a TFLite file."""
-
-
-def is_tflite(model: bytes) -> bool:
-    """Whether these are the bytes of a TFLite file, else they are taken for ONNX."""
-    return model[4:8] == _FLATBUFFER
 
 
 class PackagedRunner(ABC):
@@ -42,7 +36,7 @@ class PackagedRunner(ABC):
     def __enter__(self) -> Self:
         with ExitStack() as opening:
             model = self.model(self._artifact)
-            path = Path(opening.enter_context(tempfile.TemporaryDirectory()), f"packaged{_suffix(model)}")
+            path = Path(opening.enter_context(tempfile.TemporaryDirectory()), f"packaged.{format_of(model)}")
             path.write_bytes(model)
             runner = _runner(replace(self._artifact, path=path), model)
             opening.enter_context(runner)
@@ -72,28 +66,30 @@ class PackagedRunner(ABC):
         return self._runner.run(feed)
 
 
-def _suffix(model: bytes) -> str:
-    return ".tflite" if is_tflite(model) else ".onnx"
-
-
 def _runner(packaged: Artifact, model: bytes) -> TfliteRunner | OnnxRunner:
-    return TfliteRunner(packaged) if is_tflite(model) else optimised_runner(packaged)
+    kind = format_of(model)
+    if kind == "tflite":
+        return TfliteRunner(packaged)
+    return OrtRunner(packaged) if kind == "ort" else optimised_runner(packaged)
 
 
 def operators_of(model: bytes) -> tuple[Operator, ...]:
-    """The operators of a packaged model."""
+    """The operators of a packaged model; none of a ``.ort`` file, which is not read for them."""
     from convertkit.onnx.inspection import operators as of_onnx
     from convertkit.targets.tflite.inspection import operators as of_tflite
 
+    kind = format_of(model)
+    if kind == "ort":
+        return ()
     with _written(model) as path:
-        return of_tflite(path) if is_tflite(model) else of_onnx(path)
+        return of_tflite(path) if kind == "tflite" else of_onnx(path)
 
 
 def estimates_of(model: bytes, devices: Sequence[str]) -> tuple[Estimate, ...]:
     """Of a packaged model; ``Unsupported`` for what is not a TFLite file, and as the ``tflite`` target raises it."""
     from convertkit.targets.tflite.costs.estimate import estimates
 
-    if not is_tflite(model):
+    if format_of(model) != "tflite":
         raise Unsupported("no cost table is of ONNX Runtime on a phone", subject="the packaged model")
     with _written(model) as path:
         return estimates(path, devices)
@@ -103,7 +99,7 @@ def memory_of(model: bytes) -> Memory | None:
     """What one instance of a packaged TFLite file holds, None of another model."""
     from convertkit.targets.tflite.memory import memory
 
-    if not is_tflite(model):
+    if format_of(model) != "tflite":
         return None
     with _written(model) as path:
         return memory(path)

@@ -25,6 +25,7 @@ from convertkit.targets.android.names import PackageName
 from convertkit.targets.android.runner import AndroidRunner
 from convertkit.targets.android.runtimes import RUNTIMES
 from convertkit.targets.mobile.ports import identifier, plain
+from convertkit.targets.ort_mobile.required import CONFIG, kinds
 from tests.command_line import here
 from tests.installed import needs
 from tests.targets.mobile.android_packages import pixels, saved, several_types
@@ -69,7 +70,12 @@ def onnxruntime(folder):
     return exported(folder, "onnxruntime", runtime="onnxruntime", ai_pack=True)
 
 
-def test_the_model_is_what_the_target_makes(folder, litert, onnxruntime):
+@pytest.fixture(scope="module")
+def ort(folder):
+    return exported(folder, "ort", runtime="ort-mobile")
+
+
+def test_the_model_is_what_the_target_makes(folder, litert, onnxruntime, ort):
     """Byte for byte, with the same sizes; stored where a page begins."""
     beside = {
         "tflite": convertkit.export(
@@ -77,8 +83,10 @@ def test_the_model_is_what_the_target_makes(folder, litert, onnxruntime):
             description="Animals */ of a zoo", normalization="image:127.5/127.5",
         ),
         "onnxruntime": convertkit.export(folder / "net.onnx", "onnxruntime", static={"N": 1}, output=folder / "o"),
+        "ort-mobile": convertkit.export(folder / "net.onnx", "ort-mobile", static={"N": 1}, output=folder / "m"),
     }  # fmt: skip
-    for package, plainly in ((litert, beside["tflite"]), (onnxruntime, beside["onnxruntime"])):
+    packages = {"tflite": litert, "onnxruntime": onnxruntime, "ort-mobile": ort}
+    for package, plainly in ((packages[name], beside[name]) for name in beside):
         aar = package.artifact.path
         assert packaged_model(aar) == plainly.artifact.path.read_bytes()
         name = f"assets/zoo{plainly.artifact.path.suffix}"
@@ -107,8 +115,22 @@ def test_what_was_verified_ran_out_of_the_archive(litert, tmp_path):
         assert re.fullmatch(r"LiteRT [\d.]+, XNNPACK, out of the package", runner.runtime)
 
 
-def test_verify_gives_the_golden_vectors_again(litert, onnxruntime):
-    for result in (litert, onnxruntime):
+def test_a_package_with_ort_says_what_a_reduced_build_needs(litert, ort):
+    config = (ort.path / CONFIG).read_text()
+    assert kinds(config) >= {"FusedConv", "Softmax"}
+    assert re.search(r"^# .*zoo\.ort", config, re.MULTILINE)
+    assert f"--include_ops_by_config {CONFIG}" in (ort.path / "README.md").read_text()
+    code = (ort.path / "project/zoo/src/main/kotlin/com/example/zoo/Zoo.kt").read_text()
+    assert 'const val ASSET = "zoo.ort"' in code
+    assert 'noCompress += "ort"' in (ort.path / "project/sample/build.gradle.kts").read_text()
+    with AndroidRunner(ort.artifact) as runner:
+        assert re.fullmatch(r"ONNX Runtime [\d.]+, out of the package", runner.runtime)
+    assert not (litert.path / CONFIG).exists()
+    assert "smaller ONNX Runtime" not in (litert.path / "README.md").read_text()
+
+
+def test_verify_gives_the_golden_vectors_again(litert, onnxruntime, ort):
+    for result in (litert, onnxruntime, ort):
         (_, check) = verify_release(result.artifact.path).checks
         assert check.sentence == "3 golden vectors, not on android"
 
@@ -183,14 +205,14 @@ def test_libraries_are_not_newer_than_what_verifies():
     assert numbers[0] <= numbers[1]
 
 
-def test_sources_parse(litert, onnxruntime):
+def test_sources_parse(litert, onnxruntime, ort):
     needs("tree_sitter_kotlin")
     import tree_sitter
     import tree_sitter_kotlin
 
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_kotlin.language()))
-    files = [path for each in (litert, onnxruntime) for path in (each.path / "project").rglob("*.kt*")]
-    assert len(files) >= 16
+    files = [path for each in (litert, onnxruntime, ort) for path in (each.path / "project").rglob("*.kt*")]
+    assert len(files) >= 24
     for file in files:
         assert not parser.parse(file.read_bytes()).root_node.has_error, file
     assert parser.parse(b"fun a( {").root_node.has_error
@@ -279,7 +301,7 @@ BAD = {
     "a class beside": (["--android-package", "com.example.wav"], 2, "the generated code has a Wav of its own"),
     "capitals": (["--android-package", "com.Example.digits"], 2, "expected lower-case words"),
     "old Android": (["--android-min-sdk", "21"], 2, "--android-min-sdk 21: com.google.ai.edge.litert"),
-    "a runtime": (["--android-runtime", "tflite"], 2, "not one of litert, onnxruntime"),
+    "a runtime": (["--android-runtime", "tflite"], 2, "not one of litert, onnxruntime, ort-mobile"),
     "no such input": (["--android-image", "img"], 2, "--android-image img: no such input; there are: image"),
     "not a sound": (["--android-audio", "image"], 2, "a waveform is float32 with one axis in time"),
     "both": (["--android-audio", "image", "--android-image", "image"], 2, "are both of image"),
@@ -292,6 +314,11 @@ BAD = {
         ["--android-runtime", "onnxruntime", "--input-layout", "nhwc"],
         2,
         "--input-layout does nothing for android",
+    ),
+    "half in a .ort file": (
+        ["--android-runtime", "ort-mobile", "--fp16"],
+        2,
+        "target ort-mobile does not deliver fp16",
     ),
     "another runtime's precision": (
         ["--android-runtime", "onnxruntime", "--int16x8", "--calib", "net.onnx"],

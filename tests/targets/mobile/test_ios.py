@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import convertkit
 from convertkit.artifact import files_of
@@ -22,10 +23,14 @@ from convertkit.targets.ios.names import RESERVED
 from convertkit.targets.ios.runner import IosRunner
 from convertkit.targets.ios.runtimes import RUNTIMES
 from convertkit.targets.ios.swift import quoted
+from convertkit.targets.mobile import opsets
 from convertkit.targets.mobile.golden import little
 from convertkit.targets.mobile.opsets import check_opset
 from convertkit.targets.mobile.order import names_of
 from convertkit.targets.mobile.ports import ports_of
+from convertkit.targets.ort_mobile import reading
+from convertkit.targets.ort_mobile.file import write_ort
+from convertkit.targets.ort_mobile.required import CONFIG, kinds
 from tests.command_line import here
 from tests.installed import needs
 from tests.targets.mobile.android_packages import DETECTIONS, detector, pixels, saved, several_types, waveform
@@ -58,23 +63,29 @@ def onnxruntime(folder):
 
 
 @pytest.fixture(scope="module")
+def ort(folder):
+    return exported(folder, "ort", runtime="ort-mobile")
+
+
+@pytest.fixture(scope="module")
 def litert(folder):
     return exported(folder, "litert", runtime="litert")
 
 
-def test_what_was_verified_is_the_resource(folder, onnxruntime, litert):
-    plainly = convertkit.export(folder / "net.onnx", "onnxruntime", static={"N": 1}, output=folder / "plain")
-    assert packaged_model(onnxruntime.artifact.path) == plainly.artifact.path.read_bytes()
-    for result, runtime in ((onnxruntime, "ONNX Runtime"), (litert, "LiteRT")):
+def test_what_was_verified_is_the_resource(folder, onnxruntime, ort, litert):
+    for result, name in ((onnxruntime, "onnxruntime"), (ort, "ort-mobile")):
+        plainly = convertkit.export(folder / "net.onnx", name, static={"N": 1}, output=folder / f"plain {name}")
+        assert packaged_model(result.artifact.path) == plainly.artifact.path.read_bytes()
+    for result, runtime in ((onnxruntime, "ONNX Runtime"), (ort, "ONNX Runtime"), (litert, "LiteRT")):
         with IosRunner(result.artifact) as runner:
             before = runner.run({"image": SAMPLES[:1]})["scores"]
             assert re.match(rf"{runtime} [\d.]+.*, out of the package", runner.runtime)
-        copy = folder / f"{runtime} copy"
+        copy = folder / f"{result.path.name} copy"
         shutil.copytree(result.artifact.path, copy)
-        (resource,) = [path for path in copy.rglob("Resources/*") if path.suffix in (".onnx", ".tflite")]
+        (resource,) = [path for path in copy.rglob("Resources/*") if path.suffix in (".onnx", ".ort", ".tflite")]
         model = bytearray(resource.read_bytes())
         weight = np.frombuffer(pixels(3, 24, 17).graph.initializer[0].raw_data, np.float32).reshape(5, 3, 3, 3)
-        laid = weight if resource.suffix == ".onnx" else weight.transpose(0, 2, 3, 1)
+        laid = weight.transpose(0, 2, 3, 1) if resource.suffix == ".tflite" else weight
         place = bytes(model).index(laid.tobytes())
         model[place : place + 400] = np.full(100, 2, np.float32).tobytes()
         resource.write_bytes(model)
@@ -85,8 +96,8 @@ def test_what_was_verified_is_the_resource(folder, onnxruntime, litert):
             packaged_model(copy)
 
 
-def test_golden_vectors_are_what_the_packaged_model_gives(onnxruntime, litert):
-    for result in (onnxruntime, litert):
+def test_golden_vectors_are_what_the_packaged_model_gives(onnxruntime, ort, litert):
+    for result in (onnxruntime, ort, litert):
         golden = result.artifact.path / "Tests" / "ZooTests" / "Golden"
         ports = ports_of(result.artifact, *names_of(packaged_model(result.artifact.path)), RESERVED)
         with IosRunner(result.artifact) as runner:
@@ -162,8 +173,21 @@ def test_onnx_runtime_of_ios_has_no_pcm(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_verify_gives_the_golden_vectors_again(folder, onnxruntime, litert, tmp_path):
-    for result in (onnxruntime, litert):
+def test_a_package_with_ort_says_what_a_reduced_build_needs(onnxruntime, ort):
+    package = ort.artifact.path
+    config = (package / CONFIG).read_text()
+    assert kinds(config) >= {"FusedConv", "Softmax"}
+    assert re.search(r"^# .*zoo\.ort", config, re.MULTILINE)
+    assert str(package.parent) not in config
+    assert f"--include_ops_by_config {CONFIG}" in (package / "README.md").read_text()
+    assert 'try Resources.path("zoo", "ort")' in (package / "Sources/Zoo/Zoo.swift").read_text()
+    assert '.copy("Resources/zoo.ort")' in (package / "Package.swift").read_text()
+    assert not (onnxruntime.artifact.path / CONFIG).exists()
+    assert "smaller ONNX Runtime" not in (onnxruntime.artifact.path / "README.md").read_text()
+
+
+def test_verify_gives_the_golden_vectors_again(folder, onnxruntime, ort, litert, tmp_path):
+    for result in (onnxruntime, ort, litert):
         sentences = {each.name: each.sentence for each in verify_release(result.artifact.path).checks}
         assert sentences["Zoo"] == "3 golden vectors, not on ios"
     copy = tmp_path / "Zoo"
@@ -199,7 +223,7 @@ def test_manifests(onnxruntime, litert):
         assert manifest["NSPrivacyCollectedDataTypes"] == manifest["NSPrivacyAccessedAPITypes"] == []
 
 
-def test_sources_parse(folder, onnxruntime, litert):
+def test_sources_parse(folder, onnxruntime, ort, litert):
     needs("tree_sitter_swift")
     import tree_sitter
     import tree_sitter_swift
@@ -223,8 +247,10 @@ def test_sources_parse(folder, onnxruntime, litert):
     ]  # fmt: skip
     for each, function in zip(chosen, ("classes(_ outputs: Outputs, count: Int = 2)", "names(_ outputs: Outputs)")):
         assert f"public func {function} -> [" in (each.artifact.path / "Sources/Model/Model.swift").read_text()
-    files = [path for each in (onnxruntime, litert, types, keywords, *chosen) for path in each.path.rglob("*.swift")]
-    assert len(files) >= 18
+    files = [
+        path for each in (onnxruntime, ort, litert, types, keywords, *chosen) for path in each.path.rglob("*.swift")
+    ]
+    assert len(files) >= 22
     for file in files:
         assert not parser.parse(file.read_bytes()).root_node.has_error, file
     assert parser.parse(b"func a( {").root_node.has_error
@@ -269,10 +295,51 @@ def test_what_a_library_lacks_is_refused(folder, litert, tmp_path):
         check_opset(several_types().SerializeToString(), 20, "lib")
 
 
+def test_fused_operators_that_a_library_may_not_know_are_refused(ort, monkeypatch):
+    model = packaged_model(ort.artifact.path)
+    check_opset(model, 24, "lib")
+    with pytest.raises(Unsupported, match="the model is of opset 21, and lib surely knows 20"):
+        check_opset(model, 20, "lib")
+    monkeypatch.setattr(opsets, "LATER", frozenset({"FusedConv", "Gelu"}))
+    with pytest.raises(Unsupported, match="fused operators to FusedConv, which lib may not know"):
+        check_opset(model, 24, "lib")
+
+
+def test_what_is_later_is_told_of_the_release_that_exports():
+    """With another release of ONNX Runtime the table has to be made again."""
+    assert f"onnxruntime=={opsets.COMPARED_WITH}\n" in Path("constraints.txt").read_text()
+    assert "BranchwiseRMSNorm" in opsets.LATER
+    assert "FusedConv" not in opsets.LATER
+
+
+def test_operators_in_branches_are_seen(tmp_path):
+    inside = helper.make_graph(
+        [helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")], "b", [],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])],
+    )  # fmt: skip
+    other = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["z"])], "b", [], [helper.make_tensor_value_info("z", TensorProto.FLOAT, [3])]
+    )
+    node = helper.make_node("If", ["c"], ["out"], then_branch=inside, else_branch=other)
+    graph = helper.make_graph(
+        [node], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3]),
+         helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, [3])],
+    )  # fmt: skip
+    opsets_of = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    saved(helper.make_model(graph, opset_imports=opsets_of, ir_version=10), tmp_path / "m.onnx")
+    write_ort(tmp_path / "m.onnx", tmp_path / "m.ort", small=False)
+    model = (tmp_path / "m.ort").read_bytes()
+    assert reading.fused(model) == {"Gelu"}
+    assert reading.names(model) == (("x", "c"), ("out",))
+    assert reading.opset(model) == 21
+
+
 BAD = {
     "small letter": (["--ios-module", "zoo"], 2, "expected a capital letter"),
     "taken": (["--ios-module", "Data"], 2, "Data is a name that the generated code uses"),
-    "a runtime": (["--ios-runtime", "coreml"], 2, "not one of onnxruntime, litert"),
+    "a runtime": (["--ios-runtime", "tflite"], 2, "not one of onnxruntime, ort-mobile, litert"),
     "no such input": (["--ios-image", "img"], 2, "--ios-image img: no such input; there are: image"),
     "both": (["--ios-image", "image", "--ios-audio", "image"], 2, "are both of image"),
     "too few labels": (["--label-file", "two.txt"], 2, "2 labels, and no output has 2 classes"),
