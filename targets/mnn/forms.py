@@ -5,8 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.places import from_the_start
 from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, forwards, refuse_ignored
 from convertkit.targets.forms.rounded import write_rounding
+from convertkit.targets.forms.softplus import write_softplus
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.words import Words
 from convertkit.targets.forms.writing import refusal
@@ -15,6 +17,9 @@ _BODIES = frozenset({"Gelu", "Mish"})
 """What MNN approximates or computes wrongly, and ONNX gives a body of operators that it computes."""
 
 _QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+
+_PLACES = frozenset({"GatherElements", "GatherND", "ScatterElements"})
+"""Operators whose negative places MNN does not count from the end; those of Gather and ScatterND it does."""
 
 _POOLS = frozenset({"MaxPool", "AveragePool"})
 
@@ -33,6 +38,8 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
     for node in tuple(model.graph.all_nodes()):
         if node.op_type in _POOLS and not node.domain:
             _state_strides(node)
+        if node.op_type == "Softplus" and not node.domain:
+            write_softplus(node)
     make_stored_real(model)
     write_rounding(model)
     for node in model.graph.all_nodes():
@@ -41,6 +48,9 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
     words = Words("MNN")
     for node in model.graph.all_nodes():
         words.look(node)
+    for node in tuple(model.graph.all_nodes()):
+        if node.op_type in _PLACES and not node.domain:
+            from_the_start(node)
     return words.notes
 
 

@@ -13,6 +13,7 @@ from convertkit.targets.forms.constants import fold_constants
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.recurrences import RECURRENT, batch_inside
 from convertkit.targets.forms.rounded import write_rounding
+from convertkit.targets.forms.softplus import write_softplus
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.ncnn.builder import Builder, plain_name
 from convertkit.targets.ncnn.handlers import NCNN
@@ -71,6 +72,8 @@ def prepare(model: ir.Model) -> None:
     for node in tuple(model.graph.all_nodes()):
         if node.op_type in RECURRENT and not node.domain:
             batch_inside(node)
+        if node.op_type == "Softplus" and not node.domain:  # ncnn's own is infinite from 89 on
+            write_softplus(node)
     opset = model.graph.opset_imports.get("", 1)
     if expand_functions(model, _is_handled(opset)):
         fold_constants(model)

@@ -41,7 +41,6 @@ for _op, _number in _UNARY.items():
 for _op, _kind, _since in (
     ("Sigmoid", "Sigmoid", (13,)),
     ("Tanh", "TanH", (13,)),
-    ("Softplus", "Softplus", (1, 22)),
     ("Mish", "Mish", (18, 22)),
     ("Erf", "Erf", (13,)),
     ("Relu", "ReLU", (13, 14)),

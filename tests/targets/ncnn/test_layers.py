@@ -62,7 +62,7 @@ def case(op: str, shape: tuple[int, ...], layers: str = "", *stored: Any, refuse
 PLAIN = {
     "Abs": "UnaryOp", "Neg": "UnaryOp", "Floor": "UnaryOp", "Ceil": "UnaryOp", "Exp": "UnaryOp", "Sin": "UnaryOp",
     "Cos": "UnaryOp", "Atan": "UnaryOp", "Reciprocal": "UnaryOp", "Round": "UnaryOp", "Sigmoid": "Sigmoid",
-    "Tanh": "TanH", "Softplus": "Softplus", "Mish": "Mish", "Erf": "Erf", "Relu": "ReLU", "HardSwish": "HardSwish",
+    "Tanh": "TanH", "Mish": "Mish", "Erf": "Erf", "Relu": "ReLU", "HardSwish": "HardSwish",
     "Elu": "ELU", "Selu": "SELU", "LeakyRelu": "ReLU", "HardSigmoid": "HardSigmoid", "Gelu": "GELU",
 }  # fmt: skip
 SMALL = ("Asin", "Acos", "Tan")
