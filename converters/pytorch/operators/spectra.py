@@ -1,9 +1,11 @@
-"""Fourier transforms whose length is not a power of two, written as products with exact constants.
+"""Fourier transforms written as products with exact constants, where their length is short or not a power of two.
 
-ONNX Runtime computes such lengths by Bluestein's method in float32: 2e-6 of the largest value at 15 samples and 4e-5 at
-400, where torch has 1e-7; the logarithm of a spectrum (log-mel features, 400 samples at 16 kHz) turns that into 2e-3.
-The constants are the sines and cosines themselves, rounded once from float64, so quiet bins keep their own precision: a
-convolution with the windowed ones for a short-time transform, a matrix for a transform of one axis.
+ONNX Runtime computes lengths that are not a power of two by Bluestein's method in float32: 2e-6 of the largest value at
+15 samples and 4e-5 at 400, where torch has 1e-7; the logarithm of a spectrum (log-mel features, 400 samples at 16 kHz)
+turns that into 2e-3.  At powers of two it leaves 5e-8 in the imaginary part of the middle bin, which is 0: the angle of
+a negative number there is π in torch, and π or -π by that rest.  The constants are the sines and cosines themselves,
+rounded once from float64, so quiet bins keep their own precision: a convolution with the windowed ones for a short-time
+transform, a matrix for a transform of one axis.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.fourier import transform
+from convertkit.onnx.fourier import transform, waves
 
 _MOST_CONSTANTS = 1 << 24
 """Elements that the sines and cosines of a short-time transform may take; beyond, it stays what it is."""
 _LARGEST_MATRIX = 1 << 20
 """The same for a transform of one axis, which is long where it is not a frame: 1023 real samples, 512 complex ones."""
+_LARGEST_OF_A_POWER = 1 << 19
+"""The same where the length is a power of two: up to 512 real samples the product is quicker than the transform."""
 
 
 def exact_transforms(model: ir.Model) -> bool:
@@ -45,7 +49,7 @@ def _as_product(node: ir.Node) -> bool:
         return False
     inverse, onesided = (bool(node.attributes.get_int(name, 0)) for name in ("inverse", "onesided"))
     points = int(length.item()) if length is not None else 2 * (size - 1) if inverse and onesided else size
-    if points & (points - 1) == 0 or size * parts * points * (1 if onesided else 2) > _LARGEST_MATRIX:
+    if size * parts * points * (1 if onesided else 2) > _most(points, _LARGEST_MATRIX):
         return False
     used = min(size, points // 2 + 1 if inverse and onesided else points)
     part = transform(used, points, parts, inverse, onesided)
@@ -53,6 +57,11 @@ def _as_product(node: ir.Node) -> bool:
     weights[:, :, :used] = part
     _replace(node, _product(x, axis, weights))
     return True
+
+
+def _most(points: int, otherwise: int) -> int:
+    """Elements that the constants of a transform of ``points`` may take."""
+    return otherwise if points & (points - 1) else _LARGEST_OF_A_POWER
 
 
 def _product(x: ir.Value, axis: int, weights: Array) -> list[ir.Node]:
@@ -90,11 +99,11 @@ def _rewritten(node: ir.Node) -> bool:
     if signal is None or step is None or signal.shape is None or len(signal.shape) != 3 or signal.shape[2] != 1:
         return False
     size = int(length.item()) if length is not None else 0 if window is None else len(window)
-    if size & (size - 1) == 0 or (len(node.inputs) > 2 and node.inputs[2] is not None and window is None):
+    if not size or (len(node.inputs) > 2 and node.inputs[2] is not None and window is None):
         return False
     onesided = node.attributes.get_int("onesided", 1)
     bins = size // 2 + 1 if onesided else size
-    if 2 * bins * size > _MOST_CONSTANTS or node.graph is None:
+    if 2 * bins * size > _most(size, _MOST_CONSTANTS) or node.graph is None:
         return False
     kernels = _kernels(np.ones(size) if window is None else window.astype(np.float64), bins)
     # (batch, samples, 1) → (batch, 1, samples) → (batch, parts · bins, frames) → (batch, frames, bins, parts)
@@ -119,9 +128,8 @@ def _replace(node: ir.Node, nodes: Sequence[ir.Node]) -> None:
 def _kernels(window: Array, bins: int) -> Array:
     """Real parts of all bins, then imaginary ones: (2 · bins, 1, size)."""
     size = len(window)
-    turns = np.outer(np.arange(bins), np.arange(size)) % size
-    waves = np.exp(-2j * np.pi * turns / size) * window
-    return np.concatenate([waves.real, waves.imag])[:, None].astype(np.float32)
+    found = waves(size, size, 1, inverse=False, onesided=False)[:bins, :, :, 0] * window
+    return found.transpose(1, 0, 2).reshape(-1, 1, size).astype(np.float32)
 
 
 def _constant(node: ir.Node, place: int) -> Array | None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from convertkit.errors import Unsupported
-from convertkit.onnx.fourier import transform
+from convertkit.onnx.fourier import transform, waves
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_ints, constant_of, float_only
@@ -78,10 +78,10 @@ def stft(
     points = points or (0 if shape is None else len(shape))
     if not points or (shape is not None and len(shape) != points):
         raise Unsupported("a window that is not as long as a frame")
-    weights = transform(points, points, parts, inverse=False, onesided=bool(onesided))
+    weights = waves(points, points, parts, inverse=False, onesided=bool(onesided))
     if shape is not None:
-        weights = (weights * shape[:, None]).astype(np.float32)
-    kernels = np.ascontiguousarray(weights.reshape(-1, 1, points, parts))
+        weights = weights * shape[:, None]
+    kernels = weights.reshape(-1, 1, points, parts).astype(np.float32)
     zeros = b.constant(np.zeros(len(kernels), np.float32))
-    waves = b.conv_2d(b.expand_dims(x, 1), b.constant(kernels), zeros, padding="VALID", strides=(1, step))
-    return b.reshape(waves, (batch, waves.shape[2], weights.shape[0], 2))
+    found = b.conv_2d(b.expand_dims(x, 1), b.constant(kernels), zeros, padding="VALID", strides=(1, step))
+    return b.reshape(found, (batch, found.shape[2], weights.shape[0], 2))
