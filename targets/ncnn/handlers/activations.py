@@ -29,6 +29,11 @@ def same(b: Builder, kind: str, x: Tensor, parameters: dict[int, Parameter] | No
     return b.layer(kind, [x], x.shape, x.sizes, parameters or {})
 
 
+def unary(b: Builder, kind: str, x: Tensor) -> Tensor:
+    """One of the operators of the layer UnaryOp."""
+    return same(b, "UnaryOp", x, {0: _UNARY[kind]})
+
+
 def _plain(kind: str, number: int | None = None) -> Handler:
     def handler(b: Builder, x: Tensor) -> Tensor:
         return same(b, kind, x, {} if number is None else {0: number})

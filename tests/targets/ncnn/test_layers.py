@@ -65,6 +65,7 @@ PLAIN = {
     "Tanh": "TanH", "Mish": "Mish", "Erf": "Erf", "Relu": "ReLU", "HardSwish": "HardSwish",
     "Elu": "ELU", "Selu": "SELU", "LeakyRelu": "ReLU", "HardSigmoid": "HardSigmoid", "Gelu": "GELU",
 }  # fmt: skip
+LOG_SUM_EXP = "Split Reduction Split BinaryOp UnaryOp Reduction UnaryOp BinaryOp"
 SMALL = ("Asin", "Acos", "Tan")
 """Operators whose inputs are brought into their range."""
 REDUCED = ("Sum", "SumSquare", "Mean", "Max", "Min", "Prod", "L1", "L2")
@@ -134,7 +135,10 @@ CASES = [
     case("GlobalAveragePool", SIGNAL, "Reduction"),
     *(case(f"Reduce{kind}", IMAGE, "Reduction", whole(1, 3)) for kind in REDUCED),
     *(case(f"Reduce{kind}", ROWS, "Reduction", whole(-1), keepdims=0) for kind in REDUCED),
-    *(case(f"Reduce{kind}", ROWS, "Reduction", whole(1), positive=True) for kind in ("LogSum", "LogSumExp")),
+    case("ReduceLogSum", ROWS, "Reduction", whole(1), positive=True),
+    case("ReduceLogSumExp", ROWS, LOG_SUM_EXP, whole(1)),
+    case("ReduceLogSumExp", IMAGE, LOG_SUM_EXP, whole(-1, 1), keepdims=0),
+    case("ReduceLogSumExp", MATRIX, LOG_SUM_EXP, keepdims=0),
     case("ReduceMax", MATRIX, "Reduction", whole(0)),
     case("ReduceMean", ROWS, "Reduction", None, keepdims=0),
     case("Gemm", MATRIX, "InnerProduct", real(6, 5), real(5)),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -99,3 +100,18 @@ def test_wrong_numbers_of_a_file_are_caught(tmp_path, monkeypatch):
     with pytest.raises(ParityError, match="after ncnn"):
         convertkit.export(NETWORK, "ncnn", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_sum_of_exponentials_of_large_numbers(tmp_path):
+    """ncnn's own layer is infinite from 89 on."""
+    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])]
+    ports.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [3]))
+    axes = numpy_helper.from_array(np.array([1]), "axes")
+    node = helper.make_node("ReduceLogSumExp", ["x", "axes"], ["y"], keepdims=0)
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [axes])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, tmp_path / "m.onnx")
+    made = convertkit.export(tmp_path / "m.onnx", "ncnn", output=tmp_path / "out")
+    feed = {"x": np.array([[150, 151, -200, 3], [-1000, -1001, -1002, -999], [90, 90, 90, 90]], np.float32)}
+    (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feed)
+    assert np.allclose(made.run(feed)["y"], expected, rtol=1e-5)
