@@ -168,7 +168,10 @@ def _bound(bound: Size, size: Size) -> int | None:
 
 
 def _resize(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
-    """Sizes that are the input's own need not be said: the others' axes are."""
+    """Sizes that are the input's own need not be said: the others' axes are.
+
+    Where nothing changes, the axes of known size are said: some ways of rounding move pixels even then.
+    """
     before = know.shape(node.inputs[0])
     wanted = know.vector(node.inputs[3]) if len(node.inputs) > 3 else None
     policy = node.attributes.get("keep_aspect_ratio_policy")
@@ -177,6 +180,7 @@ def _resize(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
     if array_of(node.inputs[3]) is not None or node.inputs[1] is not None:
         return False
     changing = [axis for axis, size in enumerate(wanted) if size != before[axis]]
+    changing = changing or [axis for axis, size in enumerate(wanted) if size.number is not None]
     if not changing or (policy is not None and policy.value != "stretch"):
         return False
     known = numbers([wanted[axis] for axis in changing])

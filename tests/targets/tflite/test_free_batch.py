@@ -281,6 +281,20 @@ def test_images_resized_to_the_size_of_another(how: str, code: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "how",
+    [
+        'mode="linear", coordinate_transformation_mode="pytorch_half_pixel"',
+        'mode="nearest", coordinate_transformation_mode="tf_half_pixel_for_nn", nearest_mode="ceil"',
+    ],
+)
+def test_images_of_any_batch_resized_to_the_size_that_they_have(how: str) -> None:
+    case = compiled(f"""<ir_version: 8, opset_import: ["" : 18]> g (float[n,2,4,5] x) => (float[n,2,4,5] y)
+        <int64[2] hw = {{4, 5}}> {{
+        own = Shape<start=0, end=2>(x)  to = Concat<axis=0>(own, hw)  y = Resize<{how}>(x, , , to) }}""")
+    case.agree(*({"x": numbers(batch, 2, 4, 5)} for batch in (1, 3)))
+
+
+@pytest.mark.parametrize(
     ("mode", "where"),
     [
         *(("nearest", where) for where in ("half_pixel", "asymmetric")),
