@@ -14,6 +14,7 @@ import onnxruntime as ort
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import ToolError
 from convertkit.memory import is_large
+from convertkit.onnx.crashes import ends_the_process
 from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, cuts_sums, quantizes_by_thread
 from convertkit.stage import Feed, Outputs, Portable
 
@@ -67,6 +68,11 @@ class OnnxRunner:
         if self._unread:  # what is not a file has no folder of its own
             folder = str(self._artifact.path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        if self._optimised and ends_the_process(self._artifact.path):
+            raise ToolError(
+                f"ONNX Runtime {ort.__version__} ends its process while it loads {self._artifact.path.name}, "
+                "which computes products in float16; a source in float32 or --target tflite avoids it"
+            )
         level = ort.GraphOptimizationLevel
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:

@@ -24,6 +24,8 @@ from convertkit.state import started, state_sizes
 _MOST_WORKERS = 4
 """Each sample in flight holds a whole set of activations."""
 _QUIET = 4
+_CRASHES = ["FuseFp16InitializerToFp32NodeTransformer"]
+"""ORT 1.31.1 ends the process while it loads a float16 product of a transposed value (its NCHWc pass, behind this)."""
 
 
 def open_session(model: ir.Model) -> ort.InferenceSession:
@@ -41,7 +43,10 @@ def open_session(model: ir.Model) -> ort.InferenceSession:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
         return ort.InferenceSession(
-            ir.to_proto(uncut(model)).SerializeToString(), options, providers=["CPUExecutionProvider"]
+            ir.to_proto(uncut(model)).SerializeToString(),
+            options,
+            ["CPUExecutionProvider"],
+            disabled_optimizers=_CRASHES,
         )
     except ERRORS as error:
         raise ToolError(f"ONNX Runtime does not load the model: {str(error).splitlines()[0][:300]}") from error
