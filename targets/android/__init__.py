@@ -91,10 +91,14 @@ class AndroidTarget:
         """Of the test beside the model, in the runtime that the package is for."""
         from convertkit.targets.android.names import RESERVED
         from convertkit.targets.android.runner import AndroidRunner
+        from convertkit.targets.mobile.order import names_of
+        from convertkit.targets.mobile.ports import ports_of
         from convertkit.targets.mobile.replay import replayed
 
         folders = artifact.path.parent.glob("project/*/src/androidTest/assets/golden")
-        return replayed(artifact, AndroidRunner(artifact), folders, precision, RESERVED)
+        runner = AndroidRunner(artifact)
+        ports = ports_of(artifact, *names_of(runner.model(artifact)), RESERVED)
+        return replayed(artifact, runner, ports, folders, precision)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The operators of the packaged file."""

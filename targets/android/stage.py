@@ -26,6 +26,7 @@ from convertkit.targets.mobile.deflated import Packed, deflated
 from convertkit.targets.mobile.files import write_files
 from convertkit.targets.mobile.golden import little, vector_files, vectors, wav
 from convertkit.targets.mobile.opsets import check_opset
+from convertkit.targets.mobile.order import names_of
 from convertkit.targets.mobile.pictures import example_pixels
 from convertkit.targets.mobile.reduced import required_by
 
@@ -79,7 +80,7 @@ class PackageAndroid:
         check_one_file(source)
         chosen = self._choices
         wanted = Wanted("--android", chosen.picture, chosen.sound)
-        typed = typed_api(source, model, self._options, wanted, RESERVED)
+        typed = typed_api(source, names_of(model), self._options, wanted, RESERVED)
         check_opset(model, chosen.runtime.most_opset, str(chosen.runtime.library))
         packed = Packed.of(model) if self._options.compress else None
         return Api(chosen.package, chosen.runtime, typed, chosen.ai_pack, packed)

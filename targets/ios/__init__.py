@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class IosTarget:
-    """Delivers a package around the file of the ``onnxruntime``, the ``ort-mobile`` or the ``tflite`` target."""
+    """Delivers a package around what ``onnxruntime``, ``ort-mobile``, ``tflite`` or ``coreml`` makes."""
 
     name = "ios"
-    summary = "iOS: Swift package or pod with a typed Swift API around an ONNX Runtime or TensorFlow Lite model"
+    summary = "iOS: Swift package or pod, typed Swift API around an ONNX Runtime, Core ML or TensorFlow Lite model"
     extra = "core"
     packages = "onnxruntime"
     precisions = tflite.precisions
@@ -32,7 +32,7 @@ class IosTarget:
     options = (
         TargetOption("module", ModuleName.read, "Swift module and class", default=ModuleName("Model"), metavar="NAME"),
         TargetOption(
-            "runtime", str, "What runs the model: a Swift package has onnxruntime or ort-mobile (.ort), a pod litert",
+            "runtime", str, "What runs the model; litert is a pod, the others are Swift packages, ort-mobile with .ort",
             default="onnxruntime", choices=tuple(RUNTIMES),
         ),
         TargetOption("image", str, "Input that takes a CGImage, by --images and --normalization", metavar="INPUT"),
@@ -45,10 +45,14 @@ class IosTarget:
         return self._runtime(options).target
 
     def check(self, options: ExportOptions) -> None:
-        """Raise ``UsageError`` for an input that would be two things."""
+        """Raise ``UsageError`` for an input that would be two things, and for what Core ML's package has otherwise."""
         chosen = values(self, options)
         if chosen["image"] is not None and chosen["image"] == chosen["audio"]:
             raise UsageError(f"--ios-image and --ios-audio are both of {chosen['image']}")
+        if chosen["runtime"] == "coreml":
+            from convertkit.targets.ios.coreml import check_options
+
+            check_options(options)
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """As the target whose file this is wants it."""
@@ -65,18 +69,23 @@ class IosTarget:
     def replay(self, artifact: Artifact, precision: str) -> Replay:
         """Of the test beside the model, in the runtime that the package is for."""
         from convertkit.targets.ios.names import RESERVED
-        from convertkit.targets.ios.runner import IosRunner
+        from convertkit.targets.ios.order import packaged_names
+        from convertkit.targets.ios.runner import ios_runner
+        from convertkit.targets.mobile.ports import ports_of
         from convertkit.targets.mobile.replay import replayed
 
         folders = artifact.path.glob("Tests/*/Golden")
-        return replayed(artifact, IosRunner(artifact), folders, precision, RESERVED)
+        ports = ports_of(artifact, *packaged_names(artifact), RESERVED)
+        return replayed(artifact, ios_runner(artifact), ports, folders, precision)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The operators of the packaged file."""
-        from convertkit.targets.ios.checks import packaged_model
+        from convertkit.targets.coreml.inspection import operators
+        from convertkit.targets.ios.checks import packaged_model, packaged_resource
         from convertkit.targets.mobile.running import operators_of
 
-        return operators_of(packaged_model(artifact.path))
+        resource = packaged_resource(artifact.path)
+        return operators(resource) if resource.is_dir() else operators_of(packaged_model(artifact.path))
 
     def _runtime(self, options: ExportOptions) -> AppleRuntime:
         return RUNTIMES[values(self, options)["runtime"]]

@@ -23,12 +23,17 @@ Source: Apple, "Privacy manifest files"."""
 _SUFFIXES = tuple(f"{each.suffix}{packed}" for each in RUNTIMES.values() for packed in ("", DEFLATED))
 
 
-def packaged_model(package: Path) -> bytes:
-    """The model among the resources of a package, decoded; ``SourceError`` where there is not one."""
+def packaged_resource(package: Path) -> Path:
+    """The model among the resources of a package; ``SourceError`` where there is not one."""
     found = [path for path in sorted(package.glob("Sources/*/Resources/*")) if path.name.endswith(_SUFFIXES)]
     if len(found) != 1:
         raise SourceError(f"{package.name} has {len(found)} models among its resources, expected one")
-    (path,) = found
+    return found[0]
+
+
+def packaged_model(package: Path) -> bytes:
+    """The model's file among the resources of a package, decoded; ``SourceError`` where there is not one."""
+    path = packaged_resource(package)
     data = path.read_bytes()
     return inflated(data, f"{package.name}: {path.name}") if path.suffix == DEFLATED else data
 

@@ -23,7 +23,7 @@ def check_limits(model: bytes, ports: Ports, runtime: AppleRuntime) -> None:
 
 
 def _instead(port: Port, runtime: AppleRuntime) -> tuple[str, ...]:
-    other = ("--ios-runtime litert",) if runtime.library.url else ()
+    other = () if runtime.library.is_pod else ("--ios-runtime litert",)
     return (*other, "--preprocess audio:…,int32, where the input is PCM") if port.dtype == "int16" else other
 
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 _NAME = re.compile(r"[A-Z][A-Za-z0-9]*")
-_NAMES = """Any Array Background Bool Buffers Category CryptoKit Data Detection Double Engine Error Float Foundation Int
-    ModelError OnnxRuntimeBindings Outputs Packed Pixels Port Protocol Resources Result SHA256 Self String Swift
-    TensorFlowLite Type UInt8 Wav XCTest"""
+_NAMES = """Any Array Background Bool Buffers Category CoreML CryptoKit Data Detection Double Engine Error Float
+    Foundation Int ModelError OnnxRuntimeBindings Outputs Packed Pixels Port Protocol Resources Result SHA256 Self
+    String Swift TensorFlowLite Type UInt8 Wav XCTest"""
 _TAKEN = frozenset(re.findall(r"\w+", _NAMES))
 _WORDS = """as associatedtype break case catch class continue default defer deinit do else engine enum extension
     fallthrough false fileprivate for func guard if import in indirect init inout internal is labels let

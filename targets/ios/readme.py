@@ -18,12 +18,17 @@ def readme(api: SwiftApi, vectors: int) -> str:
     else:
         kind, use = "Swift package", f'    .package(path: "PATH/{name}")'
         manifest, test = "`Package.swift`", f"run the tests of the scheme {name} in Xcode, or `swift test` on a Mac"
+    brings = f"the {kind}, which brings `{library.product}` {library.version}"
+    verified = f"{api.runtime.title} on the machine that exported it, which ran the model out of this package"
+    if api.features is not None:
+        brings = f"the {kind}, for iOS {api.features.ios} and macOS {api.features.macos} or newer; it brings no library"
+        verified = "convertkit's evaluator of Core ML's operations, which ran the model out of this package (evaluated)"
     lies = "the model" if api.packed is None else "the model, deflated: the first start decodes it into a file"
     return f"""# {name} for iOS
 
 | where | what it is |
 |---|---|
-| {manifest} | the {kind}, which brings `{library.product}` {library.version} |
+| {manifest} | {brings} |
 | `Sources/{name}` | the typed API |
 | `Sources/{name}/Resources` | {lies}, and the privacy manifest |
 | `Tests/{name}Tests` | a test with {vectors} golden vectors |
@@ -51,6 +56,6 @@ Then, in Swift:
 On a Mac, {test}.
 {section(api.runtime.suffix, library.product)}
 ## Verified with
-{api.runtime.title} on the machine that exported it, which ran the model out of this package; `report.html` tells
+{verified}; `report.html` tells
 what it was compared with. The code was not compiled and nothing was run on Apple's hardware.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A Swift package with its ``product``, or a pod of that name where ``url`` is empty."""
+    """A Swift package with its ``product``, a pod where ``url`` is empty, or the system's own where ``version`` is."""
 
     product: str
     version: str
@@ -21,13 +21,19 @@ class Library:
 
     @property
     def is_pod(self) -> bool:
-        return not self.url
+        return not self.url and not self.is_system
+
+    @property
+    def is_system(self) -> bool:
+        """Whether every device has it, so that nothing is brought along."""
+        return not self.version
 
 
 @dataclass(frozen=True, slots=True)
 class AppleRuntime:
     """``target`` makes the file, whose name ends in ``suffix``; ``types`` are the elements that ``library`` takes.
 
+    ``tail`` is put behind the file's name: Xcode generates a Swift file of that name beside the package's own.
     ``most_opset`` is the newest that the library surely knows; ``min_runtime`` the TensorFlow Lite release that it is.
     """
 
@@ -39,6 +45,7 @@ class AppleRuntime:
     types: frozenset[str]
     most_opset: int | None = None
     min_runtime: str = ""
+    tail: str = ""
 
 
 _ONNX_RUNTIME = AppleRuntime(
@@ -61,6 +68,15 @@ RUNTIMES: Mapping[str, AppleRuntime] = {
         "EngineLiteRt.swift",
         frozenset({"float32", "int8", "uint8", "int16", "int32", "int64", "bool"}),
         min_runtime="2.17.0",
+    ),
+    "coreml": AppleRuntime(
+        "Core ML",
+        "coreml",
+        ".mlpackage",
+        Library("CoreML", ""),
+        "EngineCoreMl.swift",
+        frozenset({"float32", "int32"}),
+        tail="_model",
     ),
 }
 """By the values of ``--ios-runtime``.  Of TensorFlow Lite there is a pod, and no Swift package by who makes it."""

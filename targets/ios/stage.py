@@ -9,16 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
-from convertkit.artifact import Artifact, sha256_of
+from convertkit.artifact import Artifact, files_of, sha256_of
 from convertkit.parity.golden import Vector
 from convertkit.processing.words import with_ranges
 from convertkit.recipe import ExportOptions
 from convertkit.stage import EXACT, FeedSource, Stage
 from convertkit.targets.ios.checks import PRIVACY, PRIVACY_CONTENT, check_package
+from convertkit.targets.ios.coreml import features_of, relative_of
 from convertkit.targets.ios.limits import check_limits
 from convertkit.targets.ios.names import RESERVED, ModuleName
+from convertkit.targets.ios.order import by_name
 from convertkit.targets.ios.readme import readme
-from convertkit.targets.ios.runner import IosRunner
+from convertkit.targets.ios.runner import ios_runner
 from convertkit.targets.ios.runtimes import AppleRuntime
 from convertkit.targets.ios.swift import SwiftApi, golden_test, sources
 from convertkit.targets.mobile.api import TypedApi, Wanted, beginning, check_one_file, typed_api
@@ -26,6 +28,7 @@ from convertkit.targets.mobile.deflated import Packed, deflated
 from convertkit.targets.mobile.files import write_files
 from convertkit.targets.mobile.golden import little, vector_files, vectors, wav
 from convertkit.targets.mobile.opsets import check_opset
+from convertkit.targets.mobile.order import names_of
 from convertkit.targets.mobile.pictures import example_pixels
 from convertkit.targets.mobile.reduced import required_by
 
@@ -71,12 +74,15 @@ class PackageIos:
 
     def _api(self, source: Artifact) -> SwiftApi:
         check_one_file(source)
-        chosen, model = self._choices, source.path.read_bytes()
+        chosen, features = self._choices, features_of(source) if source.path.is_dir() else None
+        model = b"" if features else source.path.read_bytes()
+        names = by_name(source) if features else names_of(model)
         wanted = Wanted("--ios", chosen.picture, chosen.sound)
-        typed = typed_api(source, model, self._options, wanted, RESERVED)
+        typed = typed_api(source, names, self._options, wanted, RESERVED)
         check_limits(model, typed.ports, chosen.runtime)
         check_opset(model, chosen.runtime.most_opset, chosen.runtime.library.product)
-        return SwiftApi(chosen.module, chosen.runtime, typed, Packed.of(model) if self._options.compress else None)
+        packed = Packed.of(model) if self._options.compress else None
+        return SwiftApi(chosen.module, chosen.runtime, typed, packed, features)
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Package ``source``; ``Unsupported`` for what a typed API or the library has no form for."""
@@ -88,16 +94,17 @@ class PackageIos:
         artifact = replace(
             source, inputs=inputs, path=package, format=self.produces, sha256="", made_by=f"{self.name} {self.version}"
         )
-        with IosRunner(artifact) as runner:
+        with ios_runner(artifact) as runner:
             found = vectors(artifact, api.typed.ports, runner, self._calibration, self._options.seed)
-        write_files(package, self._code(api, found))
-        write_files(package, required_by(source.path.read_bytes(), f"{chosen.module.short}{chosen.runtime.suffix}"))
+        write_files(package, self._code(api, found, None if api.features is None else relative_of(source)))
+        if api.features is None:
+            write_files(package, required_by(source.path.read_bytes(), f"{api.stem}{chosen.runtime.suffix}"))
         return replace(artifact, sha256=sha256_of(package))
 
-    def _code(self, api: SwiftApi, found: Sequence[Vector]) -> dict[str, bytes]:
+    def _code(self, api: SwiftApi, found: Sequence[Vector], share: float | None) -> dict[str, bytes]:
         tests = f"Tests/{api.module}Tests"
         texts = sources(api)
-        texts[f"{tests}/{api.module}Tests.swift"] = golden_test(api, found, self._options.precision)
+        texts[f"{tests}/{api.module}Tests.swift"] = golden_test(api, found, self._options.precision, share)
         texts["README.md"] = readme(api, len(found))
         golden = _golden(found, api.typed, self._options.seed)
         files = {name: text.encode() for name, text in texts.items()}
@@ -105,9 +112,14 @@ class PackageIos:
 
 
 def _resources(api: SwiftApi, source: Artifact) -> dict[str, bytes]:
-    """What lies beside the code, by its name: the model first."""
-    model = source.path.read_bytes()
-    contents = {f"{api.module.short}{api.suffix}": model if api.packed is None else deflated(model)}
+    """What lies beside the code, by its path: the model first."""
+    name = f"{api.stem}{api.suffix}"
+    if source.path.is_dir():
+        places = {path.relative_to(source.path).as_posix(): path for path in files_of(source.path)}
+        contents = {f"{name}/{place}": path.read_bytes() for place, path in places.items()}
+    else:
+        model = source.path.read_bytes()
+        contents = {name: model if api.packed is None else deflated(model)}
     if api.typed.labels is not None:
         contents[f"{api.module.short}.labels.txt"] = api.typed.label_text
     if api.typed.ports.states:

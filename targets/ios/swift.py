@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convertkit.parity.golden import Vector
+from convertkit.targets.ios.coreml import Features
 from convertkit.targets.ios.names import ModuleName
 from convertkit.targets.ios.runtimes import AppleRuntime
 from convertkit.targets.mobile.api import TypedApi
@@ -37,6 +38,12 @@ class SwiftApi:
     runtime: AppleRuntime
     typed: TypedApi
     packed: Packed | None = None
+    features: Features | None = None
+
+    @property
+    def stem(self) -> str:
+        """What the model's file in the package is called, without its suffix."""
+        return f"{self.module.short}{self.runtime.tail}"
 
     @property
     def suffix(self) -> str:
@@ -47,7 +54,7 @@ class SwiftApi:
     def resources(self) -> tuple[str, ...]:
         """The names of the package's resources."""
         short = self.module.short
-        found = [f"{short}{self.suffix}"]
+        found = [f"{self.stem}{self.suffix}"]
         found += [f"{short}.labels.txt"] * (self.typed.labels is not None)
         found += [f"{short}.state"] * bool(self.typed.ports.states)
         return (*found, "PrivacyInfo.xcprivacy")
@@ -57,7 +64,9 @@ class SwiftApi:
         return {
             **self.typed.values(self.module.text),
             "short": self.module.short,
+            "stem": self.stem,
             "suffix": self.runtime.suffix[1:],
+            "features": self.features,
             "packed": self.packed,
             "ending": DEFLATED,
             "library": self.runtime.library,
@@ -69,9 +78,17 @@ class SwiftApi:
             "arguments": self._handed,
             "put": _put,
             "got": _got,
-            "declared": _declared,
+            "declared": self._declared,
             "read": _read,
         }
+
+    def _declared(self, port: Port) -> str:
+        """A port as the runtime has it: of Core ML its own name and sizes."""
+        name, sizes = port.name, port.shape
+        if self.features is not None:
+            name, sizes = self.features.names[name], self.features.shapes[name]
+        shape = ", ".join(map(str, sizes))
+        return f'Port(name: {quoted(name)}, type: "{port.dtype}", bytes: {port.bytes}, shape: [{shape}])'
 
     def _taken(self, medium: str) -> str:
         return ", ".join(f"{port.variable}: {self._type(port, medium)}" for port in self.typed.ports.given)
@@ -113,9 +130,9 @@ def _of_picture(picture: Picture) -> dict[str, object]:
     }
 
 
-def golden_test(api: SwiftApi, vectors: Sequence[Vector], precision: str) -> str:
-    """The XCTest, which reads its vectors from its own resources."""
-    bounds = {port.variable: repr(allowed(port, vectors, precision)) for port in api.typed.ports.returned}
+def golden_test(api: SwiftApi, vectors: Sequence[Vector], precision: str, share: float | None = None) -> str:
+    """The XCTest, which reads its vectors from its own resources; ``share`` as :func:`allowed` takes it."""
+    bounds = {port.variable: repr(allowed(port, vectors, precision, share)) for port in api.typed.ports.returned}
     return rendered(_TEMPLATES, "Tests.swift", {**api.values(), "vectors": len(vectors), "bounds": bounds})
 
 
@@ -144,11 +161,6 @@ def _array(port: Port, source: str) -> str:
 def _read(port: Port, role: str) -> str:
     """The golden array of a port, in the test."""
     return _array(port, f'try golden("\\(vector)/{role}_{port.variable}")')
-
-
-def _declared(port: Port) -> str:
-    shape = ", ".join(map(str, port.shape))
-    return f'Port(name: {quoted(port.name)}, type: "{port.dtype}", bytes: {port.bytes}, shape: [{shape}])'
 
 
 def quoted(text: str) -> str:

@@ -14,7 +14,7 @@ from convertkit.processing.words import audio_in, parse_postprocess
 from convertkit.recipe import ExportOptions
 from convertkit.state import initial_state
 from convertkit.targets.mobile.golden import little
-from convertkit.targets.mobile.order import names_of
+from convertkit.targets.mobile.order import Names
 from convertkit.targets.mobile.pictures import Picture, picture_of, sound_of
 from convertkit.targets.mobile.ports import Port, Ports, plain, ports_of
 
@@ -103,10 +103,13 @@ class Wanted:
 
 
 def typed_api(
-    source: Artifact, model: bytes, options: ExportOptions, wanted: Wanted, reserved: frozenset[str]
+    source: Artifact, names: Names, options: ExportOptions, wanted: Wanted, reserved: frozenset[str]
 ) -> TypedApi:
-    """The API of ``model``, the file of ``source``; ``Unsupported`` or ``UsageError`` for what it cannot have."""
-    ports = ports_of(source, *names_of(model), reserved)
+    """The API of ``source``; ``Unsupported`` or ``UsageError`` for what it cannot have.
+
+    ``names`` are those of inputs and outputs in the order in which the runtime counts them.
+    """
+    ports = ports_of(source, *names, reserved)
     picture = picture_of(wanted.picture, f"{wanted.flags}-image", ports.given, options)
     sound = sound_of(wanted.sound, f"{wanted.flags}-audio", ports.given)
     text, named = b"", None

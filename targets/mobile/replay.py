@@ -12,24 +12,19 @@ from convertkit.errors import SourceError
 from convertkit.stage import Replay, Runner
 from convertkit.state import with_state
 from convertkit.targets.mobile.golden import ON_THE_FLY, RELATIVE
-from convertkit.targets.mobile.order import names_of
-from convertkit.targets.mobile.ports import Port, Ports, ports_of
-from convertkit.targets.mobile.running import PackagedRunner
+from convertkit.targets.mobile.ports import Port, Ports
 
 _FLOATS = ("float32", "fp16")
 
 
-def replayed(
-    artifact: Artifact, runner: PackagedRunner, folders: Iterable[Path], precision: str, reserved: frozenset[str]
-) -> Replay:
+def replayed(artifact: Artifact, runner: Runner, ports: Ports, folders: Iterable[Path], precision: str) -> Replay:
     """What the packaged model answers to the vectors of the one folder that holds them; ``SourceError`` for others.
 
-    The files are those of :func:`vector_files`, ``reserved`` the words that no identifier of the typed API is.
+    The files are those of :func:`vector_files`, ``ports`` those of the typed API.
     """
     found = list(folders)
     if len(found) != 1:
         raise SourceError(f"{artifact.path.name}: golden vectors lie in {len(found)} folders, expected one")
-    ports = ports_of(artifact, *names_of(runner.model(artifact)), reserved)
     places = sorted((each for each in found[0].iterdir() if each.name.isdecimal()), key=lambda each: int(each.name))
     with runner:
         wrong = [text for place in places for text in _wrong(artifact, ports, runner, place, precision)]

@@ -339,7 +339,7 @@ def test_operators_in_branches_are_seen(tmp_path):
 BAD = {
     "small letter": (["--ios-module", "zoo"], 2, "expected a capital letter"),
     "taken": (["--ios-module", "Data"], 2, "Data is a name that the generated code uses"),
-    "a runtime": (["--ios-runtime", "tflite"], 2, "not one of onnxruntime, ort-mobile, litert"),
+    "a runtime": (["--ios-runtime", "tflite"], 2, "not one of onnxruntime, ort-mobile, litert, coreml"),
     "no such input": (["--ios-image", "img"], 2, "--ios-image img: no such input; there are: image"),
     "both": (["--ios-image", "image", "--ios-audio", "image"], 2, "are both of image"),
     "too few labels": (["--label-file", "two.txt"], 2, "2 labels, and no output has 2 classes"),
