@@ -15,9 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.errors import Unsupported
 from convertkit.onnx.edit import drop_unused
-from convertkit.onnx.origin import location
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
 from convertkit.quantization.calibrate.flat import flat_values
@@ -30,6 +28,7 @@ from convertkit.quantization.graph.sizes import measure_sizes
 from convertkit.quantization.graph.units import Unit, find_units
 from convertkit.quantization.place.estimates import described, estimates
 from convertkit.quantization.place.exact_float import exact_in_float
+from convertkit.quantization.place.full_integer import refuse_float
 from convertkit.quantization.place.graph_cost import exact_choices, is_float_faster
 from convertkit.quantization.place.graph_io import quantize_ends
 from convertkit.quantization.place.masks import marking_units, measurable
@@ -204,7 +203,8 @@ class Integers:
         """Names of the units that compute in integers; ``Unsupported`` where all of them should and one cannot."""
         insist = self._options.full_integer
         integer = choose_integer(units, self._profile, insist=insist, keep_float=marking)
-        self._refuse_float(units, integer, marking)
+        if insist:
+            refuse_float(units, integer, marking, self._profile)
         return frozenset(unit.name for unit in integer)
 
     def _in_float(self, units: tuple[Unit, ...], plan: Plan, marking: frozenset[str]) -> Plan:
@@ -295,19 +295,3 @@ class Integers:
         parameters = placement.edges.get((unit, min(unit.data))) or placement.values[value]
         error = noise(ranges.statistics[str(value.name)].histogram, parameters)
         return worth_tuning(unit, nearest[unit.name], found[unit.name], error)
-
-    def _refuse_float(self, units: tuple[Unit, ...], integer: frozenset[Unit], marking: frozenset[str]) -> None:
-        if not self._options.full_integer:
-            return
-        for unit in units:
-            if unit in integer or not any(value.dtype == ir.DataType.FLOAT for value in unit.node.outputs):
-                continue
-            reason = f"{self._profile.name} has no integer kernel for it"
-            if unit.rule is not None and unit.name in marking:
-                reason = "it computes with numbers that stand for infinity, which no integers express"
-            raise Unsupported(
-                reason,
-                subject=f"{unit.name} ({unit.node.op_type})",
-                location=location(unit.node),
-                ways_out=("--int8 without --full-integer",),
-            )
