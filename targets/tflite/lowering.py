@@ -17,6 +17,7 @@ import onnx_ir as ir
 from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
+from convertkit.targets.forms.calling import attributes_of, called
 from convertkit.targets.forms.source import source_of
 from convertkit.targets.tflite.annotations import activation_of, order_of, quantization_of
 from convertkit.targets.tflite.builder import Builder
@@ -174,28 +175,17 @@ def _call(
     node: ir.Node,
 ) -> tuple[Tensor, ...]:
     """Call a handler; one that asks for the ``lowering`` gets the node itself (If, Loop, Scan)."""
-    arity, names, structural = _signature(handler)
-    if structural:
+    if _is_structural(handler):
         result = handler(builder, *inputs, lowering=lowering, scope=scope, node=node)
     else:
-        if unknown := set(attributes) - names:
-            raise Unsupported(f"attribute {sorted(unknown)[0]} is not one that its schema knows")
-        if arity is not None and len(inputs) < arity:
-            inputs = [*inputs, *[None] * (arity - len(inputs))]
-        result = handler(builder, *inputs, **attributes)
+        result = called(handler, builder, inputs, attributes)
     assert isinstance(result, Tensor | tuple), f"{node.op_type}: a handler returns tensors"
     return (result,) if isinstance(result, Tensor) else result
 
 
 @cache
-def _signature(handler: Callable[..., object]) -> tuple[int | None, frozenset[str], bool]:
-    """Number of positional inputs without default (None for a variadic one), names of attributes, structural or not."""
-    parameters = list(inspect.signature(handler).parameters.values())[1:]
-    keywords = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return None, keywords, "lowering" in keywords
-    required = [p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty]
-    return len(required), keywords, "lowering" in keywords
+def _is_structural(handler: Callable[..., object]) -> bool:
+    return "lowering" in inspect.signature(handler).parameters
 
 
 def captured_values(graphs: Sequence[ir.Graph], lowering: Lowering, scope: Scope) -> list[ir.Value]:
@@ -215,18 +205,6 @@ def captured_values(graphs: Sequence[ir.Graph], lowering: Lowering, scope: Scope
             if value is not None and outer and lowering.value(value, scope).constant is None:
                 found[value] = None
     return list(found)
-
-
-def attributes_of(node: ir.Node) -> dict[str, object]:
-    """A node's attributes as plain Python values; tensors as arrays."""
-    return {name: _plain(attribute) for name, attribute in node.attributes.items()}
-
-
-def _plain(attribute: ir.Attr) -> object:
-    value: object = attribute.value
-    if attribute.type == ir.AttributeType.TENSOR:
-        return value.numpy()  # type: ignore[attr-defined]
-    return tuple(value) if isinstance(value, list | tuple) else value
 
 
 def requantized(builder: Builder, tensor: Tensor, wanted: QuantParams | None) -> Tensor:
