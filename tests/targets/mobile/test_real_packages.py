@@ -128,6 +128,23 @@ def faces(request, tmp_path_factory):
     return packages, pictures
 
 
+@pytest.mark.parametrize(
+    ("target", "runtime", "suffix"),
+    [("ios", "coreml", ".mlpackage"), ("ios", "ort-mobile", ".ort"), ("android", "ort-mobile", ".ort")],
+)
+def test_packages_of_other_runtimes_give_their_golden_vectors(target, runtime, suffix, model, labels, tmp_path):
+    if runtime == "coreml":
+        needs("coremltools")
+    result = exported(model, labels, tmp_path, target, {"runtime": runtime})
+    assert result.passed
+    package = result.artifact.path
+    if target == "ios":
+        assert len(list(package.glob(f"Sources/*/Resources/*{suffix}"))) == 1
+    else:
+        assert f"assets/model{suffix}" in members_of(package)
+    assert verify_release(package).checks[-1].sentence == f"3 golden vectors, not on {target}"
+
+
 def test_a_face_detector_s_packages_hold_its_model_and_a_typed_api(faces):
     packages, pictures = faces
     android, ios = (packages[target] for target in ("android", "ios"))
