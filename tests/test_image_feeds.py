@@ -96,18 +96,18 @@ def test_a_free_size_is_refused_with_the_way_out(picture: Path) -> None:
 
 
 def network(path: Path, shape: list[int | str], kernel: tuple[int, ...]) -> Path:
-    """A convolution, a Relu and the mean over what is left: any sizes behind the channels."""
+    """A convolution, wide enough for integers everywhere, a Relu and the mean over what is left: any sizes behind."""
     rng = np.random.default_rng(0)
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv"),
         helper.make_node("Relu", ["c"], ["r"], "relu"),
         helper.make_node("GlobalAveragePool", ["r"], ["y"], "mean"),
     ]
-    weights = {"w": rng.normal(0, 0.5, (6, 3, *kernel)), "b": rng.normal(0, 0.5, 6)}
+    weights = {"w": rng.normal(0, 0.5, (16, 3, *kernel)), "b": rng.normal(0, 0.5, 16)}
     graph = helper.make_graph(
         nodes, "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [shape[0], 6, *[1] * len(kernel)])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [shape[0], 16, *[1] * len(kernel)])],
         [numpy_helper.from_array(value.astype("f4"), name) for name, value in weights.items()],
     )  # fmt: skip
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
