@@ -9,8 +9,8 @@ Row = dict[str, Any]
 Rows = Mapping[tuple[str, str], Row]
 ONNXRUNTIME = ("onnxruntime.float32", "onnxruntime.int8", "onnxruntime.w8", "onnxruntime.w4")
 _STORED = """Where int8 has the bytes of w8, it stores integers and computes in float, too, as integers would
-save less than the 30 % that convertkit asks for. Its convolutions' weights keep less than those of w8, which was not
-traced."""
+save less than the 30 % that convertkit asks for. Its products' integers keep a bound for
+processors without VNNI that w8's need not, and may keep some decibels less."""
 _APART = 3.0
 """From so many dB on the median sample is told, too: a single loud one decides the sum over all."""
 OPENVINO = ("openvino.float32", "openvino.fp16", "openvino.int8")
