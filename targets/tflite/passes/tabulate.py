@@ -19,8 +19,8 @@ from convertkit.onnx.edit import array_of
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.forms.edits import new_constant
 from convertkit.targets.tflite.annotations import OWN
-from convertkit.targets.tflite.passes.fold import fold_group, qdq_group
 from convertkit.targets.tflite.passes.part import Part
+from convertkit.targets.tflite.passes.qdq_groups import fold_group, qdq_group
 from convertkit.targets.tflite.tensor import QuantParams
 
 UNARY = frozenset({
