@@ -14,6 +14,7 @@ from torch import Tensor
 from convertkit.converters.pytorch.compat.overloads import without_writing
 from convertkit.converters.pytorch.operators import (
     averages,
+    bags,
     experts,
     mixed_types,
     places,
@@ -105,52 +106,6 @@ def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
         bounds = [(k * length // cells, -(-(k + 1) * length // cells)) for k in range(cells)]
         x = torch.cat([x.narrow(axis, low, high - low).amax(axis, keepdim=True) for low, high in bounds], axis)
     return x, torch.zeros_like(x, dtype=torch.int64)  # which nothing reads
-
-
-def embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor, *rest: Any) -> Any:
-    """Bags that begin at ``offsets``: rows looked up and put together; ``rest`` as ``aten::embedding_bag`` has it."""
-    _, mode, _, sample_weights = (*rest, *(False, 0, False, None)[len(rest) :])[:4]
-    rows = torch.embedding(weight, ids)
-    if sample_weights is not None:
-        rows = rows * sample_weights.unsqueeze(1)
-    unread = torch.zeros_like(offsets)
-    return _BAGS[mode](rows, _members(offsets, ids)), unread, unread, unread
-
-
-def _members(offsets: Tensor, ids: Tensor) -> Tensor:
-    """Which ids lie in which bag, as bags × ids: those behind its beginning and not behind the next one's."""
-    places = torch.arange(ids.shape[0], dtype=offsets.dtype, device=offsets.device)
-    begun = offsets.unsqueeze(1) <= places
-    return begun & ~torch.cat([begun[1:], begun[:1] & False])
-
-
-def _summed(rows: Tensor, members: Tensor) -> Tensor:
-    return members.to(rows.dtype) @ rows
-
-
-def _mean(rows: Tensor, members: Tensor) -> Tensor:
-    return _summed(rows, members) / members.to(rows.dtype).sum(1, keepdim=True).clamp(min=1)
-
-
-def _largest(rows: Tensor, members: Tensor) -> Tensor:
-    """Of an empty bag, 0."""
-    most = rows.unsqueeze(0).masked_fill(~members.unsqueeze(2), float("-inf")).amax(1)
-    return most.masked_fill(~members.any(1, keepdim=True), 0.0)
-
-
-_BAGS = (_summed, _mean, _largest)
-
-
-def even_bags(weight: Tensor, ids: Tensor, offsets: Tensor, *rest: Any) -> Any:
-    """Bags of one size: as many rows each, looked up and put together; ``rest`` as ``aten::embedding_bag`` has it."""
-    _, mode, _, sample_weights = (*rest, *(False, 0, False, None)[len(rest) :])[:4]
-    bags = offsets.shape[0]
-    rows = torch.embedding(weight, ids).reshape(bags, ids.shape[0] // bags, weight.shape[1])
-    if sample_weights is not None:
-        rows = rows * sample_weights.reshape(bags, -1, 1)
-    result = (rows.sum(1), rows.mean(1), rows.amax(1))[mode]
-    unread = torch.zeros_like(offsets)
-    return result, unread, unread, unread
 
 
 def attention(
@@ -253,29 +208,6 @@ def _always(node: Any) -> bool:
     return True
 
 
-def _without_indices(node: Any) -> bool:
-    return all(user.args[1] == 0 or not user.users for user in node.users)
-
-
-def _even_bags(node: Any) -> bool:
-    """Whether the bags begin at every so many ids, and only what they come to is read."""
-    offsets = node.args[2]
-    even = offsets.op == "call_function" and offsets.target in (_ATEN.arange.start_step, _ATEN.arange.default)
-    return even and _plain_bags(node)
-
-
-def _uneven_bags(node: Any) -> bool:
-    return _plain_bags(node) and not _even_bags(node)
-
-
-def _plain_bags(node: Any) -> bool:
-    options = (*node.args[3:], *_BAG_DEFAULTS[len(node.args) - 3 :])
-    return not options[4] and options[5] in (None, -1) and _without_indices(node)
-
-
-_BAG_DEFAULTS = (False, 0, False, None, False, None)
-
-
 def _projects(node: Any) -> bool:
     return recurrent.differ([state.meta["val"] for state in node.args[1]])
 
@@ -304,9 +236,9 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.sort.default: Substitute(places.sort_flags, _is_flags),
         **{overload: Substitute(*pair) for overload, pair in mixed_types.MIXED.items()},
         _ATEN.conv2d.default: Substitute(convolution, has_dynamic_groups),
-        **dict.fromkeys(_MAX_POOLS, Substitute(adaptive_max_pool, _without_indices)),
-        _ATEN.embedding_bag.padding_idx: Substitute(even_bags, _even_bags),
-        _ATEN.embedding_bag.default: Substitute(even_bags, _even_bags),
+        **dict.fromkeys(_MAX_POOLS, Substitute(adaptive_max_pool, bags.without_indices)),
+        _ATEN.embedding_bag.padding_idx: Substitute(bags.even_bags, bags.are_even),
+        _ATEN.embedding_bag.default: Substitute(bags.even_bags, bags.are_even),
         _ATEN.scaled_dot_product_attention.default: Substitute(attention, _without_heads),
         _ATEN.lstm.input: Substitute(recurrent.projected_lstm, _projects),
     }
@@ -314,8 +246,8 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
 
 WIDER: Mapping[Any, Substitute] = MappingProxyType(
     {
-        _ATEN.embedding_bag.padding_idx: Substitute(embedding_bag, _uneven_bags),
-        _ATEN.embedding_bag.default: Substitute(embedding_bag, _uneven_bags),
+        _ATEN.embedding_bag.padding_idx: Substitute(bags.embedding_bag, bags.are_uneven),
+        _ATEN.embedding_bag.default: Substitute(bags.embedding_bag, bags.are_uneven),
     }
 )
 """For operators that are among the others, in forms that those do not cover."""

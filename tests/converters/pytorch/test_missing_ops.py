@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 from convertkit.converters.pytorch.operators.averages import average_pool_2d, average_pool_3d, has_divisor
+from convertkit.converters.pytorch.operators.bags import embedding_bag, even_bags
 from convertkit.converters.pytorch.operators.fused import FUSED
 from convertkit.converters.pytorch.operators.indices import widen_indices
-from convertkit.converters.pytorch.operators.missing_ops import embedding_bag, even_bags, substitutes
+from convertkit.converters.pytorch.operators.missing_ops import substitutes
 from convertkit.converters.pytorch.operators.resized import has_factors
 from convertkit.converters.pytorch.routes.exporting import write_program
 from convertkit.errors import Unsupported
