@@ -8,46 +8,34 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import Builder
 from convertkit.targets.coreml.handlers.operands import only_float
-from convertkit.targets.coreml.handlers.window import flat, ones, pads_of
+from convertkit.targets.coreml.handlers.window import flat
 from convertkit.targets.coreml.tensor import Tensor
-from convertkit.targets.forms.windows import cuts_of
+from convertkit.targets.forms.window_nodes import convolution, transposed
+from convertkit.targets.forms.windows import Pads, Stated, Transposed
 
 convolutions = Registry()
 
 
 @convolutions.lowers("Conv", since=(11, 22))
-def conv(
-    b: Builder,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Tensor:
+@convolution
+def conv(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None, stated: Stated, group: int) -> Tensor:
     """A bias that is computed when the model runs is added behind."""
     only_float(x, "Conv")
     kernel = weight.sizes[2:]
     if not 1 <= len(kernel) <= 3:
         raise Unsupported(f"{len(kernel)} spatial dimensions: MIL's conv has 1 to 3")
-    steps, gaps = ones(strides, len(kernel)), ones(dilations, len(kernel))
-    border = pads_of(x, kernel, steps, gaps, pads, auto_pad)
-    cut = tuple(tuple(max(0, -each) for each in pad) for pad in border)
-    if any(map(any, cut)):
+    window = stated.over(x.shape[2:], kernel)
+    if any(each < 0 for pad in window.pads for each in pad):
         raise Unsupported("negative padding")
     result = b.op(
         "conv",
         x=x,
         weight=weight,
         bias=bias if bias is not None and bias.array is not None else None,
-        strides=steps,
+        strides=window.strides,
         pad_type="custom",
-        pad=flat(border),
-        dilations=gaps,
+        pad=flat(window.pads),
+        dilations=window.dilations,
         groups=np.int32(group),
     )
     if bias is None or bias.array is not None:
@@ -56,45 +44,32 @@ def conv(
 
 
 @convolutions.lowers("ConvTranspose", since=(11, 22))
+@transposed
 def conv_transpose(
-    b: Builder,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    output_padding: tuple[int, ...] | None = None,
-    output_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None, stated: Transposed, group: int
 ) -> Tensor:
     """The whole result, of which the borders are cut off: MIL itself may cut no more than there is."""
     only_float(x, "ConvTranspose")
     kernel = weight.sizes[2:]
-    rank = len(kernel)
-    if not 1 <= rank <= 3:
-        raise Unsupported(f"{rank} spatial dimensions: MIL's conv_transpose has 1 to 3")
-    steps, gaps, extra = ones(strides, rank), ones(dilations, rank), output_padding or (0,) * rank
+    if not 1 <= len(kernel) <= 3:
+        raise Unsupported(f"{len(kernel)} spatial dimensions: MIL's conv_transpose has 1 to 3")
+    if bias is not None and bias.array is None:
+        raise Unsupported("a bias that is computed at run time")
+    window = stated.over(x.shape[2:], kernel)
     whole = b.op(
         "conv_transpose",
         x=x,
         weight=weight,
-        bias=bias if bias is not None and bias.array is not None else None,
-        strides=steps,
+        bias=bias,
+        strides=window.strides,
         pad_type="valid",
-        dilations=gaps,
+        dilations=window.dilations,
         groups=np.int32(group),
     )
-    if bias is not None and bias.array is None:
-        raise Unsupported("a bias that is computed at run time")
-    cuts = cuts_of(x.shape[2:], kernel, steps, gaps, extra, pads, output_shape, auto_pad)
-    return _cropped(b, whole, cuts, bias)
+    return _cropped(b, whole, window.pads, bias)
 
 
-def _cropped(b: Builder, x: Tensor, cuts: list[tuple[int, int]], bias: Tensor | None) -> Tensor:
+def _cropped(b: Builder, x: Tensor, cuts: Pads, bias: Tensor | None) -> Tensor:
     if any(each < 0 for cut in cuts for each in cut):
         if bias is not None:
             raise Unsupported("output_padding that reaches beyond the result, and a bias")

@@ -8,46 +8,38 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import Builder
 from convertkit.targets.coreml.handlers.operands import in_float
-from convertkit.targets.coreml.handlers.window import Pads, flat, grown, ones, pads_of
+from convertkit.targets.coreml.handlers.window import flat
 from convertkit.targets.coreml.tensor import Tensor, constant
+from convertkit.targets.forms.window_nodes import average, average_11, maximum
+from convertkit.targets.forms.windows import Pads, Pool, Stated, Window
 
 pooling = Registry()
 
 
 @pooling.lowers("MaxPool", since=(12, 22))
-def max_pool(
-    b: Builder,
-    x: Tensor,
-    *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: tuple[int, ...] | None = None,
-    kernel_shape: tuple[int, ...],
-    pads: tuple[int, ...] | None = None,
-    storage_order: int = 0,
-    strides: tuple[int, ...] | None = None,
-) -> Tensor:
+@maximum
+def max_pool(b: Builder, x: Tensor, pool: Pool) -> Tensor:
     """Small integers in float32, which holds them; with dilations, the maximum of slices."""
-    steps, gaps = ones(strides, len(kernel_shape)), ones(dilations, len(kernel_shape))
-    border = pads_of(x, kernel_shape, steps, gaps, pads, auto_pad)
-    if ceil_mode:
-        border = grown(x, kernel_shape, steps, gaps, border)
-    if set(gaps) != {1}:
-        return _dilated(b, x, kernel_shape, steps, gaps, border)
-    kind = x.dtype
-    sizes, pad = kernel_shape, flat(border)
-    result = b.op("max_pool", x=in_float(b, x), kernel_sizes=sizes, strides=steps, pad_type="custom", pad=pad)
-    return b.cast(result, kind)
+    window = pool.window(x.shape[2:])
+    if set(window.dilations) != {1}:
+        return _dilated(b, x, window)
+    result = b.op(
+        "max_pool",
+        x=in_float(b, x),
+        kernel_sizes=window.kernel,
+        strides=window.strides,
+        pad_type="custom",
+        pad=flat(window.pads),
+    )
+    return b.cast(result, x.dtype)
 
 
-def _dilated(
-    b: Builder, x: Tensor, kernel: tuple[int, ...], steps: tuple[int, ...], gaps: tuple[int, ...], border: Pads
-) -> Tensor:
+def _dilated(b: Builder, x: Tensor, window: Window) -> Tensor:
     """Axis by axis: a maximum over a box is a maximum along each axis."""
     least = float(np.finfo(x.dtype).min)
-    if any(map(any, border)):
-        x = b.op("pad", x=x, pad=flat(border), mode="constant", constant_val=b.real(least, x))
-    for axis, (size, step, gap) in enumerate(zip(kernel, steps, gaps, strict=True)):
+    if any(map(any, window.pads)):
+        x = b.op("pad", x=x, pad=flat(window.pads), mode="constant", constant_val=b.real(least, x))
+    for axis, (size, step, gap) in enumerate(zip(window.kernel, window.strides, window.dilations, strict=True)):
         count = (x.size(2 + axis) - (size - 1) * gap - 1) // step + 1
         places = np.arange(count) * step
         parts = [
@@ -60,96 +52,53 @@ def _dilated(
     return x
 
 
-@pooling.lowers("AveragePool", since=(19, 22))
-def average_pool(
-    b: Builder,
-    x: Tensor,
-    *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: tuple[int, ...] | None = None,
-    kernel_shape: tuple[int, ...],
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Tensor:
+def _average(b: Builder, x: Tensor, pool: Pool) -> Tensor:
     """``ceil_mode`` adds windows that reach beyond the padding, which is not counted."""
-    return _average(b, x, kernel_shape, (strides, dilations, pads, auto_pad), bool(ceil_mode), bool(count_include_pad))
-
-
-@pooling.lowers("AveragePool", since=11)
-def older_average_pool(
-    b: Builder,
-    x: Tensor,
-    *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    kernel_shape: tuple[int, ...],
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Tensor:
-    """As opset 18 defines it: without dilations."""
-    return _average(b, x, kernel_shape, (strides, None, pads, auto_pad), bool(ceil_mode), bool(count_include_pad))
-
-
-_Given = tuple[tuple[int, ...] | None, tuple[int, ...] | None, tuple[int, ...] | None, str]
-
-
-def _average(
-    b: Builder, x: Tensor, kernel: tuple[int, ...], given: _Given, ceil_mode: bool, count_include_pad: bool
-) -> Tensor:
-    strides, dilations, pads, auto_pad = given
-    steps, gaps = ones(strides, len(kernel)), ones(dilations, len(kernel))
-    border = pads_of(x, kernel, steps, gaps, pads, auto_pad)
-    whole = grown(x, kernel, steps, gaps, border) if ceil_mode else border
-    if set(gaps) != {1} or (count_include_pad and whole != border):
-        return _by_sums(b, x, kernel, steps, gaps, (border, whole), count_include_pad)
+    stated, whole = pool.stated_window(x.shape[2:]), pool.window(x.shape[2:])
+    if set(whole.dilations) != {1} or (pool.count_include_pad and whole != stated):
+        return _by_sums(b, x, whole, stated.pads if pool.count_include_pad else ((0, 0),) * len(stated.pads))
     return b.op(
         "avg_pool",
         x=x,
-        kernel_sizes=kernel,
-        strides=steps,
+        kernel_sizes=whole.kernel,
+        strides=whole.strides,
         pad_type="custom",
-        pad=flat(whole),
-        exclude_padding_from_average=not count_include_pad,
+        pad=flat(whole.pads),
+        exclude_padding_from_average=not pool.count_include_pad,
     )
 
 
-def _by_sums(
-    b: Builder,
-    x: Tensor,
-    kernel: tuple[int, ...],
-    steps: tuple[int, ...],
-    gaps: tuple[int, ...],
-    borders: tuple[Pads, Pads],
-    count_include_pad: bool,
-) -> Tensor:
+pooling.lowers("AveragePool", since=11)(average_11(_average))
+pooling.lowers("AveragePool", since=(19, 22))(average(_average))
+
+
+def _by_sums(b: Builder, x: Tensor, window: Window, counted_pads: Pads) -> Tensor:
     """Sums by a convolution of ones for each channel, divided by the number of elements that count."""
-    border, whole = borders
-    channels = x.size(1)
-    ones_like = np.ones((channels, 1, *kernel), x.dtype)
-    total = b.op(
-        "conv",
-        x=x,
-        weight=ones_like,
-        strides=steps,
-        pad_type="custom",
-        pad=flat(whole),
-        dilations=gaps,
-        groups=np.int32(channels),
-    )
+    total = _sums(b, x, window)
     counts = np.ones((1, 1), np.float64)
     for axis, size in enumerate(x.sizes[2:]):
-        (first, last), (before, after) = border[axis], whole[axis]
+        (first, last), (before, after) = counted_pads[axis], window.pads[axis]
         counted = np.zeros(before + size + after)
-        low, high = (before - first, before + size + last) if count_include_pad else (before, before + size)
-        counted[low:high] = 1
-        reach = (kernel[axis] - 1) * gaps[axis] + 1
-        starts = range(0, len(counted) - reach + 1, steps[axis])
-        along = np.array([counted[start : start + reach : gaps[axis]].sum() for start in starts])
+        counted[before - first : before + size + last] = 1
+        reach, gap = window.reaches[axis], window.dilations[axis]
+        starts = range(0, len(counted) - reach + 1, window.strides[axis])
+        along = np.array([counted[start : start + reach : gap].sum() for start in starts])
         counts = counts[..., None] * along
     return b.op("mul", x=total, y=(1 / counts).astype(x.dtype))
+
+
+def _sums(b: Builder, x: Tensor, window: Window) -> Tensor:
+    channels = x.size(1)
+    return b.op(
+        "conv",
+        x=x,
+        weight=np.ones((channels, 1, *window.kernel), x.dtype),
+        strides=window.strides,
+        pad_type="custom",
+        pad=flat(window.pads),
+        dilations=window.dilations,
+        groups=np.int32(channels),
+    )
 
 
 @pooling.lowers("GlobalAveragePool", since=(1, 22))
@@ -176,23 +125,10 @@ def lp_pool(
     strides: tuple[int, ...] | None = None,
 ) -> Tensor:
     """The root of the sum of powers, the sum by a convolution of ones for each channel."""
-    steps, gaps = ones(strides, len(kernel_shape)), ones(dilations, len(kernel_shape))
-    border = pads_of(x, kernel_shape, steps, gaps, pads, auto_pad)
-    if ceil_mode:
-        border = grown(x, kernel_shape, steps, gaps, border)
+    window = Pool(kernel_shape, Stated(strides, dilations, pads, auto_pad), bool(ceil_mode)).window(x.shape[2:])
     size = b.op("abs", x=x)
     powers = size if p == 1 else b.op("pow", x=size, y=b.full(p, x))
-    total = b.op(
-        "conv",
-        x=powers,
-        weight=np.ones((x.size(1), 1, *kernel_shape), x.dtype),
-        strides=steps,
-        pad_type="custom",
-        pad=flat(border),
-        dilations=gaps,
-        groups=np.int32(x.size(1)),
-    )
-    return _root(b, total, p)
+    return _root(b, _sums(b, powers, window), p)
 
 
 def _root(b: Builder, x: Tensor, p: int) -> Tensor:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
-from convertkit.targets.forms.windows import Pads, cuts_of, ones, pads_of
+from convertkit.targets.forms.window_nodes import convolution, transposed
+from convertkit.targets.forms.windows import Stated, Transposed, Window
 from convertkit.targets.ncnn.builder import Builder, raw, weight
 from convertkit.targets.ncnn.layers import Parameter, Weight
 from convertkit.targets.ncnn.tensor import Tensor
@@ -35,13 +37,14 @@ def one_image(x: Tensor, rank: int) -> None:
         raise Unsupported(f"a batch of {x.shape[0]}: ncnn computes one sample at a time; fix the batch to 1")
 
 
-def _window(
-    kernel: tuple[int, ...], gaps: tuple[int, ...], steps: tuple[int, ...], border: Pads
-) -> dict[int, Parameter]:
-    if any(each < 0 for pad in border for each in pad):
+def _parameters(window: Window) -> dict[int, Parameter]:
+    if any(each < 0 for pad in window.pads for each in pad):
         raise Unsupported("negative padding")
-    before, after = ([pad[end] for pad in border] for end in (0, 1))
-    groups = ((_KERNEL, kernel), (_DILATION, gaps), (_STRIDE, steps), (_BEFORE, before), (_AFTER, after))
+    before, after = ([pad[end] for pad in window.pads] for end in (0, 1))
+    groups: Sequence[tuple[Sequence[int], Sequence[int]]] = (
+        (_KERNEL, window.kernel), (_DILATION, window.dilations), (_STRIDE, window.strides),
+        (_BEFORE, before), (_AFTER, after),
+    )  # fmt: skip
     return {key: value for keys, values in groups for key, value in spread(keys, values).items()}
 
 
@@ -56,61 +59,33 @@ def _stored(
 
 
 @convolutions.lowers("Conv", since=(11, 22))
-def conv(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Tensor:
+@convolution
+def conv(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, stated: Stated, group: int) -> Tensor:
     """Weights lie as in ONNX: output, input of the group, kernel."""
     stored = np.asarray(w.known)
-    kernel, rank = stored.shape[2:], stored.ndim - 2
+    rank = stored.ndim - 2
     one_image(x, rank)
-    steps, gaps = ones(strides, rank), ones(dilations, rank)
-    border = pads_of(x.shape[2:], kernel, steps, gaps, pads, auto_pad)
+    window = stated.over(x.shape[2:], stored.shape[2:])
     parameters, weights = _stored(stored, bias, len(stored), group)
     kind = f"Convolution{'DepthWise' if group > 1 else ''}{_ENDS[rank]}"
-    reach = zip(x.shape[2:], border, kernel, gaps, steps, strict=True)
-    space = [(size + sum(pad) - (width - 1) * gap - 1) // step + 1 for size, pad, width, gap, step in reach]
-    shape = (1, len(stored), *space)
-    return b.layer(kind, [b.plain(x)], shape, None, {**parameters, **_window(kernel, gaps, steps, border)}, weights)
+    shape = (1, len(stored), *window.counts(x.shape[2:]))
+    return b.layer(kind, [b.plain(x)], shape, None, {**parameters, **_parameters(window)}, weights)
 
 
 @convolutions.lowers("ConvTranspose", since=(11, 22))
-def conv_transpose(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    output_padding: tuple[int, ...] | None = None,
-    output_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Tensor:
+@transposed
+def conv_transpose(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, stated: Transposed, group: int) -> Tensor:
     """Weights are (input, output of the group, kernel) in ONNX, and outputs come first in ncnn."""
     stored = np.asarray(w.known)
-    kernel, rank = stored.shape[2:], stored.ndim - 2
+    rank = stored.ndim - 2
     one_image(x, rank)
-    steps, gaps = ones(strides, rank), ones(dilations, rank)
-    cuts = cuts_of(x.shape[2:], kernel, steps, gaps, output_padding or (0,) * rank, pads, output_shape, auto_pad)
-    border, extra = tuple((before, max(after, 0)) for before, after in cuts), [max(-after, 0) for _, after in cuts]
+    window = stated.over(x.shape[2:], stored.shape[2:])
+    border = tuple((before, max(after, 0)) for before, after in window.pads)
+    extra = [max(-after, 0) for _, after in window.pads]
     channels = stored.shape[1] * group
     turned = stored.reshape(group, -1, *stored.shape[1:]).swapaxes(1, 2)
     parameters, weights = _stored(turned, bias, channels, group)
     kind = f"Deconvolution{'DepthWise' if group > 1 else ''}{_ENDS[rank]}"
-    reach = zip(x.shape[2:], border, kernel, gaps, steps, extra, strict=True)
-    space = [(size - 1) * step + (width - 1) * gap + 1 - sum(pad) + more for size, pad, width, gap, step, more in reach]
-    window = {**_window(kernel, gaps, steps, border), **spread(_EXTRA, extra)}
-    return b.layer(kind, [b.plain(x)], (1, channels, *space), None, {**parameters, **window}, weights)
+    shape = (1, channels, *window.transposed_sizes(x.shape[2:]))
+    parameters = {**parameters, **_parameters(replace(window, pads=border)), **spread(_EXTRA, extra)}
+    return b.layer(kind, [b.plain(x)], shape, None, parameters, weights)
