@@ -35,7 +35,7 @@ def _rewritten(node: ir.Node) -> bool:
     blank = array_of(zeros)
     if picked is None or rows is None or picked.inputs[1] is not rows or blank is None or blank.any():
         return False
-    if picked.attributes.get_int("batch_dims", 0) or node.attributes.get_string("reduction", "none") != "none":
+    if node.attributes.get_string("reduction", "none") != "none":
         return False
     scores, shape = picked.inputs[0], sizes(picked.inputs[0])
     suppressed, all_classes = _told_by(rows)

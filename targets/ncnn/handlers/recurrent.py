@@ -29,9 +29,9 @@ def _gates(values: Array, order: Sequence[int]) -> Array:
     return parts[:, list(order)].reshape(values.shape)
 
 
-def _check(x: Tensor, given: Sequence[object], activations: Sequence[str], kind: str, layout: int) -> None:
-    if x.shape[1] != 1 or layout:
-        raise Unsupported("a batch of more than one, or layout 1: ncnn computes one sequence at a time")
+def _check(x: Tensor, given: Sequence[object], activations: Sequence[str], kind: str) -> None:
+    if x.shape[1] != 1:
+        raise Unsupported("a batch of more than one: ncnn computes one sequence at a time")
     if any(each is not None for each in given):
         raise Unsupported("sequence lengths, peepholes, clip or coupled gates, which ncnn's layers lack")
     if unusual(kind, activations):
@@ -98,7 +98,7 @@ def lstm(
     layout: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """The cell's last state, the third output, is not among what is made."""
-    _check(x, (sequence_lens, p, clip, input_forget or None), activations or (), "LSTM", layout)
+    _check(x, (sequence_lens, p, clip, input_forget or None), activations or (), "LSTM")
     _refuse_start(initial_h, initial_c)
     inner, outer = _gates(w.known, _LSTM_GATES), _gates(r.known, _LSTM_GATES)
     total = _bias(bias, len(inner), inner.shape[1]).sum(axis=1)
@@ -126,7 +126,7 @@ def gru(
     linear_before_reset: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Ncnn keeps the bias of the state's product of the new gate apart: what ``linear_before_reset`` means."""
-    _check(x, (sequence_lens, clip), activations or (), "GRU", layout)
+    _check(x, (sequence_lens, clip), activations or (), "GRU")
     _refuse_start(initial_h)
     if not linear_before_reset:
         raise Unsupported("linear_before_reset 0: ncnn's GRU multiplies the state before it is reset")
@@ -157,7 +157,7 @@ def rnn(
     hidden_size: int | None = None,
     layout: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    _check(x, (sequence_lens, clip), activations, "RNN", layout)
+    _check(x, (sequence_lens, clip), activations, "RNN")
     _refuse_start(initial_h)
     inner, outer = w.known, r.known
     total = _bias(bias, len(inner), inner.shape[1]).sum(axis=1)

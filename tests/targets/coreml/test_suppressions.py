@@ -9,6 +9,7 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper, parser
 
+from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.targets.coreml.evaluator import TABLE
 from convertkit.targets.coreml.suppressions import DOMAIN, MARKS, lower_suppressions
@@ -51,6 +52,23 @@ ROWS = [
         {**LIMITS, "m": np.int64([1000])},
         detections(4, 1, 1),
     ),
+    Row("only-how-many", ENDS, "int64[R,3] y", "y = NonMaxSuppression(b, s, m)", LIMITS, detections(5)),
+    Row(
+        "more-than-there-are",
+        ENDS,
+        "int64[R,3] y",
+        "y = NonMaxSuppression(b, s, m, o)",
+        {**LIMITS, "m": np.int64([1000])},
+        detections(6),
+    ),
+    Row(
+        "no-more-than-the-least-score",
+        ENDS,
+        "int64[R,3] y",
+        "y = NonMaxSuppression(b, s, m, o, t)",
+        {**LIMITS, "m": np.int64([BOXES]), "o": np.float32([0.99]), "t": detections()["s"][0, 0, :1]},
+        detections(),
+    ),
     Row(
         "nothing",
         ENDS,
@@ -71,6 +89,23 @@ ROWS = [
         )
         for system in SYSTEMS
     ],
+    Row(
+        "put-back-centred",
+        ENDS,
+        f"float[{IMAGES},{CLASSES},{BOXES}] y",
+        PUT_BACK.replace("Suppression(", "Suppression<center_point_box=1>("),
+        {**LIMITS, "z": np.zeros((IMAGES, CLASSES, BOXES), np.float32)},
+        {**detections(), "b": np.abs(detections()["b"])},
+    ),
+    Row(
+        "put-back-twice",
+        ENDS,
+        f"float[{IMAGES},{CLASSES},{BOXES}] y",
+        f"{PUT_BACK.replace(' y =', ' v =')} u = NonMaxSuppression(b, s, m, n, t) h = GatherND(s, u) "
+        "w = ScatterND(z, u, h) y = Sub(v, w)",
+        {**LIMITS, "n": np.float32([0.05]), "z": np.zeros((IMAGES, CLASSES, BOXES), np.float32)},
+        detections(),
+    ),
     Row(
         "best-class",
         f"{ENDS}, float[{IMAGES},{BOXES}] k",
@@ -151,3 +186,22 @@ def test_other_uses_of_the_rows_keep_them():
         marked = [node for node in model.graph if (node.domain, node.op_type) == (DOMAIN, MARKS)]
         assert [node.op_type for node in model.graph] == before
         assert not marked
+
+
+def test_rows_of_image_and_class_are_not_those_of_boxes():
+    """Where there are as many classes as boxes, sizes do not tell."""
+    body = "r = NonMaxSuppression(b, s, m, o, t) p = Gather<axis=1>(r, c) g = GatherND(k, p) y = ScatterND(z, p, g)"
+    ends = f"float[{IMAGES},{BOXES},4] b, float[{IMAGES},{BOXES},{BOXES}] s, float[{IMAGES},{BOXES}] k"
+    text = f"test ({ends}) => (float[{IMAGES},{BOXES}] y) {{ {body} }}"
+    given = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\n{text}')
+    stored = {**LIMITS, "c": np.int64([0, 1]), "z": np.zeros((IMAGES, BOXES), np.float32)}
+    given.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in stored.items())
+    model = canonicalize(ir.from_proto(given))
+    lower_suppressions(model)
+    assert not [node for node in model.graph if node.op_type == MARKS]
+
+
+def test_no_boxes_at_all_are_refused(worker: Worker, tmp_path: Path):
+    text = f"test ({ENDS}) => (int64[R,3] y) {{ y = NonMaxSuppression(b, s, m, o, t) }}"
+    with pytest.raises(Unsupported, match="at most 0 boxes: the result is always empty"):
+        compile_text(worker, text, tmp_path / "c", **{**LIMITS, "m": np.int64([0])})

@@ -17,7 +17,9 @@ from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.errors import ParityError, ToolError, WorkerError
 from convertkit.onnx.load import load_own
 from convertkit.result import Result
+from convertkit.targets.forms.rounded import ROUNDED
 from convertkit.targets.mnn.runner import MnnRunner
+from convertkit.targets.mnn.stage import WriteMnn
 from tests import installed
 
 installed.needs("MNN")
@@ -33,10 +35,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return convertkit.export(NETWORK, "mnn", output=tmp_path_factory.mktemp("mnn") / "out")
 
 
-def saved(place: Path, nodes: list[onnx.NodeProto], shape: tuple[int | str, ...], **stored: np.ndarray) -> Path:
+def saved(
+    place: Path,
+    nodes: list[onnx.NodeProto],
+    shape: tuple[int | str, ...],
+    made: int = TensorProto.FLOAT,
+    **stored: np.ndarray,
+) -> Path:
     """A model from x to y."""
     ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
-    results = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    results = [helper.make_tensor_value_info("y", made, None)]
     constants = [numpy_helper.from_array(value, name) for name, value in stored.items()]
     graph = helper.make_graph(nodes, "g", ports, results, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
@@ -89,6 +97,27 @@ def test_a_weight_that_does_not_come_back_stays_float(tmp_path):
     assert [note for note in result.report["notes"] if note.startswith("1 of 1 weights stay float32 in the file")]
     x = RNG.standard_normal((3, 120)).astype(np.float32)
     assert np.allclose(result.run({"x": x})["y"], x @ (stored["w"] * stored["s"]), rtol=1e-5, atol=1e-4)
+
+
+def test_rounded_activations_have_the_tolerance_of_integers(tmp_path):
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s"], ["y"]),
+    ]
+    path, stage = saved(tmp_path, nodes, (3, 50), s=np.float32(0.01)), WriteMnn("float32")
+    ports = [(TensorSpec(name, (3, 50), "float32"),) for name in "xy"]
+    stage.run(Artifact(path, "onnx", *ports, ""), tmp_path)
+    assert stage.tolerance == ROUNDED
+
+
+def test_integers_keep_the_type_of_the_source(tmp_path):
+    """MNN's are of 32 bits."""
+    nodes = [helper.make_node("ArgMax", ["x"], ["y"], axis=1, keepdims=0)]
+    path = saved(tmp_path, nodes, (3, 50), made=TensorProto.INT64)
+    x = RNG.standard_normal((3, 50)).astype(np.float32)
+    found = convertkit.export(path, "mnn", output=tmp_path / "out").run({"x": x})["y"]
+    assert found.dtype == np.int64
+    assert np.array_equal(found, x.argmax(1))
 
 
 @pytest.mark.parametrize("kind", ["Gelu", "Mish"])

@@ -83,6 +83,17 @@ def test_weights_come_back_where_each_channel_reaches_the_end(end, bits, layer):
     assert found == ({} if layer is None else {"y": layer})
 
 
+def test_a_bias_gives_the_product_its_name():
+    """MNN puts the two into one operator, which is called after the sum."""
+    model = _stored(np.array([[127, 1], [-127, 2]], np.int8).T, np.array([0.1, 0.2], np.float32), "MatMul", axis=1)
+    bias = ir.Value(name="b", type=ir.TensorType(ir.DataType.FLOAT))
+    total = ir.node("Add", [model.graph.outputs[0], bias], name="bias")
+    total.outputs[0].name = "z"
+    model.graph.append(total)
+    model.graph.outputs[0] = total.outputs[0]
+    assert stored_layers(model) == {"y": Layer(8, -1), "z": Layer(8, -1)}
+
+
 def test_blocks_have_ends_of_their_own():
     weight = np.array([[127, 1, 2, -127, 5, 6]] * 2, np.int8)
     scales = np.ones((2, 2), np.float32)

@@ -12,13 +12,15 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from convertkit.errors import Unsupported
+from convertkit.targets.ncnn.builder import Builder
 from convertkit.targets.ncnn.compile import compile_model
 from convertkit.targets.ncnn.handlers import NCNN
 from convertkit.targets.ncnn.layers import stored, written
 from convertkit.targets.ncnn.runtime import SERVICE
+from convertkit.targets.ncnn.tensor import constant
 from convertkit.workers.process import Worker
 from tests import installed
 
@@ -86,6 +88,7 @@ CASES = [
     case("Clip", IMAGE, "Clip", np.float32(-0.3), np.float32(0.8)),
     case("Clip", IMAGE, "Clip", None, np.float32(0.8)),
     case("Clip", IMAGE, "Clip", np.float32(0)),
+    case("Clip", IMAGE, "", np.float32(0.8), np.float32(-0.3), refuses="a least value of 0.8"),
     case("Softmax", IMAGE, "Softmax", axis=1),
     case("Softmax", ROWS, "Softmax"),
     case("Softmax", MATRIX, "Softmax", axis=0),
@@ -133,6 +136,7 @@ CASES = [
     case("GlobalAveragePool", IMAGE, "Pooling"),
     case("GlobalMaxPool", IMAGE, "Pooling"),
     case("GlobalAveragePool", SIGNAL, "Reduction"),
+    case("GlobalAveragePool", (2, 4, 7, 9), "Reduction"),
     *(case(f"Reduce{kind}", IMAGE, "Reduction", whole(1, 3)) for kind in REDUCED),
     *(case(f"Reduce{kind}", ROWS, "Reduction", whole(-1), keepdims=0) for kind in REDUCED),
     case("ReduceLogSum", ROWS, "Reduction", whole(1), positive=True),
@@ -141,9 +145,11 @@ CASES = [
     case("ReduceLogSumExp", MATRIX, LOG_SUM_EXP, keepdims=0),
     case("ReduceMax", MATRIX, "Reduction", whole(0)),
     case("ReduceMean", ROWS, "Reduction", None, keepdims=0),
+    case("ReduceSum", ROWS, "Noop", noop_with_empty_axes=1),
     case("Gemm", MATRIX, "InnerProduct", real(6, 5), real(5)),
     case("Gemm", MATRIX, "InnerProduct", real(5, 6), real(1, 5), transB=1),
     case("Gemm", (1, 6), "InnerProduct", real(5, 6), transB=1),
+    case("Gemm", MATRIX, "InnerProduct BinaryOp", real(6, 5), real(5), beta=2.0),
     case("Gemm", MATRIX, "Permute InnerProduct BinaryOp", real(3, 5), real(6, 1), transA=1),
     case("Gemm", MATRIX, "MatMul BinaryOp BinaryOp", real(6, 5), real(5), alpha=0.5, beta=2.0),
     case("MatMul", ROWS, "InnerProduct", real(6, 4)),
@@ -161,6 +167,7 @@ CASES = [
     case("Unsqueeze", MATRIX, "Noop", whole(0, -1)),
     case("Identity", IMAGE, "Noop"),
     case("Dropout", IMAGE, "Noop"),
+    case("Dropout", IMAGE, "", np.float32(0.5), np.bool_(True), refuses="training_mode"),
     case("Cast", IMAGE, "Noop", to=1),
     case("Cast", IMAGE, "", to=7, refuses="int64 results"),
     case("Concat", IMAGE, "Concat", real(1, 2, 7, 9), axis=1),
@@ -168,11 +175,13 @@ CASES = [
     case("Concat", MATRIX, "Concat", real(2, 6), axis=0),
     case("Expand", (1, 4, 1, 9), "Tile", whole(1, 4, 7, 9)),
     case("Tile", MATRIX, "Tile Tile", whole(2, 3)),
+    case("Tile", IMAGE, "Tile", whole(1, 1, 2, 1)),
     case("DepthToSpace", (1, 8, 3, 5), "PixelShuffle", blocksize=2),
     case("DepthToSpace", (1, 8, 3, 5), "PixelShuffle", blocksize=2, mode="CRD"),
     case("SpaceToDepth", (1, 3, 4, 6), "Reorg", blocksize=2),
     case("BatchNormalization", IMAGE, "BatchNorm", real(4), real(4), real(4), abs(real(4)) + 0.1, epsilon=1e-3),
     case("BatchNormalization", (1, 6), "BatchNorm", real(6), real(6), real(6), abs(real(6)) + 0.1),
+    case("BatchNormalization", (2, 6), "", real(6), real(6), real(6), abs(real(6)) + 0.1, refuses="a batch of more"),
     case("InstanceNormalization", IMAGE, "InstanceNorm", real(4), real(4), epsilon=1e-3),
     case("InstanceNormalization", SIGNAL, "InstanceNorm", real(6), real(6)),
     case("GroupNormalization", IMAGE, "GroupNorm", real(4), real(4), num_groups=2),
@@ -189,17 +198,24 @@ CASES = [
     case("Resize", IMAGE, "Interp", None, np.float32([1, 1, 2, 2]), mode="cubic"),
     case("Resize", SIGNAL, "Interp", None, None, whole(1, 6, 20), mode="linear"),
     case("Resize", IMAGE, "", None, None, whole(1, 4, 5, 13), mode="nearest", refuses="cuts places off"),
+    case("Resize", IMAGE, "", None, None, whole(1, 4, 3, 5), mode="linear", antialias=1, refuses="antialias"),
+    case("Resize", IMAGE, "", None, None, whole(1, 4, 3, 5), mode="cubic", cubic_coeff_a=-0.5, refuses="another cubic"),
+    case("Resize", IMAGE, "", None, None, whole(1, 4, 3, 5), mode="cubic", exclude_outside=1, refuses="exclude_"),
+    case("Resize", IMAGE, "", None, None, whole(1, 4, 1, 5), mode="linear",
+         coordinate_transformation_mode="pytorch_half_pixel", refuses="linear with pytorch_half_pixel"),
     case("Resize", IMAGE, "", None, None, whole(1, 8, 7, 9), mode="linear", refuses="other axes"),
     case("Resize", IMAGE, "", None, np.float32([1, 1, 1.3, 1.3]), mode="linear", refuses="whole sizes"),
     case("Slice", IMAGE, "Crop Crop", whole(1, 2), whole(3, -1), whole(1, 3)),
     case("Slice", MATRIX, "Crop", whole(0), whole(2), whole(0)),
     case("Slice", IMAGE, "", whole(0), whole(9), whole(3), whole(2), refuses="steps of 2"),
+    case("Slice", IMAGE, "", whole(-1), whole(-99), whole(3), whole(-1), refuses="steps of -1"),
     case("Split", IMAGE, "Slice", whole(1, 3), axis=1, outputs=2),
     case("Split", ROWS, "Slice", axis=-1, num_outputs=3, outputs=3),
     case("Split", ROWS, "Slice", axis=1, num_outputs=2, outputs=2),
     case("Gather", ROWS, "Crop", np.int64(2), axis=1),
     case("Gather", ROWS, "Split Crop Crop Concat", whole(3, 0, 1), axis=1),
     case("Gather", ROWS, "Crop", whole(-3, -2), axis=-1),
+    case("Gather", (1, 130), "", whole(*range(0, 130, 2)), axis=1, refuses="65 parts"),
     case("Pad", IMAGE, "Padding", whole(0, 0, 1, 2, 0, 0, 3, 0), np.float32(0.5)),
     case("Pad", IMAGE, "Padding", whole(0, 1, 0, 0, 0, 2, 0, 1)),
     case("Pad", IMAGE, "Padding", whole(0, 0, 1, 2, 0, 0, 3, 0), mode="reflect"),
@@ -211,9 +227,18 @@ CASES = [
     case("LSTM", (5, 2, 6), "", real(1, 16, 6), real(1, 16, 4), hidden_size=4, refuses="one sequence at a time"),
     case("LSTM", (5, 1, 6), "", real(1, 16, 6), real(1, 16, 4), None, None, real(1, 1, 4), hidden_size=4,
          refuses="a state that is given"),
+    case("LSTM", (5, 1, 6), "", real(1, 16, 6), real(1, 16, 4), None, None, None, real(1, 1, 4), hidden_size=4,
+         refuses="a state that is given"),
+    case("LSTM", (1, 1, 4), "", real(5, 1, 6), real(1, 16, 6), real(1, 16, 4), None, None, hidden_size=4, last=True,
+         refuses="a state that is given"),
+    case("LSTM", (5, 1, 6), "", real(1, 16, 6), real(1, 16, 4), hidden_size=4, input_forget=1, refuses="coupled gates"),
+    case("LSTM", (5, 1, 6), "LSTM Split Crop Crop Crop Crop Concat", real(2, 16, 6), real(2, 16, 4), hidden_size=4,
+         direction="bidirectional", outputs=2),
     case("GRU", (5, 1, 6), "GRU", real(1, 12, 6), real(1, 12, 4), real(1, 24), hidden_size=4, linear_before_reset=1),
     case("GRU", (5, 1, 6), "", real(1, 12, 6), real(1, 12, 4), hidden_size=4, refuses="linear_before_reset 0"),
     case("RNN", (5, 1, 6), "RNN", real(1, 4, 6), real(1, 4, 4), real(1, 8), hidden_size=4, direction="reverse"),
+    case("RNN", (5, 1, 6), "RNN Split Crop", real(1, 4, 6), real(1, 4, 4), hidden_size=4, direction="reverse",
+         outputs=2),
     case("RNN", (5, 1, 6), "", real(1, 4, 6), real(1, 4, 4), hidden_size=4, activations=["Relu"],
          refuses="activations"),
 ]  # fmt: skip
@@ -276,6 +301,47 @@ def computed(worker: Worker, place: Path, compiled: Any, feed: dict[str, np.ndar
     worker.call("load", {"param": str(place / "m.param"), "bin": str(place / "m.bin"), **ports})
     made = worker.call("run", {"inputs": list(feed)}, feed).arrays
     return [made[str(number)] for number in range(len(shapes))]
+
+
+def parsed(text: str, **stored: np.ndarray) -> onnx.ModelProto:
+    """A graph in ONNX's own words."""
+    proto = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\n{text}')
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(each), name) for name, each in stored.items())
+    return onnx.shape_inference.infer_shapes(proto, strict_mode=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "stored"),
+    [
+        ("l = Mul(x, k) y = ReduceLogSumExp(l, a)", {"k": np.float32(-300), "a": whole(1)}),
+        ("z, y = LayerNormalization(x, w)", {"w": real(6)}),
+    ],
+)
+def test_sums_of_large_exponentials_are_finite_and_statistics_are_given(ncnn, tmp_path, body, stored):
+    proto, x = parsed(f"g (float[3,6] x) => (float[3,1] y) {{ {body} }}", **stored), real(*MATRIX)
+    (wanted,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    (found,) = computed(ncnn, tmp_path, compile_model(ir.from_proto(proto)), {"x": x}, [wanted.shape])
+    assert np.abs(found - wanted).max() <= CLOSE * max(np.abs(wanted).max(), 1)
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("Transpose<perm=[4,3,2,1,0]>(r)", r"Transpose-\d+\): 5 axes change places"),
+        ("MatMul(r, r)", r"MatMul-\d+\): stacks of matrices in more than two dimensions"),
+    ],
+)
+def test_what_has_more_axes_than_a_blob_is_refused_with_the_node(node, said):
+    text = f"g (float[12,30] x) => (float[A,B,C,D,E] y) {{ r = Reshape(x, s) y = {node} }}"
+    with pytest.raises(Unsupported, match=said):
+        compile_model(ir.from_proto(parsed(text, s=whole(2, 5, 4, 3, 3))))
+
+
+def test_negative_padding_is_refused():
+    """ONNX's own shape inference does not let it through."""
+    builder = Builder()
+    with pytest.raises(Unsupported, match="negative padding"):
+        NCNN.find("Conv", 11)(builder, builder.input("x", IMAGE), constant(real(5, 4, 3, 3)), None, pads=(-1, 0, 0, 0))
 
 
 @pytest.mark.parametrize("row", [row for row in CASES if row.refuses], ids=str)

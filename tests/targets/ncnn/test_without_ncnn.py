@@ -111,6 +111,8 @@ def test_weights_take_the_smallest_form_that_is_exact():
     entries, places = np.frombuffer(table[4:1028], "<f4"), np.frombuffer(table[1028:], np.uint8)
     assert np.array_equal(entries[places], few)
     assert len(Weight(few, tagged=True).data(compact=False)) == 4 + 8000
+    assert len(Weight(np.resize(odd[:256], 2000), tagged=True).data(compact=True)) == 4 + 1024 + 2000
+    assert len(Weight(np.resize(odd[:257], 2000), tagged=True).data(compact=True)) == 4 + 8000
     assert len(Weight(few).data(compact=True)) == 8000
 
 
@@ -129,10 +131,13 @@ def test_names_have_no_white_space_and_are_not_too_long():
     assert len({builder.name("x" * 400) for _ in range(3)}) == 3
 
 
-def _graph(kind: str, inputs: list[str], dtype: int, shape: list[int], **stored: np.ndarray) -> ir.Model:
+def _graph(
+    kind: str, inputs: list[str], dtype: int, shape: list[int], axis: int | None = None, **stored: np.ndarray
+) -> ir.Model:
     ports = [helper.make_tensor_value_info("x", dtype, shape), helper.make_empty_tensor_value_info("y")]
     constants = [numpy_helper.from_array(value, name) for name, value in stored.items()]
-    graph = helper.make_graph([helper.make_node(kind, inputs, ["y"], "node")], "g", ports[:1], ports[1:], constants)
+    nodes = [helper.make_node(kind, inputs, ["y"], "node", axis=axis)]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], constants)
     return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
 
 
@@ -143,6 +148,7 @@ def _graph(kind: str, inputs: list[str], dtype: int, shape: list[int], **stored:
         (_graph("Relu", ["x"], TensorProto.FLOAT, ["N", 3]), "input x: .*only known at run time"),
         (_graph("Neg", ["x"], TensorProto.INT64, [3]), r"node \(Neg-13\): an input of integers other than for an emb"),
         (_graph("Pow", ["k", "x"], TensorProto.INT64, [3], k=np.ones(3, np.float32)), "an input of integers other"),
+        (_graph("Gather", ["k", "x"], TensorProto.INT64, [2], 1, k=np.ones((4, 3), np.float32)), "places that are"),
         (_graph("Det", ["x"], TensorProto.FLOAT, [3, 3]), r"node \(Det-11\): ncnn has no such operator"),
         (_graph("MatMul", ["x", "x"], TensorProto.FLOAT, [2, 2, 2, 2, 2]), "input x: .*at most four"),
     ],
