@@ -16,6 +16,8 @@ from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import Builder
 from convertkit.targets.coreml.handlers.operands import known
 from convertkit.targets.coreml.tensor import Tensor, constant
+from convertkit.targets.forms.recurrences import USUAL
+from convertkit.targets.forms.recurrent_nodes import Recurrent, gated, long_short_term, plain
 
 recurrent = Registry()
 
@@ -42,16 +44,16 @@ class Layer:
         return self.x.size(0)
 
 
-def _layer(
-    b: Builder, x: Tensor, w: Tensor, r: Tensor, bias: Tensor | None, lengths: Tensor | None, way: str, layout: int
-) -> Layer:
+def _layer(b: Builder, node: Recurrent[Tensor]) -> Layer:
+    x, lengths, layout = node.x, node.lengths, node.layout
     if lengths is not None and not (lengths.array is not None and (lengths.array == x.shape[1 if layout else 0]).all()):
         raise Unsupported("sequences of different lengths")
-    weights, recurrence = known(w, "weights"), known(r, "weights")
+    weights, recurrence = known(node.w, "weights"), known(node.r, "weights")
     hidden = recurrence.shape[2]
     directions, gates = weights.shape[0], weights.shape[1] // hidden
+    bias = node.bias
     given = np.zeros((directions, 2 * gates * hidden), weights.dtype) if bias is None else known(bias, "biases")
-    ways = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[way]
+    ways = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[node.direction]
     return Layer(b.transpose(x, (1, 0, 2)) if layout else x, weights, recurrence, given, hidden, ways)
 
 
@@ -71,8 +73,9 @@ def _pair(moved: Tensor, layer: Layer) -> tuple[int, int]:
     return (-1 if moved.shape[1] is None else moved.shape[1], layer.hidden)
 
 
-def _named(activations: tuple[str, ...]) -> list[str]:
-    names = [each.lower() for each in activations]
+def _named(node: Recurrent[Tensor], kind: str) -> list[str]:
+    """The activations of all directions."""
+    names = [each.lower() for each in node.activations or USUAL[kind] * node.directions]
     if unknown := [name for name in names if name not in _PLAIN]:
         raise Unsupported(f"the activation {unknown[0]} in a recurrent layer")
     return names
@@ -91,34 +94,15 @@ def _results(
 
 
 @recurrent.lowers("LSTM", since=(14, 22))
-def lstm(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor | None,
-    lengths: Tensor | None,
-    initial_h: Tensor | None,
-    initial_c: Tensor | None,
-    peepholes: Tensor | None,
-    *,
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
-    activations: tuple[str, ...] = ("Sigmoid", "Tanh", "Tanh", "Sigmoid", "Tanh", "Tanh"),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    input_forget: int = 0,
-    layout: int = 0,
-) -> tuple[Tensor, ...]:
-    if clip is not None or input_forget:
+@long_short_term
+def lstm(b: Builder, node: Recurrent[Tensor]) -> tuple[Tensor, ...]:
+    if node.clip is not None or node.input_forget:
         raise Unsupported("clip or input_forget in an LSTM")
-    layer = _layer(b, x, w, r, bias, lengths, direction, layout)
-    names = _named(activations)
+    layer, names, peepholes = _layer(b, node), _named(node, "LSTM"), node.peepholes
     holes = np.zeros((len(layer.ways), 3 * layer.hidden), layer.w.dtype) if peepholes is None else known(peepholes, "P")
     sequences, last_h, last_c = [], [], []
-    for place, backwards in enumerate(layer.ways):
-        h, c = (_start(b, layer, given, place, layout) for given in (initial_h, initial_c))
+    for place in range(len(layer.ways)):
+        h, c = (_start(b, layer, given, place, node.layout) for given in node.states)
         acts = names[3 * place : 3 * place + 3]
         if holes[place].any():
             found = _lstm_steps(b, layer, place, (h, c), acts, holes[place])
@@ -128,8 +112,7 @@ def lstm(
         sequences.append(sequence)
         last_h.append(h)
         last_c.append(c)
-        assert backwards in (False, True)
-    return _results(b, sequences, (last_h, last_c), layout)
+    return _results(b, sequences, (last_h, last_c), node.layout)
 
 
 def _iofc(rows: Array, hidden: int, dtype: str) -> Array:
@@ -203,37 +186,20 @@ def _lstm_steps(
 
 
 @recurrent.lowers("GRU", since=(14, 22))
-def gru(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor | None,
-    lengths: Tensor | None,
-    initial_h: Tensor | None,
-    *,
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
-    activations: tuple[str, ...] = ("Sigmoid", "Tanh", "Sigmoid", "Tanh"),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-    linear_before_reset: int = 0,
-) -> tuple[Tensor, ...]:
+@gated
+def gru(b: Builder, node: Recurrent[Tensor]) -> tuple[Tensor, ...]:
     """Step by step: MIL's documentation of ``gru`` does not say where the bias of the new state is added."""
-    if clip is not None:
+    if node.clip is not None:
         raise Unsupported("clip in a GRU")
-    layer = _layer(b, x, w, r, bias, lengths, direction, layout)
-    names = _named(activations)
+    layer, names = _layer(b, node), _named(node, "GRU")
     sequences, lasts = [], []
     for place in range(len(layer.ways)):
-        start = _start(b, layer, initial_h, place, layout)
-        step = _gru_step(b, layer, place, names[2 * place : 2 * place + 2], bool(linear_before_reset))
+        start = _start(b, layer, node.states[0], place, node.layout)
+        step = _gru_step(b, layer, place, names[2 * place : 2 * place + 2], node.linear_before_reset)
         sequence, last = _unrolled(b, layer, place, (start,), step)
         sequences.append(sequence)
         lasts.append(last)
-    return _results(b, sequences, (lasts,), layout)
+    return _results(b, sequences, (lasts,), node.layout)
 
 
 def _gru_step(
@@ -263,34 +229,18 @@ def _gru_step(
 
 
 @recurrent.lowers("RNN", since=(14, 22))
-def rnn(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor | None,
-    lengths: Tensor | None,
-    initial_h: Tensor | None,
-    *,
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
-    activations: tuple[str, ...] = ("Tanh", "Tanh"),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-) -> tuple[Tensor, ...]:
-    if clip is not None:
+@plain
+def rnn(b: Builder, node: Recurrent[Tensor]) -> tuple[Tensor, ...]:
+    if node.clip is not None:
         raise Unsupported("clip in an RNN")
-    layer = _layer(b, x, w, r, bias, lengths, direction, layout)
-    names = _named(activations)
+    layer, names = _layer(b, node), _named(node, "RNN")
     sequences, lasts = [], []
     for place, backwards in enumerate(layer.ways):
         before, after = np.split(layer.bias[place], 2)
         sequence, last = b.ops(
             "rnn",
             x=layer.x,
-            initial_h=_start(b, layer, initial_h, place, layout),
+            initial_h=_start(b, layer, node.states[0], place, node.layout),
             weight_ih=layer.w[place].astype(layer.x.dtype),
             weight_hh=layer.r[place].astype(layer.x.dtype),
             bias=(before + after).astype(layer.x.dtype),
@@ -300,4 +250,4 @@ def rnn(
         )
         sequences.append(sequence)
         lasts.append(last)
-    return _results(b, sequences, (lasts,), layout)
+    return _results(b, sequences, (lasts,), node.layout)

@@ -10,6 +10,7 @@ from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.forms.recurrences import USUAL, unusual
+from convertkit.targets.forms.recurrent_nodes import Recurrent, gated, long_short_term, plain
 from convertkit.targets.ncnn.builder import Builder, weight
 from convertkit.targets.ncnn.layers import Weight
 from convertkit.targets.ncnn.tensor import Tensor
@@ -29,13 +30,15 @@ def _gates(values: Array, order: Sequence[int]) -> Array:
     return parts[:, list(order)].reshape(values.shape)
 
 
-def _check(x: Tensor, given: Sequence[object], activations: Sequence[str], kind: str) -> None:
-    if x.shape[1] != 1:
+def _check(node: Recurrent[Tensor], kind: str) -> None:
+    if node.x.shape[1] != 1:
         raise Unsupported("a batch of more than one: ncnn computes one sequence at a time")
-    if any(each is not None for each in given):
+    if any(each is not None for each in (node.lengths, node.peepholes, node.clip)) or node.input_forget:
         raise Unsupported("sequence lengths, peepholes, clip or coupled gates, which ncnn's layers lack")
+    activations = node.activations or ()
     if unusual(kind, activations):
         raise Unsupported(f"activations {', '.join(activations)}: ncnn's layer has {', '.join(USUAL[kind])}")
+    _refuse_start(*node.states)
 
 
 def _refuse_start(*states: Tensor | None) -> None:
@@ -46,12 +49,13 @@ def _refuse_start(*states: Tensor | None) -> None:
 
 
 def _made(
-    b: Builder, kind: str, x: Tensor, hidden: int, direction: str, weights: list[Weight], size: int
+    b: Builder, kind: str, node: Recurrent[Tensor], hidden: int, weights: list[Weight], size: int
 ) -> tuple[Tensor, Tensor]:
     """All steps, and the state after the last one in each direction."""
     from convertkit.targets.ncnn.handlers.slices import cropped
 
-    steps, count = x.shape[0], 2 if direction == "bidirectional" else 1
+    x, direction, count = node.x, node.direction, node.directions
+    steps = x.shape[0]
     given = b.view(x, (steps, x.shape[2]))
     parameters = {0: hidden, 1: size, 2: _DIRECTIONS[direction]}
     found = b.layer(kind, [given], (steps, count * hidden), (steps, count * hidden), parameters, weights)
@@ -77,88 +81,35 @@ def _bias(bias: Tensor | None, count: int, size: int) -> Array:
 
 
 @recurrent.lowers("LSTM", since=(14, 22))
-def lstm(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor | None,
-    sequence_lens: Tensor | None,
-    initial_h: Tensor | None,
-    initial_c: Tensor | None,
-    p: Tensor | None,
-    *,
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
-    activations: tuple[str, ...] | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    input_forget: int = 0,
-    layout: int = 0,
-) -> tuple[Tensor, Tensor]:
+@long_short_term
+def lstm(b: Builder, node: Recurrent[Tensor]) -> tuple[Tensor, Tensor]:
     """The cell's last state, the third output, is not among what is made."""
-    _check(x, (sequence_lens, p, clip, input_forget or None), activations or (), "LSTM")
-    _refuse_start(initial_h, initial_c)
-    inner, outer = _gates(w.known, _LSTM_GATES), _gates(r.known, _LSTM_GATES)
-    total = _bias(bias, len(inner), inner.shape[1]).sum(axis=1)
+    _check(node, "LSTM")
+    inner, outer = _gates(node.w.known, _LSTM_GATES), _gates(node.r.known, _LSTM_GATES)
+    total = _bias(node.bias, len(inner), inner.shape[1]).sum(axis=1)
     weights = [weight(inner), weight(_gates(total, _LSTM_GATES)), weight(outer)]
-    return _made(b, "LSTM", x, outer.shape[2], direction, weights, inner.size)
+    return _made(b, "LSTM", node, outer.shape[2], weights, inner.size)
 
 
 @recurrent.lowers("GRU", since=(14, 22))
-def gru(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor | None,
-    sequence_lens: Tensor | None,
-    initial_h: Tensor | None,
-    *,
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
-    activations: tuple[str, ...] | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-    linear_before_reset: int = 0,
-) -> tuple[Tensor, Tensor]:
+@gated
+def gru(b: Builder, node: Recurrent[Tensor]) -> tuple[Tensor, Tensor]:
     """Ncnn keeps the bias of the state's product of the new gate apart: what ``linear_before_reset`` means."""
-    _check(x, (sequence_lens, clip), activations or (), "GRU")
-    _refuse_start(initial_h)
-    if not linear_before_reset:
+    _check(node, "GRU")
+    if not node.linear_before_reset:
         raise Unsupported("linear_before_reset 0: ncnn's GRU multiplies the state before it is reset")
-    inner, outer = _gates(w.known, _GRU_GATES), _gates(r.known, _GRU_GATES)
-    hidden = outer.shape[2]
-    both = np.stack([_gates(each, _GRU_GATES) for each in _bias(bias, len(inner), 3 * hidden).swapaxes(0, 1)], axis=1)
+    inner, outer = _gates(node.w.known, _GRU_GATES), _gates(node.r.known, _GRU_GATES)
+    hidden, bias = outer.shape[2], _bias(node.bias, len(inner), inner.shape[1])
+    both = np.stack([_gates(each, _GRU_GATES) for each in bias.swapaxes(0, 1)], axis=1)
     sums = both.sum(axis=1)[:, : 2 * hidden].reshape(-1, 2, hidden)
     stored = np.concatenate([sums, both[:, :, 2 * hidden :]], axis=1)
-    weights = [weight(inner), weight(stored), weight(outer)]
-    return _made(b, "GRU", x, hidden, direction, weights, inner.size)
+    return _made(b, "GRU", node, hidden, [weight(inner), weight(stored), weight(outer)], inner.size)
 
 
 @recurrent.lowers("RNN", since=(14, 22))
-def rnn(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor | None,
-    sequence_lens: Tensor | None,
-    initial_h: Tensor | None,
-    *,
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
-    activations: tuple[str, ...] = ("Tanh", "Tanh"),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-) -> tuple[Tensor, Tensor]:
-    _check(x, (sequence_lens, clip), activations, "RNN")
-    _refuse_start(initial_h)
-    inner, outer = w.known, r.known
-    total = _bias(bias, len(inner), inner.shape[1]).sum(axis=1)
-    return _made(b, "RNN", x, outer.shape[2], direction, [weight(inner), weight(total), weight(outer)], inner.size)
+@plain
+def rnn(b: Builder, node: Recurrent[Tensor]) -> tuple[Tensor, Tensor]:
+    _check(node, "RNN")
+    inner, outer = node.w.known, node.r.known
+    total = _bias(node.bias, len(inner), inner.shape[1]).sum(axis=1)
+    return _made(b, "RNN", node, outer.shape[2], [weight(inner), weight(total), weight(outer)], inner.size)

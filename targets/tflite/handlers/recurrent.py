@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.kernel_costs import DenseShape
 from convertkit.onnx.registry import Registry
+from convertkit.targets.forms.recurrent_nodes import Recurrent, gated, long_short_term, plain
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_of, float_only, like
 from convertkit.targets.tflite.handlers.gates import Activation, activations_of, clipped
@@ -54,53 +55,25 @@ class Cell:
     clip: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The inputs of a recurrent operator in our own order."""
-
-    x: Tensor
-    lengths: Tensor | None
-    states: tuple[Tensor | None, ...]
-    direction: str
-    layout: int
-    hidden: int
-
-
 MakeStep = Callable[[int, Cell], Step]
 
 
 @recurrent.lowers("LSTM", since=(14, 22))
-def lstm(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor | None = None,
-    sequence_lens: Tensor | None = None,
-    initial_h: Tensor | None = None,
-    initial_c: Tensor | None = None,
-    p: Tensor | None = None,
-    *,
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
-    activations: tuple[str, ...] | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    input_forget: int = 0,
-    layout: int = 0,
-) -> tuple[Tensor, ...]:
+@long_short_term
+def lstm(b: Builder, node: Recurrent[Tensor]) -> tuple[Tensor, ...]:
     """Gates in the order input, output, forget, cell."""
-    functions = activations_of(activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh", "Tanh"), direction)
-    hidden = constant_of(r, "the recurrent weights").shape[2]
-    peepholes = None if p is None else constant_of(p, "the peepholes")
+    functions = _functions(node, ("Sigmoid", "Tanh", "Tanh"))
+    peepholes = None if node.peepholes is None else constant_of(node.peepholes, "the peepholes")
 
     def step(number: int, cell: Cell) -> Step:
         peeps = None if peepholes is None else np.split(peepholes[number], 3)
-        return lambda b, xs, state: _lstm_step(b, cell, xs, state, peeps, bool(input_forget))
+        return lambda b, xs, state: _lstm_step(b, cell, xs, state, peeps, node.input_forget)
 
-    source = Source(x, sequence_lens, (initial_h, initial_c), direction, layout, hidden)
-    return _run(b, source, _cells(w, r, bias, 4, functions, clip), step)
+    return _run(b, node, _cells(node, 4, functions), step)
+
+
+def _functions(node: Recurrent[Tensor], usual: Sequence[str]) -> list[tuple[Activation, ...]]:
+    return activations_of(node.activations, node.alphas, node.betas, usual, node.direction)
 
 
 def _lstm_step(
@@ -129,34 +102,16 @@ def _lstm_step(
 
 
 @recurrent.lowers("GRU", since=(14, 22))
-def gru(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor | None = None,
-    sequence_lens: Tensor | None = None,
-    initial_h: Tensor | None = None,
-    *,
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
-    activations: tuple[str, ...] | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-    linear_before_reset: int = 0,
-) -> tuple[Tensor, ...]:
+@gated
+def gru(b: Builder, node: Recurrent[Tensor]) -> tuple[Tensor, ...]:
     """Gates in the order update, reset, hidden."""
-    functions = activations_of(activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh"), direction)
-    hidden = constant_of(r, "the recurrent weights").shape[2]
+    linear = node.linear_before_reset
 
     def step(_: int, cell: Cell) -> Step:
-        return lambda b, xs, state: _gru_step(b, cell, xs, state, bool(linear_before_reset))
+        return lambda b, xs, state: _gru_step(b, cell, xs, state, linear)
 
-    cells = _cells(w, r, bias, 3, functions, clip, split_last=bool(linear_before_reset))
-    parts = (3,) if linear_before_reset else (2, 1)
-    return _run(b, Source(x, sequence_lens, (initial_h,), direction, layout, hidden), cells, step, parts)
+    cells = _cells(node, 3, _functions(node, ("Sigmoid", "Tanh")), split_last=linear)
+    return _run(b, node, cells, step, (3,) if linear else (2, 1))
 
 
 def _gru_step(b: Builder, cell: Cell, xs: Columns, state: Sequence[Tensor], linear: bool) -> tuple[Tensor, ...]:
@@ -187,95 +142,71 @@ def _part(b: Builder, x: Tensor, first: int, last: int) -> Tensor:
 
 
 @recurrent.lowers("RNN", since=(14, 22))
-def rnn(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor | None = None,
-    sequence_lens: Tensor | None = None,
-    initial_h: Tensor | None = None,
-    *,
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
-    activations: tuple[str, ...] = ("Tanh", "Tanh"),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-) -> tuple[Tensor, ...]:
-    count = 2 if direction == "bidirectional" else 1
-    functions = activations_of(activations[:count], activation_alpha, activation_beta, ("Tanh",), direction)
-    hidden = constant_of(r, "the recurrent weights").shape[2]
+@plain
+def rnn(b: Builder, node: Recurrent[Tensor]) -> tuple[Tensor, ...]:
+    """One function for each direction; the schema's own default names two."""
+    named = replace(node, activations=(node.activations or ())[: node.directions])
 
     def step(_: int, cell: Cell) -> Step:
         def one(b: Builder, xs: Columns, state: Sequence[Tensor]) -> tuple[Tensor, ...]:
-            total = b.add(xs(0, hidden), _dense(b, state[0], cell.r, None))
+            total = b.add(xs(0, cell.r.shape[1]), _dense(b, state[0], cell.r, None))
             return (cell.activations[0](b, clipped(b, total, cell.clip)),)
 
         return one
 
-    source = Source(x, sequence_lens, (initial_h,), direction, layout, hidden)
-    return _run(b, source, _cells(w, r, bias, 1, functions, clip), step)
+    return _run(b, node, _cells(node, 1, _functions(named, ("Tanh",))), step)
 
 
 def _cells(
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor | None,
-    gates: int,
-    functions: Sequence[tuple[Activation, ...]],
-    clip: float | None,
-    *,
-    split_last: bool = False,
+    node: Recurrent[Tensor], gates: int, functions: Sequence[tuple[Activation, ...]], *, split_last: bool = False
 ) -> list[Cell]:
     """One cell for each direction; recurrent biases join the input's, but the last gate's where it is apart."""
-    weights, recurrence = _matrices(w, "the weights"), _matrices(r, "the recurrent weights")
+    recurrence, weights = _matrices(node.r, "the recurrent weights"), _matrices(node.w, "the weights")
     hidden = recurrence[0].shape[1]
     both = np.zeros((len(weights), 2 * gates * hidden), np.float32)
-    if bias is not None:
-        both = constant_of(bias, "the bias").astype(np.float32)
+    if node.bias is not None:
+        both = constant_of(node.bias, "the bias").astype(np.float32)
     cells = []
     for number in range(len(weights)):
         bias_w, bias_r = (part.copy() for part in np.split(both[number], 2))
         joined = (gates - 1) * hidden if split_last else gates * hidden
         bias_w[:joined] += bias_r[:joined]
         bias_r[:joined] = 0
-        cells.append(Cell(weights[number], recurrence[number], bias_w, bias_r, functions[number], clip))
+        cells.append(Cell(weights[number], recurrence[number], bias_w, bias_r, functions[number], node.clip))
     return cells
 
 
 def _run(
-    b: Builder, source: Source, cells: Sequence[Cell], make_step: MakeStep, parts: Sequence[int] = ()
+    b: Builder, node: Recurrent[Tensor], cells: Sequence[Cell], make_step: MakeStep, parts: Sequence[int] = ()
 ) -> tuple[Tensor, ...]:
     """All directions; the results are Y, Y_h and for LSTM Y_c, in the layout that the node asks for.
 
     ``parts`` are the gates of each product of a step, where there are several.
     """
-    float_only(source.x, "a recurrent operator")
-    if source.x.rank != 3:
-        raise Unsupported(f"an input of {source.x.rank} axes where ONNX has three: no input of these sizes fits here")
-    x = b.transpose(source.x, (1, 0, 2)) if source.layout else source.x
+    float_only(node.x, "a recurrent operator")
+    if node.x.rank != 3:
+        raise Unsupported(f"an input of {node.x.rank} axes where ONNX has three: no input of these sizes fits here")
+    x = b.transpose(node.x, (1, 0, 2)) if node.layout else node.x
     x = _with_features(b, x, cells[0].w.shape[1])
-    batch = x.shape[1]
+    batch, hidden = x.shape[1], cells[0].r.shape[1]
     names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-    if source.direction not in names:
-        raise Unsupported(f"direction {source.direction}")
+    if node.direction not in names:
+        raise Unsupported(f"direction {node.direction}")
     sequences, finals = [], []
-    for number, backwards in enumerate(names[source.direction]):
-        states = tuple(_initial(b, x, state, number, source) for state in source.states)
-        read = _turned(b, x, source.lengths) if backwards else x
+    for number, backwards in enumerate(names[node.direction]):
+        states = tuple(_initial(b, x, state, number, hidden, node.layout) for state in node.states)
+        read = _turned(b, x, node.lengths) if backwards else x
         inner = _input_products(b, read, cells[number])
         weight_bytes = _bytes(b, cells[number], batch, parts)
-        outputs, last = run_steps(b, inner, states, source.lengths, make_step(number, cells[number]), weight_bytes)
-        sequences.append(_turned(b, outputs, source.lengths) if backwards else outputs)
+        outputs, last = run_steps(b, inner, states, node.lengths, make_step(number, cells[number]), weight_bytes)
+        sequences.append(_turned(b, outputs, node.lengths) if backwards else outputs)
         finals.append(last)
     y = b.concatenation([_with_way(b, part) for part in sequences], 1)
     lasts = [
-        b.concatenation([b.reshape(last[place], (1, batch, source.hidden)) for last in finals], 0)
-        for place in range(len(source.states))
+        b.concatenation([b.reshape(last[place], (1, batch, hidden)) for last in finals], 0)
+        for place in range(len(node.states))
     ]
-    if source.layout:
+    if node.layout:
         y, lasts = b.transpose(y, (2, 0, 1, 3)), [b.transpose(last, (1, 0, 2)) for last in lasts]
     return (y, *lasts)
 
@@ -296,13 +227,13 @@ def _with_way(b: Builder, x: Tensor) -> Tensor:
     return b.expand_dims(x, 1) if steps == DYNAMIC else b.reshape(x, (steps, 1, batch, hidden))
 
 
-def _initial(b: Builder, x: Tensor, state: Tensor | None, number: int, source: Source) -> Tensor:
+def _initial(b: Builder, x: Tensor, state: Tensor | None, number: int, hidden: int, layout: int) -> Tensor:
     """One direction's start state (batch, hidden); zeros where none is given."""
     if state is None:
-        return zeros_for_each(b, x, source.hidden)
-    by_direction = b.transpose(state, (1, 0, 2)) if source.layout else state
+        return zeros_for_each(b, x, hidden)
+    by_direction = b.transpose(state, (1, 0, 2)) if layout else state
     part = cut(b, by_direction, [slice(number, number + 1), slice(None), slice(None)])
-    return b.reshape(part, (x.shape[1], source.hidden))
+    return b.reshape(part, (x.shape[1], hidden))
 
 
 def _turned(b: Builder, x: Tensor, lengths: Tensor | None) -> Tensor:
