@@ -11,13 +11,13 @@ import onnx_ir as ir
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.integer_ranges import Ranges
-from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import MOST_DIMENSIONS, Builder
 from convertkit.targets.coreml.scans import scan
 from convertkit.targets.coreml.tensor import Tensor, constant, held
 from convertkit.targets.coreml.wrapping import wrapped
-from convertkit.targets.forms.calling import attributes_of, called, subject
+from convertkit.targets.forms.calling import attributes_of, called
+from convertkit.targets.forms.lowering import GraphLowering, Operators
 
 WAYS_OUT = ("--target onnxruntime", "--target tflite")
 
@@ -27,43 +27,21 @@ _PLAIN = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear
 """Operators that make or take real int8 and uint8 tensors."""
 
 
-class Lowering:
+class Lowering(GraphLowering[Tensor]):
     """Lowers one graph into the MIL function that is open."""
 
     def __init__(self, builder: Builder, registry: Registry, opsets: Mapping[str, int]) -> None:
+        super().__init__(Operators(registry, opsets), constant, WAYS_OUT)
         self._builder = builder
-        self._registry = registry
-        self._opsets = opsets
-        self._values: dict[ir.Value, Tensor] = {}
         self.ranges = Ranges("Core ML")
-
-    def bind(self, value: ir.Value, tensor: Tensor) -> None:
-        """Say what an input of the graph is."""
-        self._values[value] = tensor
-
-    def value(self, value: ir.Value) -> Tensor:
-        """The tensor of an ONNX value; initializers become constants when they are first used."""
-        known = self._values.get(value)
-        if known is None:
-            assert value.const_value is not None, f"{value.name} has no value yet"
-            known = self._values[value] = constant(value.const_value.numpy())
-        return known
-
-    def run(self, graph: ir.Graph) -> None:
-        """Lower every node; ``Unsupported`` names the first that cannot be expressed."""
-        for node in graph:
-            try:
-                self._node(node)
-            except Unsupported as refusal:
-                raise refusal.located(subject(node, self._version(node)), location(node), WAYS_OUT) from None
 
     def _node(self, node: ir.Node) -> None:
         if node.op_type == "Scan" and not node.domain:
             self._bind(node, scan(self, self._builder, node))
             return
-        handler = self._registry.find(node.op_type, self._opsets.get(node.domain, 1), node.domain)
+        handler = self._operators.find(node)
         if handler is None:
-            raise Unsupported(self._unknown(node))
+            raise Unsupported(self._operators.unknown(node, "Core ML"))
         self._builder.prefix = node.name or node.op_type
         inputs = [None if value is None else self._input(node, value) for value in node.inputs]
         self._bind(node, _call(handler, self._builder, inputs, attributes_of(node)))
@@ -81,7 +59,7 @@ class Lowering:
         if tensor.array is not None:
             self.ranges.bind(value, tensor.array)
             return tensor
-        kind = self.ranges.add(node, value, subject(node, self._version(node)))
+        kind = self.ranges.add(node, value, self._subject(node))
         return wrapped(self._builder, tensor, kind) if kind and tensor.dtype == "int32" else tensor
 
     def _input(self, node: ir.Node, value: ir.Value) -> Tensor:
@@ -107,20 +85,6 @@ class Lowering:
         if 0 in tensor.shape and tensor.array is None:
             raise Unsupported("a result without elements: Core ML has no empty tensors")
         return tensor
-
-    def _version(self, node: ir.Node) -> int:
-        from onnx import defs
-
-        try:
-            return int(defs.get_schema(node.op_type, self._opsets.get(node.domain, 1), node.domain).since_version)
-        except defs.SchemaError:
-            return 1
-
-    def _unknown(self, node: ir.Node) -> str:
-        versions = self._registry.versions(node.op_type, node.domain)
-        if versions:
-            return f"Core ML has it as opset {', '.join(map(str, versions))} defines it, not as this version does"
-        return "Core ML has no such operator, and no exact decomposition is known"
 
 
 def declared(value: ir.Value) -> tuple[str, tuple[int | str, ...]]:

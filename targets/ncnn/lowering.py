@@ -8,47 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import onnx_ir as ir
-from onnx import defs
 
 from convertkit.errors import Unsupported
-from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
-from convertkit.targets.forms.calling import attributes_of, called, subject
+from convertkit.targets.forms.calling import attributes_of, called
+from convertkit.targets.forms.lowering import GraphLowering, Operators
 from convertkit.targets.ncnn.builder import Builder
 from convertkit.targets.ncnn.tensor import Tensor, constant
 
 WAYS_OUT = ("--target onnxruntime", "--target mnn")
 
 
-class Lowering:
+class Lowering(GraphLowering[Tensor]):
     """Lowers the nodes of one graph."""
 
     def __init__(self, builder: Builder, registry: Registry, opsets: Mapping[str, int]) -> None:
-        self._builder, self._registry, self._opsets = builder, registry, opsets
-        self._values: dict[ir.Value, Tensor] = {}
-
-    def bind(self, value: ir.Value, tensor: Tensor) -> None:
-        """Say what an input of the graph is."""
-        self._values[value] = tensor
-
-    def value(self, value: ir.Value) -> Tensor:
-        """The tensor of an ONNX value."""
-        known = self._values.get(value)
-        if known is None:
-            assert value.const_value is not None, f"{value.name} has no value yet"
-            known = self._values[value] = constant(value.const_value.numpy())
-        return known
-
-    def run(self, graph: ir.Graph) -> None:
-        """Lower every node; ``Unsupported`` names the first that cannot be expressed."""
-        for node in graph:
-            try:
-                self._node(node)
-            except Unsupported as refusal:
-                raise refusal.located(subject(node, self._version(node)), location(node), WAYS_OUT) from None
+        super().__init__(Operators(registry, opsets), constant, WAYS_OUT)
+        self._builder = builder
 
     def _node(self, node: ir.Node) -> None:
-        handler = self._registry.find(node.op_type, self._opsets.get(node.domain, 1), node.domain)
+        handler = self._operators.find(node)
         if handler is None:
             raise Unsupported("ncnn has no such operator, and no exact decomposition is known")
         for value in node.outputs:
@@ -68,12 +47,6 @@ class Lowering:
         if tensor.shape != wanted:
             raise Unsupported(f"lowered to {list(tensor.shape)} where ONNX says {list(wanted)}: a handler's mistake")
         return tensor
-
-    def _version(self, node: ir.Node) -> int:
-        try:
-            return int(defs.get_schema(node.op_type, self._opsets.get(node.domain, 1), node.domain).since_version)
-        except defs.SchemaError:
-            return 1
 
 
 def _check_type(value: ir.Value) -> None:

@@ -18,6 +18,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
 from convertkit.targets.forms.calling import attributes_of, called
+from convertkit.targets.forms.lowering import Operators
 from convertkit.targets.forms.source import source_of
 from convertkit.targets.tflite.annotations import activation_of, order_of, quantization_of
 from convertkit.targets.tflite.builder import Builder
@@ -45,8 +46,8 @@ class Lowering:
 
     def __init__(self, program: Program, registry: Registry, opsets: Mapping[str, int]) -> None:
         self.program = program
-        self._registry = registry
-        self._opsets = opsets
+        self._operators = Operators(registry, opsets)
+        self._opset = opsets.get("", 1)
         self._constants: dict[ir.Value, Tensor] = {}
 
     def main(self, graph: ir.Graph) -> tuple[list[Tensor], list[Tensor]]:
@@ -105,17 +106,17 @@ class Lowering:
             try:
                 self._node(node, scope)
             except Unsupported as refusal:
-                raise refusal.located(subject(node, self._version(node)), location(node), WAYS_OUT) from None
+                raise refusal.located(subject(node, self._operators.version(node)), location(node), WAYS_OUT) from None
 
     def _node(self, node: ir.Node, scope: Scope) -> None:
-        handler = self._registry.find(node.op_type, self._opsets.get(node.domain, 1), node.domain)
+        handler = self._operators.find(node)
         if handler is None:
-            raise Unsupported(self._unknown(node))
+            raise Unsupported(self._operators.unknown(node, "TFLite"))
         builder = scope.builder
         builder.prefix = node.name or node.op_type
         builder.origin = origin(node)
         builder.results = tuple(quantization_of(value) for value in node.outputs)
-        check_types(node, self._opsets.get("", 1))
+        check_types(node, self._opset)
         inputs = [None if value is None else self.value(value, scope) for value in node.inputs]
         before = len(builder.subgraph.operations)
         results = _call(handler, builder, inputs, attributes_of(node), self, scope, node)
@@ -149,20 +150,6 @@ class Lowering:
             self.program.names[tensor] = str(value.name)
             outputs.append(tensor)
         return outputs
-
-    def _version(self, node: ir.Node) -> int:
-        from onnx import defs
-
-        try:
-            return int(defs.get_schema(node.op_type, self._opsets.get(node.domain, 1), node.domain).since_version)
-        except defs.SchemaError:
-            return 1
-
-    def _unknown(self, node: ir.Node) -> str:
-        versions = self._registry.versions(node.op_type, node.domain)
-        if versions:
-            return f"TFLite has it as opset {', '.join(map(str, versions))} defines it, not as this version does"
-        return "TFLite has no such operator, and no exact decomposition is known"
 
 
 def _call(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,30 +18,27 @@ def has_divisor(node: Any) -> bool:
     return (len(node.args) > _DIVISOR and node.args[_DIVISOR] is not None) or bool(node.kwargs.get("divisor_override"))
 
 
-def average_pool_2d(
-    x: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """``aten::avg_pool2d`` with a divisor; ``x`` is (…, H, W)."""
-    return _average_pool(2, x, kernel, stride, padding, divisor_override, ceil_mode=ceil_mode)
+def _over(rank: int) -> Callable[..., Any]:
+    """The operator of ``rank`` spatial axes, which are the last of ``x``."""
+
+    def average_pool(
+        x: Tensor,
+        kernel: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        return _average_pool(rank, x, kernel, stride, padding, divisor_override, ceil_mode=ceil_mode)
+
+    return average_pool
 
 
-def average_pool_3d(
-    x: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """``aten::avg_pool3d`` with a divisor; ``x`` is (…, D, H, W)."""
-    return _average_pool(3, x, kernel, stride, padding, divisor_override, ceil_mode=ceil_mode)
+average_pool_2d = _over(2)
+"""``aten::avg_pool2d`` with a divisor."""
+average_pool_3d = _over(3)
+"""``aten::avg_pool3d`` with a divisor."""
 
 
 def _average_pool(

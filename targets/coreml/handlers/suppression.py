@@ -17,6 +17,7 @@ from convertkit.targets.coreml.builder import Builder
 from convertkit.targets.coreml.handlers.operands import integers, known
 from convertkit.targets.coreml.suppressions import DOMAIN, MARKS
 from convertkit.targets.coreml.tensor import Tensor, constant
+from convertkit.targets.forms.suppressed import Suppression, suppression_node
 
 suppression = Registry()
 
@@ -37,18 +38,10 @@ class _Told:
 
 
 @suppression.lowers("NonMaxSuppression", since=11)
-def non_max_suppression(
-    b: Builder,
-    boxes: Tensor,
-    scores: Tensor,
-    max_boxes: Tensor | None = None,
-    iou_threshold: Tensor | None = None,
-    score_threshold: Tensor | None = None,
-    *,
-    center_point_box: int = 0,
-) -> Tensor:
+@suppression_node
+def non_max_suppression(b: Builder, node: Suppression[Tensor]) -> Tensor:
     """Rows of image, class and box, as many as there are."""
-    told = _told(b, boxes, scores, max_boxes, iou_threshold, score_threshold, bool(center_point_box))
+    told = _told(b, node)
     lanes = np.indices((told.images, told.classes)).reshape(2, -1, 1, 1)
     each = np.broadcast_to(lanes, (2, told.images * told.classes, told.most, 1)).astype(np.int32)
     boxes_of = b.op("sub", x=told.places, y=b.full(1, told.places))
@@ -59,18 +52,10 @@ def non_max_suppression(
 
 
 @suppression.lowers_custom(MARKS, domain=DOMAIN)
-def marks(
-    b: Builder,
-    boxes: Tensor,
-    scores: Tensor,
-    max_boxes: Tensor | None,
-    iou_threshold: Tensor | None,
-    score_threshold: Tensor | None,
-    *,
-    center_point_box: int = 0,
-) -> Tensor:
+@suppression_node
+def marks(b: Builder, node: Suppression[Tensor]) -> Tensor:
     """Booleans (images, classes, boxes): which would be told."""
-    told = _told(b, boxes, scores, max_boxes, iou_threshold, score_threshold, bool(center_point_box))
+    told = _told(b, node)
     lanes, count = told.images * told.classes, told.boxes
     none = constant(np.zeros((lanes, count + 1), np.int32))
     ones = b.cast(told.valid, "int32")
@@ -79,25 +64,18 @@ def marks(
     return b.cast(b.reshape(kept, (told.images, told.classes, count)), "bool")
 
 
-def _told(
-    b: Builder,
-    boxes: Tensor,
-    scores: Tensor,
-    max_boxes: Tensor | None,
-    iou_threshold: Tensor | None,
-    score_threshold: Tensor | None,
-    centred: bool,
-) -> _Told:
+def _told(b: Builder, node: Suppression[Tensor]) -> _Told:
+    boxes, scores, max_boxes, score_threshold = node.boxes, node.scores, node.max_boxes, node.score_threshold
     images, classes, count = scores.sizes
     most = 0 if max_boxes is None else min(integers(max_boxes, "the number of boxes")[0], count)
     if most <= 0:
         raise Unsupported("at most 0 boxes: the result is always empty")
-    overlap = _number(iou_threshold, 0.0, "the threshold of overlap")
+    overlap = _number(node.iou_threshold, 0.0, "the threshold of overlap")
     lanes = images * classes
     ranked = b.reshape(scores, (lanes, 1, count))
     lowest = b.real(float(np.finfo(scores.dtype).min), scores)
     ranked = b.concat([constant(np.full((lanes, 1, 1), lowest)), ranked], 2)
-    laid = _laid(b, boxes, classes, centred)
+    laid = _laid(b, boxes, classes, node.centred)
     if b.version >= _IOS17:
         _, _, places = b.ops(
             "non_maximum_suppression", boxes=laid, scores=ranked, iou_threshold=b.real(overlap, boxes), max_boxes=most

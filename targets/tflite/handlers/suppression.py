@@ -6,6 +6,7 @@ import numpy as np
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.forms.suppressed import Suppression, suppression_node
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_ints, constant_of, float_only, like
 from convertkit.targets.tflite.handlers.indexing import static_shape
@@ -21,17 +22,10 @@ _FAR = 1e12
 
 
 @suppression.lowers("NonMaxSuppression", since=11)
-def non_max_suppression(
-    b: Builder,
-    boxes: Tensor,
-    scores: Tensor,
-    max_boxes: Tensor | None = None,
-    iou_threshold: Tensor | None = None,
-    score_threshold: Tensor | None = None,
-    *,
-    center_point_box: int = 0,
-) -> Tensor:
+@suppression_node
+def non_max_suppression(b: Builder, node: Suppression[Tensor]) -> Tensor:
     """Rows of image, class and box; how many is known at run time."""
+    boxes, scores, max_boxes = node.boxes, node.scores, node.max_boxes
     float_only(boxes, "NonMaxSuppression")
     images, count, _ = static_shape(boxes, "NonMaxSuppression")
     classes = static_shape(scores, "NonMaxSuppression")[1]
@@ -40,9 +34,9 @@ def non_max_suppression(
     limit = min(constant_ints(max_boxes, "the number of boxes")[0], count) if max_boxes is not None else 0
     if limit <= 0:
         raise Unsupported("at most 0 boxes: the result is always empty")
-    corners = _with_areas(b, _corners(b, boxes, bool(center_point_box)), count)
-    overlap = _just_above(b, iou_threshold)
-    least = _threshold(b, score_threshold, float(np.finfo(np.float32).min))
+    corners = _with_areas(b, _corners(b, boxes, node.centred), count)
+    overlap = _just_above(b, node.iou_threshold)
+    least = _threshold(b, node.score_threshold, float(np.finfo(np.float32).min))
     rows = []
     for image in range(images):
         own = b.reshape(cut(b, corners, [slice(image, image + 1), slice(None), slice(None)]), (count, 4))
