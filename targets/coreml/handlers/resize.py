@@ -12,36 +12,20 @@ from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import Builder
 from convertkit.targets.coreml.handlers.operands import flat_axes, known, only_float
 from convertkit.targets.coreml.tensor import Tensor, constant
+from convertkit.targets.forms.resizing import Resizing, resize_node
 
 resize = Registry()
 
 
 @resize.lowers("Resize", since=(18, 19))
-def resize_any(
-    b: Builder,
-    x: Tensor,
-    roi: Tensor | None,
-    scales: Tensor | None,
-    sizes: Tensor | None,
-    *,
-    antialias: int = 0,
-    axes: tuple[int, ...] | None = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
-) -> Tensor:
-    method = Method(
-        coordinate_transformation_mode, mode, nearest_mode, cubic_coeff_a, bool(antialias), bool(exclude_outside)
-    )
-    named = tuple(range(x.rank)) if axes is None else flat_axes(axes, x.rank)
-    wanted = _wanted(x, named, scales, sizes, keep_aspect_ratio_policy)
+@resize_node
+def resize_any(b: Builder, x: Tensor, node: Resizing[Tensor]) -> Tensor:
+    method = node.method
+    named = tuple(range(x.rank)) if node.axes is None else flat_axes(node.axes, x.rank)
+    wanted = _wanted(x, named, node.scales, node.sizes, node.policy)
     boxes = [(0.0, 1.0)] * len(named)
-    if coordinate_transformation_mode == "tf_crop_and_resize":
-        box = known(roi, "the roi").astype(np.float64)
+    if method.coordinates == "tf_crop_and_resize":
+        box = known(node.roi, "the roi").astype(np.float64)
         boxes = [(float(box[place]), float(box[place + len(named)])) for place in range(len(named))]
     found = {
         axis: Axis(x.size(axis), size, scale, *box)
@@ -51,7 +35,7 @@ def resize_any(
     if not found:
         return b.op("identity", x=x)
     native = _native(b, x, found, method)
-    return native or _general(b, x, found, method, extrapolation_value)
+    return native or _general(b, x, found, method, node.extrapolation)
 
 
 def _wanted(

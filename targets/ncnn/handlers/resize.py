@@ -6,6 +6,7 @@ import numpy as np
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.forms.resizing import Resizing, resize_node
 from convertkit.targets.ncnn.builder import Builder
 from convertkit.targets.ncnn.handlers.convolutions import one_image
 from convertkit.targets.ncnn.tensor import Tensor
@@ -17,35 +18,21 @@ _CUBIC = -0.75
 
 
 @resizing.lowers("Resize", since=(18, 19))
-def resize(
-    b: Builder,
-    x: Tensor,
-    roi: Tensor | None,
-    scales: Tensor | None,
-    sizes: Tensor | None,
-    *,
-    antialias: int = 0,
-    axes: tuple[int, ...] | None = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
-) -> Tensor:
+@resize_node
+def resize(b: Builder, x: Tensor, node: Resizing[Tensor]) -> Tensor:
     """Height and width of one picture, to sizes that are known."""
     one_image(x, x.rank - 2)
-    if antialias or exclude_outside or keep_aspect_ratio_policy != "stretch" or cubic_coeff_a != _CUBIC:
+    method = node.method
+    if method.antialias or method.exclude_outside or node.policy != "stretch" or method.cubic_a != _CUBIC:
         raise Unsupported("antialias, exclude_outside, keep_aspect_ratio_policy or another cubic_coeff_a")
-    shape, stated = _shape(x, scales, sizes, axes)
+    shape, stated = _shape(x, node.scales, node.sizes, node.axes)
     if shape[:2] != x.shape[:2] or x.rank > 4:
         raise Unsupported("other axes than height and width, which are all that ncnn's Interp resizes")
-    _check_places(x.shape, shape, stated, coordinate_transformation_mode, mode, nearest_mode)
+    _check_places(x.shape, shape, stated, method.coordinates, method.mode, method.nearest)
     picture = (x.shape[1], *([1] if x.rank == 3 else []), *x.shape[2:])
     made = (picture[0], *([1] if x.rank == 3 else []), *shape[2:])
-    corners = int(coordinate_transformation_mode == "align_corners")
-    parameters = {0: _TYPES[mode], 3: made[1], 4: made[2], 6: corners}
+    corners = int(method.coordinates == "align_corners")
+    parameters = {0: _TYPES[method.mode], 3: made[1], 4: made[2], 6: corners}
     return b.layer("Interp", [b.view(x, picture)], shape, made, parameters)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.interpolation import Axis, Method, matrix, nearest, outside
 from convertkit.onnx.registry import Registry
+from convertkit.targets.forms.resizing import Resizing, resize_node
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_of, float_only, like
@@ -22,78 +22,27 @@ from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 resize = Registry()
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The four inputs and attributes that say how large the result is."""
-
-    roi: Tensor | None
-    scales: Tensor | None
-    sizes: Tensor | None
-    axes: tuple[int, ...] | None
-    policy: str
-
-
 @resize.lowers("Resize", since=(18, 19))
-def resize_any(
-    b: Builder,
-    x: Tensor,
-    roi: Tensor | None = None,
-    scales: Tensor | None = None,
-    sizes: Tensor | None = None,
-    *,
-    antialias: int = 0,
-    axes: tuple[int, ...] | None = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
-) -> Tensor:
+@resize_node
+def resize_any(b: Builder, x: Tensor, node: Resizing[Tensor]) -> Tensor:
     """Axes in the source's order: what is not an image."""
-    method = Method(
-        coordinate_transformation_mode, mode, nearest_mode, cubic_coeff_a, bool(antialias), bool(exclude_outside)
-    )
-    target = Target(roi, scales, sizes, axes, keep_aspect_ratio_policy)
-    return resized(b, x, tuple(range(x.rank)), target, method, extrapolation_value)
+    return resized(b, x, tuple(range(x.rank)), node)
 
 
 @resize.lowers_custom("Resize", domain=NHWC)
-def resize_image(
-    b: Builder,
-    x: Tensor,
-    roi: Tensor | None = None,
-    scales: Tensor | None = None,
-    sizes: Tensor | None = None,
-    *,
-    antialias: int = 0,
-    axes: tuple[int, ...] | None = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
-) -> Tensor:
+@resize_node
+def resize_image(b: Builder, x: Tensor, node: Resizing[Tensor]) -> Tensor:
     """Channels-last images; scales, sizes and axes speak of the source's order."""
-    method = Method(
-        coordinate_transformation_mode, mode, nearest_mode, cubic_coeff_a, bool(antialias), bool(exclude_outside)
-    )
-    target = Target(roi, scales, sizes, axes, keep_aspect_ratio_policy)
-    places = (0, x.rank - 1, *range(1, x.rank - 1))
-    return resized(b, x, places, target, method, extrapolation_value)
+    return resized(b, x, (0, x.rank - 1, *range(1, x.rank - 1)), node)
 
 
-def resized(
-    b: Builder, x: Tensor, places: Sequence[int], target: Target, method: Method, extrapolation: float
-) -> Tensor:
+def resized(b: Builder, x: Tensor, places: Sequence[int], target: Resizing[Tensor]) -> Tensor:
     """``places[i]`` is the axis of ``x`` that ONNX calls axis i."""
+    method = target.method
     if _is_free(x, places, target):
         named = tuple(places[axis] for axis in _named(x, target))
         return resized_at_run_time(b, x, free_axes(b, x, named, target.scales, target.sizes), method)
-    axes = {places[axis]: spec for axis, spec in wanted_axes(x, places, target, method).items()}
+    axes = {places[axis]: spec for axis, spec in wanted_axes(x, places, target).items()}
     if (builtin := _builtin(b, x, axes, method)) is not None:
         return builtin
     if method.mode not in ("nearest", "linear", "cubic"):
@@ -107,14 +56,14 @@ def resized(
         else:
             float_only(x, f"Resize with mode {method.mode}")
             result = along(b, result, place, matrix(axis, method))
-    return _extrapolated(b, result, axes, method.coordinates, extrapolation)
+    return _extrapolated(b, result, axes, method.coordinates, target.extrapolation)
 
 
-def _named(x: Tensor, target: Target) -> tuple[int, ...]:
+def _named(x: Tensor, target: Resizing[Tensor]) -> tuple[int, ...]:
     return tuple(range(x.rank)) if target.axes is None else tuple(axis % x.rank for axis in target.axes)
 
 
-def _is_free(x: Tensor, places: Sequence[int], target: Target) -> bool:
+def _is_free(x: Tensor, places: Sequence[int], target: Resizing[Tensor]) -> bool:
     """Whether a wanted size is only known at run time, as a tensor or as so many times a dynamic size."""
     named = _named(x, target)
     if target.sizes is not None:
@@ -126,7 +75,7 @@ def _is_free(x: Tensor, places: Sequence[int], target: Target) -> bool:
     return any(free)
 
 
-def wanted_axes(x: Tensor, places: Sequence[int], target: Target, method: Method) -> dict[int, Axis]:
+def wanted_axes(x: Tensor, places: Sequence[int], target: Resizing[Tensor]) -> dict[int, Axis]:
     """Each ONNX axis that changes, with its size and scale."""
     named = _named(x, target)
     before = [x.shape[places[axis]] for axis in named]
@@ -138,7 +87,11 @@ def wanted_axes(x: Tensor, places: Sequence[int], target: Target, method: Method
     else:
         scales = [float(scale) for scale in constant_of(target.scales, "the scales")]
         after = [DYNAMIC if size == DYNAMIC else _scaled(size, scale) for size, scale in zip(before, scales)]
-    boxes = _boxes(target.roi, len(named)) if method.coordinates == "tf_crop_and_resize" else [(0.0, 1.0)] * len(named)
+    boxes = (
+        _boxes(target.roi, len(named))
+        if target.method.coordinates == "tf_crop_and_resize"
+        else [(0.0, 1.0)] * len(named)
+    )
     return {
         axis: Axis(size, wanted, scale, *box)
         for axis, size, wanted, scale, box in zip(named, before, after, scales, boxes, strict=True)
