@@ -130,6 +130,27 @@ class MemoryTarget(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Zeros:
+    """Weights of an artifact that are zero, ``count`` of ``weights``.
+
+    ``sparse_bytes`` has the file where the format's sparse tensors hold the weights that get smaller by it, and
+    ``speed`` is a sentence on what the format's runtime makes of zeros in dense tensors.
+    """
+
+    count: int
+    weights: int
+    sparse_bytes: int
+    speed: str
+
+
+@runtime_checkable
+class SparseTarget(Protocol):
+    """A target whose format has sparse tensors."""
+
+    def zeros(self, artifact: Artifact) -> Zeros: ...
+
+
 @runtime_checkable
 class EstimatingTarget(Protocol):
     """A target that knows what its artifacts take on some devices.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from convertkit import plugins
 from convertkit.artifact import Artifact, files_of, is_small
-from convertkit.findings.compressed import deflated_bytes
+from convertkit.findings.compressed import sizes
 from convertkit.findings.depth import along_depth
 from convertkit.findings.estimates import compiled_estimates, estimates
 from convertkit.findings.interface import interface
@@ -29,8 +29,6 @@ from convertkit.records import StepRecord
 from convertkit.stage import BuildContext, Feed, FeedSource, Runner, Target, execution
 
 _SMALLER = 0.99
-_LARGEST_DEFLATED = 1 << 28
-"""Bytes up to which files are deflated, which takes a second for each 30 MB."""
 _LARGEST_BASELINE = 1 << 30
 """Bytes of ONNX, weights beside it included, up to which a float32 form is made to be timed."""
 
@@ -70,6 +68,7 @@ def find(subject: Subject) -> Findings:
     became = effective(options.precision, operators, diagnoses) if operators else None
     float32 = _float32(subject) if _has_other_float32(subject) else None
     latency = _latency(subject, float32)
+    zeros, told = sizes(target, subject.artifact, options.prune is not None)
     return Findings(
         operators=operators,
         effective=became,
@@ -80,7 +79,8 @@ def find(subject: Subject) -> Findings:
         depth=_depth(subject),
         times=_times(subject),
         providers=_providers(subject),
-        notes=tuple(_notes(subject)),
+        sizes=zeros,
+        notes=(*_notes(subject), *told),
         execution=execution(target),
     )
 
@@ -168,17 +168,7 @@ def _notes(subject: Subject) -> list[str]:
     """On which inputs the source itself gives NaN, and that pruning won nothing."""
     odd = subject.steps[0].versus_source.nan_on if subject.steps else ()
     told = [f"the source itself gives NaN on {listed(odd)}"] if odd else []
-    return [*told, *_pruned_in_vain(subject), *_compressed(subject)]
-
-
-def _compressed(subject: Subject) -> list[str]:
-    """What zeros are worth where files are compressed: of weights that were set to zero one by one."""
-    files = files_of(subject.artifact.path.parent)
-    size = sum(file.stat().st_size for file in files)
-    if subject.options.prune is None or size > _LARGEST_DEFLATED:
-        return []
-    deflated = deflated_bytes(files)
-    return [f"of {size:,} bytes {deflated:,} are left where a package or a download deflates them"]
+    return [*told, *_pruned_in_vain(subject)]
 
 
 def _pruned_in_vain(subject: Subject) -> list[str]:

@@ -190,6 +190,19 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of an artifact that has zeros for weights: as it is, deflated, and with its format's sparse tensors.
+
+    ``zeros`` is the share of the weights; it and ``sparse`` are None where the format has no sparse tensors.
+    """
+
+    dense: int
+    deflated: int
+    sparse: int | None = None
+    zeros: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What was found; empty where an export failed before it could be measured."""
 
@@ -202,6 +215,7 @@ class Findings:
     depth: tuple[Level, ...] = ()
     times: tuple[NodeTime, ...] = ()
     providers: tuple[ProviderShare, ...] = ()
+    sizes: Sizes | None = None
     notes: tuple[str, ...] = ()
     execution: Execution = "here"
 

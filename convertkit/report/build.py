@@ -84,6 +84,7 @@ def build(
         "times": jsonable(found.times),
         "depth": jsonable(found.depth),
         "providers": jsonable(found.providers),
+        "sizes": jsonable(found.sizes),
         "environment": environment(),
         "notes": [*notes, *found.notes, *(str(note) for step in steps for note in _told(step))],
         "failure": failure,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from convertkit.artifact import Artifact
-    from convertkit.operators import Estimate, Memory, Operator
+    from convertkit.operators import Estimate, Memory, Operator, Zeros
     from convertkit.profile import QuantProfile
     from convertkit.recipe import MeasuredDevice
     from convertkit.stage import BuildContext, Stage
@@ -83,6 +83,12 @@ class TfliteTarget:
         from convertkit.targets.tflite.memory import memory
 
         return memory(artifact.path)
+
+    def zeros(self, artifact: Artifact) -> Zeros:
+        """Weights that are zero, and what sparse tensors would make of the file."""
+        from convertkit.targets.tflite.zeros import zeros
+
+        return zeros(artifact.path)
 
 
 target = TfliteTarget()
