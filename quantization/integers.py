@@ -39,6 +39,7 @@ from convertkit.quantization.prepare.norms import norms_as_convolutions
 from convertkit.quantization.prepare.opset import INT16_OPSET, at_least
 from convertkit.quantization.prepare.pixels import pixels_as_integers
 from convertkit.quantization.prepare.prepare import prepare
+from convertkit.quantization.prepare.resizing import convolve_before_enlarging
 from convertkit.quantization.report import describe
 from convertkit.quantization.search.choose_ranges import choose_methods
 from convertkit.quantization.search.descent import Descent
@@ -103,6 +104,7 @@ class Integers:
         if self._options.full_integer:
             pixels_as_integers(self._model)
         prepare(self._model)
+        convolve_before_enlarging(self._model)
         norms_as_convolutions(self._model)
         measure_sizes(self._model, self._held_out[0], self._state)
         units = find_units(self._model.graph, self._profile)
