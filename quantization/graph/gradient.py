@@ -296,6 +296,20 @@ def _concat(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
             for start, end in pairwise(ends)]  # fmt: skip
 
 
+def _slice(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    """What was not taken gets zeros around it."""
+    shape = _static(_of(node, 0))
+    starts, ends = (array_of(_of(node, place)) for place in (1, 2))
+    axes = array_of(_of(node, 3)) if len(node.inputs) > 3 else np.arange(0 if starts is None else starts.size)
+    if starts is None or ends is None or axes is None or len(node.inputs) > 4:
+        raise NoRule
+    pads = np.zeros((2, len(shape)), np.int64)
+    for axis, start, end in zip(axes, starts, ends, strict=True):
+        first, last, _ = slice(int(start), int(end)).indices(shape[axis])
+        pads[:, axis] = first, shape[axis] - max(first, last)
+    return [tape.op("Pad", gradient, tape.constant(pads.reshape(-1)))]
+
+
 def _softmax(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
     y, axis = node.outputs[0], tape.constant([node.attributes.get_int("axis", -1)])
     return [tape.op("Mul", y, tape.op("Sub", gradient, tape.op("ReduceSum", tape.op("Mul", gradient, y), axis)))]
@@ -318,8 +332,8 @@ _RULES: Mapping[str, Rule] = {
     "Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm, "MatMul": _matmul, "Add": _add, "Sub": _add,
     "Mul": _mul, "Div": _div, "AveragePool": _average_pool, "MaxPool": _max_pool, "GlobalAveragePool": _global_average,
     "ReduceMean": _mean, "ReduceSum": _mean, "Reshape": _reshape, "Flatten": _reshape, "Squeeze": _reshape,
-    "Unsqueeze": _reshape, "Transpose": _transpose, "Concat": _concat, "Softmax": _softmax,
-    "LayerNormalization": _layer_normalization,
+    "Unsqueeze": _reshape, "Transpose": _transpose, "Concat": _concat, "Slice": _slice,
+    "Softmax": _softmax, "LayerNormalization": _layer_normalization,
 }  # fmt: skip
 
 

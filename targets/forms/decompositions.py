@@ -16,7 +16,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.targets.forms.body_nodes import Nodes, is_constant
 from convertkit.targets.forms.einsum import einsum_nodes
-from convertkit.targets.forms.image_norms import norm_nodes
+from convertkit.targets.forms.image_norms import VARIES, norm_nodes
 from convertkit.targets.forms.integer_products import (
     conv_integer,
     mat_mul_integer,
@@ -45,7 +45,7 @@ def own_body(node: ir.Node) -> onnx.FunctionProto | None:
 
 
 def _instance_normalization(node: ir.Node, b: Nodes) -> str:
-    return norm_nodes(b, _rank(node), None, None, _attribute(node, "epsilon", 1e-5), 1)
+    return norm_nodes(b, _rank(node), None, None, _attribute(node, "epsilon", 1e-5), 1, twice=False)
 
 
 def _group_normalization(node: ir.Node, b: Nodes) -> str:
@@ -54,7 +54,8 @@ def _group_normalization(node: ir.Node, b: Nodes) -> str:
     channels, given, groups = sizes[0][1], sizes[1][0], int(_attribute(node, "num_groups", 1))
     if not isinstance(channels, int) or not isinstance(given, int):
         raise Unsupported("GroupNormalization over a number of channels that is only known at run time")
-    return norm_nodes(b, len(sizes[0]), channels, groups, _attribute(node, "epsilon", 1e-5), channels // given)
+    epsilon, twice = _attribute(node, "epsilon", 1e-5), VARIES not in node.metadata_props
+    return norm_nodes(b, len(sizes[0]), channels, groups, epsilon, channels // given, twice=twice)
 
 
 def _mean_variance_normalization(node: ir.Node, b: Nodes) -> str:

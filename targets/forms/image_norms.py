@@ -13,22 +13,31 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.edit import array_of, bypass, only_user
+from convertkit.onnx.edit import array_of, bypass, only_user, producer
+from convertkit.onnx.recognise.deviation import is_shifted
 from convertkit.targets.forms.edits import new_constant, typed
 from convertkit.targets.forms.einsum import Writer
 from convertkit.targets.forms.source import set_source
 
+VARIES = "convertkit.varies"
+"""Metadata of a GroupNormalization whose elements are never all equal, so that the rounding of their mean is hidden."""
 
-def norm_nodes(b: Writer, rank: int, channels: int | None, groups: int | None, epsilon: float, repeats: int) -> str:
+
+def norm_nodes(
+    b: Writer, rank: int, channels: int | None, groups: int | None, epsilon: float, repeats: int, *, twice: bool
+) -> str:
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` for inputs x, scale, bias; the result's name.
 
     ``groups`` is None where every channel has its own mean; ``repeats`` says how many channels share one number of
-    scale and bias.
+    scale and bias.  ``twice`` takes off the mean of what the first one leaves, too: its rounding is all that equal
+    elements leave.
     """
     x = b.inputs[0]
     view = b.constant(np.array([-1, *[1] * (rank - 2)], np.int64))
     scale, bias = (b.op("Reshape", [_repeated(b, name, repeats), view]) for name in b.inputs[1:3])
     centred = b.op("Sub", [x, _mean(b, x, rank, channels, groups)])
+    if twice:
+        centred = b.op("Sub", [centred, _mean(b, centred, rank, channels, groups)])
     variance = _mean(b, b.op("Mul", [centred, centred]), rank, channels, groups)
     deviation = b.op("Sqrt", [b.op("Add", [variance, b.constant(np.array(epsilon, np.float32))])])
     return b.op("Add", [b.op("Mul", [centred, b.op("Div", [scale, deviation])]), bias])
@@ -61,6 +70,7 @@ def recognise_group_norms(model: ir.Model) -> None:
     before:  x → Reshape [N, groups, rest] → InstanceNormalization → Reshape like x → Mul → Add
     after:   x → GroupNormalization
 
+    Also of groups that are taken from their first element first, instead of which their mean is taken off twice.
     Leaves norms whose own scale or bias are not 1 and 0: they belong to groups of pixels, not to channels.
     """
     for node in list(model.graph.all_nodes()):
@@ -69,9 +79,10 @@ def recognise_group_norms(model: ir.Model) -> None:
 
 
 def _recognise(norm: ir.Node) -> None:
-    first = norm.inputs[0].producer() if norm.inputs[0] is not None else None
-    second = only_user(norm.outputs[0])
-    if first is None or second is None or first.op_type != "Reshape" or second.op_type != "Reshape":
+    second, taken = only_user(norm.outputs[0]), norm.inputs[0]
+    shifted = taken.producer() if taken is not None and is_shifted(taken) else None
+    first = producer(taken if shifted is None else shifted.inputs[0], "Reshape")
+    if first is None or second is None or second.op_type != "Reshape":
         return
     x, graph = first.inputs[0], norm.graph
     if x is None or not isinstance(graph, ir.Graph) or not _groups(x, first) or not _restores(x, second):
@@ -79,9 +90,8 @@ def _recognise(norm: ir.Node) -> None:
     if not _all_are(norm.inputs[1], 1) or not _all_are(norm.inputs[2], 0):
         return
     assert x.shape is not None
-    assert norm.inputs[0] is not None
-    assert norm.inputs[0].shape is not None
-    channels, groups = x.shape[1], norm.inputs[0].shape[1]
+    assert first.outputs[0].shape is not None
+    channels, groups = x.shape[1], first.outputs[0].shape[1]
     assert isinstance(channels, int)
     last, numbers = second, [np.ones(channels, np.float32), np.zeros(channels, np.float32)]
     for place, kind in enumerate(("Mul", "Add")):
@@ -93,6 +103,8 @@ def _recognise(norm: ir.Node) -> None:
     made = ir.node("GroupNormalization", [x, *names], {"epsilon": _epsilon(norm), "num_groups": groups})
     made.name = f"{norm.name}/groups"
     set_source(made, norm)
+    if shifted is None:
+        made.metadata_props[VARIES] = "1"
     made.outputs[0].name = f"{last.outputs[0].name}/normalised"
     typed(made.outputs[0], x.shape, x.dtype)
     graph.insert_after(last, made)

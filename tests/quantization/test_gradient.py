@@ -71,6 +71,8 @@ CASES = [
     Case("Unsqueeze", (1, 3), (1, 1, 3), (np.array([1]),)),
     Case("Transpose", (2, 3, 4), (4, 2, 3), (), {"perm": [2, 0, 1]}),
     Case("Concat", (2, 3), (2, 8), (f(2, 2),), {"axis": 1}, ("a", "c", "a")),
+    Case("Slice", (2, 5), (2, 2), (np.array([1]), np.array([-2]), np.array([1]))),
+    Case("Slice", (3, 5), (2, 5), (np.array([0]), np.array([2]))),
     Case("Softmax", (2, 4), (2, 4)),
     Case("LayerNormalization", (2, 3, 4), (2, 3, 4), (f(4), f(4)), {"epsilon": 0.01}),
 ]  # fmt: skip

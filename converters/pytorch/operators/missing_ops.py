@@ -22,6 +22,7 @@ from convertkit.converters.pytorch.operators import (
     resized,
     scans,
     special,
+    volumes,
 )
 from convertkit.converters.pytorch.operators.per_sample import convolution, has_dynamic_groups
 from convertkit.errors import Unsupported
@@ -157,6 +158,17 @@ def scattered(base: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *
     return base.scatter_add(dim, index, src) / own.scatter_add(dim, index, torch.ones_like(src))
 
 
+def index_reduced(
+    base: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """``aten::index_reduce``: slices of ``src`` into those of ``base`` that an index names, scattered."""
+    view = [1] * src.dim()
+    view[dim] = -1
+    wide = index.reshape(view).expand(src.shape)
+    found = scattered(base, dim, wide, src, reduce, include_self=include_self)
+    return torch.scatter_reduce(base, dim, wide, src, reduce) if found is NotImplemented else found
+
+
 def _neutral(reduce: str, dtype: torch.dtype) -> float:
     """What changes no result of this kind."""
     if reduce in ("sum", "mean", "prod"):
@@ -222,6 +234,8 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.exp.default: Substitute(exp, _is_complex),
         _ATEN.angle.default: Substitute(angle, _is_complex),
         **{overload: Substitute(function, _always) for overload, function in places.ALWAYS.items()},
+        **{overload: Substitute(function, _always) for overload, function in volumes.ALWAYS.items()},
+        _ATEN.index_reduce.default: Substitute(index_reduced, _always),
         **{overload: Substitute(function, _always) for overload, function in mixed_types.ALIASES.items()},
         _ATEN.polar.default: Substitute(polar, _always),
         _ATEN.scatter_reduce.two: Substitute(scattered, _leaves_out),

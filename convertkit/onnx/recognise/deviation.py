@@ -17,17 +17,21 @@ import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, axes_of, initializer, inserted, is_float32, producer, sizes
 from convertkit.onnx.recognise.variance import squared
+from convertkit.onnx.recognise.varied import varies
 
 _VIEWS = frozenset({"Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand"})
 _SCALED = frozenset({"Mul", "Div"})
 _SQUARING = ("ReduceSumSquare", "ReduceL2")
 _REDUCTIONS = ("ReduceMean", "ReduceSum", *_SQUARING)
 LEAST_USUAL = 1e-8
-"""An epsilon inside of the root of which the error of a mean of values around 1 is less than a thousandth."""
+"""An epsilon inside of the root of which the error of a mean of values around 1 is less than a thousandth.
+That of values around 1000 is not, behind any usual epsilon."""
 
 
 def recognise_deviation(node: ir.Node) -> None:
     """A sum or mean of squared deviations to which nothing is added, or less than a usual epsilon.
+
+    A usual epsilon does not hide the rounding of the mean of large elements, where they may all be equal.
 
     before:  d = x - ReduceMean(x)
     after:   d = s - ReduceMean(s), where s = x - x[first]
@@ -39,11 +43,13 @@ def recognise_deviation(node: ir.Node) -> None:
     square = node.inputs[0] if node.op_type in _SQUARING else squared(node.inputs[0])
     deviation = producer(square, "Sub")
     x = None if deviation is None else deviation.inputs[0]
-    if deviation is None or x is None or is_guarded(node.outputs[0]) or is_shifted(x):
+    if deviation is None or x is None or is_shifted(x):
         return
     found = list(_deviations(x))
     axes = next((axes for each, axes in found if each is deviation), None)
     alike = [each for each, own in found if own == axes]
+    if axes and is_guarded(node.outputs[0]) and varies(x, axes, small_may_equal=True):
+        return
     if axes and all(each.graph is node.graph for each in alike):
         _shift(x, axes, alike)
 

@@ -82,8 +82,19 @@ def test_other_elements_keep_their_digits(name):
 
 
 @pytest.mark.parametrize("name", USUAL)
-def test_a_usual_epsilon_leaves_all_as_it_is(name):
-    assert "Slice" not in [node.op_type for node in canonical(model(USUAL[name], "1")).graph.node]
+def test_a_usual_epsilon_does_not_hide_the_mean_of_large_elements(name):
+    made = canonical(model(USUAL[name], "1"))
+    for number in np.random.default_rng(1).uniform(-3000, 3000, 20).astype(np.float32):
+        assert not run(made, np.full((2, 7, 9), number)).any()
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_a_usual_epsilon_leaves_what_varies_as_it_is(name):
+    body = "x = Add(z, rows) " + USUAL[name]
+    proto = model(body, "1")
+    proto.graph.input[0].name = "z"
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.arange(7, dtype=np.float32)[:, None], "rows"))
+    assert "Slice" not in [node.op_type for node in canonical(proto).graph.node]
 
 
 @pytest.mark.parametrize("name", BODIES)

@@ -80,7 +80,7 @@ EXPECT = {
     "y = Tile (x, times)": "TILE",
     "y, z = TopK (x, best)": "TOPK_V2",
     "a = Less (x, zero) y = Where (a, zero, x)": "LESS SELECT_V2",
-    "y = LayerNormalization (x, scale)": "MEAN SUB MUL MEAN ADD RSQRT MUL",
+    "y = LayerNormalization (x, scale)": "SLICE SUB MEAN SUB MUL MEAN ADD RSQRT MUL",
 }  # fmt: skip
 """The operators that come of each body, in their order."""
 

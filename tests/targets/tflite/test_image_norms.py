@@ -110,3 +110,27 @@ def test_samples_that_are_normalised_together_stay_so(tmp_path: Path):
 @pytest.mark.parametrize(("groups", "opset"), [(1, 21), (2, 21), (2, 18), (4, 18), (CHANNELS, 18)])
 def test_group_normalization(groups: int, opset: int, tmp_path: Path):
     assert "TRANSPOSE" not in operators(between_convolutions(*operator(groups, opset), opset), tmp_path)
+
+
+@pytest.mark.parametrize("groups", [1, 4, CHANNELS])
+@pytest.mark.parametrize("written", ["exported", "operator"])
+def test_equal_elements_become_the_bias(written: str, groups: int, tmp_path: Path):
+    nodes, arrays = exported(groups, [0, groups, -1], "asked", 1, 21) if written == "exported" else operator(groups, 21)
+    stored = [numpy_helper.from_array(each, name) for name, each in arrays.items()]
+    shape = ["N", CHANNELS, 6, 5]
+    declared, results = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name in ("c", "o"))
+    opset = [helper.make_opsetid("", 21)]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", declared, results, stored), opset_imports=opset, ir_version=10
+    )
+    path = tmp_path / "model.tflite"
+    compile_model(canonicalize(ir.from_proto(proto)), Options(input_layout="nhwc")).write(path)
+    interpreter = Interpreter(model_path=str(path), num_threads=1)
+    interpreter.allocate_tensors()
+    place, shape = (interpreter.get_input_details()[0][key] for key in ("index", "shape"))
+    for number in (0.3, -7.1, 1234.5):
+        interpreter.set_tensor(place, np.full(shape, number, np.float32))
+        interpreter.invoke()
+        found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+        bias = arrays["a"].reshape((CHANNELS, 1, 1) if shape[1] == CHANNELS else (CHANNELS,))
+        assert np.abs(found - bias).max() < 1e-5, number

@@ -1,0 +1,93 @@
+"""Volumes pooled to a size and read at the points of a grid: each use a row, against torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import onnxruntime as ort
+import pytest
+import torch
+from torch import Tensor, nn
+
+from convertkit.converters.pytorch.operators.missing_ops import substitutes
+from convertkit.converters.pytorch.operators.volumes import adaptive_average_pool
+from convertkit.converters.pytorch.routes.exporting import write_program
+from convertkit.errors import Unsupported
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+F = nn.functional
+FACTORS = [0.5, 1.0, 3.0]
+"""Of points: inside of the volume, beside it, and so far away that reflections turn around."""
+
+
+class Read(nn.Module):
+    def __init__(self, mode: str, padding: str, *, align: bool) -> None:
+        super().__init__()
+        self.mode, self.padding, self.align = mode, padding, align
+
+    def forward(self, x: Tensor, grid: Tensor) -> Tensor:
+        return F.grid_sample(x, grid, self.mode, self.padding, self.align)
+
+
+class Pooled(nn.Module):
+    def __init__(self, size: int | tuple[int | None, ...]) -> None:
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool3d(size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.pool(x)
+
+
+def as_onnx(module: nn.Module, example: tuple[Tensor, ...], folder: Path) -> Callable[..., Tensor]:
+    """What the file gives, as a function of the inputs in their order."""
+    program = torch.export.export(module, example, strict=False)
+    names = [f"x{place}" for place in range(len(example))]
+    write_program(program, names, ["y"], str(folder / "model.onnx"))
+    session = ort.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    return lambda *given: torch.from_numpy(
+        session.run(None, dict(zip(names, map(Tensor.numpy, given), strict=True)))[0]
+    )
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_volumes_are_read_at_points(mode: str, padding: str, align: bool, tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    module, x = Read(mode, padding, align=align), torch.randn(2, 3, 4, 5, 6)
+    grid = torch.randn(2, 2, 3, 4, 3)
+    run = as_onnx(module, (x, grid), tmp_path)
+    for factor in FACTORS:
+        torch.testing.assert_close(run(x, grid * factor), module(x, grid * factor), rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("size", [1, 3, (2, 4, 3), (2, 5, 7), (None, 2, 1)])
+def test_volumes_are_pooled_to_a_size(size: int | tuple[int | None, ...], tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    module, x = Pooled(size), torch.randn(2, 3, 4, 5, 7)
+    torch.testing.assert_close(as_onnx(module, (x,), tmp_path)(x), module(x), rtol=1e-5, atol=1e-6)
+
+
+def test_volumes_without_a_batch_and_of_whole_cells() -> None:
+    x = torch.randn(3, 4, 6, 8)
+    for size in ((2, 3, 4), (3, 4, 5)):
+        torch.testing.assert_close(adaptive_average_pool(x, size), F.adaptive_avg_pool3d(x, size))
+
+
+def test_cells_of_a_dynamic_size_are_refused() -> None:
+    dims = ({3: torch.export.Dim("depth", min=4, max=9)},)
+    program = torch.export.export(Pooled(3), (torch.randn(1, 2, 5, 6, 7),), dynamic_shapes=dims, strict=False)
+    with pytest.raises(Unsupported, match="dynamic size; expected a fixed one"):
+        program.run_decompositions(substitutes(program))
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+def test_slices_are_reduced_into_those_that_an_index_names(reduce: str, include_self: bool, tmp_path: Path) -> None:
+    class Reduced(nn.Module):
+        def forward(self, base: Tensor, x: Tensor) -> Tensor:
+            return base.index_reduce(1, torch.tensor([0, 2, 2, 0, 2]), x, reduce, include_self=include_self)
+
+    base, x = torch.randn(2, 4, 3), torch.randn(2, 5, 3)
+    torch.testing.assert_close(as_onnx(Reduced(), (base, x), tmp_path)(base, x), Reduced()(base, x))
