@@ -12,6 +12,7 @@ from convertkit.targets.forms.softplus import write_softplus
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.words import Words
 from convertkit.targets.forms.writing import refusal
+from convertkit.targets.mnn.shapes import write_shapes
 
 _BODIES = frozenset({"Gelu", "Mish"})
 """What MNN approximates or computes wrongly, and ONNX gives a body of operators that it computes."""
@@ -40,6 +41,7 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
             _state_strides(node)
         if node.op_type == "Softplus" and not node.domain:
             write_softplus(node)
+        write_shapes(node)
     make_stored_real(model)
     write_rounding(model)
     for node in model.graph.all_nodes():

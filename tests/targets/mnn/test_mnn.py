@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
-from convertkit.errors import ParityError, ToolError, WorkerError
+from convertkit.errors import ParityError, ToolError, Unsupported, WorkerError
 from convertkit.onnx.load import load_own
 from convertkit.result import Result
 from convertkit.targets.forms.rounded import ROUNDED
@@ -118,6 +119,24 @@ def test_integers_keep_the_type_of_the_source(tmp_path):
     found = convertkit.export(path, "mnn", output=tmp_path / "out").run({"x": x})["y"]
     assert found.dtype == np.int64
     assert np.array_equal(found, x.argmax(1))
+
+
+def test_rows_are_convolved_back_as_images(tmp_path):
+    wide = {"strides": [3], "pads": [2, 1], "dilations": [2], "output_padding": [1], "group": 2}
+    node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], **wide)
+    w, b = RNG.standard_normal((4, 3, 5)).astype(np.float32), np.arange(6, dtype=np.float32)
+    path = saved(tmp_path, [node], ("n", 4, 11), w=w, b=b)
+    result = convertkit.export(path, "mnn", output=tmp_path / "out")
+    x = RNG.standard_normal((3, 4, 11)).astype(np.float32)
+    expected = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    np.testing.assert_allclose(result.run(x)["y"], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_convolutions_of_volumes_are_refused(tmp_path):
+    w = RNG.standard_normal((4, 2, 3, 3, 3)).astype(np.float32)
+    path = saved(tmp_path, [helper.make_node("Conv", ["x", "w"], ["y"], "conv")], (1, 2, 6, 5, 4), w=w)
+    with pytest.raises(Unsupported, match="a convolution of volumes, which MNN's converter writes"):
+        convertkit.export(path, "mnn", output=tmp_path / "out")
 
 
 @pytest.mark.parametrize("kind", ["Gelu", "Mish"])

@@ -1,0 +1,52 @@
+"""Convolutions of rows and volumes where MNN has layers of images alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.onnx.edit import initializer, inserted, replaced, sizes
+from convertkit.targets.forms.writing import refusal
+
+_TRAILING = {"strides": 1, "dilations": 1, "kernel_shape": 1, "output_padding": 0}
+"""Attributes with a number for each spatial axis, and that of one more axis of size 1."""
+_VOLUME = 5
+
+
+def write_shapes(node: ir.Node) -> None:
+    """Rewrite ``node`` where MNN needs an image.  ``Unsupported`` for what it has no layer of that runs."""
+    if node.domain:
+        return
+    if node.op_type == "ConvTranspose" and len(sizes(node.inputs[0]) or ()) == 3:
+        _as_image(node)
+    elif node.op_type in ("Conv", "ConvTranspose") and len(sizes(node.inputs[0]) or ()) == _VOLUME:
+        raise refusal(node, "a convolution of volumes, which MNN's converter writes and its library does not run")
+
+
+def _as_image(node: ir.Node) -> None:
+    """A transposed convolution of rows, of which MNN gives an image.
+
+    before:  x [N, C, L] → ConvTranspose
+    after:   x → Unsqueeze → ConvTranspose of [N, C, L, 1] → Squeeze
+    """
+    x, weight, *bias = node.inputs
+    assert x is not None
+    assert weight is not None
+    axis = initializer(node, np.array([3], np.int64), f"{node.name}/column")
+    rows, window = (inserted(node, "Unsqueeze", [each, axis], each, shape=_column(each)) for each in (x, weight))
+    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+    for name, value in _TRAILING.items():
+        if name in attributes:
+            attributes[name] = [*attributes[name], value]
+    if "pads" in attributes:
+        first, last = attributes["pads"]
+        attributes["pads"] = [first, 0, last, 0]
+    if "output_shape" in attributes:
+        attributes["output_shape"] = [*attributes["output_shape"], 1]
+    given = [rows.outputs[0], window.outputs[0], *(each for each in bias if each is not None)]
+    made = inserted(node, "ConvTranspose", given, node.outputs[0], attributes, _column(node.outputs[0]))
+    replaced(node, "Squeeze", [made.outputs[0], axis])
+
+
+def _column(value: ir.Value) -> ir.Shape:
+    return ir.Shape([*(value.shape or ()), 1])
