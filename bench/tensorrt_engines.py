@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -35,6 +36,7 @@ FORMS = {
     "w8": ("--w8",),
     "w4": ("--w4",),
     "fp8": ("--fp8",),
+    "bfloat16": ("--bf16",),
 }
 PROFILE = ("--tensorrt-profile", "N=1,4,16")
 DYNAMIC = ", N=1,4,16"
@@ -59,11 +61,19 @@ def built(model: Path, form: str, sms: str, out: Path, *, once: bool) -> Row:
     seconds = round(time.perf_counter() - started)
     told = json.loads((folder / "constraints.json").read_text())
     first = (folder / rtx.FILE).read_bytes()
-    row: Row = {"bytes": len(first), "seconds": seconds}
+    row: Row = {"bytes": len(first), "seconds": seconds, **kept(json.loads((folder / "report.json").read_text()))}
     if not once:
         second = built_again(folder, told, sms)
         row["again"] = "same" if first == second else "numbers" if program(first) == program(second) else "another"
     return row
+
+
+def kept(report: dict[str, Any]) -> Row:
+    """Of the source's signal in dB, the least of its outputs', and the nodes that stay float32 among 16-bit floats."""
+    judged = report["steps"][-1]["parity"]["versus_source"]
+    snr_db = min((float(each["snr_db"]) for each in judged["tensors"] if each["snr_db"] is not None), default=math.inf)
+    told = next((step["diagnosis"] for step in report["steps"] if step["stage"] in ("half", "bfloat16")), None)
+    return {"snr_db": snr_db, **({} if told is None else {"float32": len(told["float32"])})}
 
 
 def built_again(package: Path, told: dict[str, Any], sms: str) -> bytes:
@@ -111,7 +121,25 @@ def page(rows: Mapping[tuple[str, str], Row]) -> str:
         "",
         *_table(zoo, sized, rows),
     ]
+    parts += ["", *_shorts(names, rows)]
     return "\n".join([*parts, "", *(["Refused:", "", *refusals, ""] if refusals else []), _TAIL])
+
+
+def _shorts(names: list[str], rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """What floats of 16 bits keep."""
+    lines = [_SHORTS, "| model | float16 | stays float32 | bfloat16 | stays float32 |", "|---" * 5 + "|"]
+    for name in names:
+        found = [rows.get((name, form), {}) for form in ("float16", "bfloat16")]
+        if any("snr_db" in row for row in found):
+            cells = [part for row in found for part in _short(row)]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def _short(row: Row) -> tuple[str, str]:
+    if "snr_db" not in row:
+        return ("–", "–")
+    return (f"{row['snr_db']:.1f} dB", str(row["float32"]))
 
 
 def _table(names: list[str], forms: tuple[str, ...], rows: Mapping[tuple[str, str], Row]) -> list[str]:
@@ -135,6 +163,12 @@ TensorRT-RTX 1.7.1.116 for compute capability 8.9 and 12.0, without a GPU. **No 
 about numbers or speed on a GPU. Sizes are those of the engines. A second build had the same bytes, but for *numbers*:
 only the numbers of inner names differ; *another*: more than these (what, was not traced); *once*: no second build was
 made. A dash was not run. 4-bit weights have blocks of 64.
+"""
+_SHORTS = """## Floats of 16 bits
+
+The least signal-to-noise ratio of an output against the source over the inputs of the verification, edge inputs among
+them, and how many nodes stay float32. float16 ran in ONNX Runtime's own kernels; bfloat16 with each operator in float32
+between values that are rounded to bfloat16.
 """
 _TAIL = """The digits model with the profile `N=1,8,32`, built ten times in one process, gave up to seven different
 files in int8 and four in float32, which differ in the numbers of inner names alone.

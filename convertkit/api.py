@@ -33,6 +33,7 @@ def export(
     w8: bool = False,
     w4: bool = False,
     fp8: bool = False,
+    bf16: bool = False,
     full_integer: bool = False,
     accept_loss: bool = False,
     size_first: bool = False,
@@ -103,6 +104,7 @@ def export(
         w8: 8-bit weights alone.
         w4: 4-bit weights alone.
         fp8: 8-bit floats (E4M3) for weights and activations; needs ``calib``.
+        bf16: bfloat16 weights and arithmetic.
         full_integer: every operator in integers, or refuse; with ``int8`` or ``int16x8``.
         accept_loss: keep integers that lose too much, down to 10 dB.
         size_first: with ``w4``, 4 bits for every weight that can have them: slower, and down to 10 dB.

@@ -159,9 +159,10 @@ class QuantProfile:
     become int8 rows, and weights of operators that stay float int8; without ``integer_rows`` no Gather takes integers,
     so that tables stay float with ``weight_only``, too; ``recurrent``: the weights of LSTM, GRU and
     RNN become int8.  ``half`` says what ``--fp16`` means: weights stored as float16 and cast in the graph, or
-    everything computed in float16.  ``block`` is the number of weights along the reduced axis that share a scale,
-    None for whole channels.  ``dynamic``: operators whose products with stored integer weights quantize float
-    activations on the fly, which costs what ``costs`` say of DynamicQuantizeLinear: per element that is read, per
+    everything computed in float16 (or bfloat16); ``lacks``: operators that have no kernel of that type.
+    ``block`` is the number of weights along the reduced axis that share a scale, None for whole channels.
+    ``dynamic``: operators whose products with stored integer weights quantize float activations on the fly, which
+    costs what ``costs`` say of DynamicQuantizeLinear: per element that is read, per
     row (``_call``), and per element that is written (``_element``), beside the integer product.  ``lookup``: float
     operators that the target turns into a table between integers, at their cost in integers.  ``tie_free``: scales
     are moved slightly, to where no integer kernel can round another way than another.  ``least_gain`` is the share
@@ -190,6 +191,7 @@ class QuantProfile:
     bias: Literal["int32", "int64", "float32"] = "int32"
     weight_only: bool = False
     half: Literal["weights", "compute"] = "weights"
+    lacks: frozenset[str] = frozenset()
     tables: bool = False
     integer_rows: bool = True
     recurrent: bool = False

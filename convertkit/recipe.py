@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Precision = Literal["float32", "fp16", "int8", "int16x8", "w8", "w4", "fp8"]
+Precision = Literal["float32", "fp16", "int8", "int16x8", "w8", "w4", "fp8", "bf16"]
 Layout = Literal["auto", "nchw", "nhwc"]
 CalibMethod = Literal["auto", "minmax", "moving-average", "percentile", "percentile-99.99", "entropy", "mse"]
 Trust = Literal["pickle", "lambda", "pyfunc"]

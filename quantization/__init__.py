@@ -21,7 +21,7 @@ class QuantizePass:
         from convertkit.quantization.stage import build
 
         stage = build(context)
-        return stage if context.options.precision in ("fp16", "fp8") else recovered(stage, context)
+        return stage if context.options.precision in ("fp16", "bf16", "fp8") else recovered(stage, context)
 
 
 class PrunePass:
@@ -62,7 +62,7 @@ def recovered(stage: Stage, context: BuildContext) -> Stage:
         return stage
     from convertkit.quantization.recovery.stage import Recovered
 
-    trained = options.pruned, options.low_rank is not None, options.precision not in ("float32", "fp16")
+    trained = options.pruned, options.low_rank is not None, options.precision not in ("float32", "fp16", "bf16")
     minutes = options.recover / sum(trained)
     judged = options if stage.name.startswith("quantize") else None
     return Recovered(stage, minutes, context.calibration, options.seed, progress=context.progress, judged=judged)

@@ -11,7 +11,7 @@ from convertkit.profile import KEEP_FLOAT, QuantProfile
 from convertkit.quantization.graph.work import PRODUCTS, multiply_adds
 from convertkit.quantization.search.quality import Quality
 
-Effective = Literal["int8", "int16x8", "mixed", "weights-only", "w8", "w4", "fp8", "fp16", "float32"]
+Effective = Literal["int8", "int16x8", "mixed", "weights-only", "w8", "w4", "fp8", "fp16", "bf16", "float32"]
 _MOSTLY = 0.95
 """The share of the multiply-adds from which on a model counts as one of integers, or of E4M3."""
 
@@ -65,9 +65,13 @@ def held_out(quality: Quality | None, *, is_all: bool = False) -> Mapping[str, o
 def _stored(model: ir.Model) -> Effective:
     """The narrowest kind of weights."""
     kinds = {v.dtype for v in model.graph.initializers.values() if any(map(_makes_real, _readers(v)))}
-    narrow: dict[ir.DataType, Effective] = {ir.DataType.INT4: "w4", ir.DataType.INT8: "w8", ir.DataType.FLOAT16: "fp16"}
-    if any(v.dtype == ir.DataType.FLOAT16 for node in model.graph for v in node.outputs):
-        kinds.add(ir.DataType.FLOAT16)
+    narrow: dict[ir.DataType, Effective] = {
+        ir.DataType.INT4: "w4",
+        ir.DataType.INT8: "w8",
+        ir.DataType.FLOAT16: "fp16",
+        ir.DataType.BFLOAT16: "bf16",
+    }
+    kinds |= {v.dtype for node in model.graph for v in node.outputs} & {ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
     return next((name for kind, name in narrow.items() if kind in kinds), "float32")
 
 

@@ -1,4 +1,4 @@
-"""The stages that change numerics on purpose: integers, integer weights, float16."""
+"""The stages that change numerics on purpose: integers, integer weights, floats of 16 bits."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ from convertkit.quantization.search.quality import LEAST_DB
 from convertkit.quantization.search.reference import affordable_samples, reference_of
 from convertkit.quantization.search.stored import TUNED
 from convertkit.quantization.search.weights import Chosen, WeightSearch, first_wide, told
-from convertkit.quantization.weights.half import compute_half, store_half
+from convertkit.quantization.weights.half import store_half
 from convertkit.quantization.weights.patches import has_rows, moments
+from convertkit.quantization.weights.short import BFLOAT16, FLOAT16, Short, compute_in
 from convertkit.quantization.weights.tune import Tuned, affordable, tune_all
 from convertkit.quantization.weights.weight_only import is_candidate, nearest
 from convertkit.recipe import ExportOptions
-from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Once, Stage
+from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Once, Stage, Tolerance
 from convertkit.state import initial_state
 
 _FILE = "quantized.onnx"
@@ -53,6 +54,11 @@ _STORED = replace(
     snr_db=LEAST_DB,
 )
 """Of weights of fewer bits, which need no data that could have told before what they keep."""
+_BFLOAT = replace(
+    _STORED,
+    reason="bfloat16 keeps 8 bits of a value, some 50 dB behind one operator, and layers add their roundings up; "
+    "what they leave is judged like that of any lossy step",
+)
 _QUANTIZED = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "QGemm", "ConvInteger", "MatMulInteger"})
 
 
@@ -168,37 +174,41 @@ class QuantizeWeights(LossyStep):
 
 @dataclass(slots=True)
 class HalfPrecision(LossyStep):
-    """Float16 weights or float16 throughout, as the target wants it."""
+    """Float16 weights, or float16 or bfloat16 throughout, as the target wants it."""
 
     profile: QuantProfile
     calibration: FeedSource | None = None
     seed: int = 0
+    short: Short = FLOAT16
+    tolerance: Tolerance = _STORED
 
-    name = "half"
-    tolerance = _STORED
+    @property
+    def name(self) -> str:
+        """``half`` or ``bfloat16``."""
+        return self.short.suffix
 
     @property
     def options(self) -> Mapping[str, object]:
         return {"profile": self.profile.name, "half": self.profile.half, **_calibration_options(self.calibration)}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """Write the float16 model; ``diagnosis`` names what stays float32."""
-        model = load_model(source.path)
+        """Write the model; ``diagnosis`` names what stays float32."""
+        model = at_least(load_model(source.path), self.short.opset)
         reference = reference_of(model, self.calibration, initial_state(source))
         if self.profile.half == "weights":
             prepare(model)  # a normalisation that a target folds into halves later would make floats of them
             kept = store_half(model)
         else:
             names = [str(value.name) for node in model.graph for value in node.outputs if is_float(value)]
-            kept = compute_half(model, self._ranges(model, names, source))
+            kept = compute_in(self.short, model, self._ranges(model, names, source), self.profile.lacks)
         quality = None if reference is None else reference.quality(model.clone())
         self.diagnosis = {
-            **effect(model, "fp16", self.profile),
+            **effect(model, self.short.flag, self.profile),
             "held_out": held_out(quality),
             "float32": list(kept),
             "for_size_only": self.profile.half == "weights",
         }
-        return save_model(model, workdir / "half.onnx", f"{self.name} {self.version}", source.initial_state)
+        return save_model(model, workdir / f"{self.name}.onnx", f"{self.name} {self.version}", source.initial_state)
 
     def _ranges(self, model: ir.Model, names: Sequence[str], source: Artifact) -> Mapping[str, Statistics]:
         """Extremes over the data, or over generated inputs that the model takes, and over edge inputs made of them."""
@@ -218,8 +228,9 @@ class HalfPrecision(LossyStep):
 def build(context: BuildContext) -> Stage:
     """The stage that fits the options; ``UsageError`` where calibration data is missing."""
     options, profile = context.options, context.target.profile(context.options)
-    if options.precision == "fp16":
-        return HalfPrecision(profile, context.calibration, options.seed, progress=context.progress)
+    if options.precision in ("fp16", "bf16"):
+        kind = (BFLOAT16, _BFLOAT) if options.precision == "bf16" else (FLOAT16, _STORED)
+        return HalfPrecision(profile, context.calibration, options.seed, *kind, progress=context.progress)
     if options.precision == "fp8":
         if context.calibration is None:
             raise data_lacks(options)

@@ -34,6 +34,10 @@ IDLE = {
         ("--target tensorrt --fp8", "--fp8 measures activation ranges and needs data: --calib"),
         ("--target tensorrt --fp8 --w8", "exclude each other"),
     ],
+    "--bf16": [
+        ("--bf16", "target onnxruntime does not deliver bf16"),
+        ("--target tensorrt --bf16 --fp16", "exclude each other"),
+    ],
     "--size-first": [
         ("--size-first --w8", "--size-first goes with --w4"),
         ("--size-first --w4 --accept-loss", "--accept-loss adds nothing"),

@@ -49,8 +49,8 @@ class OnnxSource:
     @property
     def notes(self) -> tuple[str, ...]:
         """What became of dictionaries, and where ONNX Runtime does not load the file: what executed it instead."""
-        refusals = dict.fromkeys(runner.refusal for runner in self._runners if runner.refusal)
-        evaluated = (f"the source was run by ONNX's reference evaluator: {refusal}" for refusal in refusals)
+        ran = ((runner.runtime, runner.refusal) for runner in self._runners if runner.refusal)
+        evaluated = (f"the source was run by {runtime}: {refusal}" for runtime, refusal in dict.fromkeys(ran))
         return (*self._tables, *evaluated)
 
     def __enter__(self) -> Self:

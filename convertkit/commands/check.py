@@ -20,7 +20,7 @@ _EXAMPLES = examples(
     ("what a target brings of its own", "check model.onnx -t coreml --fp16 --coreml-deployment-target iOS16"),
     ("for a pipeline", "check model.keras --json"),
 )
-_PRECISION = ("int8", "int16x8", "fp16", "w8", "w4", "fp8", "full-integer")
+_PRECISION = ("int8", "int16x8", "fp16", "w8", "w4", "fp8", "bf16", "full-integer")
 _FORM = ("target", "static", "input-layout", "io-dtype", "opset", "calib")
 
 

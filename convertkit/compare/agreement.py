@@ -171,7 +171,7 @@ class Ran:
 def compared(first: Opened, second: Opened, progress: Progress) -> Verification:
     """Run both on the same inputs and hold the second against the first."""
     ran = run_both(first, second, progress)
-    runtimes = (_runtime(first), _runtime(second))
+    runtimes = (_runtime(first), ran.after.runtime or _runtime(second))
     progress.status("comparing outputs")
     return Verification(first.given, second.given, runtimes, ran.judged(), ran.notes)
 

@@ -66,6 +66,7 @@ _TOLD = {
     "w4": "weights are stored as 4-bit integers, activations stay float32",
     "fp8": "SHARE of the multiply-adds in 8-bit floats (E4M3), the rest float32",
     "fp16": "weights or arithmetic in float16",
+    "bf16": "weights and arithmetic in bfloat16",
     "float32": "no operator and no weight is an integer",
 }
 
@@ -111,6 +112,8 @@ def _became(requested: str, operators: Sequence[Operator], share: float | None) 
         return _stored(requested, kinds)
     if requested == "fp16":
         return "fp16" if kinds & {"float16", "float16 weights"} else "float32"
+    if requested == "bf16":
+        return "bf16" if "bfloat16" in kinds else "float32"
     return requested
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Protocol, runtime_checkable
 
 from convertkit import plugins
 from convertkit.artifact import PROCESSED, Artifact
+from convertkit.stage import NamedRunner
 
 _PYTORCH = ("PyTorch", ("torch",))
 _JAX = ("JAX", ("jax",))
@@ -22,16 +22,6 @@ _SOURCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "tflite": ("LiteRT", ("ai-edge-litert",)),
     **dict.fromkeys(("huggingface", "mxnet"), ("float64, NumPy", ("numpy",))),
 }
-
-
-@runtime_checkable
-class NamedRunner(Protocol):
-    """A runner that tells what executes its artifact."""
-
-    @property
-    def runtime(self) -> str:
-        """Name and version, such as ``ONNX Runtime 1.31.1``."""
-        ...
 
 
 def runtime_of(artifact: Artifact) -> str:

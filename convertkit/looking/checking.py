@@ -111,6 +111,7 @@ def check(
     w8: bool = False,
     w4: bool = False,
     fp8: bool = False,
+    bf16: bool = False,
     full_integer: bool = False,
     io_dtype: str = "float32",
     calib: object = None,
@@ -137,6 +138,7 @@ def check(
         w8: as in ``export``.
         w4: as in ``export``.
         fp8: as in ``export``.
+        bf16: as in ``export``.
         full_integer: as in ``export``.
         io_dtype: as in ``export``.
         calib: calibration data, which integers need.
@@ -158,6 +160,7 @@ def check(
         "w8": w8,
         "w4": w4,
         "fp8": fp8,
+        "bf16": bf16,
         "calib": calib,
     }
     given |= {"full_integer": full_integer, "opset": opset, "input": input, "model": model, "signature": signature}

@@ -11,8 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.casts import cast_input, cast_node, cast_output
+
 _HALF, _WHOLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
-_TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision")
+TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision")
+"""Attributes of ONNX's operators that name the type of a result, or the one that is computed in."""
 _BY_BITS = frozenset({"BitCast"})
 """Operators that look at the bits: halves have to stay halves for them."""
 _MOVES = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Expand", "Tile"})
@@ -39,9 +42,9 @@ def widen_halves(model: ir.Model) -> bool:
     for graph in graphs:
         _drop_casts(graph)
     for value in borders:
-        _cast_input(model.graph, value)
+        cast_input(model.graph, value, _HALF, _WHOLE)
     for place, value in results.items():
-        _cast_output(model.graph, place, value)
+        cast_output(model.graph, place, value, _HALF)
     for node in [node for node in model.graph.all_nodes() if node.op_type in _BY_BITS]:
         _cast_around(node)
     return is_computed
@@ -71,7 +74,7 @@ def _widen(graph: ir.Graph) -> None:
             value.dtype = _WHOLE
     for node in graph:
         for name, attribute in list(node.attributes.items()):
-            if name in _TYPE_ATTRIBUTES and attribute.type == ir.AttributeType.INT and attribute.value == _HALF:
+            if name in TYPE_ATTRIBUTES and attribute.type == ir.AttributeType.INT and attribute.value == _HALF:
                 node.attributes[name] = ir.AttrInt64(name, int(_WHOLE))
             elif attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype == _HALF:
                 wide = ir.tensor(attribute.as_tensor().numpy().astype(np.float32))
@@ -105,7 +108,7 @@ def _round(cast: ir.Node) -> None:
     assert isinstance(graph, ir.Graph)
     cast.attributes["to"] = ir.AttrInt64("to", int(_HALF))
     half.dtype = _HALF
-    wide = _cast(half, _WHOLE, f"{half.name}/widened")
+    wide = cast_node(half, _WHOLE, f"{half.name}/widened")
     ir.convenience.replace_all_uses_with(half, wide.outputs[0], replace_graph_outputs=True)
     wide.replace_input_with(0, half)
     graph.insert_after(cast, wide)
@@ -128,39 +131,6 @@ def _drop_if_same(graph: ir.Graph, cast: ir.Node, operand: ir.Value) -> None:
     graph.remove(cast, safe=True)
 
 
-def _cast(value: ir.Value, to: ir.DataType, name: str) -> ir.Node:
-    node = ir.node("Cast", [value], {"to": int(to)}, name=name)
-    result = node.outputs[0]
-    result.name, result.dtype, result.shape = name, to, value.shape
-    return node
-
-
-def _cast_input(graph: ir.Graph, value: ir.Value) -> None:
-    value.dtype = _HALF
-    users = list(value.uses())
-    cast = _cast(value, _WHOLE, f"{value.name}/widened")
-    for use in users:
-        use.node.replace_input_with(use.idx, cast.outputs[0])
-    for place, output in enumerate(graph.outputs):
-        if output is value:
-            graph.outputs[place] = cast.outputs[0]
-    if len(graph):
-        graph.insert_before(graph[0], cast)
-    else:
-        graph.append(cast)
-
-
-def _cast_output(graph: ir.Graph, place: int, value: ir.Value) -> None:
-    wide = graph.outputs[place]
-    name = str(value.name)
-    if wide is value:
-        value.name = f"{name}/widened"
-    cast = _cast(wide, _HALF, name)
-    cast.name = f"{name}/narrowed"
-    graph.append(cast)
-    graph.outputs[place] = cast.outputs[0]
-
-
 def _cast_around(node: ir.Node) -> None:
     """Halves for an operator that looks at their bits, as its type attribute or its operand said before."""
     graph, operand, result = node.graph, node.inputs[0], node.outputs[0]
@@ -169,12 +139,12 @@ def _cast_around(node: ir.Node) -> None:
     target = ir.DataType(node.attributes["to"].as_int())
     size = {_HALF: 2, _WHOLE: 4}
     if operand.dtype == _WHOLE and target.itemsize == size[_HALF]:
-        narrow = _cast(operand, _HALF, f"{node.name}/narrowed")
+        narrow = cast_node(operand, _HALF, f"{node.name}/narrowed")
         graph.insert_before(node, narrow)
         node.replace_input_with(0, narrow.outputs[0])
     if target == _WHOLE and operand.dtype is not None and operand.dtype.itemsize == size[_HALF]:
         node.attributes["to"] = ir.AttrInt64("to", int(_HALF))
-        wide = _cast(result, _WHOLE, f"{node.name}/widened")
+        wide = cast_node(result, _WHOLE, f"{node.name}/widened")
         ir.convenience.replace_all_uses_with(result, wide.outputs[0], replace_graph_outputs=True)
         wide.replace_input_with(0, result)
         result.dtype = _HALF

@@ -21,6 +21,7 @@ from convertkit.stage import Feed, Outputs, Portable
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from convertkit.onnx.bfloats import Bfloats
     from convertkit.onnx.evaluator import Evaluator
     from convertkit.probing import Probe
 
@@ -33,7 +34,8 @@ class OnnxRunner:
     Off, because fusions change rounding: an oracle must compute what the graph says.  Where this processor cuts sums of
     bytes at 16 bits, weights that are too large for it are made unsigned first.  ``optimised=True`` is how
     users will run the file.  A file that ONNX Runtime has no kernels for, or whose opset it does not load, is executed
-    by ONNX's reference evaluator instead; never one that users will run in ONNX Runtime.
+    with its bfloat16 operators in float32, else by ONNX's reference evaluator; never one that users will run in ONNX
+    Runtime.
     """
 
     def __init__(
@@ -47,18 +49,20 @@ class OnnxRunner:
         self._artifact = artifact
         self._optimised = optimised
         self._unread = tuple(unread)
-        self._session: ort.InferenceSession | None = None
+        self._session: ort.InferenceSession | Bfloats | None = None
+        self._options: ort.SessionOptions | None = None
         self._reference: Evaluator | None = None
+        self._runtime = f"ONNX Runtime {ort.__version__}"
         self.refusal = ""
-        """Why ONNX Runtime does not load the file, where the reference evaluator executes it."""
+        """Why ONNX Runtime does not load the file as it is, where something else executes it."""
 
     @property
     def runtime(self) -> str:
         """What executes the artifact, with its version."""
-        return f"ONNX's reference evaluator {onnx.__version__}" if self.refusal else f"ONNX Runtime {ort.__version__}"
+        return self._runtime
 
     def __enter__(self) -> Self:
-        options = ort.SessionOptions()
+        options = self._options = ort.SessionOptions()
         options.log_severity_level = _QUIET
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads burn a core each
         options.intra_op_num_threads = self._threads or int(quantizes_by_thread(self._artifact.path))
@@ -144,13 +148,28 @@ class OnnxRunner:
         return [as_table(value, classes[name]) if name in classes else value for name, value in pairs]
 
     def _evaluate_instead(self, error: Exception, refused: ToolError) -> None:
-        """With ONNX's reference evaluator; ``refused`` where that does not know the model either."""
-        from convertkit.onnx.evaluator import Evaluator
+        """With bfloat16 in float32, or ONNX's reference evaluator; ``refused`` where that does not know it either."""
+        if not self.refusal and (short := self._in_float32()) is not None:
+            self._session = short
+            self._runtime = f"ONNX Runtime {ort.__version__}, bfloat16 operators in float32"
+        else:
+            from convertkit.onnx.evaluator import Evaluator
 
-        self._reference = Evaluator.of(self._artifact.path)
-        if self._reference is None:
-            raise refused from error
+            self._reference = Evaluator.of(self._artifact.path)
+            if self._reference is None:
+                raise refused from error
+            self._runtime = f"ONNX's reference evaluator {onnx.__version__}"
         self.refusal = _brief(error)
+
+    def _in_float32(self) -> Bfloats | None:
+        """A session of the model with its bfloat16 operators in float32; None where it has none, or does not load."""
+        from convertkit.onnx.bfloats import session
+
+        assert self._options is not None, "the runner is used as a context manager"
+        try:
+            return session(self._artifact.path, self._options, self._unread)
+        except ERRORS:
+            return None
 
     def _model(self) -> str | bytes:
         if not self._unread:

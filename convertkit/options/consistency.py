@@ -76,7 +76,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda o: o.strict and o.precision == "float32",
-        "--strict goes with a precision: it fails where --int8, --int16x8, --fp16, --w8, --w4 or --fp8 became "
+        "--strict goes with a precision: it fails where --int8, --int16x8, --fp16, --bf16, --w8, --w4 or --fp8 became "
         "something else",
     ),
     Rule(lambda o: o.full_integer and not o.quantized, "--full-integer goes with --int8 or --int16x8"),

@@ -121,6 +121,7 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     _switch("Precision", "--int8", help="8-bit integers where they pay."),
     _switch("Precision", "--int16x8", help="16-bit activations, 8-bit weights."),
     _switch("Precision", "--fp16", help="float16 weights."),
+    _switch("Precision", "--bf16", help="bfloat16 weights and arithmetic."),
     _switch("Precision", "--w8", help="8-bit weights only."),
     _switch("Precision", "--w4", help="4-bit weights only."),
     _switch("Precision", "--fp8", help="8-bit floats (E4M3) for weights and activations."),

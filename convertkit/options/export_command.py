@@ -19,11 +19,11 @@ _EXAMPLES = (
 
 
 _ELSEWHERE = {
-    "--quantize": "--int8, --int16x8, --fp16, --w8, --w4 or --fp8",
-    "--quant": "--int8, --int16x8, --fp16, --w8, --w4 or --fp8",
-    "--quantization": "--int8, --int16x8, --fp16, --w8, --w4 or --fp8",
-    "--precision": "--int8, --int16x8, --fp16, --w8, --w4 or --fp8; float32 needs no flag",
-    "--dtype": "--int8, --int16x8, --fp16, --w8, --w4 or --fp8; float32 needs no flag",
+    "--quantize": "--int8, --int16x8, --fp16, --bf16, --w8, --w4 or --fp8",
+    "--quant": "--int8, --int16x8, --fp16, --bf16, --w8, --w4 or --fp8",
+    "--quantization": "--int8, --int16x8, --fp16, --bf16, --w8, --w4 or --fp8",
+    "--precision": "--int8, --int16x8, --fp16, --bf16, --w8, --w4 or --fp8; float32 needs no flag",
+    "--dtype": "--int8, --int16x8, --fp16, --bf16, --w8, --w4 or --fp8; float32 needs no flag",
     "--half": "--fp16",
     "--format": "--target",
     "--to": "--target",

@@ -17,7 +17,7 @@ from convertkit.options.sounds import parse_wav
 from convertkit.processing.words import read_postprocess, read_preprocess
 from convertkit.recipe import CalibMethod, ExportOptions, InputSpec, Layout, Normalization, Precision
 
-PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4", "fp8")
+PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4", "fp8", "bf16")
 
 
 _RENAMED = {"timeout": "timeout_s", "input": "inputs"}

@@ -16,7 +16,7 @@ from convertkit.parity.ranking import in_place
 from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit, moves_as_many
 from convertkit.parity.values import Departure, ParityReport, Recording, TensorDiff
 from convertkit.parity.verdict import departs, is_exact, is_rough, judge, within
-from convertkit.stage import FLOAT32, Feed, Runner, Tolerance
+from convertkit.stage import FLOAT32, Feed, NamedRunner, Runner, Tolerance
 from convertkit.state import initial_state, started, state_sizes
 
 
@@ -81,8 +81,9 @@ def record(
             for name, value in answer.items()
             if name.startswith(NEXT_STATE_PREFIX)
         } or state
+    runtime = runner.runtime if isinstance(runner, NamedRunner) else ""
     kept = every if len(feeds) == len(every) else tuple(feeds)
-    return Recording(title, artifact, kept, tuple(outputs), tuple(names), tuple(states))
+    return Recording(title, artifact, kept, tuple(outputs), tuple(names), tuple(states), runtime)
 
 
 def compare_recordings(

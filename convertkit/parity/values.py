@@ -14,6 +14,8 @@ from convertkit.stage import Feed, Outputs, Tolerance
 class Recording:
     """What an artifact returned for each of ``feeds``, in order; ``title`` names it in reports.
 
+    ``runtime`` is what executed it, empty where the runner does not tell.
+
     ``edges`` names the last feeds, the edge inputs; the others are of usual values.
     """
 
@@ -24,6 +26,7 @@ class Recording:
     edges: tuple[str, ...] = ()
     states: tuple[Mapping[str, Array], ...] = ()
     """The state with which each call began, empty for a model without."""
+    runtime: str = ""
 
     @property
     def usual(self) -> int:

@@ -29,7 +29,7 @@ _FOR = {
     "io_dtype": _QUANTIZED,
     "accept_loss": _INTEGERS,
     "size_first": ("w4",),
-    "strict": (*_INTEGERS, "fp16"),
+    "strict": (*_INTEGERS, "fp16", "bf16"),
 }
 """Options that mean something to some precisions alone: those of a table for many cells go to these."""
 

@@ -154,6 +154,6 @@ _ELSEWHERE = {
     "output": "what [release] says",
     **{
         name: f'a precision: precisions = ["{name}"]'
-        for name in ("int8", "int16x8", "fp16", "w8", "w4", "fp8", "float32")
+        for name in ("int8", "int16x8", "fp16", "w8", "w4", "fp8", "bf16", "float32")
     },
 }

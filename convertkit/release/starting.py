@@ -48,7 +48,7 @@ def _lines(
     yield ""
     yield "[defaults]"
     yield from _targets(model)
-    yield 'precisions = ["float32"]           # also: "fp16", "w8", "w4"; with calib: "int8", "int16x8", "fp8"'
+    yield 'precisions = ["float32"]           # also: "fp16", "bf16", "w8", "w4"; with calib: "int8", "int16x8", "fp8"'
     yield ""
     yield f"[models.{_text(name)}]"
     yield f"source = {_text(_path(model, Path() if file is None else file.parent))}"

@@ -5,7 +5,7 @@ feeds through both sides and decides.  A stage can neither forget that check nor
 """
 
 from convertkit.stage.needs import FlagReader, WithEngine, WithExtra
-from convertkit.stage.runner import Feed, Outputs, Portable, PortableRunner, Runner, RunnerFactory
+from convertkit.stage.runner import Feed, NamedRunner, Outputs, Portable, PortableRunner, Runner, RunnerFactory
 from convertkit.stage.source import (
     ConcurrentSource,
     Converter,
@@ -59,6 +59,7 @@ __all__ = [
     "FreedSource",
     "GoldenTarget",
     "LiveConverter",
+    "NamedRunner",
     "Once",
     "Outputs",
     "PackagingTarget",

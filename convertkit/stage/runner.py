@@ -31,6 +31,16 @@ class Runner(Protocol):
         ...
 
 
+@runtime_checkable
+class NamedRunner(Protocol):
+    """A runner that tells what executes its artifact: for some only once it has."""
+
+    @property
+    def runtime(self) -> str:
+        """Name and version, such as ``ONNX Runtime 1.31.1``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Portable:
     """A model file and the runtime that executes it, here or on another processor.

@@ -115,10 +115,9 @@ class RecordArtifact(Task[Recorded]):
 
     def run(self, given: tuple[Any, ...], context: Context) -> Recorded:
         """``ToolError`` where the artifact does not run."""
-        from convertkit.findings.runtimes import runtime_of
         from convertkit.steps.recording import recorded
 
         made, source = given
         begun = time.perf_counter()
         recording = recorded(made.stage, made.artifact, source.recording)
-        return Recorded(recording, time.perf_counter() - begun, runtime=runtime_of(made.artifact))
+        return Recorded(recording, time.perf_counter() - begun, runtime=recording.runtime or made.artifact.format)

@@ -16,6 +16,7 @@ import onnxruntime as ort
 
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
 from convertkit.errors import ToolError
+from convertkit.onnx.bfloats import executable
 from convertkit.onnx.onnxruntime_compat import ERRORS
 from convertkit.onnx.unsigned import uncut
 from convertkit.stage import Feed
@@ -43,7 +44,7 @@ def open_session(model: ir.Model) -> ort.InferenceSession:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
         return ort.InferenceSession(
-            ir.to_proto(uncut(model)).SerializeToString(),
+            ir.to_proto(uncut(executable(model))).SerializeToString(),
             options,
             ["CPUExecutionProvider"],
             disabled_optimizers=_CRASHES,

@@ -1,4 +1,4 @@
-"""Raising a model's opset where a quantized form needs it."""
+"""Raising a model's opset where a precision needs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGE_BYTES = 32 << 20
 
 
 def at_least(model: ir.Model, opset: int) -> ir.Model:
-    """The model at ``opset`` or above; 16 and 4 bit integers need 21.
+    """The model at ``opset`` or above; 16 and 4 bit integers need 21, bfloat16 22.
 
     ONNX's converter copies what it is given several times, so that large models give it no weights.
     """
@@ -27,7 +27,7 @@ def at_least(model: ir.Model, opset: int) -> ir.Model:
     except (onnx.version_converter.ConvertError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[-1][:200]
         raise Unsupported(
-            f"opset {current} cannot be brought to {opset}, which these integers need: {reason}"
+            f"opset {current} cannot be brought to {opset}, which this precision needs: {reason}"
         ) from error
     reattach(converted, large)
     return converted

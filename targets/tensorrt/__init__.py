@@ -36,7 +36,7 @@ class TensorRTTarget:
     name = "tensorrt"
     summary = "TensorRT, model.onnx in its explicit quantization form"
     extra = "core"
-    precisions = ("float32", "fp16", "int8", "w8", "w4", "fp8")
+    precisions = ("float32", "fp16", "int8", "w8", "w4", "fp8", "bf16")
     runs_here = False
     reads = frozenset[str]()
     options = (

@@ -11,15 +11,14 @@ import onnx_ir as ir
 
 from convertkit import plugins
 from convertkit.artifact import Artifact
-from convertkit.findings.runtimes import NamedRunner
-from convertkit.stage import FeedSource
+from convertkit.stage import FeedSource, NamedRunner
 from convertkit.targets.tensorrt.capability import Capability, report
 from convertkit.targets.tensorrt.constraints import Constraints
 from convertkit.targets.tensorrt.readme import Facts, readme
 from convertkit.targets.tensorrt.rtx import Engine
 from convertkit.targets.tensorrt.shapes import Range, command
 from convertkit.targets.tensorrt.sparsity import sparse_weights
-from convertkit.targets.tensorrt.vectors import allowed, vectors, write_vectors
+from convertkit.targets.tensorrt.vectors import allowed, roundings, vectors, write_vectors
 
 _SCRIPT = Path(__file__).with_name("build_engine.py")
 
@@ -40,7 +39,9 @@ def write_package(
     with plugins.runner(made) as runner:
         golden = vectors(made, runner, samples, seed, ranges)
         runtime = runner.runtime if isinstance(runner, NamedRunner) else made.format
-    atol = {spec.name: allowed(spec, golden) for spec in made.outputs} if golden else {}
+    is_short = "bfloat16" in facts.precisions
+    rounded = roundings(made, golden) if is_short else {}
+    atol = {spec.name: allowed(spec, golden, rounded.get(spec.name)) for spec in made.outputs} if golden else {}
     if golden:
         write_vectors(golden, runtime, folder / "golden")
     missing = tuple(name for name, sizes in facts.dimensions.items() if not sizes)
@@ -53,7 +54,7 @@ def write_package(
     shutil.copyfile(_SCRIPT, folder / _SCRIPT.name)
     refused = tuple(f"{each.name} ({each.operator}): {each.reason}" for each in found if not each.supported)
     least = (facts.at_least, facts.compute_capability)
-    told = Facts(*least, missing, line, len(sparse), len(golden), atol, runtime, refused, engine)
+    told = Facts(*least, missing, line, len(sparse), len(golden), atol, is_short, runtime, refused, engine)
     (folder / "README.md").write_text(readme(told), encoding="utf-8")
 
 

@@ -41,11 +41,15 @@ _RESIZE_PLACES = frozenset({"half_pixel", "pytorch_half_pixel", "tf_half_pixel_f
 
 @dataclass(frozen=True, slots=True)
 class Parsers:
-    """By operator the first release of TensorRT that parses it, by release the newest opset, and what RTX lacks."""
+    """By operator the first release of TensorRT that parses it, by release the newest opset, and what RTX lacks.
+
+    ``no_bfloat16`` are operators of floats that TensorRT does not have in bfloat16.
+    """
 
     since: Mapping[str, str]
     opsets: Mapping[str, int]
     rtx_lacks: frozenset[str]
+    no_bfloat16: frozenset[str]
 
 
 @cache
@@ -53,7 +57,7 @@ def parsers() -> Parsers:
     """The table of ``operators.toml``."""
     table = tomllib.loads(Path(__file__).with_name("operators.toml").read_text(encoding="utf-8"))
     since = {name: release for release, names in table["since"].items() for name in names}
-    return Parsers(since, table["opsets"], frozenset(table["rtx"]["lacks"]))
+    return Parsers(since, table["opsets"], frozenset(table["rtx"]["lacks"]), frozenset(table["bfloat16"]["lacks"]))
 
 
 def fault(node: ir.Node) -> str:

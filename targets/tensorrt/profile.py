@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
+from convertkit.targets.tensorrt.parser import parsers
 
 _INT8: Mapping[str, OpRule] = {
     **{kind: replace(rule, float_output=True) for kind, rule in WEIGHTED.items()},
@@ -51,6 +52,9 @@ def profile(options: ExportOptions) -> QuantProfile:
             integer_rows=False,
             block=64,
         )
+    if options.precision == "bf16":
+        lacks = parsers().no_bfloat16
+        return QuantProfile("tensorrt bf16", "int8", True, {}, bias="float32", half="compute", lacks=lacks)
     if options.precision == "fp8":
         return QuantProfile("tensorrt fp8", "int8", True, _PRODUCTS, bias="float32")
     return QuantProfile(

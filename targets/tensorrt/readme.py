@@ -12,7 +12,8 @@ from convertkit.targets.tensorrt.rtx import Engine
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the text tells.  ``line`` is trtexec's, empty where sizes are missing; ``atol`` allows by output.
+    """What the text tells.  ``line`` is trtexec's, empty where sizes are missing; ``atol`` allows by output,
+    ``is_short`` says that the model computes in bfloat16.
 
     ``missing`` are the dynamic dimensions without sizes, ``sparse`` and ``vectors`` how many weights and calls there
     are, ``unsupported`` the nodes that TensorRT's parser does not take, with the reasons, ``engine`` is TensorRT-RTX's.
@@ -25,6 +26,7 @@ class Facts:
     sparse: int
     vectors: int
     atol: Mapping[str, float]
+    is_short: bool
     runtime: str
     unsupported: tuple[str, ...]
     engine: Engine | None = None
@@ -92,13 +94,15 @@ def _check(facts: Facts) -> str:
     if not facts.vectors:
         return ""
     atol = " ".join(shlex.quote(f"{name}:{value:g}") for name, value in facts.atol.items())
+    more = "or by twice what rounding changes" if facts.is_short else "and an integer output's by two steps"
     return f"""## Check
-The golden vectors are results of {facts.runtime}. Polygraphy compares the engine's with them:
+The golden vectors are results of {facts.runtime}.
+Polygraphy compares the engine's with them:
 
     polygraphy run model.engine --trt --load-inputs golden/inputs.json --load-outputs golden/outputs.json \\
         --rtol 0 --atol {atol}
 
-Each value may differ by a hundredth of its output's greatest one, and an integer output's by two steps.
+Each value may differ by {"4 %" if facts.is_short else "1 %"} of its output's greatest one, {more}.
 """
 
 

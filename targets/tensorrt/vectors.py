@@ -14,8 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 
 from convertkit.artifact import Array, Artifact, Dim, TensorSpec
+from convertkit.onnx import bfloats
 from convertkit.parity.golden import Vector, answered, golden_feeds
 from convertkit.stage import FeedSource, Outputs, Runner
 from convertkit.targets.tensorrt.shapes import Range
@@ -24,8 +26,11 @@ MOST_BYTES = 4 << 20
 """Of all vectors; the first is there whatever it takes."""
 SHARE = 1e-2
 """Of an output's greatest value: products in TF32 or float16 keep 10 bits of each factor, and layers add errors up."""
+BFLOAT_SHARE = 4 * SHARE
+"""Where values are bfloat16, of two bits fewer."""
 STEPS = 2
 """Of an output's integers: by so much other engines' kernels were measured to differ that compute the same integers."""
+_QUIET = 4
 _CLASS = "polygraphy_class"
 
 
@@ -74,12 +79,35 @@ def _lacks(spec: TensorSpec) -> bool:
     return spec.dtype in ("bfloat16", "string") or spec.dtype.startswith(("float8", "int4", "uint4"))
 
 
-def allowed(spec: TensorSpec, found: Iterable[Vector]) -> float:
-    """By how much an engine's output may differ: a share of the greatest value, and steps of its integers."""
+def roundings(artifact: Artifact, found: Sequence[Vector]) -> Mapping[str, float]:
+    """By how much each output differs at most from that of a model which does not round to bfloat16 inside.
+
+    Nothing where there is no bfloat16.  An engine that fuses operators rounds less often, and at other places.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = _QUIET
+    whole = bfloats.session(artifact.path, options, rounds=False)
+    if whole is None:
+        return {}
+    most = dict[str, float]()
+    for each in found:
+        values = whole.run(list(each.outputs), each.inputs)
+        for (name, rounded), exact in zip(each.outputs.items(), values, strict=True):
+            apart = np.abs(np.asarray(rounded, np.float64) - np.asarray(exact, np.float64))
+            most[name] = max(most.get(name, 0.0), float(np.nan_to_num(apart).max(initial=0.0)))
+    return most
+
+
+def allowed(spec: TensorSpec, found: Iterable[Vector], rounding: float | None = None) -> float:
+    """By how much an engine's output may differ: a share of the greatest value, and steps of its integers.
+
+    Of a model of bfloat16, twice of what its ``rounding`` changes in the output, where that is more.
+    """
     if "float" not in spec.dtype:
         return 0.0
     greatest = max(float(np.abs(np.nan_to_num(each.outputs[spec.name])).max(initial=0)) for each in found)
-    return float(f"{SHARE * greatest + STEPS * (spec.lsb or 0.0):.1e}")
+    least = SHARE * greatest if rounding is None else max(BFLOAT_SHARE * greatest, 2 * rounding)
+    return float(f"{least + STEPS * (spec.lsb or 0.0):.1e}")
 
 
 def write_vectors(found: Sequence[Vector], runner: str, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,7 @@ def test_a_source_without_a_kernel_runs_in_the_reference_evaluator_and_says_so(d
         np.testing.assert_allclose(runner.run({"x": np.array([0.0, 0.5, -1.0, 9.0])})["y"][1], 0.5204998778130465)
         assert "reference evaluator" in runner.runtime
     (note,) = source.notes
-    assert note.startswith("the source was run by ONNX's reference evaluator: ")
+    assert re.match(r"the source was run by ONNX.s reference evaluator 1\.\d+\.\d+: ", note)
 
 
 def test_what_users_run_in_onnx_runtime_has_no_stand_in(double_erf):

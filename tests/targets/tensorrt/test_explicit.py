@@ -88,7 +88,7 @@ def engine_bytes(path: Path) -> int:
 LOG = Log()
 
 
-@pytest.mark.parametrize("precision", ["int8", "w8", "w4", "fp8", "fp16"])
+@pytest.mark.parametrize("precision", ["int8", "w8", "w4", "fp8", "fp16", "bf16"])
 def test_the_parser_takes_it_and_an_engine_is_built(tmp_path: Path, precision: str) -> None:
     source = save(network(), tmp_path / "float.onnx")
     result = convertkit.export(source, "tensorrt", output=str(tmp_path / "out"), calib=DATA, **{precision: True})

@@ -24,7 +24,7 @@ from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.specs import interface
 from convertkit.parity.golden import Vector
 from convertkit.targets.tensorrt.sparsity import is_sparse
-from convertkit.targets.tensorrt.vectors import allowed, vectors
+from convertkit.targets.tensorrt.vectors import allowed, roundings, vectors
 from tests import onnx_models
 
 
@@ -260,3 +260,26 @@ def test_an_output_may_differ_by_its_steps() -> None:
     found = [Vector({}, {"y": np.array([0.5, -4.0], np.float32), "k": np.array([7])})]
     assert allowed(TensorSpec("y", (2,), "float32", lsb=0.5), found) == 1.0, "a hundredth of 4, and twice 0.5"
     assert allowed(TensorSpec("k", (1,), "int64"), found) == 0.0
+
+
+def test_roundings_of_bfloat16_are_allowed_twice() -> None:
+    found = [Vector({}, {"y": np.array([0.5, -4.0], np.float32)})]
+    spec = TensorSpec("y", (2,), "float32")
+    assert allowed(spec, found, 0.01) == 0.16, "four hundredths of 4"
+    assert allowed(spec, found, 0.3) == 0.6
+
+
+def test_roundings_are_what_a_graph_without_them_differs_by(tmp_path: Path) -> None:
+    """A sum and its hyperbolic tangent, each rounded; constants that bfloat16 holds."""
+    constant = np.array([0.25, -0.5, 1.0, 3.0, 0.125], np.float32)
+    nodes = [helper.make_node("Add", ["x", "k"], ["a"]), helper.make_node("Tanh", ["a"], ["y"])]
+    stored = [numpy_helper.from_array(constant, "k")]
+    proto = onnx_models.model(nodes, {"x": ["N", 5]}, {"y": ["N", 5]}, stored)
+    path = exported(tmp_path, proto, bf16=True) / "model.onnx"
+    artifact = Artifact(path, "onnx", *interface(load_model(path)), "")
+    x = np.random.default_rng(6).normal(0, 1, (3, 5)).astype(np.float32)
+    with OnnxRunner(artifact) as runner:
+        rounded = runner.run({"x": x})["y"]
+    found = roundings(artifact, [Vector({"x": x}, {"y": rounded})])
+    assert found["y"] == pytest.approx(np.abs(rounded - np.tanh(x + constant)).max(), abs=1e-6)
+    assert found["y"] > 1e-3
