@@ -32,6 +32,7 @@ WAYS: dict[str, list[str]] = {
     "2:4 without data": ["--prune", "2:4", "--no-calib"],
     "2:4": ["--prune", "2:4"],
     "2:4, recovered": ["--prune", "2:4", "--recover", "0.25"],
+    "int8 of onnxruntime.quantization": [],
     "int8": ["--int8"],
     "int8, recovered": ["--int8", "--recover", "0.25"],
     "int8 throughout": ["--int8", "--full-integer"],
@@ -48,6 +49,8 @@ WAYS: dict[str, list[str]] = {
     "channels 0.3 and int4, recovered": ["--prune-channels", "0.3", "--w4", "--recover", "0.5"],
     "channels 0.5 and int4, recovered": ["--prune-channels", "0.5", "--w4", "--recover", "0.5"],
 }
+PEER = "int8 of onnxruntime.quantization"
+"""Ranges by least and greatest values, a scale for each channel of a weight: ``bench/peers/ort_qdq.py``."""
 OF_TFLITE = frozenset({"int8 throughout", "int8 throughout, recovered"})
 """ONNX Runtime has no integers for a hard-swish."""
 Record = dict[str, object]
@@ -58,6 +61,8 @@ def made(model: Path, way: str, folder: Path) -> Record:
     """One export: top-1 in percent, bytes of the file and of it compressed, and the processor's seconds."""
     options = [each for each in WAYS[way] if each != "--no-calib"]
     data = [] if "--no-calib" in WAYS[way] else ["--calib", f"{model}.calib.npz"]
+    if way == PEER:
+        return peers(model, folder)
     target, file = ("tflite", "model.tflite") if way in OF_TFLITE else ("onnxruntime", "model.onnx")
     command = [sys.executable, "-m", "convertkit", "export", f"{model}.onnx", "--target", target, "--no-cache"]
     command += [*options, *data, "-o", str(folder), "--force"]
@@ -67,14 +72,27 @@ def made(model: Path, way: str, folder: Path) -> Record:
     if done.returncode:
         told = [line for line in done.stderr.splitlines() if line.startswith("convertkit:")]
         return {"error": (told or done.stderr.strip().splitlines())[0][:300]}
-    written = (folder / file).read_bytes()
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note:")]
+    return {**recorded(folder / file, model, after.ru_utime - before.ru_utime), "notes": notes}
+
+
+def peers(model: Path, folder: Path) -> Record:
+    """The same of ONNX Runtime's own quantizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, script = folder / "peer.onnx", Path(__file__).parent / "peers" / "ort_qdq.py"
+    command = [sys.executable, str(script), f"{model}.onnx", str(path), "MinMax", f"{model}.calib.npz"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return recorded(path, model, after.ru_utime - before.ru_utime)
+
+
+def recorded(path: Path, model: Path, seconds: float) -> Record:
+    written = path.read_bytes()
     return {
-        "top1": top1(folder / file, model),
-        "bytes": len(written),
-        "compressed": len(gzip.compress(written, 9, mtime=0)),
-        "seconds": round(after.ru_utime - before.ru_utime, 1),
-        "notes": [line for line in done.stderr.splitlines() if line.startswith("note:")],
-    }
+        "top1": top1(path, model), "bytes": len(written), "compressed": len(gzip.compress(written, 9, mtime=0)),
+        "seconds": round(seconds, 1),
+    }  # fmt: skip
 
 
 def top1(path: Path, model: Path) -> float:

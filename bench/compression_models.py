@@ -1,13 +1,14 @@
 """More trained models in the form of ``make_cases.py``: ``compression_models.py OUT``, with $CONVERTKIT_CASES set.
 
-A small ResNet, a vision transformer and two networks of depthwise convolutions with hard-swish, trained on images 3,000
-to 9,999 of MNIST's test set, the same every time on one machine.  None of these images is in the 200 of NAME.calib.npz
-or the 2,000 of NAME.eval.npz, which are those of ``make_cases.py``.
+A small ResNet, a vision transformer, two networks of depthwise convolutions with hard-swish and one with ReLU, trained
+on images 3,000 to 9,999 of MNIST's test set, the same every time on one machine.  None of these images is in the 200 of
+NAME.calib.npz or the 2,000 of NAME.eval.npz, which are those of ``make_cases.py``.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import tempfile
@@ -23,6 +24,8 @@ BATCH = 64
 RATE = 3e-3
 TRAINED_FROM = 3000
 EVALUATED = slice(1000, 3000)
+SPREAD = 5
+"""Channels of a value lie up to twice as many powers of two apart."""
 
 
 class Block(nn.Module):
@@ -110,6 +113,40 @@ def wide() -> nn.Module:
     return network
 
 
+def _separable_relu(before: int, after: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(before, before, 3, stride, 1, groups=before, bias=False), nn.BatchNorm2d(before), nn.ReLU(),
+        nn.Conv2d(before, after, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU(),
+    )  # fmt: skip
+
+
+def relu() -> nn.Module:
+    """Six depthwise layers with ReLU behind every convolution, as in a MobileNet."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, 2, 1), nn.ReLU(), _separable_relu(16, 32, 1), _separable_relu(32, 32, 1),
+        _separable_relu(32, 48, 2), _separable_relu(48, 48, 1), _separable_relu(48, 64, 2), _separable_relu(64, 64, 1),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def spread(network: nn.Module) -> None:
+    """Multiply channels of each batch norm by powers of two and divide what reads them: the same function in float32.
+
+    A ReLU lets positive factors through.  Integers of one scale for all channels of a value lose the small ones, as in
+    trained networks whose ranges lie far apart.
+    """
+    random = torch.Generator().manual_seed(2)
+    layers = [each for each in network.modules() if isinstance(each, nn.Conv2d | nn.BatchNorm2d | nn.Linear)]
+    for norm, reader in itertools.pairwise(layers):
+        if not isinstance(norm, nn.BatchNorm2d) or isinstance(reader, nn.BatchNorm2d):
+            continue
+        factors = 2.0 ** torch.randint(-SPREAD, SPREAD + 1, norm.weight.shape, generator=random)
+        norm.weight.data, norm.bias.data = norm.weight.data * factors, norm.bias.data * factors
+        alone = isinstance(reader, nn.Conv2d) and reader.groups > 1
+        shape = (-1, 1, 1, 1) if alone else (1, -1, *(1,) * (reader.weight.ndim - 2))
+        reader.weight.data = reader.weight.data / factors.reshape(shape)
+
+
 class Pixels(nn.Module):
     """A network on 0..255."""
 
@@ -128,7 +165,10 @@ class Scaled(Pixels):
         return self.network(x * (1 / 255))
 
 
-MODELS = {"mnist_resnet": resnet, "mnist_transformer": Transformer, "mnist_depthwise": depthwise, "mnist_wide": wide}
+MODELS = {
+    "mnist_resnet": resnet, "mnist_transformer": Transformer, "mnist_depthwise": depthwise, "mnist_wide": wide,
+    "mnist_spread": relu,
+}  # fmt: skip
 
 
 def trained(name: str, x: Tensor, labels: Tensor) -> nn.Module:
@@ -165,6 +205,8 @@ def main() -> int:
         network = trained(name, given, wanted)
         if name == "mnist_wide":
             network = Scaled(network.network).eval()
+        if name == "mnist_spread":
+            spread(network)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.pt2"
             torch.export.save(torch.export.export(network, (given[:1],)), path)

@@ -54,7 +54,7 @@ def export(
     target_latency: float | None = None,
     low_rank: float | str | None = None,
     budget: str | None = None,
-    recover: float | None = None,
+    recover: float | bool | None = None,
     input: str | InputSpec | Sequence[str | InputSpec] = (),
     model: str | None = None,
     input_layout: str = "auto",
@@ -128,7 +128,7 @@ def export(
         target_latency: prune channels until a call takes this share of its time by the target's cost table.
         low_rank: two factors for large products: ``auto``, or the share of each one's power that they keep.
         budget: ``size=200KB`` or ``latency=2ms``: the precision, channels and ranks that keep most within it.
-        recover: minutes of training on ``calib`` behind what changes numerics, without labels.
+        recover: minutes of training on ``calib`` behind what changes numerics, without labels; ``True`` is one.
         input: shapes that the file does not hold: ``NAME:N,3,224,224[:float32]``, one or several.
         model: ``pkg.mod:factory`` of the module that a state_dict belongs to.
         input_layout: ``auto``, ``nchw`` or ``nhwc``.

@@ -12,6 +12,8 @@ CalibMethod = Literal["auto", "minmax", "moving-average", "percentile", "percent
 Trust = Literal["pickle", "lambda", "pyfunc"]
 METRICS = ("top1", "auc", "mse")
 """What ``--metric`` takes beside a function of the user's own."""
+RECOVERY_MINUTES = 1.0
+"""Of ``--recover`` without a number."""
 
 
 @dataclass(frozen=True, slots=True)

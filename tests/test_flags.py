@@ -7,6 +7,8 @@ from convertkit.options.export_recipe import read_recipe
 from convertkit.options.flags import options_from
 from convertkit.options.inputs import parse_input
 from convertkit.recipe import ExportOptions, InputSpec, Normalization
+from tests.command_line import here
+from tests.onnx_models import mlp, write
 
 
 @pytest.mark.parametrize(
@@ -106,3 +108,13 @@ def test_broken_recipes_are_refused(tmp_path, text):
     recipe.write_bytes(text.encode("latin-1"))
     with pytest.raises(RecipeError):
         read_recipe(recipe)
+
+
+def test_without_a_number_a_minute_is_meant(tmp_path) -> None:
+    for given, minutes in ((True, 1.0), (0.5, 0.5), (False, None)):
+        assert options_from({"source": "m.onnx", "prune": "0.5", "calib": "c.npz", "recover": given}).recover == minutes
+    path = write(tmp_path, mlp())
+    for flags, code in (("--recover --prune 0.5", 2), ("--recover 2 --prune 0.5", 2), ("--prune 0.5", 0)):
+        told = here("export", path, *flags.split(), "-o", tmp_path / "out", "--force")
+        assert told.code == code
+        assert ("--recover trains on --calib" in told.err) == bool(code)

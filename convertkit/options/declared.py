@@ -9,7 +9,7 @@ import click
 
 from convertkit.options.export_command import TargetsFlag
 from convertkit.options.grouped import GroupedOption
-from convertkit.recipe import METRICS, CalibMethod, Layout, Trust
+from convertkit.recipe import METRICS, RECOVERY_MINUTES, CalibMethod, Layout, Trust
 
 F = TypeVar("F", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -157,8 +157,10 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         "Precision",
         "--recover",
         type=float,
-        metavar="MINUTES",
-        help="Then train on --calib, without labels, to answer as before.",
+        is_flag=False,
+        flag_value=RECOVERY_MINUTES,
+        metavar="[MINUTES]",
+        help=f"Then train on --calib, without labels, to answer as before [{RECOVERY_MINUTES:g}].",
     ),
     _flag(
         "Precision",

@@ -15,7 +15,15 @@ from convertkit.options.inputs import parse_input, parse_normalization
 from convertkit.options.pictures import parse_images
 from convertkit.options.sounds import parse_wav
 from convertkit.processing.words import read_postprocess, read_preprocess
-from convertkit.recipe import CalibMethod, ExportOptions, InputSpec, Layout, Normalization, Precision
+from convertkit.recipe import (
+    RECOVERY_MINUTES,
+    CalibMethod,
+    ExportOptions,
+    InputSpec,
+    Layout,
+    Normalization,
+    Precision,
+)
 
 PRECISION_FLAGS: tuple[Precision, ...] = ("int8", "int16x8", "fp16", "w8", "w4", "fp8", "bf16")
 
@@ -126,7 +134,8 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
         (_TEXT, (str,)),
     ),
     **dict.fromkeys(("calib_samples", "opset", "seed", "jobs"), (_WHOLE, (int,))),
-    **dict.fromkeys(("max_drop", "target_latency", "recover", "timeout"), (_NUMBER, (int, float))),
+    **dict.fromkeys(("max_drop", "target_latency", "timeout"), (_NUMBER, (int, float))),
+    "recover": ("minutes, or true", (int, float, bool)),
     "prune": ("a share, auto or N:M", (int, float, str)),
     **dict.fromkeys(("prune_channels", "low_rank"), ("a share or auto", (int, float, str))),
 }
@@ -280,6 +289,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "prune": str,
     "prune_channels": str,
     "low_rank": str,
+    "recover": lambda value: RECOVERY_MINUTES if value is True else value,
     "target_options": of_targets.given,
 }
 """What reads the value of a flag, where it is not taken as it is."""
