@@ -21,8 +21,11 @@ import numpy as np
 from coreml_cases import ROOT, Model, Row, models
 
 import convertkit
+from convertkit import plugins
+from convertkit.data.feeds import fitted
 from convertkit.errors import ConvertKitError
 from convertkit.result import Result
+from convertkit.state import with_state
 
 PAGE = ROOT / "docs" / "measurements" / "server-cases.md"
 NARROW: Mapping[str, Mapping[str, Any]] = {
@@ -84,8 +87,10 @@ def _answers(model: Model, made: Result, target: str) -> Row:
     if not model.labelled or target == "tensorrt":
         return {}
     (name,) = (name for name in model.labelled if name != "label")
-    rows = model.labelled[name]
-    found = [int(next(iter(made.run({name: row[None]}).values())).argmax()) for row in rows]
+    with plugins.runner(made.artifact) as runner:
+        given = ({name: row[None]} for row in model.labelled[name])
+        answers = (runner.run(with_state(made.artifact, fitted("run()", made.artifact.inputs, feed))) for feed in given)
+        found = [int(next(iter(answer.values())).argmax()) for answer in answers]
     return {"right": float(np.mean(np.array(found) == model.labelled["label"]))}
 
 

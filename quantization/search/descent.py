@@ -1,13 +1,15 @@
 """What comes next where integers lose too much: more float, whatever that costs, until enough is kept.
 
-Integers as the cost table has them; the worst nodes in float; most nodes in float; weights alone as integers; the float
-model.  The first that keeps enough on held-out samples is made, unless a later one is also the faster one.
+Integers as the cost table has them; the worst nodes in float; the first nodes in float, where kernels write integers at
+no cost; most nodes in float; weights alone as integers; the float model.  The first that keeps enough on held-out
+samples is made, unless a later one is also the faster one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 import onnx_ir as ir
@@ -19,12 +21,14 @@ from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.trial import Trials
 from convertkit.recipe import ExportOptions
 
-Name = Literal["integers", "float fallback", "more float", "weights only", "float"]
+Name = Literal["integers", "float fallback", "float beginning", "more float", "weights only", "float"]
 Finish = Callable[[ir.Model, Plan], None]
 Better = Callable[[Plan], Plan]
 _SHOWN = 4
 _SHARES = (0.5, 0.75)
 """Of the integer units, the noisiest, that are float on the rung "more float"."""
+_BEGINNING = 1.25
+"""Times the time by the cost table: a longer beginning has little left in front of what amplifies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Descent:
             yield self._rung("float fallback", without)
             outcome = without if without.score.snr_db > outcome.score.snr_db else outcome
         yield self._rung("float fallback", self._shortest(outcome, self._loop.sensitive(outcome)))
+        if self._loop.converts_for_nothing and (names := self._short(outcome)):
+            yield self._rung("float beginning", self._beginning(outcome, names))
         noisy = self._loop.noisiest(outcome.plan)
         for share in _SHARES:
             kept = dict.fromkeys(noisy[: round(share * len(noisy))], f"among the noisiest {100 * share:.0f} %")
@@ -95,15 +101,39 @@ class Descent:
 
     def _shortest(self, outcome: Outcome, reasons: Mapping[str, str]) -> Outcome:
         """The shortest list of units in float that is good enough: by doubling, then by halving the last step."""
-        names = list(reasons)
+        return self._fewest(len(reasons), lambda count: self._with_first(outcome, reasons, count))
+
+    def _short(self, outcome: Outcome) -> list[str]:
+        """Integer units from the inputs on, as many as cost little in float."""
+        plan, names = outcome.plan, self._loop.ordered(outcome.plan)
+        most = _BEGINNING * self._loop.cost_ns(plan)
+        costs = (
+            self._loop.cost_ns(replace(plan, integer=plan.integer - {*names[:count]})) for count in range(1, len(names))
+        )
+        return names[: sum(1 for _ in takewhile(lambda cost: cost <= most, costs))]
+
+    def _beginning(self, outcome: Outcome, names: list[str]) -> Outcome:
+        """The shortest beginning in float that is good enough: all that follows would amplify its noise.
+
+        There is a single border between float and integers, and it costs nothing.
+        """
+
+        def with_float(count: int) -> Outcome:
+            kept = dict.fromkeys(names[:count], "its noise grows on the way to the outputs")
+            return self._measured(self._loop.without(outcome.plan, kept.keys()), outcome, kept)
+
+        return self._fewest(len(names), with_float)
+
+    def _fewest(self, most: int, at: Callable[[int], Outcome]) -> Outcome:
+        """``at`` the least count that is good enough, or ``most``: by doubling, then by halving the last step."""
         low, high = 0, 1
-        while high < len(names) and not self._is_good(self._with_first(outcome, reasons, high)):
+        while high < most and not self._is_good(at(high)):
             low, high = high, 2 * high
-        high = min(high, len(names))
+        high = min(high, most)
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self._is_good(self._with_first(outcome, reasons, middle)) else (middle, high)
-        return self._with_first(outcome, reasons, high)
+            low, high = (low, middle) if self._is_good(at(middle)) else (middle, high)
+        return at(high)
 
     def _with_first(self, outcome: Outcome, reasons: Mapping[str, str], count: int) -> Outcome:
         return self._with_float(outcome, dict(list(reasons.items())[:count]))

@@ -112,6 +112,15 @@ class Loop:
         integer = frozenset(unit.name for unit in chosen)
         return replace(plan, integer=integer, in_float=plan.in_float & integer)
 
+    def ordered(self, plan: Plan) -> list[str]:
+        """Integer units in the graph's order."""
+        return [unit.name for unit in self._units if unit.name in plan.integer]
+
+    @property
+    def converts_for_nothing(self) -> bool:
+        """Whether kernels read and write integers or float at no cost of their own."""
+        return self._ranges.profile.writes_float
+
     @property
     def stores_weights(self) -> bool:
         """Whether the target makes integer weights of float operators real once."""

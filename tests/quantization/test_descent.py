@@ -17,13 +17,14 @@ from convertkit.profile import QuantProfile
 from convertkit.progress import Silent
 from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.statistics import statistics_units
-from convertkit.quantization.search.descent import Descent, told
+from convertkit.quantization.search.descent import Descent, Rung, told
 from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.loop import Loop
 from convertkit.quantization.search.plan import Plan, Ranges
 from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.trial import Score
 from convertkit.recipe import ExportOptions
+from convertkit.targets.openvino.profile import profile as openvino
 from convertkit.targets.tensorrt.profile import profile as tensorrt
 from convertkit.targets.tflite.profile import profile as tflite
 from tests.command_line import here
@@ -112,11 +113,31 @@ class Trials:
         return (self.stored if plan.stored and not plan.integer else FINE), 1000
 
 
+@dataclass
+class Amplified(Trials):
+    """Integers ahead of unit ``first`` ruin everything, and no unit alone in float gains anything."""
+
+    first: int = 0
+
+    def score(self, plan: Plan) -> Score:
+        return Score(np.full((2, 8), 0.1), 10.0, 0.0, np.full(8, 10.0))
+
+    def finished(self, plan: Plan, finish: object) -> tuple[Quality, int]:
+        ruined = any(name < f"conv{self.first}" for name in plan.integer)
+        return WRECK if ruined else FINE, 1000
+
+
 def descend(trials: Trials, options: ExportOptions = INT8, profile: QuantProfile | None = None) -> list[str]:
+    return [rung.name for rung in descended(trials, options, profile)]
+
+
+def descended(
+    trials: Trials, options: ExportOptions = INT8, profile: QuantProfile | None = None, *, depth: int = 4
+) -> tuple[Rung, ...]:
     rng = np.random.default_rng(0)
-    weights = {f"w{place}": rng.normal(0, 0.3, (64, 64, 1, 1)).astype(np.float32) for place in range(4)}
-    names = ["x", "a", "b", "c", "y"]
-    nodes = [helper.make_node("Conv", [names[i], f"w{i}"], [names[i + 1]], f"conv{i}") for i in range(4)]
+    weights = {f"w{place}": rng.normal(0, 0.3, (64, 64, 1, 1)).astype(np.float32) for place in range(depth)}
+    names = ["x", *(f"v{place}" for place in range(1, depth)), "y"]
+    nodes = [helper.make_node("Conv", [names[i], f"w{i}"], [names[i + 1]], f"conv{i}") for i in range(depth)]
     model = model_of(nodes, weights, {"x": [1, 64, 32, 32]}, {"y": [1, 64, 32, 32]})
     graph = canonicalize(ir.from_proto(onnx.shape_inference.infer_shapes(model))).graph
     profile = profile or tflite(INT8)
@@ -130,7 +151,7 @@ def descend(trials: Trials, options: ExportOptions = INT8, profile: QuantProfile
     outcome = loop.as_is(Plan(frozenset(unit.name for unit in units), "mse"))
     rungs = Descent(loop, trials, options, lambda copy, plan: None, lambda plan: plan).run(outcome)  # type: ignore[arg-type]
     assert len(told(rungs, "--int8")) == (len(rungs) > 1)
-    return [rung.name for rung in rungs]
+    return rungs
 
 
 def test_rungs_are_taken_in_order_until_enough_is_kept() -> None:
@@ -141,6 +162,26 @@ def test_rungs_are_taken_in_order_until_enough_is_kept() -> None:
     assert found[:2] == mixed[:2]
     assert found[-1] == "weights only"
     assert descend(Trials(WRECK))[-2:] == ["weights only", "float"]
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_the_shortest_beginning_becomes_float_where_kernels_convert_for_nothing(first: int) -> None:
+    rungs = descended(Amplified(FINE, first=first), profile=openvino(INT8, 8), depth=8)
+    assert [rung.name for rung in rungs] == ["integers", "float fallback", "float beginning"]
+    assert rungs[-1].outcome.plan.integer == {f"conv{place}" for place in range(first, 8)}
+    assert list(rungs[-1].outcome.kept) == [f"conv{place}" for place in range(first)]
+
+
+def test_a_beginning_that_takes_more_than_a_quarter_of_the_time_is_left_to_other_rungs() -> None:
+    rungs = descended(Amplified(FINE, first=3), profile=openvino(INT8, 8), depth=8)
+    (short,) = (rung for rung in rungs if rung.name == "float beginning")
+    assert not short.good
+    assert len(short.outcome.plan.integer) == 6
+    assert rungs[-1].good
+
+
+def test_where_conversions_cost_something_no_beginning_is_tried() -> None:
+    assert "float beginning" not in descend(Amplified(FINE, first=1))
 
 
 def test_whoever_insists_goes_no_step_down() -> None:
