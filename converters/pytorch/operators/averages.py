@@ -1,4 +1,4 @@
-"""Average pooling with a divisor of its own, which torch's ONNX exporter leaves out without a word."""
+"""Average pooling with a divisor of its own, which torch's ONNX exporter leaves out without a word, and to a size."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from convertkit.errors import Unsupported
+
 _DIVISOR = 6
 """Which operand of ``aten::avg_pool2d`` and ``avg_pool3d`` is the divisor."""
+
+_MOST_CELLS = 64
 
 
 def has_divisor(node: Any) -> bool:
@@ -79,3 +83,37 @@ def _missing(size: int, window: int, step: int, pad: int, *, ceil_mode: bool) ->
 
 def _each(given: Sequence[int], rank: int) -> list[int]:
     return list(given) * rank if len(given) == 1 else list(given)
+
+
+def adaptive_average_pool(x: Tensor, size: Sequence[int]) -> Tensor:
+    """``aten::adaptive_avg_pool1d``, ``2d`` and ``3d``, with a batch or without: axis after axis, cell after cell.
+
+    Cell k of n covers floor(k·length/n) to ceil((k+1)·length/n), as in AdaptiveAveragePooling.cpp.  All cells along an
+    axis are means of as many elements for every other axis, so that means of means are means.
+    """
+    axes = range(-len(size), 0)
+    if all(cells == 1 for cells in size):
+        return x.mean(list(axes), keepdim=True)
+    lengths = [x.shape[axis] for axis in axes]
+    if not all(isinstance(length, int) for length in lengths):
+        raise Unsupported("an adaptive average pool over a dynamic size; expected a fixed one")
+    if len(size) == 3 and _divide(lengths, size):
+        return torch.nn.functional.avg_pool3d(x, [length // cells for length, cells in zip(lengths, size, strict=True)])
+    for axis, length, cells in zip(axes, lengths, size, strict=True):
+        if cells != length:
+            bounds = [(k * length // cells, -(-(k + 1) * length // cells)) for k in range(cells)]
+            means = [x.narrow(axis, low, high - low).mean(axis, keepdim=True) for low, high in bounds]
+            x = torch.cat(means, axis)
+    return x
+
+
+def has_few_uneven_cells(node: Any) -> bool:
+    """Whether a node pools to few cells of known bounds that are not alike; alike they are windows of a plain pool."""
+    size = node.args[1]
+    lengths = node.args[0].meta["val"].shape[-len(size) :]
+    known = all(isinstance(each, int) for each in (*lengths, *size))
+    return known and not _divide(lengths, size) and sum(size) <= _MOST_CELLS
+
+
+def _divide(lengths: Sequence[int], size: Sequence[int]) -> bool:
+    return all(length % cells == 0 for length, cells in zip(lengths, size, strict=True))

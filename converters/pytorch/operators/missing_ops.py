@@ -225,6 +225,7 @@ def _projects(node: Any) -> bool:
 
 
 _MAX_POOLS = tuple(getattr(_ATEN, f"adaptive_max_pool{rank}d").default for rank in (1, 2, 3))
+_MEANS = (_ATEN.adaptive_avg_pool1d.default, _ATEN.adaptive_avg_pool2d.default)
 SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
     {
         _ATEN.unsqueeze.default: Substitute(unsqueeze, _is_complex),
@@ -234,7 +235,9 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.exp.default: Substitute(exp, _is_complex),
         _ATEN.angle.default: Substitute(angle, _is_complex),
         **{overload: Substitute(function, _always) for overload, function in places.ALWAYS.items()},
-        **{overload: Substitute(function, _always) for overload, function in volumes.ALWAYS.items()},
+        _ATEN.grid_sampler_3d.default: Substitute(volumes.sampled, _always),
+        **dict.fromkeys(_MEANS, Substitute(averages.adaptive_average_pool, averages.has_few_uneven_cells)),
+        _ATEN.adaptive_avg_pool3d.default: Substitute(averages.adaptive_average_pool, _always),
         _ATEN.index_reduce.default: Substitute(index_reduced, _always),
         **{overload: Substitute(function, _always) for overload, function in mixed_types.ALIASES.items()},
         _ATEN.polar.default: Substitute(polar, _always),

@@ -1,44 +1,19 @@
-"""Volumes that are pooled to a size or read at the points of a grid, which torch's ONNX exporter lacks."""
+"""Volumes that are read at the points of a grid, which torch's ONNX exporter lacks."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from convertkit.errors import Unsupported
-
-_ATEN = torch.ops.aten
 _NEAREST = 1
 """Of ``aten::grid_sampler_3d``'s modes; the other is linear."""
 _ZEROS, _BORDER = 0, 1
 """Of its paddings; the other reflects."""
-
-
-def adaptive_average_pool(x: Tensor, size: Sequence[int]) -> Tensor:
-    """``aten::adaptive_avg_pool3d`` of [channels, D, H, W] or with a batch: axis after axis, cell after cell.
-
-    Cell k of n covers floor(k·length/n) to ceil((k+1)·length/n), as in AdaptiveAveragePooling3d.cpp.  All cells along
-    an axis are means of as many elements for every other axis, so that means of means are means.
-    """
-    axes = (-3, -2, -1)
-    if all(cells == 1 for cells in size):
-        return x.mean(axes, keepdim=True)
-    lengths = [x.shape[axis] for axis in axes]
-    if not all(isinstance(length, int) for length in lengths):
-        raise Unsupported("an adaptive average pool over a dynamic size; expected a fixed one")
-    if all(length % cells == 0 for length, cells in zip(lengths, size, strict=True)):
-        return torch.nn.functional.avg_pool3d(x, [length // cells for length, cells in zip(lengths, size, strict=True)])
-    for axis, length, cells in zip(axes, lengths, size, strict=True):
-        bounds = [(k * length // cells, -(-(k + 1) * length // cells)) for k in range(cells)]
-        means = [x.narrow(axis, low, high - low).mean(axis, keepdim=True) for low, high in bounds]
-        x = torch.cat(means, axis)
-    return x
 
 
 def sampled(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Tensor:
@@ -94,12 +69,3 @@ def _read(flat: Tensor, ends: Sequence[Tensor], sizes: Sequence[Any], padding: i
     wide = index.reshape(shape[0], 1, -1).expand(shape[0], shape[1], math.prod(shape[2:]))
     found = flat.gather(2, wide).reshape(shape)
     return found * inside.unsqueeze(1) if padding == _ZEROS else found
-
-
-ALWAYS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
-    {
-        _ATEN.adaptive_avg_pool3d.default: adaptive_average_pool,
-        _ATEN.grid_sampler_3d.default: sampled,
-    }
-)
-"""What is needed wherever a program has one of these."""

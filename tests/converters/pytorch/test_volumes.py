@@ -1,4 +1,4 @@
-"""Volumes pooled to a size and read at the points of a grid: each use a row, against torch."""
+"""Averages of a size, volumes read at the points of a grid, slices that are reduced: each use a row, against torch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from convertkit.converters.pytorch.operators.averages import adaptive_average_pool
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
-from convertkit.converters.pytorch.operators.volumes import adaptive_average_pool
 from convertkit.converters.pytorch.routes.exporting import write_program
 from convertkit.errors import Unsupported
 
@@ -73,6 +73,25 @@ def test_volumes_without_a_batch_and_of_whole_cells() -> None:
     x = torch.randn(3, 4, 6, 8)
     for size in ((2, 3, 4), (3, 4, 5)):
         torch.testing.assert_close(adaptive_average_pool(x, size), F.adaptive_avg_pool3d(x, size))
+
+
+@pytest.mark.parametrize("size", [(3, 4), (1, 5), (7, 2), (20, 30)])
+def test_images_are_pooled_to_few_uneven_cells(size: tuple[int, int], tmp_path: Path) -> None:
+    module, x = nn.Sequential(nn.AdaptiveAvgPool2d(size)), torch.randn(2, 3, 10, 7)
+    program = torch.export.export(module, (x,), strict=False)
+    graph = program.run_decompositions(substitutes(program)).graph
+    assert any("slice" in str(node.target) for node in graph.nodes)
+    torch.testing.assert_close(as_onnx(module, (x,), tmp_path)(x), module(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [(5, 7), (2, 1), (40, 30)])
+def test_images_of_even_or_very_many_cells_are_left_alone(size: tuple[int, int]) -> None:
+    assert not substitutes(torch.export.export(nn.AdaptiveAvgPool2d(size), (torch.randn(2, 3, 10, 7),), strict=False))
+
+
+def test_rows_are_pooled_to_few_uneven_cells(tmp_path: Path) -> None:
+    module, x = nn.AdaptiveAvgPool1d(4), torch.randn(2, 3, 10)
+    torch.testing.assert_close(as_onnx(module, (x,), tmp_path)(x), module(x), rtol=1e-5, atol=1e-6)
 
 
 def test_cells_of_a_dynamic_size_are_refused() -> None:
