@@ -62,7 +62,7 @@ def made(model: Path, way: str, folder: Path) -> Record:
     options = [each for each in WAYS[way] if each != "--no-calib"]
     data = [] if "--no-calib" in WAYS[way] else ["--calib", f"{model}.calib.npz"]
     if way == PEER:
-        return peers(model, folder)
+        return peers(model, folder.with_name("peer"))
     target, file = ("tflite", "model.tflite") if way in OF_TFLITE else ("onnxruntime", "model.onnx")
     command = [sys.executable, "-m", "convertkit", "export", f"{model}.onnx", "--target", target, "--no-cache"]
     command += [*options, *data, "-o", str(folder), "--force"]
@@ -79,7 +79,7 @@ def made(model: Path, way: str, folder: Path) -> Record:
 def peers(model: Path, folder: Path) -> Record:
     """The same of ONNX Runtime's own quantizer."""
     folder.mkdir(parents=True, exist_ok=True)
-    path, script = folder / "peer.onnx", Path(__file__).parent / "peers" / "ort_qdq.py"
+    path, script = folder / "model.onnx", Path(__file__).parent / "peers" / "ort_qdq.py"
     command = [sys.executable, str(script), f"{model}.onnx", str(path), "MinMax", f"{model}.calib.npz"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, capture_output=True, check=True)
