@@ -12,6 +12,7 @@ from convertkit.onnx.load import load_own
 from convertkit.targets.litert_lm.in_place import Shape, in_place
 from convertkit.targets.tflite.compile import METADATA, Compiled, compile_model
 from convertkit.targets.tflite.graph import Program
+from convertkit.targets.tflite.origins import folded
 from convertkit.targets.tflite.passes import Options
 from convertkit.targets.tflite.tensor import Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
@@ -31,7 +32,8 @@ class Joined:
 
     def write(self, path: Path) -> None:
         """Write the model file; equal weights are stored once."""
-        notes = {METADATA: json.dumps({"inputs": {}, "outputs": {}, "origins": {}}).encode()}
+        untold = [["" for each in graph.operations for _ in each.outputs] for graph in self.program.subgraphs]
+        notes = {METADATA: json.dumps({"inputs": {}, "outputs": {}, **folded(untold)}).encode()}
         write_model(self.program, self.signatures, path, metadata=notes, description="convertkit")
 
 

@@ -29,6 +29,7 @@ from convertkit.targets.tflite.integers_only import refuse_floats
 from convertkit.targets.tflite.lowering import Lowering
 from convertkit.targets.tflite.metadata import BUFFER, Metadata, append_labels, packed
 from convertkit.targets.tflite.moved_memory import read_behind_factors
+from convertkit.targets.tflite.origins import folded
 from convertkit.targets.tflite.passes import InterfaceChange, Options, prepare
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 from convertkit.targets.tflite.transposes import reasons, remaining
@@ -63,17 +64,19 @@ class Compiled:
             append_labels(path, metadata.labels)
 
     def _description(self) -> dict[str, object]:
-        origins = {
-            self.program.name_of(result): operation.origin
-            for subgraph in self.program.subgraphs
-            for operation in subgraph.operations
-            for result in operation.outputs
-            if operation.origin and result in self.program.names
-        }
+        named = self.program.names
+        origins = (
+            (
+                operation.origin if result in named else ""
+                for operation in each.operations
+                for result in operation.outputs
+            )
+            for each in self.program.subgraphs
+        )
         return {
             "inputs": {spec.name: {"perm": list(spec.perm)} for spec in self.inputs if spec.perm},
             "outputs": {spec.name: {"perm": list(spec.perm)} for spec in self.outputs if spec.perm},
-            "origins": origins,
+            **folded(origins),
         }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from convertkit.quiet import native_stderr_silent
 from convertkit.stage import Feed
 from convertkit.targets.tflite.compile import METADATA
 from convertkit.targets.tflite.inspection import CODES, TYPES
+from convertkit.targets.tflite.origins import origins_of
 
 _IDENTIFIER = b"TFL3"
 _TOLD = frozenset({"float32", "float16", "int8", "uint8", "int16", "int32", "int64", "bool", "float64"})
@@ -47,7 +47,7 @@ class TfliteProbe:
 
     def inner(self) -> tuple[Inner, ...]:
         """What each operator computes, but for text and whatever else is not a number."""
-        origins = self._origins()
+        origins = origins_of(self._model, METADATA)
         constants = self._constants()
         found = []
         for operator in self._graph.operators:
@@ -79,14 +79,6 @@ class TfliteProbe:
     def _kind(self, operator: Any) -> str:
         entry = self._model.operatorCodes[operator.opcodeIndex]
         return CODES[max(entry.builtinCode, entry.deprecatedBuiltinCode)]
-
-    def _origins(self) -> Mapping[str, str]:
-        """By tensor, the node of the source's ONNX that our compiler noted."""
-        for entry in self._model.metadata or ():
-            if _text(entry.name) == METADATA:
-                told: Mapping[str, str] = json.loads(bytes(self._model.buffers[entry.buffer].data))["origins"]
-                return told
-        return {}
 
     def _constants(self) -> frozenset[int]:
         stored = {place for place, each in enumerate(self._model.buffers) if each.data is not None or each.size > 1}

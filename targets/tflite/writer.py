@@ -23,6 +23,7 @@ from ai_edge_litert import schema_py_generated as schema
 from convertkit.targets.tflite import schema as tables
 from convertkit.targets.tflite.graph import Program, Subgraph
 from convertkit.targets.tflite.runtimes import min_runtime_version
+from convertkit.targets.tflite.shared_vectors import SharingBuilder
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 from convertkit.targets.tflite.versions import lowest_version
 
@@ -202,7 +203,7 @@ def _put(stream: IO[bytes], model: schema.ModelT, data: list[Array]) -> None:
     outside = sum(_size_bytes(each) + ALIGNMENT for each in data) > INSIDE_LIMIT_BYTES
     slots = [_Slot(each, outside) for each in data]
     model.buffers = slots
-    builder = flatbuffers.Builder(1 << 16)
+    builder = SharingBuilder(1 << 16)
     builder.Finish(model.Pack(builder), b"TFL3")
     head = bytearray(builder.Output())
     _write(stream, head, data, [slot.locate(head) for slot in slots], outside)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from convertkit.targets.tflite.compile import METADATA
+from convertkit.targets.tflite.origins import origins_of
 
 _TYPES: Mapping[int, str] = {
     code: name.lower() for name, code in vars(schema.TensorType).items() if not name.startswith("_")
@@ -90,12 +90,7 @@ class FileGraph:
 
 def read_origins(model: bytes) -> Mapping[str, str]:
     """Where in the source each tensor comes from, by its name, as the ``tflite`` target has noted it."""
-    root = schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0))
-    for note in _listed(root.metadata):
-        if bytes(note.name) == METADATA.encode():
-            origins: Mapping[str, str] = json.loads(bytes(root.buffers[note.buffer].data))["origins"]
-            return origins
-    return {}
+    return origins_of(schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0)), METADATA)
 
 
 def read_graphs(model: bytes) -> tuple[FileGraph, ...]:

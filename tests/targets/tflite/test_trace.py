@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import onnx
 import pytest
 from ai_edge_litert import schema_py_generated as schema
@@ -11,6 +9,7 @@ from onnx import numpy_helper, parser
 
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.compile import METADATA
+from convertkit.targets.tflite.origins import origins_of
 from tests.targets.tflite.compiled import compiled, numbers
 
 HEAD = '<ir_version: 8, opset_import: ["" : 20]>'
@@ -64,8 +63,7 @@ def test_every_tensor_leads_to_a_node_and_a_line(title, tmp_path):
     nodes = named(proto.graph)
     compiled(proto).compiled.write(tmp_path / "model.tflite")
     model = schema.ModelT.InitFromPackedBuf((tmp_path / "model.tflite").read_bytes(), 0)
-    (note,) = [bytes(model.buffers[note.buffer].data) for note in model.metadata if note.name.decode() == METADATA]
-    origins = json.loads(note)["origins"]
+    origins = origins_of(model, METADATA)
     assert any("(net.py:" in origin for origin in origins.values())
     for graph in model.subgraphs:
         for operator in graph.operators:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
@@ -11,6 +9,7 @@ from ai_edge_litert.interpreter import Interpreter
 from onnx import numpy_helper, parser
 
 from convertkit.targets.tflite import writer
+from convertkit.targets.tflite.origins import origins_of
 from tests.targets.tflite.compiled import compiled, numbers
 from tests.targets.tflite.test_quantized import Qdq
 
@@ -83,7 +82,7 @@ def test_metadata_says_where_tensors_come_from_and_what_runtime_is_needed(tmp_pa
     model = schema.ModelT.InitFromPackedBuf(written(tmp_path).read_bytes(), 0)
     notes = {note.name.decode(): bytes(model.buffers[note.buffer].data) for note in model.metadata}
     assert notes["min_runtime_version"].rstrip(b"\0") == b"2.1.0"  # FULLY_CONNECTED without bias
-    assert set(json.loads(notes["convertkit"])["origins"]) == {"out_a", "out_b"}
+    assert set(origins_of(model, "convertkit")) == {"out_a", "out_b"}
 
 
 @pytest.mark.parametrize("limit", [0, writer.INSIDE_LIMIT_BYTES])
@@ -97,3 +96,13 @@ def test_int4_is_packed_two_to_a_byte():
 
     packed = writer.packed(np.array([1, -2, 7], ml_dtypes.int4))
     assert packed.tolist() == [0xE1, 0x07]
+
+
+def test_equal_shapes_and_lists_are_stored_once(tmp_path):
+    graph = schema.Model.GetRootAs(written(tmp_path).read_bytes(), 0).Subgraphs(0)
+    tensors = [graph.Tensors(place) for place in range(graph.TensorsLength())]
+    shapes = {}
+    for each in tensors:
+        shapes.setdefault(tuple(each.ShapeAsNumpy()), set()).add(each.ShapeAsNumpy().ctypes.data)
+    assert len(tensors) > len(shapes)
+    assert all(len(places) == 1 for places in shapes.values())
