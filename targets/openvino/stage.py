@@ -25,6 +25,7 @@ from convertkit.targets.openvino.ir import keep_ties_in_order, write_ir
 from convertkit.targets.openvino.padded_averages import write_as_convolutions
 from convertkit.targets.openvino.readme import readme
 from convertkit.targets.openvino.repeated_pairs import drop_repeated_pairs
+from convertkit.targets.openvino.rows import write_scans
 from convertkit.targets.openvino.rules import apply_rules
 from convertkit.targets.openvino.runtime import read_ir
 
@@ -40,7 +41,7 @@ class WriteIr:
     """Writes ``model.xml`` and ``model.bin``."""
 
     name = "openvino"
-    version = "4"
+    version = "5"
     accepts = frozenset({"onnx"})
     produces = "openvino"
 
@@ -60,6 +61,7 @@ class WriteIr:
         apply_rules(model)
         notes = hold_integers(model)
         write_exact_forms(model)
+        write_scans(model)
         write_as_convolutions(model)
         drop_repeated_pairs(model)
         make_unsigned(model)

@@ -56,6 +56,19 @@ def bytewise(operator: str, kind: str, values: np.ndarray) -> Case:
     return text, {"a": values, "b": RNG.permutation(values)}, {}
 
 
+def scanned(operator: str, *, halves: bool = False) -> Case:
+    """A row and a product of the state, in turns, with a matrix that is stored in ``halves``."""
+    body = f"m = MatMul (h, w) u = {operator} (r, m) g = Sigmoid (u) t = Sigmoid (s) n = Mul (g, t) k = Identity (n)"
+    step = f"step (float[1,4] h, float[1,4] r, float[1,4] s) => (float[1,4] n, float[1,4] k) {{ {body} }}"
+    node = f"e, o = Scan <num_scan_inputs = 2, body = {step}> (z, a, b)"
+    real = "w = Cast <to = 1> (v)" if halves else ""
+    text = f"g (float[3,1,4] a, float[3,1,4] b) => (float[1,4] e, float[3,1,4] o) {{ {real} {node} }}"
+    stored = {"v": np.float16} if halves else {"w": np.float32}
+    matrix = {name: RNG.standard_normal((4, 4)).astype(kind) for name, kind in stored.items()}
+    feed = {name: RNG.standard_normal((3, 1, 4)).astype(np.float32) for name in "ab"}
+    return text, feed, {**matrix, "z": np.ones((1, 4), np.float32)}
+
+
 LINEAR, CUBIC, HALF = 'mode = "linear"', 'mode = "cubic"', np.float32([1, 1, 0.5, 0.6])
 FORMS: Mapping[str, Case] = {
     "equal values in TopK": (
@@ -115,6 +128,8 @@ FORMS: Mapping[str, Case] = {
         r=np.float32([0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7]),
         s=[1, 2, 3, 3],
     ),
+    **{f"a row beside a product, {operator}": scanned(operator) for operator in ("Add", "Mul", "Max", "Min")},
+    "halves around a body": scanned("Add", halves=True),
     "windows of attention": (
         "g (float[1,2,6,4] x) => (float[A,B,C,D] y) { y = Attention <left_window_size = 1, is_causal = 1> (x, x, x) }",
         {"x": HEADS},
@@ -163,7 +178,7 @@ def test_a_form_computes_what_onnx_says(name, tmp_path):
 @pytest.mark.parametrize("name", FORMS)
 def test_without_its_form_openvino_computes_something_else(name, tmp_path, monkeypatch):
     """So that a form goes where a release of OpenVINO needs it no more."""
-    for step in ("write_exact_forms", "keep_ties_in_order"):
+    for step in ("write_exact_forms", "write_scans", "keep_ties_in_order"):
         monkeypatch.setattr(openvino_stage, step, lambda model: None)
     try:
         found, wanted = both(FORMS[name], tmp_path)
