@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from convertkit.targets.tensorrt.constraints import SPARSE
+from convertkit.targets.tensorrt.golden import Golden
 from convertkit.targets.tensorrt.rtx import Engine
+
+CHECK = "check_gpu.py"
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the text tells.  ``line`` is trtexec's, empty where sizes are missing; ``atol`` allows by output,
-    ``is_short`` says that the model computes in bfloat16.
+    """What the text tells.  ``line`` is trtexec's, empty where sizes are missing.
 
-    ``missing`` are the dynamic dimensions without sizes, ``sparse`` and ``vectors`` how many weights and calls there
-    are, ``unsupported`` the nodes that TensorRT's parser does not take, with the reasons, ``engine`` is TensorRT-RTX's.
+    ``missing`` are the dynamic dimensions without sizes, ``sparse`` how many weights are 2:4,
+    ``unsupported`` the nodes that TensorRT's parser does not take, with the reasons, ``engine`` is TensorRT-RTX's.
     """
 
     at_least: str
@@ -24,10 +25,7 @@ class Facts:
     missing: tuple[str, ...]
     line: str
     sparse: int
-    vectors: int
-    atol: Mapping[str, float]
-    is_short: bool
-    runtime: str
+    golden: Golden | None
     unsupported: tuple[str, ...]
     engine: Engine | None = None
 
@@ -39,7 +37,9 @@ def readme(facts: Facts) -> str:
 
 
 def _files(facts: Facts) -> str:
-    golden = "| `golden/` | inputs and what they give, in Polygraphy's JSON |\n" if facts.vectors else ""
+    golden = f"""| `golden/` | inputs and what they give, in Polygraphy's JSON; edge inputs |
+| `{CHECK}` | runs the model on the GPU, compares, and measures |
+"""
     line = "| `trtexec.txt` | the line of trtexec |\n" if facts.line else ""
     built = facts.engine
     engine = f"| `{built.file}` | an engine for TensorRT-RTX, built and not executed |\n" if built else ""
@@ -51,7 +51,7 @@ def _files(facts: Facts) -> str:
 | `build_engine.py` | builds the engine on the machine with the GPU |
 {line}| `constraints.json` | what the model needs: TensorRT, GPU, sizes; digests |
 | `capability.json` | of each node, whether TensorRT's parser takes it |
-{golden}{engine}
+{golden if facts.golden else ""}{engine}
 Needs TensorRT {facts.at_least} or later and a GPU of compute capability {facts.compute_capability} or later.
 """
 
@@ -91,18 +91,25 @@ dynamic, another build of the same model has another sha256.
 
 
 def _check(facts: Facts) -> str:
-    if not facts.vectors:
+    if facts.golden is None:
         return ""
-    atol = " ".join(shlex.quote(f"{name}:{value:g}") for name, value in facts.atol.items())
-    more = "or by twice what rounding changes" if facts.is_short else "and an integer output's by two steps"
+    atol = " ".join(shlex.quote(f"{name}:{value:g}") for name, value in facts.golden.atol.items())
     return f"""## Check
-The golden vectors are results of {facts.runtime}.
-Polygraphy compares the engine's with them:
+The golden vectors are results of {facts.golden.runtime}. Polygraphy compares the engine's with them:
 
     polygraphy run model.engine --trt --load-inputs golden/inputs.json --load-outputs golden/outputs.json \\
         --rtol 0 --atol {atol}
 
-Each value may differ by {"4 %" if facts.is_short else "1 %"} of its output's greatest one, {more}.
+Each value may differ by {facts.golden.share:.0%} of its output's greatest one, or by three times of what the model's
+own rounding to 8 or 16 bits (of float32: that of products in TF32) changes where that is more, and an integer output's
+by two steps.
+
+    python {CHECK}
+
+compares edge inputs, too (zeros, tiny and constant values, ...), each by the size of its own result, and tells what a
+call takes: in TensorRT where `model.engine` is there, in ONNX Runtime on the GPU (`pip install onnxruntime-gpu`) and on
+the CPU. `--batch 64` measures other sizes. It ends with 0 where all agree, 1 where one differs, 2 where nothing ran on
+the GPU.
 """
 
 

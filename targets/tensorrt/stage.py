@@ -35,7 +35,7 @@ class DeliverExplicit:
     """
 
     name = "tensorrt"
-    version = "2"
+    version = "3"
     accepts = frozenset({"onnx"})
     produces = "tensorrt"
     tolerance: Tolerance = FLOAT32

@@ -1,0 +1,117 @@
+"""The page of ``gpu.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+FORMS = ("float32", "float16", "bfloat16", "int8", "fp8")
+EAGER = ("as it is", "TF32", "float16", "compiled")
+HEAD = """# TensorRT's packages on a GPU
+
+Written by `bench/gpu.py` from a run on {gpu}, with ONNX Runtime {onnxruntime} and PyTorch {torch} (both for
+CUDA 13), on a machine with 16 cores. Every package of `--target tensorrt` is the zoo's model with a dynamic
+batch, and `check_gpu.py` of the package ran it.
+
+**What ran is ONNX Runtime's CUDA provider, not TensorRT.** TensorRT's libraries cannot be had from the package
+registries, and TensorRT-RTX 1.7.1 builds engines on that machine but does not run them: "The engine cannot run
+on this GPU, which has compute capability 9.0. […] TensorRT-RTX does not support this compute capability" (tried
+with engines for 8.0, 8.6, 8.9, 12.0, all of them, and the GPU at hand, in float32, float16 and int8). So this
+page says what the packages' files compute on a GPU's arithmetic and how fast ONNX Runtime is with them;
+integers and 8-bit floats run there as pairs around float kernels, which gains no time. Nothing is known of
+TensorRT's own speed.
+
+The program ended by a segmentation fault inside of ONNX Runtime at the GRU in float16 on the CPU, so GRU and LSTM were
+only compared by hand: `check_gpu.py` agrees on all 18 inputs for both in float32, and for the GRU in int8.
+"""
+PARITY = """
+## What the GPU computes
+The greatest difference from what the export verified, over {vectors} inputs, {edges} of them edge inputs. The
+unit is 1 % of the output's greatest value, or what the model's own rounding to 8 bits changes where that is
+more: with up to 1 a GPU differs by less than the rounding itself. *TF32* is ONNX Runtime's default; without it
+products keep all bits of float32.
+
+After this run `check_gpu.py` allows three times of what rounding changes (ONNX Runtime's optimised kernels for
+the CPU reach 1.3 here, those for the GPU 1.4) and, of a model in float16, 3 % (MobileNetV2 is 1.9 % off). These
+rows were not run again with it.
+"""
+TIMES = """
+## What a call takes
+Milliseconds, the median of up to 50 calls, inputs and outputs on the GPU. *Graph*: kernels recorded once and
+replayed (ONNX Runtime's `enable_cuda_graph`). PyTorch is eager: *as it is* (TF32 in convolutions alone), with
+TF32 everywhere, with the module in float16 (small BERT: autocast), and as it is behind `torch.compile` with
+`reduce-overhead`. A dash was not run. *Ratio*: PyTorch as it is over the fastest of the package's forms.
+"""
+
+
+def page(found: Sequence[Row]) -> str:
+    """Markdown."""
+    models = list(dict.fromkeys(row["model"] for row in found if "model" in row))
+    torch = next(row for row in found if row.get("runtime") == "PyTorch")
+    cuda = next(row for row in found if row.get("runtime") == "CUDA")
+    checked = {row["key"]: row["vectors"] for row in found if row.get("runtime") == "CUDA" and row["batch"] == 1}
+    total = sum(checked.values())
+    head = HEAD.format(gpu=torch["gpu"], onnxruntime=cuda["version"], torch=torch["version"])
+    parity = PARITY.format(vectors=total, edges=total - 3 * len(checked))
+    parts = [head, parity, _parity(found, models), _failed(found)]
+    for batch in (1, 64):
+        parts += [TIMES if batch == 1 else "", f"\n### Batch {batch}\n", _times(found, models, batch)]
+    return "\n".join(part for part in parts if part).replace("\n\n\n", "\n\n") + "\n"
+
+
+def _parity(found: Sequence[Row], models: Sequence[str]) -> str:
+    columns = [(form, way) for form in FORMS for way in ("CUDA", "CUDA, no TF32")]
+    used = [each for each in columns if any(_at(found, model, each[0], each[1], 1) for model in models)]
+    head = ["model", *(f"{form}{', TF32' if way == 'CUDA' else ''}" for form, way in used)]
+    lines = []
+    for model in models:
+        rows = [_at(found, model, form, way, 1) for form, way in used]
+        lines.append([model, *(_share(row) for row in rows)])
+    return _table(head, lines)
+
+
+def _share(row: Row | None) -> str:
+    if row is None:
+        return "–"
+    text = f"{row['share_of_allowed']:.2g}"
+    return f"**{text}** ({', '.join(row['differ'])})" if row["differ"] else text
+
+
+def _failed(found: Sequence[Row]) -> str:
+    """The tasks that failed, by their reason."""
+    reasons = dict[str, list[str]]()
+    for row in found:
+        if "failed" in row:
+            reasons.setdefault(row["failed"], []).append(row["key"])
+    lines = "\n".join(f"- {', '.join(keys)}: {reason}" for reason, keys in reasons.items())
+    return f"\nDid not run:\n\n{lines}" if lines else ""
+
+
+def _times(found: Sequence[Row], models: Sequence[str], batch: int) -> str:
+    forms = [form for form in FORMS if any(_at(found, model, form, "CUDA", batch) for model in models)]
+    head = ["model", *(f"PyTorch, {how}" for how in EAGER), "CPU, float32", *forms]
+    head += [*(f"{form}, graph" for form in forms), "ratio"]
+    lines = []
+    for model in models:
+        eager = [_ms(_at(found, model, how, "PyTorch", batch)) for how in EAGER]
+        plain = [_ms(_at(found, model, form, "CUDA", batch)) for form in forms]
+        graph = [_ms(_at(found, model, form, "CUDA graph", batch)) for form in forms]
+        best = min((each for each in (*plain, *graph) if each is not None), default=None)
+        ratio = f"{eager[0] / best:.1f}" if eager[0] and best else "–"
+        cells = [*eager, _ms(_at(found, model, "float32", "CPU", batch)), *plain, *graph]
+        lines.append([model, *("–" if each is None else f"{each:.2f}" for each in cells), ratio])
+    return _table(head, lines)
+
+
+def _ms(row: Row | None) -> float | None:
+    return None if row is None else row["ms"]
+
+
+def _at(found: Iterable[Row], model: str, form: str, runtime: str, batch: int) -> Row | None:
+    wanted = {"model": model, "form": form, "runtime": runtime, "batch": batch}
+    return next((row for row in found if all(row.get(key) == value for key, value in wanted.items())), None)
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *lines))
