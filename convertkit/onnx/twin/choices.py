@@ -18,6 +18,8 @@ from convertkit.stage import FLOAT32
 OPERATORS = frozenset({"TopK", "NonMaxSuppression"})
 _TIE = 2 * (FLOAT32.relative or 0.0)
 """The part of a score by which two tie: each runtime may be off by the tolerance of float32."""
+_LEAST = 1e-290
+"""Scores of exactly 0 tie, too, and nothing else does by that."""
 _ROUNDINGS = 16.0
 """How many times the spread of a few random roundings a score may be off, as in ``parity.truth``."""
 _BESIDE = 3
@@ -126,7 +128,7 @@ class Choices:
         order = np.argsort(-scores, axis=-1, kind="stable")
         slack = np.empty(scores.shape)
         np.put_along_axis(slack, order, _ROUNDINGS * _widest(known.off), -1)
-        slack += _TIE * np.abs(np.where(np.isfinite(scores), scores, 0.0))
+        slack += _TIE * np.abs(np.where(np.isfinite(scores), scores, 0.0)) + _LEAST
         if self._prefers:
             return np.asarray(np.where(known.preferred, scores, scores - slack))
         if self._turns > 2:
