@@ -17,13 +17,11 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.quantization.graph.replay import open_session, run_all
-from convertkit.quantization.graph.units import constant, is_constant
+from convertkit.quantization.graph.units import constant
 from convertkit.quantization.weights.integers import along
+from convertkit.quantization.weights.sites import Site, channel_axis, input_of
 from convertkit.stage import Feed
 
-NORMS = frozenset({"LayerNormalization", "RMSNormalization"})
-_POINTWISE = frozenset({"Relu", "LeakyRelu", "Identity"})
-_POOLS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
 _SHARES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """How much of the spread of the activations moves into the weights: the alpha of SmoothQuant."""
 _STEPS = 255.0
@@ -32,19 +30,6 @@ _LEAST_GAIN = 0.5
 """A site is worth it where the expected noise falls below this share: smaller gains are lost to clipped ranges."""
 _WIDEST = 2.0**12
 """Largest factor between two channels, and least share of the loudest channel that counts as used."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Site:
-    """One place where scales can move: constants that are divided where the channels are made, and readers.
-
-    ``makers`` are (node, input index, axis) of constants with one slice per channel; ``readers`` are nodes
-    with a constant weight, all of which read the channels as input 0.
-    """
-
-    producer: ir.Node
-    makers: tuple[tuple[ir.Node, int, int], ...]
-    readers: tuple[ir.Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +41,14 @@ class Channels:
     square: Array
 
 
-def find_sites(graph: ir.Graph) -> tuple[Site, ...]:
-    """Every place of the main graph where scales can move, in graph order."""
-    found = (_site(node) for node in graph if not node.domain)
-    return tuple(site for site in found if site is not None)
-
-
 def measure(
     model: ir.Model, sites: Sequence[Site], feeds: Iterable[Feed], state: Mapping[str, Array]
 ) -> list[Channels]:
     """Channels of each site, by running the float model.  ``model`` is not changed."""
     copy = model.clone()
     made = {str(value.name): value for node in copy.graph for value in node.outputs}
-    wanted = [(dict.fromkeys(_input(node, 0) for node in site.readers), _axis(site.producer)) for site in sites]
+    read = [dict.fromkeys(input_of(node, 0) for node in site.readers) for site in sites]
+    wanted = [(values, channel_axis(site.producer)) for values, site in zip(read, sites, strict=True)]
     names = list(dict.fromkeys(str(value.name) for values, _ in wanted for value in values))
     copy.graph.outputs.extend(made[name] for name in names if not made[name].is_graph_output())
     seen: list[list[Channels]] = [[] for _ in sites]
@@ -79,12 +59,24 @@ def measure(
 
 
 def equalize(
-    graph: ir.Graph, sites: Sequence[Site], channels: Sequence[Channels], integer: frozenset[ir.Node], symmetric: bool
+    graph: ir.Graph,
+    sites: Sequence[Site],
+    channels: Sequence[Channels],
+    integer: frozenset[ir.Node],
+    symmetric: bool,
+    *,
+    alike: bool = False,
 ) -> tuple[str, ...]:
-    """Move scales in place where that lowers the expected noise of ``integer`` readers; names of the producers."""
+    """Move scales in place where that lowers the expected noise of ``integer`` readers; names of the producers.
+
+    ``alike``: every row of a reader counts as much as any other, however loud it is.  Rows that lie decades apart are
+    often read by weights that make up for it, and would be moved together themselves.
+    """  # fmt: skip
     done = []
     for site, seen in zip(sites, channels, strict=True):
         weights = [_blocks(node) for node in site.readers if node in integer]
+        if alike:
+            weights = [_as_loud(weight, seen) for weight in weights]
         divisors = _best(weights, seen, symmetric)
         if divisors is not None:
             _move(graph, site, divisors)
@@ -112,6 +104,12 @@ def expected_noise(weights: Sequence[Array], seen: Channels, divisors: Array, sy
     return total
 
 
+def _as_loud(weight: Array, seen: Channels) -> Array:
+    """The weight with rows of one power."""
+    power = np.sum(weight**2 * _per_group(seen.square, weight), axis=(2, 3), keepdims=True)
+    return np.asarray(weight / np.sqrt(np.maximum(power, 1e-30)))
+
+
 def _best(weights: Sequence[Array], seen: Channels, symmetric: bool) -> Array | None:
     reach = np.maximum(-seen.low, seen.high)
     used = reach > reach.max() / _WIDEST
@@ -135,104 +133,9 @@ def _best(weights: Sequence[Array], seen: Channels, symmetric: bool) -> Array | 
     return best
 
 
-def _site(node: ir.Node) -> Site | None:
-    makers = _makers(node)
-    if not makers or len(node.outputs) != 1:
-        return None
-    readers: list[ir.Node] = []
-    if not _follow(node.outputs[0], node, _axis(node), makers, readers) or not readers:
-        return None
-    return Site(node, tuple(makers), tuple(readers))
-
-
-def _makers(node: ir.Node) -> list[tuple[ir.Node, int, int]]:
-    """The constants that scale the node's output channels; none where it cannot be scaled."""
-    if node.op_type in NORMS:
-        # Scale, and shift, over the last axis alone.
-        wanted = [(1, -1), (2, -1)]
-        if node.attributes.get_int("axis", -1) != -1 and not _is_last(node):
-            return []
-    elif node.op_type == "Conv" or (node.op_type == "Gemm" and node.attributes.get_int("transB", 0) == 1):
-        wanted = [(1, 0), (2, 0)]
-    elif node.op_type == "MatMul":
-        wanted = [(1, -1)]
-    else:
-        return []
-    present = [(index, axis) for index, axis in wanted if index < len(node.inputs) and node.inputs[index] is not None]
-    values = [_input(node, index) for index, _ in present]
-    if len(present) == 0 or not all(is_constant(value) and constant(value).ndim > 0 for value in values):
-        return []
-    if node.op_type in NORMS and any(constant(value).ndim != 1 for value in values):
-        return []
-    if node.op_type == "MatMul" and constant(values[0]).ndim != 2:
-        return []
-    return [(node, index, axis) for index, axis in present]
-
-
-def _is_last(node: ir.Node) -> bool:
-    shape = _input(node, 0).shape
-    return shape is not None and node.attributes.get_int("axis", -1) == len(shape) - 1
-
-
-def _axis(producer: ir.Node) -> int:
-    """Where the channels are: 1 behind a convolution, else the last axis."""
-    return 1 if producer.op_type == "Conv" else -1
-
-
-def _follow(
-    value: ir.Value, producer: ir.Node, axis: int, makers: list[tuple[ir.Node, int, int]], readers: list[ir.Node]
-) -> bool:
-    """Collect the readers of ``value`` and of what it becomes; False where one of them wants the true numbers."""
-    uses = tuple(value.uses())
-    if value.is_graph_output() or not uses:
-        return False
-    for use in uses:
-        node = use.node
-        if node.domain or node.graph is not producer.graph or (use.idx != 0 and node.op_type != "Add"):
-            return False
-        if _absorbs(node, axis):
-            readers.append(node)
-            continue
-        commutes = node.op_type in _POINTWISE or (node.op_type in _POOLS and axis == 1)
-        shift = _shift(node, value, makers, axis)
-        if shift is not None:
-            makers.append((node, shift, -1))
-        elif not commutes:
-            return False
-        if len(node.outputs) != 1 or not _follow(node.outputs[0], producer, axis, makers, readers):
-            return False
-    return True
-
-
-def _shift(node: ir.Node, value: ir.Value, makers: Sequence[tuple[ir.Node, int, int]], axis: int) -> int | None:
-    """The input index of a constant that is added per channel, where the node is such an Add."""
-    if node.op_type != "Add" or axis != -1:
-        return None
-    index = 1 if node.inputs[0] is value else 0
-    other = _input(node, index)
-    first, place, first_axis = makers[0]
-    channels = constant(_input(first, place)).shape[first_axis]
-    if not is_constant(other) or constant(other).size != channels or constant(other).shape[-1:] != (channels,):
-        return None
-    return index
-
-
-def _absorbs(node: ir.Node, axis: int) -> bool:
-    """Whether the node multiplies input 0 with a constant weight along ``axis``."""
-    if node.op_type not in ("Conv", "Gemm", "MatMul") or not is_constant(_input(node, 1)):
-        return False
-    if node.op_type == "Conv":
-        return axis == 1
-    if node.op_type == "Gemm" and (
-        node.attributes.get_int("transA", 0) == 1 or node.attributes.get_int("transB", 0) != 1
-    ):
-        return False
-    return axis == -1 and constant(_input(node, 1)).ndim == 2
-
-
 def _blocks(node: ir.Node) -> Array:
     """The node's weight as (groups, rows, channels of the group, taps), float64."""
-    weight = constant(_input(node, 1)).astype(np.float64)
+    weight = constant(input_of(node, 1)).astype(np.float64)
     if node.op_type == "MatMul":
         return np.asarray(weight.T[None, :, :, None])
     groups = node.attributes.get_int("group", 1) if node.op_type == "Conv" else 1
@@ -245,17 +148,17 @@ def _per_group(channels: Array, weight: Array) -> Array:
 
 def _move(graph: ir.Graph, site: Site, divisors: Array) -> None:
     for node, index, axis in site.makers:
-        array = constant(_input(node, index)).astype(np.float64)
+        array = constant(input_of(node, index)).astype(np.float64)
         _replace(graph, node, index, array / along(divisors, axis % array.ndim, array.ndim))
     for node in site.readers:
-        shape = constant(_input(node, 1)).shape
+        shape = constant(input_of(node, 1)).shape
         blocks = _blocks(node)
         scaled = blocks * _per_group(divisors, blocks)
         _replace(graph, node, 1, scaled[0, :, :, 0].T if node.op_type == "MatMul" else scaled.reshape(shape))
 
 
 def _replace(graph: ir.Graph, node: ir.Node, index: int, array: Array) -> None:
-    name = f"{_input(node, index).name}_equalized"
+    name = f"{input_of(node, index).name}_equalized"
     node.replace_input_with(index, add_constant(graph, name, np.ascontiguousarray(array, np.float32)))
 
 
@@ -267,9 +170,3 @@ def _of(array: Array, axis: int) -> Channels:
 def _joined(parts: Sequence[Channels]) -> Channels:
     low, high = np.min([each.low for each in parts], axis=0), np.max([each.high for each in parts], axis=0)
     return Channels(low.astype(np.float64), high.astype(np.float64), np.mean([each.square for each in parts], axis=0))
-
-
-def _input(node: ir.Node, index: int) -> ir.Value:
-    value = node.inputs[index]
-    assert value is not None
-    return value

@@ -14,7 +14,8 @@ from convertkit.artifact import Array
 from convertkit.onnx.load import load_model
 from convertkit.quantization.graph.replay import open_session, run_all
 from convertkit.quantization.prepare.prepare import prepare
-from convertkit.quantization.weights.equalize import equalize, find_sites, measure
+from convertkit.quantization.weights.equalize import equalize, measure
+from convertkit.quantization.weights.sites import find_sites
 from tests.quantization.models import artifact_of, images, model_of
 
 DATA = images(24)
@@ -59,6 +60,50 @@ def normalized() -> onnx.ModelProto:
     return model_of(nodes, floats, {"x": [1, 3, 12, 12]}, {"y": [1, 3, 12, 24], "z": [1, 3, 12, 16]})
 
 
+def averaged(kind: str) -> onnx.ModelProto:
+    """A convolution, the mean over positions in one of three spellings, and the product that classifies."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w1": rng.normal(0, 0.3, (12, 3, 3, 3)) * SPREAD[:, None, None, None],
+        "b1": rng.normal(0, 0.1, 12) * SPREAD,
+        "w2": rng.normal(0, 0.3, (10, 12)) / SPREAD,
+    }
+    stored = {name: np.asarray(value, np.float32) for name, value in constants.items()}
+    stored |= {"axes": np.array([2, 3]), "rows": np.array([1, -1])}
+    means = {
+        "pooled flat": [("GlobalAveragePool", ["b"], "c", {}), ("Flatten", ["c"], "d", {})],
+        "mean": [("ReduceMean", ["b", "axes"], "d", {"keepdims": 0})],
+        "mean, reshaped": [("ReduceMean", ["b", "axes"], "c", {}), ("Reshape", ["c", "rows"], "d", {})],
+    }
+    nodes = [helper.make_node("Conv", ["x", "w1", "b1"], ["a"], "first"), helper.make_node("Relu", ["a"], ["b"], "r")]
+    nodes += [helper.make_node(op, reads, [made], made, **how) for op, reads, made, how in means[kind]]
+    nodes.append(helper.make_node("Gemm", ["d", "w2"], ["y"], "last", transB=1))
+    return model_of(nodes, stored, {"x": [1, 3, 12, 12]}, {"y": [1, 10]})
+
+
+def separable(width: int = 16) -> onnx.ModelProto:
+    """Four layers as in a MobileNet, whose channels lie up to ten powers of two apart behind each of them."""
+    rng = np.random.default_rng(0)
+    before = np.ones(3)
+    constants, nodes, value = {}, [], "x"
+    for place, (count, groups, size) in enumerate(((width, 1, 3), (width, width, 3), (width, 1, 1), (8, 1, 1))):
+        factors = 2.0 ** rng.integers(-5, 6, count) if place < 3 else np.ones(count)
+        inner = len(before) // groups
+        weight = rng.normal(0, (inner * size * size) ** -0.5, (count, inner, size, size))
+        read = before.reshape(-1, 1, 1, 1) if groups > 1 else before.reshape(1, -1, 1, 1)
+        constants |= {f"w{place}": weight * factors.reshape(-1, 1, 1, 1) / read}
+        constants |= {f"b{place}": rng.normal(0, 0.3, count) * factors}
+        nodes.append(
+            helper.make_node("Conv", [value, f"w{place}", f"b{place}"], [f"c{place}"], f"l{place}", group=groups)
+        )
+        value, before = f"c{place}", factors
+        if place < 3:
+            nodes.append(helper.make_node("Relu", [value], [f"r{place}"], f"r{place}"))
+            value = f"r{place}"
+    floats = {name: np.asarray(array, np.float32) for name, array in constants.items()}
+    return model_of(nodes, floats, {"x": [1, 3, 12, 12]}, {value: [1, 8, 8, 8]})
+
+
 def outputs(model: ir.Model) -> Array:
     names = [str(value.name) for value in model.graph.outputs]
     return np.concatenate([answer[name].ravel() for answer in run_all(open_session(model), names, FEEDS, {})
@@ -72,6 +117,7 @@ MODELS = {
     "grouped": layers("Relu", groups=3),
     "pooled": layers("MaxPool"),
     "normalized": normalized(),
+    **{kind: averaged(kind) for kind in ("pooled flat", "mean", "mean, reshaped")},
 }
 
 
@@ -108,6 +154,36 @@ def test_its_gain_and_that_it_is_chosen(quantized, without_passes, name: str, te
     assert set(result.stage.diagnosis["equalized"].values()) == {technique}
     plain = without_passes(MODELS[name], DATA, "equalize", "loop")
     assert 3 + plain.snr_db(images(32, 5)) < result.snr_db(images(32, 5)) < 60
+
+
+def test_quiet_rows_count_as_loud_ones_do(tmp_path: Path) -> None:
+    """What reads rows decades apart makes up for it: behind two layers that were scaled, channels are of one size."""
+    widest = {}
+    for alike in (False, True):
+        model = load_model(artifact_of(separable(), tmp_path).path)
+        prepare(model)
+        sites = find_sites(model.graph)
+        readers = frozenset(node for site in sites for node in site.readers)
+        equalize(model.graph, sites, measure(model, sites, FEEDS, {}), readers, symmetric=False, alike=alike)
+        after = measure(model, find_sites(model.graph), FEEDS, {})
+        widest[alike] = max(float(each.high.max() / np.median(each.high[each.high > 0])) for each in after)
+    assert widest[True] < 4 < 10 < widest[False]
+
+
+def test_channels_powers_of_two_apart_cost_integers_little(quantized, without_passes) -> None:
+    result = quantized(separable(), DATA, without_costs=True)
+    assert set(result.stage.diagnosis["equalized"]) == {"l0", "l1", "l2"}
+    assert 30 < result.snr_db(images(32, 5)) < 60
+    plain = without_passes(separable(), DATA, "equalize", "loop")
+    assert not [node for node in plain.graph.node if node.op_type == "QuantizeLinear"], "so much that all stays float"
+
+
+def test_stored_weights_are_equalized_where_no_operator_computes_in_integers(quantized) -> None:
+    result = quantized(separable(96), DATA, target="onnxruntime")
+    assert result.stage.diagnosis["integer_macs_share"] == 0
+    assert result.stage.diagnosis["effective"] == "weights-only"
+    assert set(result.stage.diagnosis["equalized"]) == {"l0", "l1", "l2"}
+    assert result.snr_db(images(32, 5)) > 35
 
 
 def test_where_it_does_not_gain_it_is_not_done(quantized) -> None:
