@@ -23,6 +23,7 @@ from convertkit.converters.pytorch.operators import (
     scans,
     special,
     volumes,
+    windows,
 )
 from convertkit.converters.pytorch.operators.per_sample import convolution, has_dynamic_groups
 from convertkit.errors import Unsupported
@@ -235,6 +236,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.exp.default: Substitute(exp, _is_complex),
         _ATEN.angle.default: Substitute(angle, _is_complex),
         **{overload: Substitute(function, _always) for overload, function in places.ALWAYS.items()},
+        _ATEN.im2col.default: Substitute(windows.unfolded, windows.is_small),
         _ATEN.grid_sampler_3d.default: Substitute(volumes.sampled, _always),
         **dict.fromkeys(_MEANS, Substitute(averages.adaptive_average_pool, averages.has_few_uneven_cells)),
         _ATEN.adaptive_avg_pool3d.default: Substitute(averages.adaptive_average_pool, _always),

@@ -1,4 +1,4 @@
-"""Averages of a size, volumes read at the points of a grid, slices that are reduced: each use a row, against torch."""
+"""Averages of a size, windows, volumes read at the points of a grid, slices that are reduced: against torch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from convertkit.converters.pytorch.operators.averages import adaptive_average_pool
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
+from convertkit.converters.pytorch.operators.windows import unfolded
 from convertkit.converters.pytorch.routes.exporting import write_program
 from convertkit.errors import Unsupported
 
@@ -92,6 +93,36 @@ def test_images_of_even_or_very_many_cells_are_left_alone(size: tuple[int, int])
 def test_rows_are_pooled_to_few_uneven_cells(tmp_path: Path) -> None:
     module, x = nn.AdaptiveAvgPool1d(4), torch.randn(2, 3, 10)
     torch.testing.assert_close(as_onnx(module, (x,), tmp_path)(x), module(x), rtol=1e-5, atol=1e-6)
+
+
+WINDOWS = [
+    {"kernel_size": 3},
+    {"kernel_size": (3, 2), "dilation": (1, 2), "padding": (0, 3)},
+    {"kernel_size": (2, 3), "dilation": (1, 2), "padding": (2, 1), "stride": (3, 2)},
+    {"kernel_size": 4, "stride": 4, "padding": 1},
+]
+
+
+@pytest.mark.parametrize("how", WINDOWS)
+def test_windows_are_slices_side_by_side(how: dict[str, int], tmp_path: Path) -> None:
+    module, x = nn.Unfold(**how), torch.randn(2, 3, 10, 7)
+    program = torch.export.export(module, (x,), strict=False)
+    assert list(substitutes(program).values()) == ([] if "stride" in how else [unfolded])
+    torch.testing.assert_close(as_onnx(module, (x,), tmp_path)(x), module(x), rtol=0, atol=0)
+    torch.testing.assert_close(unfolded(x[0], *_stated(how)), module(x[0]), rtol=0, atol=0)
+
+
+def _stated(how: dict[str, int]) -> list[tuple[int, int]]:
+    defaults = {"kernel_size": 1, "dilation": 1, "padding": 0, "stride": 1}
+    given = [how.get(name, default) for name, default in defaults.items()]
+    return [each if isinstance(each, tuple) else (each, each) for each in given]
+
+
+@pytest.mark.parametrize("size", [9, 3])
+def test_windows_of_many_elements_or_unknown_places_are_left_alone(size: int) -> None:
+    dims = ({2: torch.export.Dim("height", min=12, max=40)} if size == 3 else {},)
+    program = torch.export.export(nn.Unfold(size), (torch.randn(2, 3, 20, 17),), dynamic_shapes=dims, strict=False)
+    assert not substitutes(program)
 
 
 def test_cells_of_a_dynamic_size_are_refused() -> None:
