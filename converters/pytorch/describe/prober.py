@@ -12,22 +12,12 @@ import torch
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.describe.embedding_bags import has_bags, offsets_of
+from convertkit.converters.pytorch.model.attributes import Path, read, restore, snapshot, write
 from convertkit.converters.pytorch.model.check_inputs import check_feed
 from convertkit.converters.pytorch.model.failures import brief
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.provenance import user_line
-from convertkit.converters.pytorch.model.state import (
-    Path,
-    Session,
-    Slot,
-    check_start,
-    find_slots,
-    lifted,
-    read,
-    restore,
-    snapshot,
-    write,
-)
+from convertkit.converters.pytorch.model.state import Session, Slot, check_start, find_slots, lifted
 from convertkit.converters.pytorch.model.subject import Subject
 from convertkit.errors import ConvertKitError, SourceError
 from convertkit.parity.feeds import generated_feed

@@ -9,8 +9,9 @@ import torch
 from torch.fx import traceback as fx_traceback
 
 from convertkit.converters.pytorch.compat import trees
+from convertkit.converters.pytorch.model.attributes import Path, read, write
 from convertkit.converters.pytorch.model.leaves import Leaf
-from convertkit.converters.pytorch.model.state import Path, Slot, lifted, read, write
+from convertkit.converters.pytorch.model.state import Slot, lifted
 from convertkit.converters.pytorch.model.subject import Subject, named_outputs
 from convertkit.converters.pytorch.routes.replay import Memory, Replay
 

@@ -15,13 +15,15 @@ from typing import Any
 import torch
 from torch.fx import traceback as fx_traceback
 
-from convertkit.converters.pytorch.compat import overloads, scripts
+from convertkit.converters.pytorch.compat import scripts
 from convertkit.converters.pytorch.load.registered_operators import registered
-from convertkit.converters.pytorch.model.provenance import python_trace, user_line
-from convertkit.converters.pytorch.model.state import inside
+from convertkit.converters.pytorch.model.attributes import inside
+from convertkit.converters.pytorch.model.provenance import python_trace
 from convertkit.converters.pytorch.operators.fused import FUSED
-from convertkit.converters.pytorch.routes.numbers import NUMERIC, ON_LISTS, cast
-from convertkit.converters.pytorch.routes.scalars import ALWAYS, DTYPES, MEMORY_FORMATS
+from convertkit.converters.pytorch.routes.calls import as_tensor, bound, cast_number, holds_tensor, operator_of
+from convertkit.converters.pytorch.routes.numbers import NUMERIC, ON_LISTS
+from convertkit.converters.pytorch.routes.scalars import ALWAYS
+from convertkit.converters.pytorch.routes.script_blocks import free_names, line_of, raises, writes
 from convertkit.errors import Unsupported
 
 Path = tuple[str, ...]
@@ -109,7 +111,7 @@ class Replay(torch.nn.Module):  # type: ignore[misc]
         value = getattr(target.script, name)
         if isinstance(value, torch.Tensor):
             return self.literal(value)
-        if isinstance(value, list | dict | tuple) and _holds_tensor(value):
+        if isinstance(value, list | dict | tuple) and holds_tensor(value):
             return memory.containers.setdefault(path, self._container(path, value, memory))
         return Object(path, value) if isinstance(value, torch.jit.ScriptModule) or scripts.is_object(value) else value
 
@@ -164,21 +166,21 @@ class _Run:
         try:
             return self._computed(node, kind, args)
         except Unsupported as refusal:
-            raise refusal.located(kind, _line(node)) from None
+            raise refusal.located(kind, line_of(node)) from None
 
     def _computed(self, node: Any, kind: str, args: list[Any]) -> Any:
         written_out = FUSED.get(kind) or registered().get(kind)
         if written_out is not None:
             return self._traced(node, written_out, args, {})
-        plain = not any(_holds_tensor(arg) for arg in args)
+        plain = not any(holds_tensor(arg) for arg in args)
         if kind in ALWAYS and not (kind == "aten::__getitem__" and isinstance(args[0], torch.Tensor)):
             return ALWAYS[kind](*args)
         if kind in NUMERIC and (plain or (kind in ON_LISTS and isinstance(args[0], list))):
             return NUMERIC[kind](*args)
         operator = operator_of(node)
         if kind == "aten::to" and plain:
-            return _cast(operator, args)
-        positional, keywords = _bound(operator, args)
+            return cast_number(operator, args)
+        positional, keywords = bound(operator, args)
         return self._traced(node, operator, positional, keywords)
 
     def _traced(self, node: Any, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -252,19 +254,19 @@ class _Run:
         if not isinstance(condition, torch.Tensor):
             return _unwrapped(self.block(then if condition else otherwise), node)
         for block, other in ((then, otherwise), (otherwise, then)):
-            if _raises(block):  # what the model forbids cannot happen in a call that returns
+            if raises(block):  # what the model forbids cannot happen in a call that returns
                 return _unwrapped(self.block(other), node)
         return _unwrapped(self._data_branch(node, condition, then, otherwise), node)
 
     def _data_branch(self, node: Any, condition: torch.Tensor, then: Any, otherwise: Any) -> list[Any]:
-        if _writes(then) or _writes(otherwise):
-            raise Unsupported("a branch that data decides writes an attribute").located("if", _line(node))
-        names = [name for name in _free_names((then, otherwise)) if isinstance(self.env.get(name), torch.Tensor)]
+        if writes(then) or writes(otherwise):
+            raise Unsupported("a branch that data decides writes an attribute").located("if", line_of(node))
+        names = [name for name in free_names((then, otherwise)) if isinstance(self.env.get(name), torch.Tensor)]
 
         def arm(block: Any) -> Any:
             def compute(*tensors: torch.Tensor) -> tuple[Any, ...]:
                 inner = _Run(self._replay, self.memory, {**self.env, **dict(zip(names, tensors, strict=True))})
-                return tuple(_as_tensor(value) for value in inner.block(block))
+                return tuple(as_tensor(value) for value in inner.block(block))
 
             return compute
 
@@ -279,7 +281,7 @@ class _Run:
         turn = 0
         while turn < trips and _decided(condition, node):
             if turn >= _MAX_LOOP:
-                raise Unsupported(f"a loop of more than {_MAX_LOOP} turns").located("loop", _line(node))
+                raise Unsupported(f"a loop of more than {_MAX_LOOP} turns").located("loop", line_of(node))
             self.env.update(zip(names, [turn, *carried], strict=True))
             condition, *carried = self.block(body)
             turn += 1
@@ -287,7 +289,7 @@ class _Run:
 
     def refused(self, node: Any) -> Any:
         """Constructs that have no meaning in a graph of tensors."""
-        raise Unsupported(f"{node.kind()} has no counterpart in a graph of tensors").located(node.kind(), _line(node))
+        raise Unsupported(f"{node.kind()} has no counterpart in a graph of tensors").located(node.kind(), line_of(node))
 
     def _inputs(self, node: Any) -> list[Any]:
         return [self.env[value.debugName()] for value in node.inputs()]
@@ -314,107 +316,11 @@ _STRUCTURE = {
 }
 
 
-def operator_of(node: Any) -> Any:
-    """The ``torch.ops`` overload that a node calls; ``Unsupported`` where it is not registered here."""
-    namespace, _, name = node.kind().partition("::")
-    schema = scripts.schema_of(node)
-    if schema is None:
-        raise Unsupported(f"{node.kind()} is not a registered operator in this torch version")
-    try:
-        packet = getattr(getattr(torch.ops, namespace), name)
-        return getattr(packet, schema.overload_name or "default")
-    except AttributeError as error:
-        raise Unsupported(f"{node.kind()} is not a registered operator in this torch version") from error
-
-
-def _bound(operator: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments as the overload takes them: dtypes for TorchScript's ints, tensors for numbers, keywords apart."""
-    positional: list[Any] = []
-    keywords: dict[str, Any] = {}
-    for argument, value in zip(overloads.arguments_of(operator), args, strict=True):
-        converted = _converted(argument, value)
-        if argument.kwarg_only:
-            keywords[argument.name] = converted
-        else:
-            positional.append(converted)
-    return positional, keywords
-
-
-def _converted(argument: Any, value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if argument.name == "dtype":
-            return DTYPES[value]
-        if argument.name == "memory_format":
-            return MEMORY_FORMATS[value]
-        if argument.name == "layout":
-            return torch.strided
-    kind = str(argument.type)
-    if kind in ("Tensor", "Optional[Tensor]") and isinstance(value, int | float | torch.SymInt | torch.SymFloat):
-        return _as_tensor(value)
-    if kind in ("int", "Optional[int]") and isinstance(value, torch.Tensor):
-        return value.item()
-    if kind == "List[int]" and isinstance(value, list | tuple):
-        return [item.item() if isinstance(item, torch.Tensor) else item for item in value]
-    if kind in ("List[Tensor]", "List[Optional[Tensor]]") and isinstance(value, list | tuple):
-        return [_as_tensor(item) if isinstance(item, int | float | torch.SymInt) else item for item in value]
-    return value
-
-
-def _as_tensor(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) or value is None:
-        return value
-    if isinstance(value, bool):
-        return torch.tensor(value)
-    kind = torch.float32 if isinstance(value, float | torch.SymFloat) else torch.int64
-    return torch.scalar_tensor(value, dtype=kind)
-
-
-def _holds_tensor(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_holds_tensor(item) for item in value.values())
-    if isinstance(value, list | tuple):
-        return any(_holds_tensor(item) for item in value)
-    return isinstance(value, torch.Tensor)
-
-
-def _cast(operator: Any, args: Sequence[Any]) -> Any:
-    """``aten::to`` of a number: its type alone can change."""
-    given = dict(zip((each.name for each in overloads.arguments_of(operator)), args, strict=False))
-    dtype, other = given.get("dtype"), given.get("other")
-    if dtype is None:
-        return args[0] if other is None else NUMERIC["aten::type_as"](args[0], other)
-    return cast(args[0], DTYPES[dtype])
-
-
 def _decided(condition: Any, node: Any) -> bool:
     if isinstance(condition, torch.Tensor):
-        raise Unsupported("a loop whose number of turns depends on data").located("loop", _line(node))
+        raise Unsupported("a loop whose number of turns depends on data").located("loop", line_of(node))
     return bool(condition)
 
 
 def _unwrapped(values: list[Any], node: Any) -> Any:
     return values[0] if len(list(node.outputs())) == 1 else values
-
-
-def _raises(block: Any) -> bool:
-    return any(node.kind() == "prim::RaiseException" for node in block.nodes())
-
-
-def _writes(block: Any) -> bool:
-    return any(
-        node.kind() == "prim::SetAttr" or any(_writes(inner) for inner in node.blocks()) for node in block.nodes()
-    )
-
-
-def _free_names(blocks: Sequence[Any]) -> list[str]:
-    names: dict[str, None] = {}
-    for block in blocks:
-        for node in block.nodes():
-            names.update({value.debugName(): None for value in node.inputs()})
-            names.update(dict.fromkeys(_free_names(list(node.blocks()))))
-        names.update({value.debugName(): None for value in block.outputs()})
-    return list(names)
-
-
-def _line(node: Any) -> str:
-    return user_line(python_trace(str(node.sourceRange())))

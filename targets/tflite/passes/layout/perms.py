@@ -32,3 +32,19 @@ def between(have: Perm, want: Perm) -> Perm:
 def is_identity(perm: Perm) -> bool:
     """Whether nothing moves."""
     return perm == identity(len(perm))
+
+
+def dropped(perm: Perm, axes: list[int]) -> Perm:
+    """The permutation of what is left when the source's ``axes`` go."""
+    kept = [axis for axis in range(len(perm)) if axis not in axes]
+    return tuple(kept.index(axis) for axis in perm if axis not in axes)
+
+
+def widened(perm: Perm, axes: list[int]) -> Perm:
+    """The permutation with the source's new ``axes`` of size 1, each where the source has it where possible."""
+    rank = len(perm) + len(axes)
+    old = [axis for axis in range(rank) if axis not in axes]
+    order = [old[axis] for axis in perm]
+    for axis in sorted(axes):
+        order.insert(axis, axis)
+    return tuple(order)

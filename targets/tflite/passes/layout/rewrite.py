@@ -9,9 +9,10 @@ import onnx_ir as ir
 from convertkit.targets.forms.edits import typed
 from convertkit.targets.forms.source import set_source
 from convertkit.targets.tflite.annotations import NHWC, OWN, quantization_of, set_order, set_quantization, set_reason
-from convertkit.targets.tflite.passes.layout.layout_rules import LAYOUT_RULES, Transpose, source_perm
+from convertkit.targets.tflite.passes.layout.layout_rules import LAYOUT_RULES
 from convertkit.targets.tflite.passes.layout.perms import Perm, between, identity, is_identity
 from convertkit.targets.tflite.passes.layout.plan import Constants, Plan, constant_of, rank_of
+from convertkit.targets.tflite.passes.layout.view_rules import Transpose, source_perm
 
 
 class Rewriter:
