@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from coreml_cases import ROOT, Model, Row, models
+from server_artifacts import SavedModelArtifact
 
 import convertkit
 from convertkit import plugins
@@ -72,8 +73,15 @@ def measured(model: Model, target: str, form: str, place: Path) -> Row:
         "relative": max(float(each["relative"]) for each in tensors),
         "export_s": round(took, 1),
         **({"engine": engine.stat().st_size} if engine.exists() else {}),
+        **({"transposes": _transposes(place)} if target == "tf-serving" else {}),
         **_answers(model, made, target),
     }
+
+
+def _transposes(package: Path) -> int:
+    """How many the function of the SavedModel has."""
+    (version,) = (package / "models").glob("*/1")
+    return SavedModelArtifact(version).operators().get("TRANSPOSE", 0)
 
 
 def _open(model: Model) -> list[str]:
@@ -138,6 +146,8 @@ def _cell(row: Row | None) -> str:
     if "right" in row:
         parts.append(f"{100 * row['right']:.1f} %")
     parts.append(f"{row['bytes'] / 1000:,.0f} KB")
+    if "transposes" in row:
+        parts.append(f"{row['transposes']} transposes")
     if "engine" in row:
         parts.append(f"engine {row['engine'] / 1000:,.0f} KB")
     return ", ".join(parts)
@@ -149,8 +159,8 @@ Written by `bench/server_cases.py`: models that others trained, exported as they
 own data where there are such ([which](coreml-cases.md)). The SNR, or from 90 dB on the largest relative difference,
 is the worst output's over the usual inputs of the verification against the source, in the runtime that verifies the
 artifact; the share of right answers is over 300 labelled samples that no calibration saw. TensorRT's form is verified
-in ONNX Runtime; its engines are TensorRT-RTX's for compute capabilities 8.9 and 12.0, **built, not executed**. A dash
-was not run.
+in ONNX Runtime; its engines are TensorRT-RTX's for compute capabilities 8.9 and 12.0, **built, not executed**.
+*Transposes* are those of the SavedModel's function. A dash was not run.
 """
 
 
