@@ -98,6 +98,33 @@ def test_the_parser_takes_it_and_an_engine_is_built(tmp_path: Path, precision: s
     assert engine_bytes(result.artifact.path) > 0
 
 
+def test_what_tensorrt_lacks_in_bfloat16_stays_float32(tmp_path: Path) -> None:
+    """TensorRT-RTX refuses each of these operators in bfloat16, as its parser or its builder says."""
+    rng = np.random.default_rng(2)
+    weights = {"w": rng.normal(0, 0.3, (8, 3, 3, 3)), "u": rng.normal(0, 0.3, (8, 6, 2, 2))}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "conv"),
+        helper.make_node("HardSwish", ["a"], ["b"], "swish"),
+        helper.make_node("ConvTranspose", ["b", "u"], ["c"], "up", strides=[2, 2]),
+        helper.make_node("LpNormalization", ["c"], ["d"], "norm", axis=1),
+        helper.make_node("Mish", ["d"], ["e"], "mish"),
+        helper.make_node("Sigmoid", ["e"], ["y"], "gate"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 12, 12])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 6, 20, 20])],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    made = convertkit.export(save(proto, tmp_path / "float.onnx"), "tensorrt", output=str(tmp_path / "out"), bf16=True)
+    told = onnx.load(made.artifact.path).graph
+    short = {each.name for each in told.value_info if each.type.tensor_type.elem_type == TensorProto.BFLOAT16}
+    makers = {node.output[0]: node.op_type for node in told.node if node.op_type != "Cast"}
+    assert {makers[name] for name in short & set(makers)} == {"Conv", "Sigmoid"}
+    assert engine_bytes(made.artifact.path) > 0
+
+
 def test_integers_are_symmetric_and_biases_float(tmp_path: Path) -> None:
     source = save(network(), tmp_path / "float.onnx")
     result = convertkit.export(source, "tensorrt", output=str(tmp_path / "out"), calib=DATA, int8=True)
