@@ -28,15 +28,21 @@ def _check_bits(name: str, value: Array) -> None:
 class OpenVinoRunner:
     """Computes in float32 what the file has in float, and quantizes nothing that the file does not."""
 
-    def __init__(self, artifact: Artifact, *, threads: int = 0) -> None:
-        """``threads`` is what a call may use, 0 what OpenVINO thinks best."""
+    def __init__(self, artifact: Artifact, *, threads: int = 0, exact: bool = True) -> None:
+        """``threads`` is what a call may use, 0 what OpenVINO thinks best.
+
+        Without ``exact`` the plugin chooses: bfloat16 where the CPU has it.
+        """
+        self._exact = exact
         self._artifact = artifact
         self._threads = threads
         self._request: Any = None
 
     def __enter__(self) -> Self:
         check_weights(self._artifact.path)
-        settings = {**EXACT, "INFERENCE_NUM_THREADS": str(self._threads)} if self._threads else EXACT
+        settings = dict(EXACT) if self._exact else {}
+        if self._threads:
+            settings["INFERENCE_NUM_THREADS"] = str(self._threads)
         self._request = compiled(self._artifact.path, settings).create_infer_request()
         return self
 
@@ -48,11 +54,11 @@ class OpenVinoRunner:
     @property
     def runtime(self) -> str:
         """What executes the artifact, with its version."""
-        return runtime_name()
+        return runtime_name() if self._exact else f"{runtime_name()}, in bfloat16 where the CPU has it"
 
     def with_threads(self, count: int) -> OpenVinoRunner:
         """The same with so many threads."""
-        return OpenVinoRunner(self._artifact, threads=count)
+        return OpenVinoRunner(self._artifact, threads=count, exact=self._exact)
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``ToolError`` where the runtime fails."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from convertkit import plugins
+from convertkit.errors import UsageError
 from convertkit.recipe import ExportOptions
-from convertkit.target_options import TargetOption
+from convertkit.target_options import TargetOption, flag, values
 from convertkit.targets.serving.naming import model_name, name_of, storage_uri
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ def _at_least_one(text: str) -> int:
 
 _NAME = TargetOption("name", model_name, "The model's name on the server; else the source's", metavar="NAME")
 _PRECISIONS = ("float32", "fp16", "int8", "w8", "w4")
+_TRITON = (
+    _NAME,
+    TargetOption("max-batch", _count, "Most samples in one call, 0 for one request a call", metavar="N"),
+    TargetOption("delay-us", _count, "How long a request waits for others, in microseconds", 100, "N"),
+    TargetOption("instances", _at_least_one, "Copies of the model that run at once", 1, "N"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +48,27 @@ class TritonTarget:
     name: str
     packages: str
     summary: str
-    accelerator: str = ""
+    backend: str
     extra: str = "core"
     precisions: tuple[str, ...] = _PRECISIONS
     runs_here: bool = False
     reads: frozenset[str] = frozenset({"--opset"})
-    options: tuple[TargetOption, ...] = (
-        _NAME,
-        TargetOption("max-batch", _count, "Most samples in one call, 0 for one request a call", metavar="N"),
-        TargetOption("delay-us", _count, "How long a request waits for others, in microseconds", 100, "N"),
-        TargetOption("instances", _at_least_one, "Copies of the model that run at once", 1, "N"),
-    )
+    options: tuple[TargetOption, ...] = _TRITON
+
+    def check(self, options: ExportOptions) -> None:
+        """Raise ``UsageError`` for a precision that the chosen backend does not compute as verified."""
+        given = values(self, options)
+        if given.get("backend") == "onnxruntime" and options.precision in ("fp8", "bf16"):
+            raise UsageError(
+                f"--{options.precision} with Triton's onnxruntime backend: ONNX Runtime computes other numbers where "
+                f"TensorRT does not take a node\n  try   leave {flag(self.name, 'backend')} out"
+            )
+        if self.backend == "openvino" and not given["accept-bfloat16"]:
+            accept = flag(self.name, "accept-bfloat16")
+            raise UsageError(
+                "Triton's OpenVINO backend computes float in bfloat16 on CPUs that have it, and no configuration turns "
+                f"that off\n  try   {accept}, which accepts it, or --target onnxruntime --package triton"
+            )
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """That of the target whose artifact this is."""
@@ -59,19 +76,29 @@ class TritonTarget:
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """One step, behind those of the packaged target."""
+        from convertkit.targets.serving import backends
         from convertkit.targets.serving.model_repository import Asked, PackageTriton
 
         chosen, options = context.target_options, context.options
         name = chosen["name"] or name_of(options.source)
-        asked = Asked(name, chosen["max-batch"], chosen["delay-us"], chosen["instances"], self.accelerator)
+        known = {
+            "onnxruntime": backends.ONNXRUNTIME if self.packages == "onnxruntime" else backends.ONNXRUNTIME_TENSORRT,
+            "tensorrt": backends.TENSORRT,
+            "openvino": backends.OPENVINO,
+            "tensorflow": backends.TENSORFLOW,
+        }
+        backend = known[chosen.get("backend", self.backend)]
+        asked = Asked(name, chosen["max-batch"], chosen["delay-us"], chosen["instances"], backend)
         return (PackageTriton(asked, options.seed, context.calibration),)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
-        """The nodes of the packaged model."""
-        from convertkit.onnx.inspection import operators
-        from convertkit.targets.serving.repository import only_model
+        """Those of the packaged model."""
+        from convertkit.operators import InspectingTarget
+        from convertkit.targets.serving.repository import packaged_model
 
-        return operators(only_model(artifact.path) / "1" / "model.onnx")
+        packaged = plugins.target(self.packages)
+        made = replace(artifact, path=packaged_model(artifact.path))
+        return packaged.operators(made) if isinstance(packaged, InspectingTarget) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +202,46 @@ class BentoTarget:
         return operators(artifact.path / "model.onnx")
 
 
-triton = TritonTarget("triton", "onnxruntime", "Triton Inference Server, model repository for its onnxruntime backend")
+triton = TritonTarget(
+    "triton", "onnxruntime", "Triton Inference Server, model repository for its onnxruntime backend", "onnxruntime"
+)
 triton_tensorrt = TritonTarget(
-    "triton-tensorrt", "tensorrt", "Triton Inference Server, ONNX Runtime with TensorRT on a GPU", "tensorrt"
+    "triton-tensorrt",
+    "tensorrt",
+    "Triton Inference Server, for a plan of TensorRT that is built from the package",
+    "tensorrt",
+    precisions=(*_PRECISIONS, "fp8", "bf16"),
+    options=(
+        *_TRITON,
+        TargetOption(
+            "backend",
+            str,
+            "What runs the model: a plan that the package's script builds, or ONNX Runtime with TensorRT",
+            default="tensorrt",
+            choices=("tensorrt", "onnxruntime"),
+        ),
+    ),
+)
+triton_openvino = TritonTarget(
+    "triton-openvino",
+    "openvino",
+    "Triton Inference Server, IR for its openvino backend on CPUs",
+    "openvino",
+    extra="openvino",
+    reads=frozenset(),
+    options=(
+        *_TRITON,
+        TargetOption("accept-bfloat16", bool, "Float is computed in bfloat16 on CPUs that have it"),
+    ),
+)
+triton_tf_serving = TritonTarget(
+    "triton-tf-serving",
+    "tf-serving",
+    "Triton Inference Server up to 25.02, SavedModel for its tensorflow backend",
+    "tensorflow",
+    extra="tf-serving",
+    precisions=("float32",),
+    reads=frozenset(),
 )
 kserve = KServeTarget()
 torchserve = TorchServeTarget()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from convertkit.artifact import Artifact, TensorSpec
+from convertkit.targets.serving.backends import Backend
 from convertkit.targets.serving.datatypes import triton_type
 from convertkit.targets.serving.schema import model_config
 
@@ -16,16 +17,14 @@ class Serving:
     """How a server is to run a model.
 
     ``max_batch`` is the most samples that it puts into one call, 0 where it may not put requests together.
-    ``delay_us`` is how long it waits for more of them, ``instances`` how many copies of the model run at once, and
-    ``accelerator`` what ONNX Runtime hands the model to on a GPU, where there is one.
+    ``delay_us`` is how long it waits for more of them, and ``instances`` how many copies of the model run at once.
     """
 
     name: str
-    backend: str
+    backend: Backend
     max_batch: int
     delay_us: int
     instances: int
-    accelerator: str = ""
 
 
 def configuration(artifact: Artifact, serving: Serving, warmup: Mapping[str, tuple[Sequence[int], str]]) -> Any:
@@ -34,17 +33,23 @@ def configuration(artifact: Artifact, serving: Serving, warmup: Mapping[str, tup
     ``warmup`` has for each input the shape of a first call's array, and the file below ``warmup/`` that holds it.
     Its batch is 1 also for a model without batches.  Source: Triton, model_config.proto, ModelWarmup.batch_size.
     """
-    config = model_config()(name=serving.name, backend=serving.backend, max_batch_size=serving.max_batch)
+    config, backend = model_config()(name=serving.name, max_batch_size=serving.max_batch), serving.backend
+    if backend.platform:
+        config.platform = backend.platform
+    else:
+        config.backend = backend.name
     batched = serving.max_batch > 0
+    for key, value in backend.batched if batched else ():
+        config.parameters.add(key=key).value.string_value = value
     for spec in artifact.inputs:
         _describe(config.input.add(), spec, batched)
     for spec in artifact.outputs:
         _describe(config.output.add(), spec, batched)
-    config.instance_group.add(kind="KIND_AUTO", count=serving.instances)
+    config.instance_group.add(kind=backend.kind, count=serving.instances)
     if batched:
         config.dynamic_batching.max_queue_delay_microseconds = serving.delay_us
-    if serving.accelerator:
-        config.optimization.execution_accelerators.gpu_execution_accelerator.add(name=serving.accelerator)
+    if backend.accelerator:
+        config.optimization.execution_accelerators.gpu_execution_accelerator.add(name=backend.accelerator)
     first = config.model_warmup.add(name="golden", batch_size=1)
     for spec in artifact.inputs:
         shape, file = warmup[spec.name]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 TRITON_IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
+TENSORFLOW_TRITON_IMAGE = "nvcr.io/nvidia/tritonserver:25.02-py3"
+"""The last one with Triton's TensorFlow backend: build.py of triton-inference-server/server builds none since."""
 TORCHSERVE_IMAGE = "docker.io/pytorch/torchserve:0.12.0-cpu"
 
 BENTOML_IMAGE = "docker.io/library/python:3.12-slim"
@@ -13,9 +15,9 @@ TORCHSERVE_ONNXRUNTIME, TORCHSERVE_OPSET = "1.19.2", 21
 TORCHSERVE_RUNTIME = f"numpy==1.26.4 onnxruntime=={TORCHSERVE_ONNXRUNTIME}"
 
 
-def triton_containerfile() -> str:
+def triton_containerfile(image: str = TRITON_IMAGE) -> str:
     """For a folder with ``repository/`` in it."""
-    return f"""FROM {TRITON_IMAGE}
+    return f"""FROM {image}
 COPY --chown=1000:1000 repository /models
 USER 1000:1000
 EXPOSE 8000 8001 8002

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from convertkit import plugins
 from convertkit.artifact import Array, Artifact, sha256_of
 from convertkit.errors import Unsupported
-from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
+from convertkit.stage import FLOAT32, LOSSY, FeedSource, Stage, Tolerance
 from convertkit.targets.serving import requests
+from convertkit.targets.serving.backends import ONNXRUNTIME, VERSION, Backend
 from convertkit.targets.serving.batching import mixing
 from convertkit.targets.serving.configuration import Serving, configuration
 from convertkit.targets.serving.containers import triton_containerfile
-from convertkit.targets.serving.golden import Call, put_model, write_golden
+from convertkit.targets.serving.golden import Call, write_golden
 from convertkit.targets.serving.pages import triton_page
 from convertkit.targets.serving.schema import written
 
 REPOSITORY = "repository"
-VERSION = "1"
 USUAL_BATCH = 8
+_ROUNDED = replace(LOSSY, reason="Triton's OpenVINO backend computes in bfloat16 where the CPU has it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +32,20 @@ class Asked:
     max_batch: int | None
     delay_us: int
     instances: int
-    accelerator: str = ""
+    backend: Backend = ONNXRUNTIME
 
 
 class PackageTriton:
-    """Writes a model repository around an ``.onnx``, with a configuration, a warm-up call and a golden request."""
+    """Writes a model repository around a model, with a configuration, a warm-up call and a golden request."""
 
     name = "triton"
     version = "1"
-    accepts = frozenset({"onnxruntime", "tensorrt"})
+    accepts = frozenset({"onnxruntime", "tensorrt", "openvino", "tf-serving"})
     produces = "triton"
 
     def __init__(self, asked: Asked, seed: int, calibration: FeedSource | None) -> None:
         self._asked, self._seed, self._calibration = asked, seed, calibration
-        self.tolerance: Tolerance = FLOAT32
+        self.tolerance: Tolerance = _ROUNDED if asked.backend.rounds else FLOAT32
         self.diagnosis: Mapping[str, object] | None = None
 
     @property
@@ -56,6 +57,7 @@ class PackageTriton:
             "delay_us": asked.delay_us,
             "instances": asked.instances,
             "seed": self._seed,
+            "backend": asked.backend.name,
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
@@ -63,21 +65,24 @@ class PackageTriton:
 
         ``Unsupported`` where a batch is asked for and the model's answers would depend on who else asks.
         """
+        self._refuse_scalars(source)
         with plugins.runner(source) as runner:
             feed, other = requests.samples(runner, source, self._calibration, self._seed)
             reason = mixing(runner, source, feed, other)
             outputs = runner.run(feed)
         most = self._max_batch(reason)
         asked = self._asked
-        serving = Serving(asked.name, "onnxruntime", most, asked.delay_us, asked.instances, asked.accelerator)
+        serving = Serving(asked.name, asked.backend, most, asked.delay_us, asked.instances)
         call = Call.of(source, asked.name, feed, outputs)
         model = workdir / REPOSITORY / asked.name
-        put_model(source.path, model / VERSION)
+        asked.backend.put(source, model / VERSION)
         warmup = _warm_up(call.inputs, model / "warmup")
         (model / "config.pbtxt").write_text(written(configuration(source, serving, warmup)), encoding="utf-8")
         golden = write_golden(call, workdir / "golden")
-        (workdir / "Containerfile").write_text(triton_containerfile(), encoding="utf-8")
-        (workdir / "README.md").write_text(triton_page(serving, reason, golden), encoding="utf-8")
+        (workdir / "Containerfile").write_text(triton_containerfile(asked.backend.image), encoding="utf-8")
+        (workdir / "README.md").write_text(
+            triton_page(serving, reason, golden, tuple(_dynamic(source))), encoding="utf-8"
+        )
         self.diagnosis = {"serving": {"max_batch": most, "why_no_batch": reason}}
         path = workdir / REPOSITORY
         made_by = f"{self.name} {self.version}"
@@ -91,12 +96,29 @@ class PackageTriton:
                 f"the server cannot put requests together: {reason}",
                 ways_out=("--triton-max-batch 0", "a model with a dynamic batch that keeps its samples apart"),
             )
-        return 0 if reason else USUAL_BATCH if asked is None else asked
+        usual = 0 if self._asked.backend.pads else USUAL_BATCH
+        return 0 if reason else usual if asked is None else asked
+
+    def _refuse_scalars(self, source: Artifact) -> None:
+        """Raise ``Unsupported`` for a tensor without sizes where the backend has none."""
+        backend = self._asked.backend
+        for spec in (*source.inputs, *source.outputs):
+            if not spec.shape and not backend.scalars:
+                raise Unsupported(
+                    f"Triton's {backend.name} backend has no tensors without sizes",
+                    subject=spec.name,
+                    ways_out=("--target onnxruntime --package triton",),
+                )
+
+
+def _dynamic(source: Artifact) -> Iterator[str]:
+    """The names of dynamic dimensions, each once."""
+    yield from dict.fromkeys(dim for spec in source.inputs for dim in spec.shape if isinstance(dim, str))
 
 
 def _warm_up(given: Mapping[str, Array], folder: Path) -> dict[str, tuple[Sequence[int], str]]:
     """Write each input of the first call as the raw bytes that Triton reads; shape and file name by input."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     found = dict[str, tuple[Sequence[int], str]]()
     for place, (name, value) in enumerate(given.items()):
         (folder / f"input{place}").write_bytes(_raw(value))

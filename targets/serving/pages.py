@@ -2,30 +2,81 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
+from convertkit.targets.serving.backends import PLAN_FOLDER, TENSORRT, VERSION
 from convertkit.targets.serving.configuration import Serving
+from convertkit.targets.serving.containers import TENSORFLOW_TRITON_IMAGE
 
 
-def triton_page(serving: Serving, why_no_batch: str, has_golden: bool) -> str:
-    """For a Triton model repository; ``why_no_batch`` is empty where requests are put together."""
-    batches = (
+def triton_page(serving: Serving, why_no_batch: str, has_golden: bool, dynamic: Sequence[str] = ()) -> str:
+    """For a Triton model repository; ``why_no_batch`` is empty where requests can be put together.
+
+    ``dynamic`` are the names of dynamic dimensions, the batch first.
+    """
+    merged = (
         f"Up to {serving.max_batch} requests go into one call; that two samples in a call do not change each other's\n"
         "answers was measured when this was made."
-        if serving.max_batch
-        else f"Requests are not put into one call: {why_no_batch or 'it was asked for'}."
     )
+    alone = f"Requests are not put into one call: {why_no_batch or _NOT_ASKED[serving.backend.pads]}."
+    backend = serving.backend
     return f"""# {serving.name} for Triton Inference Server
 
 | file | what |
 |---|---|
 | `repository/{serving.name}/config.pbtxt` | names, types and sizes of inputs and outputs; batches; a first call |
-| `repository/{serving.name}/1/model.onnx` | the model, for the `{serving.backend}` backend |
+{_model_row(serving)}
 {"| `golden/` | a request and what the server has to answer |" if has_golden else ""}
 | `Containerfile` | a server with this model |
 
-{batches}
-
+{merged if serving.max_batch else alone}
+{_before(serving, dynamic)}{_ABOUT.get(backend.name, "")}
     tritonserver --model-repository=repository --disable-auto-complete-config
 {_asking(serving.name, has_golden)}"""
+
+
+_NOT_ASKED = {
+    False: "it was asked for",
+    True: "the backend would fill each call up to the most samples,\nwhich `--triton-openvino-max-batch N` asks for",
+}
+_ABOUT = {
+    "openvino": """
+The backend names no precision to OpenVINO, which computes float in bfloat16 on CPUs that have it. Answers are then as
+near as eight bits are; the golden answer is that of float32.
+""",
+    "tensorflow": f"""
+Triton's images have had no TensorFlow backend since 25.02: the server is `{TENSORFLOW_TRITON_IMAGE}`.
+""",
+}
+
+
+def _model_row(serving: Serving) -> str:
+    place = f"repository/{serving.name}/{VERSION}/{serving.backend.file}"
+    if serving.backend.name == TENSORRT.name:
+        folder = f"repository/{serving.name}/{PLAN_FOLDER}/"
+        return f"| `{folder}` | what `{place}` is built from, where the GPU is: the plan is not here yet |"
+    return f"| `{place}` | the model, for the `{serving.backend.name}` backend |"
+
+
+def _before(serving: Serving, dynamic: Sequence[str]) -> str:
+    """What builds the plan, where there is one: sizes are those that the configuration lets through."""
+    if serving.backend.name != TENSORRT.name:
+        return ""
+    most, batch = serving.max_batch, dynamic[0] if dynamic and serving.max_batch else ""
+    sizes = [f"{name}=1,{most},{most}" if name == batch else f"{name}=MIN,OPT,MAX" for name in dynamic]
+    words = "".join(f" --size {shlex.quote(each)}" for each in sizes)
+    model = f"repository/{serving.name}"
+    place = f"{model}/{VERSION}"
+    return f"""
+First build the plan, with the release of TensorRT that the server has (NVIDIA's image `nvcr.io/nvidia/tensorrt` of the
+same release) and on a GPU of the kind that will run it:
+
+    mkdir -p {place}
+    python {model}/{PLAN_FOLDER}/build_engine.py --engine {place}/{serving.backend.file}{words}
+
+`{model}/{PLAN_FOLDER}/README.md` says what the script needs and how the plan is checked.
+"""
 
 
 def _asking(name: str, has_golden: bool) -> str:

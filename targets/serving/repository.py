@@ -14,29 +14,30 @@ import onnxruntime as ort
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import FeedError, SourceError
 from convertkit.onnx.runner import OnnxRunner
-from convertkit.stage import Feed, Outputs
+from convertkit.stage import Feed, NamedRunner, Outputs, Runner
+from convertkit.targets.serving.backends import IR, ONNXRUNTIME, OPENVINO, PLAN_FOLDER, SAVED_MODEL, TENSORRT, VERSION
 from convertkit.targets.serving.datatypes import triton_type
 from convertkit.targets.serving.schema import read_config
 
 
 class RepositoryRunner:
-    """Executes ``<model>/1/model.onnx`` in ONNX Runtime, and takes only what ``config.pbtxt`` lets through.
+    """Executes the model in ``<model>/1``, and takes only what ``config.pbtxt`` lets through.
 
-    The server's own checks are these: a request has the inputs of the configuration, in their types and sizes.  A model
-    for TensorRT runs without ONNX Runtime's own integer kernels, which TensorRT does not use.
+    The server's own checks are these: a request has the inputs of the configuration, in their types and sizes.  What a
+    plan of TensorRT is built from runs in ONNX Runtime, without its own integer kernels, which TensorRT does not use.
     """
 
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
-        self._inner: OnnxRunner | None = None
+        self._inner: Runner | None = None
+        self._runtime = f"ONNX Runtime {ort.__version__}"
         self._config: Any = None
 
     def __enter__(self) -> Self:
         model = only_model(self._artifact.path)
         self._config = read_config(model / "config.pbtxt")
         self._check(model)
-        inner = replace(self._artifact, path=model / "1" / "model.onnx", format="onnx")
-        self._inner = OnnxRunner(inner, optimised=not _accelerator(self._config)).__enter__()
+        self._inner = _runner(self._artifact, model / VERSION, self._config).__enter__()
         return self
 
     def __exit__(
@@ -48,8 +49,10 @@ class RepositoryRunner:
 
     @property
     def runtime(self) -> str:
-        """What executes the model here."""
-        return f"ONNX Runtime {ort.__version__}"
+        """What executes the model here; known once it is open."""
+        if isinstance(self._inner, NamedRunner):
+            self._runtime = self._inner.runtime
+        return self._runtime
 
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``FeedError`` for what the server would not let through."""
@@ -84,6 +87,31 @@ class RepositoryRunner:
             raise FeedError(f"input {described.name} has the sizes {sizes}, the configuration {wanted}")
 
 
+def packaged_model(repository: Path) -> Path:
+    """The file or folder that computes what the only model of ``repository`` does."""
+    model = only_model(repository)
+    config = read_config(model / "config.pbtxt")
+    if config.backend == TENSORRT.name:
+        return model / PLAN_FOLDER / "model.onnx"
+    names = {OPENVINO.name: IR, "": SAVED_MODEL}
+    return model / VERSION / names.get(config.backend, "model.onnx")
+
+
+def _runner(artifact: Artifact, version: Path, config: Any) -> Runner:
+    """What runs the model here as its backend would."""
+    found = replace(artifact, path=packaged_model(version.parent.parent))
+    if config.backend == OPENVINO.name:
+        from convertkit.targets.openvino.runner import OpenVinoRunner
+
+        return OpenVinoRunner(found, exact=False)
+    if config.platform:
+        from convertkit.targets.tf_serving.runner import SavedModelRunner
+
+        return SavedModelRunner(replace(found, path=version.parent))
+    optimised = config.backend == ONNXRUNTIME.name and not _accelerator(config)
+    return OnnxRunner(replace(found, format="onnx"), optimised=optimised)
+
+
 def only_model(repository: Path) -> Path:
     """The folder of the only model in a repository; ``SourceError`` where there is none, or another one."""
     found = [each for each in sorted(repository.iterdir()) if each.is_dir()]
@@ -95,7 +123,8 @@ def only_model(repository: Path) -> Path:
 def details(repository: Path) -> Mapping[str, Any]:
     """What the configuration says, for a reader."""
     config = read_config(only_model(repository) / "config.pbtxt")
-    return {"name": config.name, "backend": config.backend, "max_batch": config.max_batch_size}
+    backend = config.backend or config.platform
+    return {"name": config.name, "backend": backend, "max_batch": config.max_batch_size}
 
 
 def _accelerator(config: Any) -> str:

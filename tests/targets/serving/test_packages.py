@@ -314,7 +314,8 @@ def test_a_package_is_asked_for_beside_a_target(source, folder):
     said = here("export", source, "-t", "onnxruntime", "--package", "triton", "-o", folder / "asked")
     assert said.code == 0
     assert (folder / "asked" / "repository" / "my-net-v2" / "config.pbtxt").is_file()
-    tensorrt = here("export", source, "-t", "tensorrt", "--package", "triton", "-o", folder / "tensorrt")
+    words = ("-t", "tensorrt", "--package", "triton", "--triton-tensorrt-backend", "onnxruntime")
+    tensorrt = here("export", source, *words, "-o", folder / "tensorrt")
     assert tensorrt.code == 0
     config = read_config(folder / "tensorrt" / "repository" / "my-net-v2" / "config.pbtxt")
     assert config.optimization.execution_accelerators.gpu_execution_accelerator[0].name == "tensorrt"

@@ -16,9 +16,12 @@ from tests.command_line import refused
 SIZES = "--tensorrt-profile N=1,2,4"
 ENGINE = f"--target tensorrt {SIZES} --tensorrt-rtx-sm"
 KNOWN = "expected compute capabilities of TensorRT-RTX, several with commas between them: 75, 80, 86, 89, 120, 121"
+ACCEPT = "--triton-openvino-accept-bfloat16"
+ORT = "--package triton --target tensorrt --triton-tensorrt-backend onnxruntime"
 MODELS = {
     "unique": ("y = Unique <axis: int = 0> (x)", "float[N,4] x", "float[K,4] y"),
     "words": ("y = StringNormalizer (x)", "string[N] x", "string[K] y"),
+    "scalar": ("y = ReduceSum <keepdims: int = 0> (x)", "float[N,4] x", "float y"),
     "newer": ("y = HardSwish (x)", "float[N,4] x", "float[N,4] y"),
 }
 OPSETS = {"newer": 22}
@@ -64,7 +67,15 @@ def place(tmp_path: Path) -> Path:
         ("newer", "--package torchserve", 1, "opset 22: TorchServe's image has Python 3.9, whose last ONNX Runtime"),
         ("mlp", "--package kserve --kserve-storage-uri nowhere", 2, "expected SCHEME://PLACE"),
         ("mlp", "--package kserve --kserve-min-replicas -2", 2, "expected a whole number from 0 to 65536"),
-        ("mlp", "--package triton --target openvino", 2, "--package triton does not take what --target openvino"),
+        ("mlp", "--package triton --target tflite", 2, "--package triton does not take what --target tflite"),
+        ("mlp", "--package triton --target openvino", 2, "computes float in bfloat16 on CPUs that have it"),
+        ("scalar", f"--package triton --target openvino {ACCEPT}", 1, "y: Triton's openvino backend has no tensors"),
+        ("mlp", "--package triton --target tf-serving --int8", 2, "does not deliver int8"),
+        ("mlp", "--package triton --target tensorrt --triton-tensorrt-backend tvm", 2, "not one of tensorrt, onnxrun"),
+        ("mlp", f"{ORT} --bf16", 2, "--bf16 with Triton's onnxruntime backend: ONNX Runtime computes other numbers"),
+        ("mlp", "--target tensorrt --bf16 --int8", 2, "exclude each other"),
+        ("mlp", "--target tensorrt --bf16 --full-integer", 2, "--full-integer goes with --int8 or --int16x8"),
+        ("mlp", "--target openvino --bf16", 2, "target openvino does not deliver bf16"),
         ("mlp", "--package tf-serving --target tensorrt", 2, "it takes --target tflite"),
         ("mlp", "--package nginx", 2, "unknown target 'nginx'"),
         ("mlp", "--package tf-serving --int8", 2, "target tf-serving does not deliver int8; it has: float32"),
