@@ -149,7 +149,7 @@ IDLE = {
     "--normalization": [
         (
             "--normalization x:1/2",
-            "or ios or stablehlo or tf-serving or tflite or tflite-micro, or for a folder of images",
+            "or stablehlo or tf-serving or tflite or tflite-micro or triton-tf-serving, or for a folder of images",
         ),
         ("--target tflite --normalization z:1/2", "--normalization z: no such input; there are: x"),
         ("--target tflite --normalization x:1,2/1,2", "--normalization x: 2 channels"),

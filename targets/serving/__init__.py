@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from convertkit import plugins
-from convertkit.errors import UsageError
+from convertkit.errors import Unsupported, UsageError
 from convertkit.recipe import ExportOptions
 from convertkit.target_options import TargetOption, flag, values
 from convertkit.targets.serving.naming import model_name, name_of, storage_uri
@@ -63,23 +63,28 @@ class TritonTarget:
                 f"--{options.precision} with Triton's onnxruntime backend: ONNX Runtime computes other numbers where "
                 f"TensorRT does not take a node\n  try   leave {flag(self.name, 'backend')} out"
             )
-        if self.backend == "openvino" and not given["accept-bfloat16"]:
-            accept = flag(self.name, "accept-bfloat16")
-            raise UsageError(
-                "Triton's OpenVINO backend computes float in bfloat16 on CPUs that have it, and no configuration turns "
-                f"that off\n  try   {accept}, which accepts it, or --target onnxruntime --package triton"
-            )
+
+    def takes(self, source: str) -> bool:
+        """Not where no target is named, for what has to be accepted first."""
+        return self.backend != "openvino"
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """That of the target whose artifact this is."""
         return plugins.target(self.packages).profile(options)
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
-        """One step, behind those of the packaged target."""
+        """One step, behind those of the packaged target; ``Unsupported`` where bfloat16 has to be accepted first."""
         from convertkit.targets.serving import backends
         from convertkit.targets.serving.model_repository import Asked, PackageTriton
 
         chosen, options = context.target_options, context.options
+        if self.backend == "openvino" and not chosen["accept-bfloat16"]:
+            accept = f"{flag(self.name, 'accept-bfloat16')}, which accepts it"
+            raise Unsupported(
+                "Triton's OpenVINO backend computes float in bfloat16 on CPUs that have it, and no configuration turns "
+                "that off",
+                ways_out=(accept, "--target onnxruntime --package triton"),
+            )
         name = chosen["name"] or name_of(options.source)
         known = {
             "onnxruntime": backends.ONNXRUNTIME if self.packages == "onnxruntime" else backends.ONNXRUNTIME_TENSORRT,
