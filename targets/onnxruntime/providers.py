@@ -20,7 +20,10 @@ _Q, _DQ = "QuantizeLinear", "DequantizeLinear"
 
 @dataclass(frozen=True, slots=True)
 class ListedProvider:
-    """A provider with the operators that it lists and their conditions; ``integers`` as in ``providers.toml``."""
+    """A provider with the operators that it lists and their conditions; ``integers`` as in ``providers.toml``.
+
+    ``bfloat16``: whether its list tells types; the others are about float32, float16 and integers.
+    """
 
     name: str
     source: str
@@ -28,11 +31,14 @@ class ListedProvider:
     conditions: Mapping[str, tuple[str, ...]]
     integers: str
     fixed_sizes: bool
+    bfloat16: bool = False
 
     def fault(self, node: ir.Node, constants: Constants) -> str:
         """Why it does not take ``node``, empty where it does as far as the list tells."""
         if self.fixed_sizes and any(_is_dynamic(value) for value in (*node.inputs, *node.outputs)):
             return "a size is dynamic"
+        if not self.bfloat16 and _is_short(node):
+            return "its list does not name bfloat16"
         if self.integers == "QLinear" and node.op_type in (_Q, _DQ):
             taken = any(self._takes_between(each, constants) for each in _around(node))
             return "" if taken else "no operator between integers"
@@ -49,7 +55,10 @@ class ListedProvider:
 
     def unjudged(self, node: ir.Node) -> str:
         """A condition of the list for nodes like ``node`` that is not looked at, empty where there is none."""
-        told = (each[1:] for each in self.conditions.get(_key(node), ()) if each.startswith(_UNJUDGED))
+        conditions = self.conditions.get(_key(node), ())
+        told = [each[1:] for each in conditions if each.startswith(_UNJUDGED)]
+        if self.bfloat16 and _is_short(node) and not any(each.startswith(("types", "all")) for each in conditions):
+            told.append("whether its kernel has bfloat16")
         return "; ".join(told)
 
     def _takes_between(self, node: ir.Node, constants: Constants) -> bool:
@@ -94,6 +103,7 @@ def providers() -> tuple[Provider, ...]:
             conditions={name: tuple(words) for name, words in each.get("conditions", {}).items()},
             integers=each.get("integers", ""),
             fixed_sizes=each.get("fixed_sizes", False),
+            bfloat16=each.get("bfloat16", False),
         )
         for each in table.values()
     )
@@ -116,6 +126,11 @@ def _told(condition: str) -> str:
 
 def _is_dynamic(value: ir.Value | None) -> bool:
     return value is not None and value.shape is not None and not value.shape.is_static()
+
+
+def _is_short(node: ir.Node) -> bool:
+    values = (value for value in (*node.inputs, *node.outputs) if value is not None)
+    return any(value.dtype == ir.DataType.BFLOAT16 for value in values)
 
 
 def _around(node: ir.Node) -> list[ir.Node]:

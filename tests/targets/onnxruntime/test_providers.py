@@ -186,3 +186,14 @@ def test_the_report_tells_which_nodes_stay_on_the_cpu(tmp_path, capsys):
     assert "that would take of 4 nodes: 4 Core ML (ML program), " in capsys.readouterr().out
     other = convertkit.export(path, "tensorrt", output=tmp_path / "other")
     assert other.report["providers"] == []
+
+
+def test_no_list_but_cudas_names_bfloat16(tmp_path):
+    text = """g (float[1,2,8,8] x) => (float[1,2,8,8] y) {
+        b = Cast <to = 16> (x)  a = Sigmoid (b)  t = Tile (a, n)  y = Cast <to = 1> (t) }"""
+    found = shares(tmp_path, text, n=np.ones(4, np.int64))
+    assert found["Core ML (ML program)"].nodes == found["XNNPACK"].nodes == 0
+    (left, *_) = found["Core ML (ML program)"].left
+    assert left.reason == "its list does not name bfloat16"
+    assert found["CUDA"].nodes == 4
+    assert any("whether its kernel has bfloat16" in each for each in found["CUDA"].unjudged)
