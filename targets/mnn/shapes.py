@@ -1,4 +1,4 @@
-"""Convolutions of rows and volumes where MNN has layers of images alone."""
+"""Convolutions of rows and volumes where MNN has layers of images alone, and comparisons that it gets wrong."""
 
 from __future__ import annotations
 
@@ -11,16 +11,44 @@ from convertkit.targets.forms.writing import refusal
 _TRAILING = {"strides": 1, "dilations": 1, "kernel_shape": 1, "output_padding": 0}
 """Attributes with a number for each spatial axis, and that of one more axis of size 1."""
 _VOLUME = 5
+_COMPARES = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"})
 
 
 def write_shapes(node: ir.Node) -> None:
-    """Rewrite ``node`` where MNN needs an image.  ``Unsupported`` for what it has no layer of that runs."""
+    """Rewrite ``node`` where MNN needs another form.  ``Unsupported`` for what it has no layer of that runs."""
     if node.domain:
         return
     if node.op_type == "ConvTranspose" and len(sizes(node.inputs[0]) or ()) == 3:
         _as_image(node)
     elif node.op_type in ("Conv", "ConvTranspose") and len(sizes(node.inputs[0]) or ()) == _VOLUME:
         raise refusal(node, "a convolution of volumes, which MNN's converter writes and its library does not run")
+    elif node.op_type in _COMPARES:
+        _of_one_shape(node)
+        if node.op_type == "Less":
+            _turned(node)
+
+
+def _of_one_shape(node: ir.Node) -> None:
+    """Both operands in the shape of the result where they differ along inner axes, which MNN compares wrongly."""
+    whole, shapes = sizes(node.outputs[0]), [sizes(value) for value in node.inputs]
+    if not whole or any(shape is None for shape in shapes):
+        return
+    lined = [(1,) * (len(whole) - len(shape or ())) + tuple(shape or ()) for shape in shapes]
+    if lined[0] == lined[1] or any(all(size == 1 for size in shape) for shape in lined):
+        return
+    target = initializer(node, np.array([size or 1 for size in whole], np.int64), f"{node.name}/whole")
+    for place, (value, shape) in enumerate(zip(node.inputs, lined, strict=True)):
+        if value is not None and shape != whole:
+            wide = ir.Shape([size or other for size, other in zip(whole, node.outputs[0].shape or (), strict=True)])
+            made = inserted(node, "Expand", [value, target], value, shape=wide)
+            node.replace_input_with(place, made.outputs[0])
+
+
+def _turned(node: ir.Node) -> None:
+    """``y > x`` for ``x < y``, which MNN computes wrongly for two tensors."""
+    less, more = node.inputs
+    if less is not None and more is not None:
+        replaced(node, "Greater", [more, less])
 
 
 def _as_image(node: ir.Node) -> None:

@@ -132,6 +132,21 @@ def test_rows_are_convolved_back_as_images(tmp_path):
     np.testing.assert_allclose(result.run(x)["y"], expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(4, 1, 7), (3, 4, 5, 7), (7,)])
+def test_comparisons_repeat_either_side(tmp_path, shape):
+    kinds = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal")
+    nodes = [helper.make_node(kind, ["x", "c"], [f"{kind} flags"]) for kind in kinds]
+    nodes += [helper.make_node("Cast", [f"{kind} flags"], [kind], to=TensorProto.FLOAT) for kind in kinds]
+    nodes.append(helper.make_node("Concat", kinds, ["y"], axis=0))
+    c, x = (RNG.integers(-2, 3, each).astype(np.float32) for each in (shape, (3, 1, 5, 7)))
+    path = saved(tmp_path, nodes, x.shape, c=c)
+    (expected,) = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    ports = [(TensorSpec(name, each.shape, "float32"),) for name, each in (("x", x), ("y", expected))]
+    artifact = WriteMnn("float32").run(Artifact(path, "onnx", *ports, ""), tmp_path)
+    with MnnRunner(artifact) as runner:
+        np.testing.assert_array_equal(runner.run({"x": x})["y"], expected)
+
+
 def test_convolutions_of_volumes_are_refused(tmp_path):
     w = RNG.standard_normal((4, 2, 3, 3, 3)).astype(np.float32)
     path = saved(tmp_path, [helper.make_node("Conv", ["x", "w"], ["y"], "conv")], (1, 2, 6, 5, 4), w=w)
