@@ -1,7 +1,8 @@
 """Real models in the zoo's form: ``make_cases.py OUT``, with $CONVERTKIT_CASES set.
 
 Writes NAME.onnx, NAME.calib.npz (200 samples) and NAME.eval.npz (with the array ``label``) for the MLPerf Tiny
-keyword spotter, two MNIST networks and the digits fixture.
+keyword spotter, two MNIST networks and the digits fixture.  ``--samples`` gives the first two more to calibrate on:
+utterances that are then not counted, and images behind those that are.
 """
 
 from __future__ import annotations
@@ -52,14 +53,17 @@ def write(name: str, source: Path, calibration: np.ndarray, evaluation: Samples,
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    out = parser.parse_args().out
+    parser.add_argument("--samples", type=int, default=CALIBRATION)
+    args = parser.parse_args()
+    out, count = args.out, args.samples
     out.mkdir(parents=True, exist_ok=True)
     cases = Path(os.environ["CONVERTKIT_CASES"])
     features, words = keywords(cases)
-    write("kws", cases / "mlperf-kws" / "saved_model", features[:CALIBRATION], (features, words), out)
+    write("kws", cases / "mlperf-kws" / "saved_model", features[:count], (features, words), out)
     pictures, digits = images(cases)
+    unseen = np.concatenate([pictures[:CALIBRATION], pictures[3000 : 3000 + count - CALIBRATION]])
     for name, file in (("mnist_pytorch", "cnn_mnist_pytorch.onnx"), ("mnist_small", "mnist.onnx")):
-        write(name, cases / "mnist" / file, pictures[:CALIBRATION], (pictures[1000:3000], digits[1000:3000]), out)
+        write(name, cases / "mnist" / file, unseen, (pictures[1000:3000], digits[1000:3000]), out)
     calibration, test = np.load(DIGITS / "calib.npz"), np.load(DIGITS / "test.npz")
     entry = next(iter(calibration.files))
     write("digits", DIGITS / "model.pt", calibration[entry][:CALIBRATION], (test[entry], test["label"]), out)
