@@ -230,6 +230,8 @@ class Integers:
         for other in exact_choices(units, self._profile, chosen, marking):
             changed = replace(plan, integer=frozenset(unit.name for unit in other))
             plan = changed if trials.score(changed).snr_db > trials.score(plan).snr_db + _LEAST_DB else plan
+        if self._options.io_dtype != "float32":
+            return plan  # a float end would be rounded behind all the same, and keep its weights in float
         best = frozenset(unit for unit in units if unit.name in plan.integer)
         # Not by its score: held-out samples seldom are the loud ones that this is for.
         return replace(plan, integer=frozenset(unit.name for unit in with_float_end(units, self._profile, best)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,6 +11,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
+import convertkit
 from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import OpCost, QuantProfile
 from convertkit.quantization.graph.kinds import node_kinds
@@ -80,7 +82,7 @@ def test_a_value_times_its_own_sigmoid_has_a_cost_of_its_own() -> None:
     assert INT8.rule(kinds["silu"]) == INT8.rule(kinds["mul"]) is not None
 
 
-def classifier(size: int, classes: int = 10) -> tuple[Unit, ...]:
+def classifier_model(size: int, classes: int = 10) -> onnx.ModelProto:
     """Two convolutions over a square, and a dense layer over the mean of each channel."""
     rng = np.random.default_rng(0)
     constants = {f"w{i}": rng.normal(0, 0.3, (32, 32, 3, 3)).astype(np.float32) for i in range(2)}
@@ -92,8 +94,30 @@ def classifier(size: int, classes: int = 10) -> tuple[Unit, ...]:
         helper.make_node("Reshape", ["m", "shape"], ["r"], "flat"),
         helper.make_node("Gemm", ["r", "w"], ["y"], "dense", transB=1),
     ]
-    model = model_of(nodes, constants, {"x": [1, 32, size, size]}, {"y": [1, classes]})
-    return find_units(canonicalize(ir.from_proto(onnx.shape_inference.infer_shapes(model))).graph, TFLITE)
+    return model_of(nodes, constants, {"x": [1, 32, size, size]}, {"y": [1, classes]})
+
+
+def classifier(size: int, classes: int = 10) -> tuple[Unit, ...]:
+    model = onnx.shape_inference.infer_shapes(classifier_model(size, classes))
+    return find_units(canonicalize(ir.from_proto(model)).graph, TFLITE)
+
+
+@pytest.mark.parametrize(("io_dtype", "conversions"), [("float32", 2), ("int8", 0)])
+def test_an_end_that_is_delivered_as_integers_is_computed_in_integers(
+    io_dtype: str, conversions: int, tmp_path: Path
+) -> None:
+    """A float end would be rounded behind, and its weights made real when the file is loaded."""
+    source = tmp_path / "net.onnx"
+    model = classifier_model(32, 64)
+    model.graph.initializer.remove(next(each for each in model.graph.initializer if each.name == "w"))
+    weight = np.random.default_rng(3).normal(0, 0.3, (64, 32)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    onnx.save(model, source)
+    data = {"x": np.random.default_rng(1).normal(0.3, 1, (16, 32, 32, 32)).astype(np.float32)}
+    made = convertkit.export(source, "tflite", int8=True, calib=data, io_dtype=io_dtype, output=tmp_path / "out")
+    kinds = [each["kind"] for each in made.report["operators"]]
+    assert kinds.count("DEQUANTIZE") == conversions
+    assert kinds[-1] == "FULLY_CONNECTED"
 
 
 def test_an_end_that_costs_nothing_is_float() -> None:
