@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,16 +27,19 @@ from convertkit.quantization.place.masks import marking_units
 from convertkit.quantization.place.precision_assignment import choose_integer
 from convertkit.quantization.prepare.norms import norms_as_convolutions
 from convertkit.quantization.prepare.prepare import prepare
+from convertkit.quantization.prepare.resizing import convolve_before_enlarging
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.profile import profile
 
 DEVICES = ("x86", "x86-avx512", "x86-vnni", "arm64-a55", "arm64-a76", "arm64-i8mm")
-CHOICES = ("x86", "x86-vnni", "phone", "phone,x86")
+CHOICES = ("x86", "phone", "phone,x86")
+PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-costs.md"
+BEGIN, END = "<!-- bench/device_choices.py -->", "<!-- end of choices -->"
 SHOWN = 4
 
 
-def rules(*devices: str, whole: bool = False) -> QuantProfile:
-    return profile(ExportOptions(source="", precision="int8", device=devices, full_integer=whole))
+def rules(*devices: str) -> QuantProfile:
+    return profile(ExportOptions(source="", precision="int8", device=devices))
 
 
 def prepared(path: Path) -> ir.Model:
@@ -43,6 +47,7 @@ def prepared(path: Path) -> ir.Model:
     model = canonicalize(load_model(path))
     samples = np.load(path.with_suffix(".calib.npz"))
     prepare(model)
+    convolve_before_enlarging(model)
     norms_as_convolutions(model)
     measure_sizes(model, {name: samples[name][:1] for name in samples.files if name != "label"}, {})
     return model
@@ -51,11 +56,10 @@ def prepared(path: Path) -> ir.Model:
 def choices(model: ir.Model, asked: list[str]) -> dict[str, tuple[tuple[Unit, ...], frozenset[Unit]]]:
     """All operators and those that become integers, by what is asked for."""
     found = {}
-    for each in ["float32", "--full-integer", *asked]:
-        whole = each == "--full-integer"
-        known = rules(whole=True) if whole else rules(*each.split(",")) if each in asked else rules()
+    for each in ["float32", *asked]:
+        known = rules(*each.split(",")) if each in asked else rules()
         units = find_units(model.graph, known)
-        chosen = choose_integer(units, known, insist=whole, keep_float=marking_units(units))
+        chosen = choose_integer(units, known, insist=False, keep_float=marking_units(units))
         found[each] = (units, frozenset() if each == "float32" else chosen)
     return found
 
@@ -70,20 +74,36 @@ def milliseconds(units: tuple[Unit, ...], chosen: frozenset[Unit], device: str) 
     return written_cost(units, chosen, exact - chosen, known) / 1e6
 
 
+def rows(path: Path, asked: list[str]) -> Iterator[str]:
+    """Of one model; a choice that is the same as a later one is not told twice."""
+    found = choices(prepared(path), asked)
+    for place, (title, (units, chosen)) in enumerate(found.items()):
+        names = {unit.name for unit in chosen}
+        if chosen and any(names == {unit.name for unit in later} for _, later in list(found.values())[place + 1 :]):
+            continue
+        times = " | ".join(f"{milliseconds(units, chosen, device):.3g}" for device in DEVICES)
+        rest = Counter(unit.kinds[-1] for unit in units if unit not in chosen).most_common(SHOWN)
+        told = ", ".join(f"{count} {kind}" for kind, count in rest) if chosen else ""
+        name = title if title == "float32" else f"`{title}`"
+        yield f"| {path.stem} | {name} | {len(chosen)} / {len(units)} | {times} | {told} |"
+
+
 def main() -> None:
-    """Print the rows."""
+    """Print the rows, or write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--for", action="append", dest="asked", metavar="DEVICES")
+    parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    print("| model | chosen for | integers | " + " | ".join(f"`{each}`" for each in DEVICES) + " | float |")
-    print("|---" * (len(DEVICES) + 4) + "|")
-    for path in args.models:
-        for asked, (units, chosen) in choices(prepared(path), args.asked or list(CHOICES)).items():
-            times = " | ".join(f"{milliseconds(units, chosen, device):.3g}" for device in DEVICES)
-            rest = Counter(unit.kinds[-1] for unit in units if unit not in chosen).most_common(SHOWN)
-            told = ", ".join(f"{count} {kind}" for kind, count in rest) if chosen else "all"
-            print(f"| {path.stem} | {asked} | {len(chosen)} of {len(units)} | {times} | {told} |", flush=True)
+    head = "| model | chosen for | integers | " + " | ".join(f"`{each}`" for each in DEVICES) + " | float among them |"
+    made = [BEGIN, head, "|---" * (len(DEVICES) + 4) + "|"]
+    made += [row for path in args.models for row in rows(path, args.asked or list(CHOICES))]
+    if not args.write:
+        print("\n".join((*made, END)))
+        return
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    PAGE.write_text(before + "\n".join((*made, END)) + rest.partition(END)[2])
 
 
 if __name__ == "__main__":

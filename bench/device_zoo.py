@@ -50,6 +50,8 @@ NEARLY = 1.3
 """By the tables, of which files are emulated."""
 SAYS = "convertkit: "
 SHOWN = 6
+RANGES = ((0.05, 0.7), (0.7, float("inf")))
+"""Of estimated milliseconds."""
 SUMMED = ("x86-vnni", "arm64-a76")
 HEAD = "| model | file | KB | SNR dB: all, median, 5th percentile | `x86-vnni` ms | " + (
     "by the tables: `x86-vnni`, `arm64-a76`, `arm64-i8mm` ms | emulated `arm64-a76` ms |\n|---|---|---|---|---|---|---|"
@@ -237,11 +239,22 @@ def held_against_clock(known: dict[tuple[str, str, str], Row], *, ours: bool) ->
     told, clock = (np.array(column, float) for column in list(zip(*pairs, strict=True))[1:])
     errors = np.maximum(told / clock, clock / told) - 1
     ranks = [np.argsort(np.argsort(column)) for column in (told, clock)]
+    sizes = "".join(_within(told, errors, *each) for each in RANGES) if ours else ""
     worst = ", ".join(f"{pairs[place][0]} {told[place] / clock[place]:.2f} ×" for place in np.argsort(-errors)[:SHOWN])
     return (
         f"The tables of `{device}` beside the clock, {len(pairs)} of {whose}: rank correlation "
         f"{np.corrcoef(*ranks)[0, 1]:.3f}, median error {100 * np.median(errors):.0f} %, worst "
-        f"{100 * errors.max():.0f} % (estimated over measured: {worst})."
+        f"{100 * errors.max():.0f} % (estimated over measured: {worst}).{sizes}"
+    )
+
+
+def _within(told: np.ndarray, errors: np.ndarray, first: float, last: float) -> str:
+    """Of estimates of such times; what ``targets/tflite/devices.py`` tells users."""
+    found = errors[(told >= first) & (told < last)]
+    which = f"from {first:g} to {last:g} ms" if np.isfinite(last) else f"above {first:g} ms"
+    return (
+        f"\nOf these {len(found)} are estimated {which}: median error {100 * np.median(found):.0f} %, "
+        f"worst {100 * found.max():.0f} %."
     )
 
 

@@ -1,17 +1,20 @@
-"""What the bytes of TFLite files are: ``file_parts.py FILE.tflite …`` prints a row of a Markdown table for each.
+"""What the bytes of TFLite files are: ``file_parts.py FILE.tflite=SOURCE.onnx … [--write]``, a row for each.
 
 Scales and zero points that several tensors share count once, as they are stored.  The rest is what describes the graph:
-tensors, shapes, names, operators, and what aligns buffers.
+tensors, shapes, names, operators, and what aligns buffers.  ``numbers`` are all but notes and rest: what no file with
+these weights, scales and zero points is smaller than.  ``--write`` puts the table into docs/measurements/device-zoo.md.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import Counter
 from pathlib import Path
 
 from ai_edge_litert import schema_py_generated as schema
 
+PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-zoo.md"
+BEGIN, END = "<!-- bench/file_parts.py -->", "<!-- end of bytes -->"
 COLUMNS = ("int8", "int32", "float32", "scales", "zero points", "notes", "rest")
 TYPES = {schema.TensorType.INT8: "int8", schema.TensorType.INT32: "int32", schema.TensorType.FLOAT32: "float32"}
 
@@ -48,13 +51,30 @@ def _once(found: Counter[str], seen: set[int], name: str, array: object) -> None
         found[name] += array.nbytes  # type: ignore[attr-defined]
 
 
+def row(path: Path, source: Path) -> str:
+    """Bytes, and which share of the source's the file and its numbers are."""
+    found, whole, size = parts(path), source.stat().st_size, path.stat().st_size
+    numbers = size - found["notes"] - found["rest"]
+    shares = " | ".join(f"{100 * each / whole:.2f} %" for each in (size, numbers))
+    return f"| {path.parent.name} | {size:,} | {shares} | {' | '.join(f'{count:,}' for count in found.values())} |"
+
+
 def main() -> None:
-    """Print the table."""
-    print(f"| file | bytes | {' | '.join(COLUMNS)} |")
-    print("|---" * (len(COLUMNS) + 2) + "|")
-    for path in map(Path, sys.argv[1:]):
-        numbers = " | ".join(f"{count:,}" for count in parts(path).values())
-        print(f"| {path.parent.name}/{path.name} | {path.stat().st_size:,} | {numbers} |")
+    """Print the table, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", metavar="FILE=SOURCE")
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    pairs = [each.partition("=")[::2] for each in args.files]
+    head = f"| file | bytes | of the ONNX | its numbers | {' | '.join(COLUMNS)} |"
+    rows = [row(Path(path), Path(source)) for path, source in pairs]
+    made = "\n".join((BEGIN, head, "|---" * (len(COLUMNS) + 4) + "|", *rows, END))
+    if not args.write:
+        print(made)
+        return
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    PAGE.write_text(before + made + rest.partition(END)[2])
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ def error_text(error: Mapping[str, Any] | None) -> str:
     first, last = error["from_ms"], error["to_ms"]
     times = f"{first:g} to {last:g} ms" if first and last else f"below {last:g} ms" if last else f"above {first:g} ms"
     median, worst = (_error(error[key]) for key in ("median", "worst"))
-    return f"by cost tables; {times}: {median} off emulation in the median, at worst {worst}"
+    return f"by cost tables; {times}: {median} off {error['beside']} in the median, at worst {worst}"
 
 
 def _error(share: float) -> str:

@@ -76,7 +76,7 @@ class ProviderShare:
 
 @dataclass(frozen=True, slots=True)
 class ErrorOfEstimates:
-    """How far estimates from ``from_ms`` to ``to_ms`` (None: and above) were from emulation.
+    """How far estimates from ``from_ms`` to ``to_ms`` (None: and above) were from ``beside``: emulation, or a clock.
 
     ``median`` and ``worst`` say by which share the larger of the two is above the smaller: 1.0 is twice as long.
     """
@@ -85,6 +85,7 @@ class ErrorOfEstimates:
     to_ms: float | None
     median: float
     worst: float
+    beside: str = "emulation"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,13 @@ _COMPARED = (
     ErrorOfEstimates(0.7, None, 0.06, 0.37),
 )
 """Of whole files beside emulation, by how long they were estimated to take: docs/measurements/device-costs.md."""
+_CLOCKED = {
+    "x86-vnni": (
+        ErrorOfEstimates(0.05, 0.7, 0.07, 0.34, "a clock"),
+        ErrorOfEstimates(0.7, None, 0.07, 0.34, "a clock"),
+    )
+}
+"""Of whole files of ours beside the machine that the tables are of: docs/measurements/device-zoo.md."""
 PARTS: Mapping[str, tuple[str, ...]] = {"x86": ("x86 with AMX", "x86 with VNNI")}
 """Machines of one table, in the order of its integer kernels."""
 
@@ -39,9 +46,9 @@ def machines_of(devices: Sequence[str]) -> Mapping[str, float]:
 
 def error_of(device: str, ms: float) -> ErrorOfEstimates | None:
     """Of estimates of about ``ms`` for ``device``; None where none was compared with anything."""
-    if device in _MEASURED or device not in DEVICES:
-        return None
-    return next(each for each in reversed(_COMPARED) if ms >= each.from_ms)
+    emulated = device in DEVICES and device not in _MEASURED
+    known = _COMPARED if emulated else _CLOCKED.get(device, ())
+    return next((each for each in reversed(known) if ms >= each.from_ms), None)
 
 
 def decided_for(devices: tuple[str, ...], precision: str) -> tuple[str, ...]:

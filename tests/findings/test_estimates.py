@@ -118,26 +118,42 @@ def test_the_page_has_the_time_of_each_layer_on_what_is_shown(made: dict[str, Re
     assert "estimated" not in render({**report, "estimates": None, "steps": report["steps"][:1]})
 
 
-def test_the_error_is_the_one_that_was_measured() -> None:
-    page = (ROOT / "docs" / "measurements" / "device-costs.md").read_text()
+@pytest.mark.parametrize(
+    ("name", "device", "sizes"),
+    [("device-costs", "phone", (0.001, 0.05, 0.6, 0.7, 100.0)), ("device-zoo", "x86-vnni", (0.05, 0.6, 0.7, 100.0))],
+)
+def test_the_error_is_the_one_that_was_measured(name: str, device: str, sizes: tuple[float, ...]) -> None:
+    page = (ROOT / "docs" / "measurements" / f"{name}.md").read_text()
     told = re.findall(r"estimated (?:from|above) (\S+) (?:to (\S+) )?ms: median error (\d+) %, worst (\d+) %", page)
     by_size = {(float(first), float(last or 0)): rest for first, last, *rest in reversed(told)}
     found = {size: (int(middle), int(worst)) for size, (middle, worst) in by_size.items()}
-    for size in (0.001, 0.05, 0.6, 0.7, 100.0):
-        error = error_of("phone", size)
+    for size in sizes:
+        error = error_of(device, size)
         assert error is not None
         assert error.from_ms <= size < (error.to_ms or math.inf)
         own = found[error.from_ms, error.to_ms or 0.0]
         assert own == (round(100 * error.median), pytest.approx(100 * error.worst, rel=0.01))
-    assert error_of("x86", 1.0) is None
+
+
+@pytest.mark.parametrize(("device", "size"), [("x86", 1.0), ("x86-avx512", 1.0), ("x86-vnni", 0.04), ("this", 1.0)])
+def test_what_was_compared_with_nothing_has_no_error(device: str, size: float) -> None:
+    assert error_of(device, size) is None
 
 
 @pytest.mark.parametrize(
     ("size", "told"),
-    [(0.001, "below 0.05 ms: 1.7 × off emulation in the median, at worst 17 ×"), (5.0, "above 0.7 ms: 6 % off")],
+    [
+        (0.001, "below 0.05 ms: 1.7 × off emulation in the median, at worst 17 ×"),
+        (5.0, "above 0.7 ms: 6 % off emulation"),
+    ],
 )
 def test_the_error_is_told_for_estimates_of_that_size(size: float, told: str) -> None:
     assert told in error_text(jsonable(error_of("arm64-a76", size)))
+
+
+def test_the_error_of_a_measured_table_is_told_beside_a_clock() -> None:
+    told = error_text(jsonable(error_of("x86-vnni", 5.0)))
+    assert re.search(r"above 0.7 ms: \d+ % off a clock in the median", told)
 
 
 def test_an_operator_that_no_table_knows_is_told(tmp_path: Path) -> None:
