@@ -160,9 +160,9 @@ def precious(options: ExportOptions) -> dict[str, str]:
     """Paths that the export reads, and what to call them."""
     read = {delivery.SOURCE: options.source, "the data": options.calib, "the labelled data": options.eval}
     read["the labels"] = options.label_file
-    for name in options.targets:
-        given = chosen(plugins.target(name), options).items()
-        read |= {flag(name, key): str(value) for key, value in given if isinstance(value, Path)}
+    for part in [part for name in options.targets for part in plugins.parts_of(plugins.target(name), options)]:
+        given = chosen(part, options).items()
+        read |= {flag(part.name, key): str(value) for key, value in given if isinstance(value, Path)}
     return {path: title for title, path in read.items() if isinstance(path, str)}
 
 

@@ -11,7 +11,7 @@ from convertkit import __version__, plugins
 from convertkit.artifact import Artifact, files_of, sha256_of
 from convertkit.findings.precision import Effective
 from convertkit.recipe import ExportOptions
-from convertkit.report.build import describe
+from convertkit.report.build import describe, packaged_options
 from convertkit.report.jsonable import jsonable
 from convertkit.stage import FeedSource
 from convertkit.target_options import texts
@@ -57,6 +57,7 @@ def build(
         "precision": None if effective is None else jsonable(effective),
         "options": _choices(options),
         "target_options": texts(plugins.target(target), options),
+        "packaged_options": packaged_options(target, options),
         "calibration": _data(calibration),
         "labels": None if options.label_file is None else {"sha256": sha256_of(Path(options.label_file))},
         "initial_state": _initial_state(artifact),

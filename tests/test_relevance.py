@@ -56,12 +56,16 @@ IDLE = {
         ("--target tflite --w8 --device pone", "no device is called so, did you mean 'phone'"),
         (
             "--target onnxruntime --w8 --device phone",
-            "--device does nothing for onnxruntime; it is for --target android or ethos-u or stablehlo or tf-serving",
+            "--device does nothing for onnxruntime; it is for --target android or tflite",
+        ),
+        (
+            "--target stablehlo --prune-channels 0.5 --device phone",
+            "--device does nothing for stablehlo; it is for --target android or tflite",
         ),
     ],
     "--io-dtype": [
         ("--io-dtype int8 --w8", "--io-dtype int8 goes with --int8"),
-        ("--io-dtype int8 --int8 --calib DATA", "it is for --target android or ethos-u or stablehlo or tf-serving"),
+        ("--io-dtype int8 --int8 --calib DATA", "it is for --target android or ethos-u or tflite or tflite-micro"),
         ("--target tflite --int8 --calib DATA --io-dtype int16", "--io-dtype int16 is not what --int8 computes with"),
         ("--target tflite --int16x8 --calib DATA --io-dtype uint8", "--io-dtype uint8 is not what --int16x8"),
     ],

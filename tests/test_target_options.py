@@ -181,6 +181,25 @@ def test_recipes_that_make_no_sense_are_refused(tmp_path, text, says):
         read_recipe(tmp_path / "r.toml")
 
 
+def test_a_table_within_a_target_s_is_of_what_that_one_packages(tmp_path):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text("[target.triton]\nmax-batch = 4\n[target.triton.ort]\nir-version = 9\n")
+    read = read_recipe(recipe)
+    assert read["target"] == ("triton",)
+    assert read["target_options"] == {"triton": {"max-batch": 4}, "onnxruntime": {"ir-version": 9}}
+    kept = merged(read, {"target": ("kserve",)})["target_options"]
+    assert kept == read["target_options"], "kserve packages triton's, which packages onnxruntime's"
+    assert merged(read, {"target": ("tflite",)})["target_options"] == {}
+    for text, says in {
+        "[target.triton.ort]\nir-version = 'x'\n": "r.toml:2: --onnxruntime-ir-version x: expected a whole number",
+        "[target.triton.zzz]\nx = 1\n": "r.toml:1: unknown target 'zzz'",
+        "[target.ort]\nir-version = 8\n[target.triton.ort]\nir-version = 9\n": "r.toml:3: .* in another table, too",
+    }.items():
+        recipe.write_text(text)
+        with pytest.raises(RecipeError, match=says):
+            read_recipe(recipe)
+
+
 @pytest.fixture
 def network(tmp_path):
     return onnx_models.write(tmp_path, onnx_models.mlp(), "mlp.onnx")
@@ -197,8 +216,8 @@ def test_flags_recipe_and_python_are_the_same(tmp_path, network):
     )
     convertkit.export_all(python)
     names = {"model.onnx", "report.json", "report.html", "manifest.json"}
-    package = {"README.md", "build_engine.py", "capability.json", "constraints.json", "trtexec.txt"}
-    golden = {"golden", "golden/inputs.json", "golden/outputs.json"}
+    package = {"README.md", "build_engine.py", "check_gpu.py", "capability.json", "constraints.json", "trtexec.txt"}
+    golden = {"golden", "golden/edges.npz", "golden/inputs.json", "golden/outputs.json"}
     assert everything_below(tmp_path / "flags" / "tensorrt") == names | package | golden
     for name in ("onnxruntime/model.onnx", "tensorrt/trtexec.txt", "tensorrt/manifest.json"):
         assert len({(tmp_path / way / name).read_bytes() for way in ("flags", "recipe", "python")}) == 1
@@ -216,6 +235,33 @@ def test_the_report_s_command_gives_the_same_again(tmp_path, network):
     manifest, again = ((tmp_path / name / "manifest.json").read_text() for name in "ab")
     assert manifest == again
     assert json.loads(manifest)["target_options"] == {"profile": ["N=1,8,32"], "allow": [], "rtx-sm": None}
+
+
+@pytest.mark.parametrize(
+    ("target", "found", "model"),
+    [
+        ("triton", {"onnxruntime": {"ir-version": 9}}, "repository/*/1/model.onnx"),
+        ("ort-mobile", {"onnxruntime": {"ir-version": 9}}, "model.ort"),
+        ("kserve", {"onnxruntime": {"ir-version": 9}, "triton": {"max-batch": 4}}, "**/config.pbtxt"),
+    ],
+)
+def test_options_of_what_is_packaged_are_taken(tmp_path, network, target, found, model):
+    rows = onnx_models.np.random.default_rng(3).standard_normal((40, 5)).astype("float32")
+    onnx_models.np.savez(tmp_path / "calib.npz", x=rows)
+    shared = {"int8": True, "calib": tmp_path / "calib.npz", "cache": str(tmp_path / "cache")}
+    convertkit.export(network, target, output=tmp_path / "usual", **shared)
+    kept = convertkit.export(network, target, output=tmp_path / "given", target_options=found, **shared)
+    usual, given = (next((tmp_path / name).glob(model)).read_bytes() for name in ("usual", "given"))
+    assert usual != given
+    assert not kept.report["steps"][-1]["cached"]
+    for name, options in found.items():
+        assert options.items() <= kept.report["packaged_options"][name].items()
+    line = shlex.split(kept.report["command"])
+    at = line.index("--calib") + 1
+    line[at] = str(tmp_path / line[at])
+    assert here("export", network, *line[3:], "-o", tmp_path / "again").code == 0
+    manifests = [(tmp_path / name / "manifest.json").read_text() for name in ("given", "again")]
+    assert manifests[0] == manifests[1]
 
 
 def test_a_changed_option_makes_only_its_targets_own_steps_anew(tmp_path, network):
@@ -253,6 +299,12 @@ def test_a_changed_option_makes_only_its_targets_own_steps_anew(tmp_path, networ
             ["-t", "tflite", "--tensorrt-profile", "N=1,2,3"],
             "--tensorrt-profile does nothing for tflite; it is for --targ",
         ),
+        (["-t", "ort-mobile", "--tensorrt-allow", "Det"], "--tensorrt-allow does nothing for ort-mobile; it"),
+        (
+            ["-t", "triton-tensorrt", "--triton-tensorrt-backend", "onnxruntime", "--tensorrt-profile", "N=1,2,3"],
+            "--tensorrt-profile does nothing for triton-tensorrt, which has the model alone",
+        ),
+        (["-t", "openvino", "--openvino-weight-bits", "8"], "--openvino-weight-bits 8 is about int8 weights; it go"),
         (["-t", "tensorrt", "--tensorrt-profil", "N=1,2,3"], "one of: '--tensorrt-allow', '--tensorrt-profile'"),
         (["-t", "tensorrt", "--minShapes", "x:1"], "There is no --minShapes; here it is --tensorrt-profile"),
     ],

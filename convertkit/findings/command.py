@@ -31,7 +31,8 @@ def command(options: ExportOptions, target: str) -> str:
         chosen = value is not usual if field.name in _PATHS else value != usual
         if field.name not in _ELSEWHERE and chosen:
             words += _words(_RENAMED.get(field.name, field.name), value)
-    words += target_words(plugins.target(target), options)
+    for part in plugins.parts_of(plugins.target(target), options):
+        words += target_words(part, options)
     return shlex.join(words)
 
 

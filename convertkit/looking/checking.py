@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -188,10 +188,10 @@ def _is_meant(target: Target, options: ExportOptions) -> bool:
 
 
 def checked(options: ExportOptions, progress: Progress | None = None) -> Checked:
-    """The verdicts for the targets of ``options``."""
+    """The verdicts for the targets of ``options``; what the only one refuses whatever the model is raised."""
     begun = time.perf_counter()
     targets = [plugins.target(name) for name in options.targets]
-    relevance.check_request(options, targets)
+    (relevance.check_request if len(targets) == 1 else relevance.check_flags)(options, targets)
     verdicts, notes = _verdicts(options, targets, progress or Silent())
     seconds = time.perf_counter() - begun
     return Checked(options.source, options.precision, verdicts, seconds, notes)
@@ -212,7 +212,16 @@ def _verdicts(
         except UsageError:
             raise
         except ConvertKitError as refusal:  # of the source itself: no target gets it
-            return tuple(_refused(target.name, refusal) for target in targets), ()
+            return tuple(_refused(target.name, _own(options, target) or refusal) for target in targets), ()
+
+
+def _own(options: ExportOptions, target: Target) -> ConvertKitError | None:
+    """What the target refuses whatever the model; None where it does not."""
+    try:
+        relevance.check_target(options, target)
+    except ConvertKitError as refusal:
+        return refusal
+    return None
 
 
 class _Way:
@@ -247,15 +256,16 @@ class _Way:
 
     def to(self, target: Target) -> Verdict:
         """The verdict for one target; where it needs sizes that nobody asked to be open, those are fixed."""
+        from convertkit.steps.static import left_open
+
         self._progress.status(f"checking {target.name}")
         try:
+            relevance.check_target(self._options, target)
             relevance.check_precision(self._options, target)
-            if isinstance(target, StaticTarget) and (needed := self._needed(target)):
+            if isinstance(target, StaticTarget) and (needed := self._needed(target, left_open(target, self._options))):
                 return self._at_sizes(target, needed, target.static_because)
             return self._made(target, self._hub, self._options)
         except Unsupported as refusal:
-            from convertkit.steps.static import left_open
-
             told = {*dict(self._options.static), *left_open(target, self._options)}
             sizes = {name: size for name, size in self._sizes.items() if name not in told}
             why = str(refusal).splitlines()[0]
@@ -263,11 +273,10 @@ class _Way:
         except ConvertKitError as refusal:
             return _refused(target.name, refusal)
 
-    def _needed(self, target: StaticTarget) -> Mapping[str, int]:
+    def _needed(self, target: StaticTarget, kept: Collection[str]) -> Mapping[str, int]:
         from convertkit.steps.describe import with_sizes
-        from convertkit.steps.static import left_open, static_sizes
+        from convertkit.steps.static import static_sizes
 
-        kept = left_open(target, self._options)
         return static_sizes(with_sizes(self._artifact, self._options).inputs, target, self._sizes, kept)
 
     def _at_sizes(self, target: Target, sizes: Mapping[str, int], why: str) -> Verdict:

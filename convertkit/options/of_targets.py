@@ -109,19 +109,45 @@ def sections(others: frozenset[str]) -> dict[str, list[TargetFlag] | str]:
 def of_recipe(file: RecipeFile, tables: Mapping[str, Any], within: Keys = ()) -> dict[str, Any]:
     """``[target.NAME]`` tables as the targets that they name and what they say of each; paths begin at the recipe.
 
+    A table ``[target.NAME.OTHER]`` holds options of a target that NAME packages, and does not name that one.
     ``within`` leads to the table that they stand in.  Raises ``RecipeError`` with the line of what is wrong.
     """
-    found: dict[str, dict[str, object]] = {}
+    named, found = list[str](), dict[str, dict[str, object]]()
     for name, table in tables.items():
         keys = (*within, "target", name)
-        if not isinstance(table, Mapping):
-            file.refuse(keys, f"target.{name}: expected a table of the target's options, found {table!r}")
-        target = plugins.usual_name(name)
-        file.checked(keys, partial(plugins.target, target))
-        found[target] = {key: _from(file, target, key, value) for key, value in table.items()}
-        for key, value in found[target].items():
-            file.checked((*keys, key), partial(_try, target, key, value))
-    return {"target": tuple(found), "target_options": {name: options for name, options in found.items() if options}}
+        target = _of_table(file, keys, table)
+        inner = {key: value for key, value in table.items() if _is_table_of(target, key, value)}
+        named.append(target)
+        own = {key: value for key, value in table.items() if key not in inner}
+        for at, each in ((keys, own), *(((*keys, key), value) for key, value in inner.items())):
+            other = _of_table(file, at, each)
+            if each and found.get(other):
+                file.refuse(at, f"{'.'.join(map(str, at))}: the options of {other} are given in another table, too")
+            found[other] = {**found.get(other, {}), **_read_table(file, at, other, each)}
+    return {"target": tuple(named), "target_options": {name: options for name, options in found.items() if options}}
+
+
+def _of_table(file: RecipeFile, keys: Keys, table: object) -> str:
+    """The target that the last of ``keys`` names; ``RecipeError`` where there is none, or ``table`` is not one."""
+    if not isinstance(table, Mapping):
+        told = f"expected a table of the target's options, found {table!r}"
+        file.refuse(keys, f"{'.'.join(map(str, keys))}: {told}")
+    target = plugins.usual_name(str(keys[-1]))
+    file.checked(keys, partial(plugins.target, target))
+    return target
+
+
+def _is_table_of(target: str, key: str, value: object) -> bool:
+    """Whether a key of a target's table holds options of another target."""
+    names = {each.name for each in declared(plugins.target(target))}
+    return isinstance(value, Mapping) and key.replace("_", "-") not in names
+
+
+def _read_table(file: RecipeFile, keys: Keys, target: str, table: Mapping[str, object]) -> dict[str, object]:
+    found = {key: _from(file, target, key, value) for key, value in table.items()}
+    for key, value in found.items():
+        file.checked((*keys, key), partial(_try, target, key, value))
+    return found
 
 
 def _from(file: RecipeFile, target: str, key: str, value: object) -> object:
@@ -143,13 +169,24 @@ def _beside(recipe: Path, value: object) -> object:
 
 
 def merged(recipe: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """``target_options`` of a recipe and of the command line; of the recipe's those of targets that are still named."""
+    """``target_options`` of a recipe and of the command line, which wins.
+
+    Of the recipe's only those that reach what is still to be exported: targets that are named, and what they package.
+    """
     ours, theirs = given(recipe.get("target_options", {})), given(chosen.get("target_options", {}))
-    if "target" in chosen:
-        named = {plugins.usual_name(name) for text in _several(chosen["target"]) for name in str(text).split(",")}
-        ours = {name: options for name, options in ours.items() if name in named}
     both = {name: {**ours.get(name, {}), **theirs.get(name, {})} for name in {**ours, **theirs}}
-    return {"target_options": both} if both else {}
+    if "target" in chosen and ours:
+        named = {plugins.usual_name(name) for text in _several(chosen["target"]) for name in str(text).split(",")}
+        used = {*theirs, *named, *reached(named, both)}
+        both = {name: options for name, options in both.items() if name in used}
+    return {"target_options": both} if ours or theirs else {}
+
+
+def reached(names: Iterable[str], given: Mapping[str, Mapping[str, object]]) -> set[str]:
+    """The targets whose options an export to the targets ``names`` reads: these, and those that they package."""
+    options = ExportOptions("", target_options=given)
+    found = [plugins.target(name) for name in names if name in plugins.target_names()]
+    return {part.name for each in found for part in plugins.parts_of(each, options)}
 
 
 def _several(value: Any) -> Sequence[Any]:
@@ -164,13 +201,14 @@ def given(value: object) -> dict[str, dict[str, object]]:
 
 
 def check(options: ExportOptions, targets: Sequence[Target]) -> None:
-    """Raise ``UsageError`` for an option that no target of the export has, or a value that it does not take."""
+    """Raise ``UsageError`` for an option that no part of the export has, or a value that it does not take."""
     asked = {each.name: each for each in targets}
+    parts = {part.name: part for target in targets for part in plugins.parts_of(target, options)}
     for name, found in given(options.target_options).items():
-        if name not in asked and found:
+        if name not in parts and found:
             first = next(iter(found)).replace("_", "-")
             if name not in plugins.target_names():
                 plugins.target(name)
             raise UsageError(f"{flag(name, first)} does nothing for {' or '.join(asked)}; it is for --target {name}")
-    for target in targets:
-        values_of(target, options)
+    for part in parts.values():
+        values_of(part, options)

@@ -26,6 +26,9 @@ from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader
 _IMAGE_RANK = 3
 """Least rank of an input or output that has a layout: channels, and one axis in space beside the batch."""
 
+_WITH_INTEGERS = frozenset({"int8", "int16x8"})
+"""Precisions whose inputs and outputs may be integers."""
+
 _OF_TARGETS: Mapping[str, Callable[[ExportOptions], bool]] = {
     "--opset": lambda options: options.opset is not None,
     "--io-dtype": lambda options: options.io_dtype != "float32",
@@ -41,6 +44,20 @@ _OF_TARGETS: Mapping[str, Callable[[ExportOptions], bool]] = {
 
 def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
     """Raise a ``ConvertKitError`` for what cannot work or would do nothing, before the source is opened."""
+    check_flags(options, targets)
+    for target in targets:
+        check_target(options, target)
+
+
+def check_target(options: ExportOptions, target: Target) -> None:
+    """Raise a ``ConvertKitError`` for what a target, or one that it packages, refuses whatever the model."""
+    for part in plugins.parts_of(target, options):
+        if isinstance(part, CheckingTarget):
+            part.check(options)
+
+
+def check_flags(options: ExportOptions, targets: Sequence[Target]) -> None:
+    """Raise a ``ConvertKitError`` for flags that do nothing for any of ``targets``, or hold what cannot be."""
     of_targets.check(options, targets)
     if options.budget is not None:
         check_budget(options.budget, targets)
@@ -71,9 +88,6 @@ def check_request(options: ExportOptions, targets: Sequence[Target]) -> None:
         read_anchors(anchors)
     if options.metric is not None and options.metric not in METRICS:
         metric_function(options.metric)
-    for target in targets:
-        if isinstance(target, CheckingTarget):
-            target.check(options)
 
 
 def check_budget(text: str, targets: Sequence[Target]) -> None:
@@ -153,7 +167,11 @@ def _reads(plugin: Target | Converter, flag: str) -> bool:
 
 
 def _used(target: Target, flag: str, options: ExportOptions) -> bool:
-    """Whether a target reads a flag itself, or packages what was made by it."""
+    """Whether a target reads a flag itself, or packages what was made by it, and has what the flag decides about."""
+    if flag == "--device" and not _devices_of(target):
+        return False
+    if flag == "--io-dtype" and not _WITH_INTEGERS & set(target.precisions):
+        return False
     return any(_reads(part, flag) for part in plugins.parts_of(target, options))
 
 

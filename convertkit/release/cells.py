@@ -11,6 +11,7 @@ from typing import Any
 
 from convertkit import plugins
 from convertkit.errors import RecipeError, UsageError
+from convertkit.options import of_targets
 from convertkit.options.flags import options_from
 from convertkit.options.recipe_files import Tables, Written
 from convertkit.options.toml_lines import Keys
@@ -117,9 +118,9 @@ class _Reader:
             if name not in PRECISIONS:
                 said = f"[{title}] precisions: {name!r} is not one{closest(name, PRECISIONS)}"
                 raise self.written.error((*at, "precisions", number), f"{said}; there are: {', '.join(PRECISIONS)}")
-        of_targets = options.pop("target", {})
-        if not isinstance(of_targets, dict):
-            raise self.written.error((*at, "target"), f'[{title}] target = {of_targets!r}: write targets = ["tflite"]')
+        given = options.pop("target", {})
+        if not isinstance(given, dict):
+            raise self.written.error((*at, "target"), f'[{title}] target = {given!r}: write targets = ["tflite"]')
         flagged = {key: options.pop(key, None) for key in ("required", "skip")}
         for key, value in flagged.items():
             if value is not None and not isinstance(value, bool):
@@ -127,7 +128,7 @@ class _Reader:
         gates = options.pop("gates", {})
         for name, sentence in misfits(gates):
             raise self.written.error((*at, "gates", name), f"[{title}]: {sentence}")
-        options = {**options, **({"target_options": of_targets} if of_targets else {})}
+        options = {**options, **({"target_options": given} if given else {})}
         targets = tuple(plugins.usual_name(name) for name in named["targets"])
         return Table(targets, named["precisions"], options, gates, flagged["required"], flagged["skip"], cells)
 
@@ -212,8 +213,10 @@ class _Expansion:
 
     def _keywords(self, options: Tables, gates: Mapping[str, Any], target: str, precision: str) -> dict[str, Any]:
         values = {key: value for key, value in options.items() if key != "target_options"}
-        of_targets = {name: given for name, given in options.get("target_options", {}).items() if name == target}
-        values |= {"target_options": of_targets} if of_targets else {}
+        all_given = options.get("target_options", {})
+        used = of_targets.reached((target,), all_given)
+        reaching = {name: given for name, given in all_given.items() if name in used}
+        values |= {"target_options": reaching} if reaching else {}
         values |= {"source": self._model.source, "target": target}
         values |= {} if precision == "float32" else {precision: True}
         return values | ({"max_drop": gates["max_drop"]} if "max_drop" in gates else {})

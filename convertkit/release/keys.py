@@ -49,11 +49,11 @@ class Keys:
             "source": described,
             "target": cell.target,
             "options": {field.name: jsonable(getattr(options, field.name)) for field in _of_content(options)},
-            "of_target": _of_target(cell),
-            **live.engine_of(plugins.target(cell.target)),
+            "of_target": _of_targets(cell),
+            "engines": [live.engine_of(part) for part in plugins.parts_of(plugins.target(cell.target), options)],
             "data": data,
             "command": command(options, cell.target),
-            "code": _code(cell.target),
+            "code": _code(cell),
             "golden": self._golden,
             **({GATE: True} if GATE in cell.gates else {}),
         }
@@ -82,10 +82,12 @@ def _of_content(options: ExportOptions) -> list[Any]:
     return [field for field in fields(options) if field.name not in _ELSEWHERE]
 
 
-def _of_target(cell: Cell) -> object:
-    """What is given for the options that the target brings; files by their content."""
-    given = cell.options.target_options.get(cell.target, {})
-    return {str(name): [_value(each) for each in _listed(value)] for name, value in given.items()}
+def _of_targets(cell: Cell) -> object:
+    """What is given for the options that the target, and those which it packages, bring; files by their content."""
+    return {
+        target: {str(name): [_value(each) for each in _listed(value)] for name, value in given.items()}
+        for target, given in cell.options.target_options.items()
+    }
 
 
 def _listed(value: object) -> list[object]:
@@ -98,7 +100,8 @@ def _value(value: object) -> object:
     return str(value)
 
 
-def _code(target: str) -> list[str]:
+def _code(cell: Cell) -> list[str]:
     """The version of the code of all plugins that may take part."""
-    taking_part = (*plugins.converters(), *plugins.passes(), plugins.target(target))
+    parts = plugins.parts_of(plugins.target(cell.target), cell.options)
+    taking_part = (*plugins.converters(), *plugins.passes(), *parts)
     return sorted({code_version(live.package_of(each)) for each in taking_part})

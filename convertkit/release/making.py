@@ -112,11 +112,14 @@ class _Maker:
         self._on_cell = on_cell
         self._guard = threading.Lock()
         self._left = [cell.model.name for cell in cells]
-        groups: dict[str, _Group] = {}
+        groups: list[_Group] = []
         self._group_of: dict[str, _Group] = {}
         for cell in cells:
-            fresh = _Group(graph, graph.work / "finished" / str(len(groups)))
-            group = self._group_of[cell.name] = groups.setdefault(_shared(cell), fresh)
+            shared = _shared(cell)
+            group = next((each for each in groups if each.shared == shared and each.takes(cell)), None)
+            if group is None:
+                groups.append(group := _Group(graph, graph.work / "finished" / str(len(groups)), shared))
+            self._group_of[cell.name] = group
             group.cells.append(cell)
         graph.scheduler.course.expect_parts(map(self._part, cells))
 
@@ -209,16 +212,28 @@ def _shared(cell: Cell) -> str:
     return f"{cell.model.name} {sorted((name, repr(value)) for name, value in options.items() if name not in apart)}"
 
 
+def _of_parts(cell: Cell) -> dict[str, Mapping[str, object]]:
+    """What is given for the options of the cell's target and of those that it packages, by their names."""
+    parts = plugins.parts_of(plugins.target(cell.target), cell.options)
+    return {part.name: cell.options.target_options.get(part.name, {}) for part in parts}
+
+
 class _Group:
     """Cells that share a session, which the first of them begins."""
 
-    def __init__(self, graph: Graph, outbox: Path) -> None:
+    def __init__(self, graph: Graph, outbox: Path, shared: str) -> None:
         self.cells: list[Cell] = []
+        self.shared = shared
         self._graph = graph
         self.outbox = outbox
         self._guard = threading.Lock()
         self._session: Session | None = None
         self._error: ConvertKitError | None = None
+
+    def takes(self, cell: Cell) -> bool:
+        """Whether a cell can share the session: for a target that both make, the same options are given."""
+        known = {name: given for each in self.cells for name, given in _of_parts(each).items()}
+        return all(known.get(name, given) == given for name, given in _of_parts(cell).items())
 
     def made(self, cell: Cell, samples: int) -> MadeCell:
         """The cell's finished folder, and its golden vectors beside it."""

@@ -68,6 +68,7 @@ def build(
         "precision": options.precision,
         "command": command(options, target),
         "target_options": texts(plugins.target(target), options),
+        "packaged_options": packaged_options(target, options),
         "seed": options.seed,
         "data": {role: None if each is None else _data(each) for role, each in data.items()},
         "runs_here": found.execution == "here",
@@ -90,6 +91,12 @@ def build(
         "failure": failure,
         "passed": not failure,
     }
+
+
+def packaged_options(target: str, options: ExportOptions) -> dict[str, Json]:
+    """All options of the targets whose artifact ``target`` packages, by their names; of those that have some."""
+    *inner, _ = plugins.parts_of(plugins.target(target), options)
+    return {part.name: found for part in inner if (found := texts(part, options))}
 
 
 def _data(data: FeedSource) -> dict[str, Json]:

@@ -8,22 +8,30 @@ from typing import TYPE_CHECKING
 from convertkit.artifact import TensorSpec
 from convertkit.errors import Unsupported
 from convertkit.formulas import sizes_of_dims
-from convertkit.stage import FlexibleTarget, StaticTarget
+from convertkit.stage import FlexibleTarget, StaticTarget, Target
 
 if TYPE_CHECKING:
     from convertkit.recipe import ExportOptions
 
 
-def left_open(target: object, options: ExportOptions) -> Mapping[str, Sequence[int]]:
-    """Dimensions that stay dynamic for a target which needs sizes otherwise, with sizes that it is verified at."""
-    return target.left_open(options) if isinstance(target, FlexibleTarget) else {}
+def left_open(target: Target, options: ExportOptions) -> Mapping[str, Sequence[int]]:
+    """Dimensions that stay dynamic for a target which needs sizes otherwise, with sizes that it is verified at.
+
+    Those of a target that it packages are among them.
+    """
+    from convertkit import plugins
+
+    found = dict[str, Sequence[int]]()
+    for part in plugins.parts_of(target, options):
+        found |= part.left_open(options) if isinstance(part, FlexibleTarget) else {}
+    return found
 
 
 def stated_sizes(options: ExportOptions) -> Mapping[str, Sequence[int]]:
     """Sizes at which all is verified, by dimension: those that options of the targets state."""
     from convertkit import plugins
 
-    names = [name for name in options.targets if options.target_options.get(name)]
+    names = options.targets if any(options.target_options.values()) else ()
     return {dim: sizes for name in names for dim, sizes in left_open(plugins.target(name), options).items() if sizes}
 
 

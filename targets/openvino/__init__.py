@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from convertkit.errors import MissingFramework
+from convertkit.errors import MissingFramework, UsageError
 from convertkit.recipe import ExportOptions
-from convertkit.target_options import TargetOption, values
+from convertkit.target_options import TargetOption, chosen, values
 
 if TYPE_CHECKING:
     from convertkit.artifact import Artifact
@@ -36,6 +36,12 @@ class OpenVinoTarget:
             quantizes=True,
         ),
     )
+
+    def check(self, options: ExportOptions) -> None:
+        """Raise ``UsageError`` for bits of int8 weights where there are none."""
+        bits = values(self, options)["weight-bits"]
+        if "weight-bits" in chosen(self, options) and options.precision != "int8" and options.budget is None:
+            raise UsageError(f"--openvino-weight-bits {bits} is about int8 weights; it goes with --int8")
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """What the plugins' integer kernels take."""

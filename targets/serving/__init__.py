@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from convertkit import plugins
 from convertkit.errors import Unsupported, UsageError
 from convertkit.recipe import ExportOptions
-from convertkit.target_options import TargetOption, flag, values
+from convertkit.target_options import TargetOption, chosen, flag, values
 from convertkit.targets.serving.naming import model_name, name_of, storage_uri
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ def _at_least_one(text: str) -> int:
 
 
 _NAME = TargetOption("name", model_name, "The model's name on the server; else the source's", metavar="NAME")
+_BESIDE = ("profile", "rtx-sm")
+"""TensorRT's options that decide what lies beside its model, which a repository for ONNX Runtime does not have."""
 _PRECISIONS = ("float32", "fp16", "int8", "w8", "w4")
 _TRITON = (
     _NAME,
@@ -56,13 +58,21 @@ class TritonTarget:
     options: tuple[TargetOption, ...] = _TRITON
 
     def check(self, options: ExportOptions) -> None:
-        """Raise ``UsageError`` for a precision that the chosen backend does not compute as verified."""
+        """Raise ``UsageError`` for what the chosen backend does not use, or does not compute as verified."""
         given = values(self, options)
+        if given.get("backend") == "onnxruntime" and self.packages not in options.targets:
+            self._check_beside(options)
         if given.get("backend") == "onnxruntime" and options.precision in ("fp8", "bf16"):
             raise UsageError(
                 f"--{options.precision} with Triton's onnxruntime backend: ONNX Runtime computes other numbers where "
                 f"TensorRT does not take a node\n  try   leave {flag(self.name, 'backend')} out"
             )
+
+    def _check_beside(self, options: ExportOptions) -> None:
+        given = chosen(plugins.target(self.packages), options)
+        for name in _BESIDE:
+            if name in given:
+                raise UsageError(f"{flag(self.packages, name)} does nothing for {self.name}, which has the model alone")
 
     def takes(self, source: str) -> bool:
         """Not where no target is named, for what has to be accepted first."""
@@ -77,23 +87,23 @@ class TritonTarget:
         from convertkit.targets.serving import backends
         from convertkit.targets.serving.model_repository import Asked, PackageTriton
 
-        chosen, options = context.target_options, context.options
-        if self.backend == "openvino" and not chosen["accept-bfloat16"]:
+        given, options = context.target_options, context.options
+        if self.backend == "openvino" and not given["accept-bfloat16"]:
             accept = f"{flag(self.name, 'accept-bfloat16')}, which accepts it"
             raise Unsupported(
                 "Triton's OpenVINO backend computes float in bfloat16 on CPUs that have it, and no configuration turns "
                 "that off",
                 ways_out=(accept, "--target onnxruntime --package triton"),
             )
-        name = chosen["name"] or name_of(options.source)
+        name = given["name"] or name_of(options.source)
         known = {
             "onnxruntime": backends.ONNXRUNTIME if self.packages == "onnxruntime" else backends.ONNXRUNTIME_TENSORRT,
             "tensorrt": backends.TENSORRT,
             "openvino": backends.OPENVINO,
             "tensorflow": backends.TENSORFLOW,
         }
-        backend = known[chosen.get("backend", self.backend)]
-        asked = Asked(name, chosen["max-batch"], chosen["delay-us"], chosen["instances"], backend)
+        backend = known[given.get("backend", self.backend)]
+        asked = Asked(name, given["max-batch"], given["delay-us"], given["instances"], backend)
         return (PackageTriton(asked, options.seed, context.calibration),)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
@@ -131,8 +141,8 @@ class KServeTarget:
         """One step, behind those of Triton."""
         from convertkit.targets.serving.inference_service import PackageKServe
 
-        chosen = context.target_options
-        return (PackageKServe(chosen["storage-uri"], chosen["min-replicas"], chosen["gpu"]),)
+        given = context.target_options
+        return (PackageKServe(given["storage-uri"], given["min-replicas"], given["gpu"]),)
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The nodes of the packaged model."""

@@ -197,13 +197,27 @@ def test_a_runtime_that_is_not_installed(net, monkeypatch):
     assert found.failure.exit_code == 4
 
 
+def test_every_target_has_its_line_where_one_is_for_other_sources(net):
+    found = convertkit.check(net, ["onnxruntime", "litert-lm"])
+    assert [(each.target, each.converts, each.exit_code) for each in found.verdicts] == [
+        ("onnxruntime", True, 0), ("litert-lm", False, 2),
+    ]  # fmt: skip
+    assert "takes a decoder's folder" in found.verdicts[1].reason
+    (net.parent / "broken.onnx").write_bytes(net.read_bytes()[:-40])
+    first, second = convertkit.check(net.parent / "broken.onnx", ["onnxruntime", "litert-lm"]).verdicts
+    assert (first.converts, second.converts) == (False, False)
+    assert "takes a decoder's folder" in second.reason
+    with pytest.raises(UsageError, match="takes a decoder's folder"):
+        convertkit.check(net, "litert-lm")
+
+
 def test_command(tmp_path, net):
     said = here("check", net)
     assert said.code == 0, said.err
     there = {each.name for each in listing.everything()["targets"] if each.installed}
     every = [name for name in plugins.target_names() if "float32" in plugins.target(name).precisions and name in there]
     assert "ethos-u" not in every
-    every = [name for name in every if name != "genai"]  # which takes a decoder's folder
+    every = [name for name in every if name not in ("genai", "litert-lm")]  # which take a decoder's folder
     assert f"converts for {', '.join(every)}" in said.out
     told = json.loads(here("check", net, "--json").out)
     jsonschema.validate(told, schema(), cls=jsonschema.Draft202012Validator)

@@ -3,6 +3,7 @@
 import os
 import plistlib
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import convertkit
 from convertkit import plugins
 from convertkit.errors import SourceError, Unsupported
 from convertkit.release.verify import verify_release
+from convertkit.result import load
 from convertkit.targets.coreml.package.program import read_package
 from convertkit.targets.ios import target
 from convertkit.targets.ios.checks import PRIVACY, packaged_resource
@@ -223,9 +225,31 @@ def test_systems_are_those_of_the_package(folder):
     assert '.iOS("18.0"), .macOS("15.0")' in (weights.artifact.path / "Package.swift").read_text()
 
 
+def test_options_of_the_coreml_target_reach_the_package(folder):
+    lines = {}
+    for name, words in {"usual": [], "older": ["--coreml-deployment-target", "iOS16"]}.items():
+        said = here(
+            "export", folder / "net.onnx", "-t", "ios", "--ios-runtime", "coreml", *words, "--cache", folder / "cache",
+            "-o", folder / f"cli-{name}",
+        )  # fmt: skip
+        assert said.code == 0, said.err
+        result = load(folder / f"cli-{name}")
+        lines[name] = result.report["command"], result.report["packaged_options"]["coreml"]["deployment-target"]
+        assert not result.report["steps"][-1]["cached"], "a changed option of what is packaged is another package"
+    assert "--coreml-deployment-target iOS16" in lines["older"][0]
+    assert (lines["older"][1], lines["usual"][1]) == ("iOS16", None)
+    package = folder / "cli-older" / "Model" / "Package.swift"
+    assert '.iOS("16.0"), .macOS("13.0")' in package.read_text()
+    again = here("export", folder / "net.onnx", *shlex.split(lines["older"][0])[3:], "-o", folder / "cli-again")
+    assert again.code == 0, again.err
+    assert (folder / "cli-again/manifest.json").read_bytes() == (folder / "cli-older/manifest.json").read_bytes()
+
+
 BAD = {
     "deflated": (["--compress"], "--compress does not go with --ios-runtime coreml"),
-    "another target's": (["--coreml-state"], "--coreml-state does nothing for ios"),
+    "another target's": (["--onnxruntime-cpu", "vnni"], "--onnxruntime-cpu does nothing for ios"),
+    "another runtime's": (["--ios-runtime", "litert", "--coreml-palette", "4"], "--coreml-palette does nothing"),
+    "Core ML's state alone": (["--coreml-state"], "the typed API hands state"),
     "Core ML's images": (["-t", "coreml", "--coreml-image", "image=rgb"], "--ios-image takes pictures"),
     "Core ML's labels": (["-t", "coreml", "--coreml-labels", "labels.txt"], "--label-file names the classes"),
     "Core ML's sizes": (["-t", "coreml", "--coreml-shapes", "N=1,2"], "the arrays of a typed API have one size"),
