@@ -163,6 +163,9 @@ def index_reduced(
     base: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     """``aten::index_reduce``: slices of ``src`` into those of ``base`` that an index names, scattered."""
+    if base.dim() == 0:
+        whole, one = base.reshape(1), src.reshape(1)
+        return index_reduced(whole, 0, index.reshape(1), one, reduce, include_self=include_self).reshape(())
     view = [1] * src.dim()
     view[dim] = -1
     wide = index.reshape(view).expand(src.shape)

@@ -141,3 +141,12 @@ def test_slices_are_reduced_into_those_that_an_index_names(reduce: str, include_
 
     base, x = torch.randn(2, 4, 3), torch.randn(2, 5, 3)
     torch.testing.assert_close(as_onnx(Reduced(), (base, x), tmp_path)(base, x), Reduced()(base, x))
+
+
+def test_a_number_is_reduced_into_another(tmp_path: Path) -> None:
+    class Reduced(nn.Module):
+        def forward(self, base: Tensor, x: Tensor) -> Tensor:
+            return base.index_reduce(0, torch.tensor(0), x, "amax")
+
+    base, x = torch.tensor(-0.5), torch.tensor(1.5)
+    torch.testing.assert_close(as_onnx(Reduced(), (base, x), tmp_path)(base, x), Reduced()(base, x))
