@@ -58,6 +58,7 @@ class PackageTriton:
             "instances": asked.instances,
             "seed": self._seed,
             "backend": asked.backend.name,
+            "accelerator": asked.backend.accelerator,
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:

@@ -29,7 +29,10 @@ class Missing(Exception):
 
 
 def main(words: list[str] | None = None) -> int:
-    """Print a line for each runtime; 0 where all agree, 1 where one differs, 2 where nothing runs on the GPU."""
+    """Print a line for each runtime.
+
+    0 where all that run agree, 1 where one differs or fails, 2 where nothing runs on the GPU.
+    """
     asked = arguments(words)
     facts = json.loads((HERE / "constraints.json").read_text(encoding="utf-8"))
     if not facts["golden"]:
@@ -43,6 +46,8 @@ def main(words: list[str] | None = None) -> int:
         except Missing as reason:
             print(f"{name}: not run: {reason}")
             continue
+        except Exception as error:  # noqa: BLE001 - runtimes raise what they like, and the others are run all the same
+            rows.append({"runtime": name, "failed": f"{type(error).__name__}: {error}"})
         print(told(rows[-1]))
     if asked.json:
         asked.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
@@ -50,7 +55,7 @@ def main(words: list[str] | None = None) -> int:
     if not on_gpu:
         print("check_gpu.py: nothing here runs the model on a GPU", file=sys.stderr)
         return 2
-    return int(any(row["differ"] for row in rows))
+    return int(any("failed" in row or row["differ"] for row in rows))
 
 
 def arguments(words: list[str] | None) -> argparse.Namespace:
@@ -151,6 +156,8 @@ def durations(call: Callable[[], object], most: int) -> list[float]:
 
 def told(row: dict[str, Any]) -> str:
     """The line that is printed."""
+    if "failed" in row:
+        return f"{row['runtime']}: failed: {row['failed']}"
     verdict = f"differs on {', '.join(row['differ'])}" if row["differ"] else "agrees"
     return (
         f"{row['runtime']} ({row['version']}): {verdict} on {row['vectors']} inputs, at most "
@@ -177,7 +184,10 @@ class OnnxRuntime:
         cuda = ("CUDAExecutionProvider", {"use_tf32": "0" if asked.no_tf32 else "1"})
         providers = [cuda] if device == "cuda" else []
         file = str(HERE / facts["model"]["file"])
-        self.session = ort.InferenceSession(file, options, providers=[*providers, "CPUExecutionProvider"])
+        try:
+            self.session = ort.InferenceSession(file, options, providers=[*providers, "CPUExecutionProvider"])
+        except Exception as error:  # its exceptions have no other base; on the CPU it lacks bfloat16
+            raise Missing(f"ONNX Runtime does not load the model: {error}") from error
         if device == "cuda" and self.session.get_providers()[0] != "CUDAExecutionProvider":
             raise Missing("ONNX Runtime does not start its CUDA provider on this machine")
         self.version, self._device, self._ort = ort.__version__, device, ort

@@ -17,6 +17,7 @@ from convertkit.parity.edge_inputs import edge_feeds
 from convertkit.parity.feeds import is_brief
 from convertkit.parity.golden import Vector
 from convertkit.stage import Runner
+from convertkit.state import save_arrays
 from convertkit.targets.tensorrt.rounding import changed
 from convertkit.targets.tensorrt.vectors import MOST_BYTES, allowed, encoded
 
@@ -73,5 +74,4 @@ def write_edges(found: Sequence[Edge], folder: Path) -> None:
     for place, edge in enumerate(found):
         arrays |= {f"{place}/inputs/{name}": value for name, value in edge.vector.inputs.items()}
         arrays |= {f"{place}/outputs/{name}": value for name, value in edge.vector.outputs.items()}
-    with (folder / "edges.npz").open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
+    save_arrays(folder / "edges.npz", arrays)

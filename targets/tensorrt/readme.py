@@ -100,16 +100,16 @@ The golden vectors are results of {facts.golden.runtime}. Polygraphy compares th
     polygraphy run model.engine --trt --load-inputs golden/inputs.json --load-outputs golden/outputs.json \\
         --rtol 0 --atol {atol}
 
-Each value may differ by {facts.golden.share:.0%} of its output's greatest one, or by three times of what the model's
-own rounding to 8 or 16 bits (of float32: that of products in TF32) changes where that is more, and an integer output's
-by two steps.
+Each value may differ by {100 * facts.golden.share:.0f} % of its output's greatest one, or by three times what the
+model's own rounding to 8 or 16 bits changes (of float32: that of products in TF32), where that is more; an integer
+output's by two steps.
 
     python {CHECK}
 
 compares edge inputs, too (zeros, tiny and constant values, ...), each by the size of its own result, and tells what a
 call takes: in TensorRT where `model.engine` is there, in ONNX Runtime on the GPU (`pip install onnxruntime-gpu`) and on
-the CPU. `--batch 64` measures other sizes. It ends with 0 where all agree, 1 where one differs, 2 where nothing ran on
-the GPU.
+the CPU. `--batch 64` measures other sizes. It ends with 0 where all that ran agree, 1 where one differs or fails,
+2 where nothing ran on the GPU.
 """
 
 

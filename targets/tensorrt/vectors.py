@@ -28,7 +28,8 @@ SHARES = {"float16": 3e-2, "bfloat16": 4e-2}
 """The same where a model computes in such a type, whose sums may be rounded to it, too.  Source of the first: 1.9 % was
 measured on a GPU (``docs/measurements/gpu.md``); bfloat16 has three bits fewer."""
 TIMES = 3
-"""Of what rounding changes.  On a GPU right results were up to 2.7 times as far away (``docs/measurements/gpu.md``)."""
+"""Of what rounding changes.  In ONNX Runtime on a GPU right results were up to 1.4 times as far away
+(``docs/measurements/gpu.md``); TensorRT fuses more and was not run."""
 STEPS = 2
 """Of an output's integers: by so much other engines' kernels were measured to differ that compute the same integers."""
 _CLASS = "polygraphy_class"

@@ -65,7 +65,10 @@ def test_what_ran_is_told_and_the_loss_is_measured(tmp_path: Path) -> None:
     assert 35 < tensor["snr_db"] < 70, "eight bits"
     assert made.report["steps"][-2]["diagnosis"]["held_out"]["snr_db"] > 35
     told = (made.artifact.path.parent / "README.md").read_text()
-    assert "Each value may differ by 4% of its output's greatest one, or by three times" in told
+    assert (
+        "Each value may differ by 4 % of its output's greatest one, or by three times what the\nmodel's own rounding"
+        in told
+    )
 
 
 def test_what_counts_stays_float32(tmp_path: Path) -> None:
@@ -125,12 +128,11 @@ def test_what_would_overflow_stays_float32(short: Short, greatest: float) -> Non
 
 
 def test_what_the_target_lacks_and_what_onnx_lacks_stay_float32() -> None:
-    """ONNX has Compress in every type but bfloat16, and HammingWindow of the type that its attribute names."""
-    text = """g (float[4] x, bool[4] c, int64 n) => (float[4] y, float[k] z, float[4] w)
-        { a = Mish (x) y = Relu (a) d = Compress (x, c) z = Relu (d) h = HammingWindow (n) w = Mul (h, x) }"""
-    model = graph(text)
-    assert compute_in(BFLOAT16, model, {}, {"Mish"}) == ("a", "d", "h")
-    onnx.checker.check_model(ir.to_proto(model), full_check=True)
+    text = (
+        "g (float[4] x) => (float[4] y, float[4] z) { a = Mish (x) y = Relu (a) h = HammingWindow (n) z = Mul (h, x) }"
+    )
+    model = graph(text.replace("float[4] x)", "float[4] x, int64 n)"))
+    assert compute_in(BFLOAT16, model, {}, {"Mish"}) == ("a", "h")
 
 
 def test_constants_are_rounded_to_nearest() -> None:
@@ -149,7 +151,7 @@ def test_constants_are_rounded_to_nearest() -> None:
     ("target", "how", "says"),
     [
         ("onnxruntime", {}, "target onnxruntime does not deliver bf16"),
-        ("tensorrt", {"fp16": True}, "--fp16 and --bf16 exclude each other|exclude each other"),
+        ("tensorrt", {"fp16": True}, "--fp16 and --bf16 exclude each other"),
         ("tensorrt", {"full_integer": True}, "--full-integer goes with --int8 or --int16x8"),
     ],
 )

@@ -94,6 +94,31 @@ def test_a_number_against_none_differs(package: Path) -> None:
     assert check.share(vector, {"y": np.array([[1.0, np.nan, np.inf]])}) == np.inf
 
 
+def test_bfloat16_is_not_run_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """ONNX Runtime has no such products there; the GPU is asked all the same."""
+    package = exported(tmp_path / "short", onnx_models.mlp(), bf16=True)
+    assert program(package).main(["--repeat", "1"]) == 2
+    said = capsys.readouterr().out
+    assert "ONNX Runtime, CPU: not run: ONNX Runtime does not load the model: " in said
+    assert "ONNX Runtime, CUDA: not run: ONNX Runtime is here without its CUDA provider" in said
+
+
+def test_a_runtime_that_fails_is_told_and_others_are_run(
+    package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    check = program(package)
+    with_cuda(check, monkeypatch)
+    monkeypatch.setattr(check.OnnxRuntime, "call", lambda *_: {}["none"])
+    assert check.main(["--repeat", "1", "--json", str(tmp_path / "told.json")]) == 1
+    said = capsys.readouterr().out
+    assert "ONNX Runtime, CPU: failed: KeyError: " in said
+    assert "TensorRT: not run: " in said
+    assert [row["runtime"] for row in json.loads((tmp_path / "told.json").read_text())] == [
+        check.CPU,
+        "ONNX Runtime, CUDA",
+    ]
+
+
 def test_what_is_timed_has_the_size_that_is_asked_for(package: Path) -> None:
     check = program(package)
     facts = json.loads((package / "constraints.json").read_text())

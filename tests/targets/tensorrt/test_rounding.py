@@ -54,6 +54,17 @@ def test_products_of_float32_have_factors_of_ten_bits(tmp_path: Path, operator: 
     np.testing.assert_array_equal(got, np.full((4, 4), 1 + 2**-10, np.float32))
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1e-30, 1e6, 1e30])
+def test_small_and_large_factors_keep_their_exponents(tmp_path: Path, scale: float) -> None:
+    """By way of float16 they were 0 or infinite, so that an engine might have given anything."""
+    artifact = rounded(tmp_path, "e = DequantizeLinear (w, one, z) y = MatMul (x, e)")
+    factor = MANTISSA * np.float32(scale)
+    with otherwise_rounded(artifact) as other:
+        got = other.run({"x": np.full((2, 4), factor)})["y"]
+    np.testing.assert_allclose(got, np.full((2, 4), factor), rtol=2**-11)
+    assert (got != factor).all()
+
+
 def test_float16_is_computed_in_float32(tmp_path: Path) -> None:
     body = "h = Cast <to = 10> (x) e = Exp (h) y = Cast <to = 1> (e)"
     feed = {"x": np.array([[0.1, 0.3, 0.5, 0.74]], np.float32)}
