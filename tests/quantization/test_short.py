@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jsonschema
 import ml_dtypes
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ import convertkit
 from convertkit.errors import UsageError
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.weights.short import BFLOAT16, FLOAT16, Short, compute_in
+from convertkit.report.schema import schema
 from tests import onnx_models
 
 DRAW = np.random.default_rng(9)
@@ -63,6 +65,7 @@ def test_what_ran_is_told_and_the_loss_is_measured(tmp_path: Path) -> None:
     assert made.report["steps"][-1]["artifact"]["runtime"].endswith(", bfloat16 operators in float32")
     (tensor,) = made.report["steps"][-1]["parity"]["versus_source"]["tensors"]
     assert 35 < tensor["snr_db"] < 70, "eight bits"
+    jsonschema.validate(made.report, schema())
     assert made.report["steps"][-2]["diagnosis"]["held_out"]["snr_db"] > 35
     told = (made.artifact.path.parent / "README.md").read_text()
     assert (
