@@ -7,8 +7,9 @@ order, as the node's name, a blank and the number of its place, nothing where th
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Note = dict[str, Any]
@@ -36,18 +37,25 @@ def unfolded(note: Mapping[str, Any]) -> list[list[str]]:
 
 
 def origins_of(model: Any, key: str) -> dict[str, str]:
-    """By name the origins of a ``schema.ModelT``'s tensors; nothing where its metadata has no such note."""
+    """By name the origins of a ``schema.ModelT``'s tensors.
+
+    Nothing where its metadata has no such note, or one of other operators: another tool has changed the graph since.
+    """
     for entry in model.metadata or ():
         if bytes(entry.name) == key.encode():
             graphs = unfolded(json.loads(bytes(model.buffers[entry.buffer].data)))
-            told = zip(model.subgraphs, graphs, strict=True)
-            return {name: origin for graph, origins in told for name, origin in _by_name(graph, origins) if origin}
+            names = [_results(graph) for graph in model.subgraphs]
+            if [len(each) for each in names] != [len(each) for each in graphs]:
+                return {}
+            pairs = zip(itertools.chain(*names), itertools.chain(*graphs), strict=True)
+            return {name: origin for name, origin in pairs if origin}
     return {}
 
 
-def _by_name(graph: Any, origins: Sequence[str]) -> Iterator[tuple[str, str]]:
-    results = (index for operator in graph.operators for index in operator.outputs)
-    yield from ((bytes(graph.tensors[index].name).decode(), each) for index, each in zip(results, origins, strict=True))
+def _results(graph: Any) -> list[str]:
+    """The names of what operators compute, in their order."""
+    indices = (index for operator in graph.operators for index in operator.outputs)
+    return [bytes(graph.tensors[index].name).decode() for index in indices]
 
 
 def _named(origin: str, numbers: dict[str, int]) -> str:

@@ -85,6 +85,12 @@ def test_metadata_says_where_tensors_come_from_and_what_runtime_is_needed(tmp_pa
     assert set(origins_of(model, "convertkit")) == {"out_a", "out_b"}
 
 
+def test_a_note_of_operators_that_another_tool_has_changed_tells_nothing(tmp_path):
+    model = schema.ModelT.InitFromPackedBuf(written(tmp_path).read_bytes(), 0)
+    model.subgraphs[0].operators.pop()
+    assert origins_of(model, "convertkit") == {}
+
+
 @pytest.mark.parametrize("limit", [0, writer.INSIDE_LIMIT_BYTES])
 def test_data_beyond_the_flatbuffer_gives_the_same_numbers(monkeypatch, limit):
     monkeypatch.setattr(writer, "INSIDE_LIMIT_BYTES", limit)
