@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from convertkit.onnx.edit import axes_of
 from convertkit.quantization.graph.sizes import sizes
 from convertkit.quantization.graph.units import constant, is_constant
 
@@ -115,8 +116,9 @@ def _flat(node: ir.Node) -> int | None:
     if node.op_type not in ("ReduceMean", "Reshape", "Flatten", "Squeeze"):
         return None
     before, after = sizes(input_of(node, 0)), sizes(node.outputs[0])
-    alone = len(before) > 2 and (node.op_type == "ReduceMean" or math.prod(before[2:]) == 1)
-    if not alone or math.prod(after) != before[0] * before[1] or after[:2] != before[:2]:
+    places = tuple(range(2, len(before)))
+    alone = axes_of(node, len(before)) == places if node.op_type == "ReduceMean" else math.prod(before[2:]) == 1
+    if not places or not alone or math.prod(after) != before[0] * before[1] or after[:2] != before[:2]:
         return None
     return 1 if len(after) > 2 else -1
 

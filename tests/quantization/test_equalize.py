@@ -140,6 +140,21 @@ def test_what_does_not_commute_with_scales_is_left(tmp_path: Path, between: str)
     assert find_sites(model.graph) == ()
 
 
+def test_a_mean_over_other_axes_does_not_let_scales_through(tmp_path: Path) -> None:
+    """Two examples, channels and rows: behind this mean, rows stand where the channels are behind one over places."""
+    rng = np.random.default_rng(0)
+    stored = {"w": rng.normal(0, 1, (2, 3, 1, 1)), "v": rng.normal(0, 1, (5, 2))}
+    constants = {name: value.astype(np.float32) for name, value in stored.items()} | {"axes": np.array([0, 3])}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "first"),
+        helper.make_node("ReduceMean", ["a", "axes"], ["m"], "mean", keepdims=0),
+        helper.make_node("Gemm", ["m", "v"], ["y"], "last", transB=1),
+    ]
+    model = load_model(artifact_of(model_of(nodes, constants, {"x": [2, 3, 2, 4]}, {"y": [2, 5]}), tmp_path).path)
+    prepare(model)
+    assert find_sites(model.graph) == ()
+
+
 def test_an_output_of_the_graph_keeps_its_scale(tmp_path: Path) -> None:
     proto = layers("Relu")
     proto.graph.output.append(helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, [1, 12, 10, 10]))
