@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -81,9 +82,7 @@ class PackageTriton:
         (model / "config.pbtxt").write_text(written(configuration(source, serving, warmup)), encoding="utf-8")
         golden = write_golden(call, workdir / "golden")
         (workdir / "Containerfile").write_text(triton_containerfile(asked.backend.image), encoding="utf-8")
-        (workdir / "README.md").write_text(
-            triton_page(serving, reason, golden, tuple(_dynamic(source))), encoding="utf-8"
-        )
+        (workdir / "README.md").write_text(triton_page(serving, reason, golden, _dynamic(source)), encoding="utf-8")
         self.diagnosis = {"serving": {"max_batch": most, "why_no_batch": reason}}
         path = workdir / REPOSITORY
         made_by = f"{self.name} {self.version}"
@@ -112,9 +111,12 @@ class PackageTriton:
                 )
 
 
-def _dynamic(source: Artifact) -> Iterator[str]:
-    """The names of dynamic dimensions, each once."""
-    yield from dict.fromkeys(dim for spec in source.inputs for dim in spec.shape if isinstance(dim, str))
+def _dynamic(source: Artifact) -> dict[str, bool]:
+    """Dynamic dimensions, and whether the package of the ``tensorrt`` target has sizes for each."""
+    facts = source.path.with_name("constraints.json")
+    stated = json.loads(facts.read_text(encoding="utf-8"))["dimensions"] if source.format == "tensorrt" else {}
+    names = (dim for spec in source.inputs for dim in spec.shape if isinstance(dim, str))
+    return {name: stated.get(name) is not None for name in names}
 
 
 def _warm_up(given: Mapping[str, Array], folder: Path) -> dict[str, tuple[Sequence[int], str]]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from convertkit.targets.serving.backends import PLAN_FOLDER, TENSORRT, VERSION
 from convertkit.targets.serving.configuration import Serving
 from convertkit.targets.serving.containers import TENSORFLOW_TRITON_IMAGE
 
 
-def triton_page(serving: Serving, why_no_batch: str, has_golden: bool, dynamic: Sequence[str] = ()) -> str:
+def triton_page(
+    serving: Serving, why_no_batch: str, has_golden: bool, dynamic: Mapping[str, bool] = MappingProxyType({})
+) -> str:
     """For a Triton model repository; ``why_no_batch`` is empty where requests can be put together.
 
-    ``dynamic`` are the names of dynamic dimensions, the batch first.
+    ``dynamic`` are the names of dynamic dimensions, the batch first, and whether the plan's package has their sizes.
     """
     merged = (
         f"Up to {serving.max_batch} requests go into one call; that two samples in a call do not change each other's\n"
@@ -59,12 +62,13 @@ def _model_row(serving: Serving) -> str:
     return f"| `{place}` | the model, for the `{serving.backend.name}` backend |"
 
 
-def _before(serving: Serving, dynamic: Sequence[str]) -> str:
+def _before(serving: Serving, dynamic: Mapping[str, bool]) -> str:
     """What builds the plan, where there is one: sizes are those that the configuration lets through."""
     if serving.backend.name != TENSORRT.name:
         return ""
-    most, batch = serving.max_batch, dynamic[0] if dynamic and serving.max_batch else ""
-    sizes = [f"{name}=1,{most},{most}" if name == batch else f"{name}=MIN,OPT,MAX" for name in dynamic]
+    most, batch = serving.max_batch, next(iter(dynamic), "") if serving.max_batch else ""
+    asked = [name for name, is_known in dynamic.items() if name == batch or not is_known]
+    sizes = [f"{name}=1,{most},{most}" if name == batch else f"{name}=MIN,OPT,MAX" for name in asked]
     words = "".join(f" --size {shlex.quote(each)}" for each in sizes)
     model = f"repository/{serving.name}"
     place = f"{model}/{VERSION}"

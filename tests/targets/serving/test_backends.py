@@ -90,6 +90,12 @@ def test_a_size_beside_the_batch_is_the_user_s(tmp_path: Path) -> None:
     )
     assert "--size N=1,3,3 --size T=MIN,OPT,MAX" in (made.path / "README.md").read_text()
     assert list(config_of(made).input[0].dims) == [-1]
+    options["tensorrt"] = {"profile": ["N=1,8,32", "T=1,64,128"]}
+    made = convertkit.export(
+        tmp_path / "net.onnx", "triton-tensorrt", output=tmp_path / "known", target_options=options, progress=False
+    )
+    built = next(line for line in (made.path / "README.md").read_text().splitlines() if "--engine" in line)
+    assert built.endswith("model.plan --size N=1,3,3"), "the package has the sizes of T"
 
 
 @pytest.mark.skipif(find_spec("openvino") is None, reason="openvino is not installed")
