@@ -148,12 +148,11 @@ def integers(place, change):
     return source, made.path, place / "changed.onnx", changed
 
 
-def a_scale(factor, place=1):
-    """One QuantizeLinear and its DequantizeLinear with another scale; the value that they round."""
+def a_scale(factor):
+    """The last QuantizeLinear and its DequantizeLinear with another scale; the value that they round."""
 
     def change(model):
-        pairs = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
-        node = pairs[place]
+        node = [node for node in model.graph.node if node.op_type == "QuantizeLinear"][-1]
         old = next(each for each in model.graph.initializer if each.name == node.input[1])
         scale = numpy_helper.to_array(old) * np.float32(factor)
         model.graph.initializer.append(numpy_helper.from_array(np.asarray(scale, np.float32), "changed_scale"))
