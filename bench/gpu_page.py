@@ -74,7 +74,8 @@ def _parity(found: Sequence[Row], models: Sequence[str]) -> str:
 def _share(row: Row | None) -> str:
     if row is None:
         return "–"
-    text = f"{row['share_of_allowed']:.2g}"
+    share = row["share_of_allowed"]
+    text = "no number" if share is None else f"{share:.2g}"
     return f"**{text}** ({', '.join(row['differ'])})" if row["differ"] else text
 
 

@@ -10,9 +10,11 @@ import argparse
 import base64
 import io
 import json
+import math
 import statistics
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,11 +36,12 @@ def main(words: list[str] | None = None) -> int:
     0 where all that run agree, 1 where one differs or fails, 2 where nothing runs on the GPU.
     """
     asked = arguments(words)
-    facts = json.loads((HERE / "constraints.json").read_text(encoding="utf-8"))
-    if not facts["golden"]:
-        print("check_gpu.py: this package has no golden vectors", file=sys.stderr)
+    try:
+        facts = json.loads((HERE / "constraints.json").read_text(encoding="utf-8"))
+        vectors = [*golden(facts), *edges(facts)]
+    except (OSError, EOFError, ValueError, LookupError, zipfile.BadZipFile) as error:
+        print(f"check_gpu.py: this is not a whole package: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    vectors = [*golden(facts), *edges(facts)]
     rows = []
     for name, opened in RUNTIMES.items():
         try:
@@ -50,7 +53,7 @@ def main(words: list[str] | None = None) -> int:
             rows.append({"runtime": name, "failed": f"{type(error).__name__}: {error}"})
         print(told(rows[-1]))
     if asked.json:
-        asked.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        asked.json.write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     on_gpu = [row for row in rows if row["runtime"] != CPU]
     if not on_gpu:
         print("check_gpu.py: nothing here runs the model on a GPU", file=sys.stderr)
@@ -64,16 +67,25 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--engine", type=Path, default=HERE / "model.engine", help="TensorRT's engine [model.engine]")
     add("--no-tf32", action="store_true", help="keep all bits of float32 in ONNX Runtime's products")
-    add("--repeat", type=int, default=50, help="calls that are timed [50]")
-    add("--batch", type=int, help="time calls of so many examples, where the first dimension is dynamic")
+    add("--repeat", type=positive, default=50, help="calls that are timed [50]")
+    add("--batch", type=positive, help="time calls of so many examples, where the first dimension is dynamic")
     add("--json", type=Path, help="file for the results")
     return parser.parse_args(words)
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
 
 
 def golden(facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The golden vectors, each with its name, inputs, outputs and what each output may differ by."""
     calls = json.loads((HERE / "golden" / "inputs.json").read_text(encoding="utf-8"))
     results = json.loads((HERE / "golden" / "outputs.json").read_text(encoding="utf-8"))["lst"][0][1]
+    if not len(calls) == len(results) == facts["golden"]["vectors"]:
+        raise ValueError(f"{len(calls)} inputs, {len(results)} outputs; expected {facts['golden']['vectors']} of each")
     for place, (call, result) in enumerate(zip(calls, results)):
         inputs = {name: array(value) for name, value in call.items()}
         outputs = {name: array(value["values"]) for name, value in result["outputs"].items()}
@@ -107,7 +119,7 @@ def judged(
         "vectors": len(shares),
         "differ": [name for name, found in shares.items() if found > 1],
         "worst": worst,
-        "share_of_allowed": shares[worst],
+        "share_of_allowed": shares[worst] if math.isfinite(shares[worst]) else None,
         "ms": milliseconds(runtime.call(timed(facts, vectors[0]["inputs"], asked.batch)), asked.repeat),
     }
 
@@ -158,10 +170,12 @@ def told(row: dict[str, Any]) -> str:
     """The line that is printed."""
     if "failed" in row:
         return f"{row['runtime']}: failed: {row['failed']}"
-    verdict = f"differs on {', '.join(row['differ'])}" if row["differ"] else "agrees"
+    verdict = f"differs on {', '.join(row['differ'])}, of" if row["differ"] else "agrees on"
+    found = row["share_of_allowed"]
+    most = "another size, or no number" if found is None else f"at most {found:.2f} of what is allowed"
     return (
-        f"{row['runtime']} ({row['version']}): {verdict} on {row['vectors']} inputs, at most "
-        f"{row['share_of_allowed']:.2f} of what is allowed ({row['worst']}); {row['ms']:.3f} ms"
+        f"{row['runtime']} ({row['version']}): {verdict} {row['vectors']} inputs, {most} ({row['worst']}); "
+        f"{row['ms']:.3f} ms"
     )
 
 

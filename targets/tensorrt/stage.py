@@ -35,7 +35,7 @@ class DeliverExplicit:
     """
 
     name = "tensorrt"
-    version = "3"
+    version = "4"
     accepts = frozenset({"onnx"})
     produces = "tensorrt"
     tolerance: Tolerance = FLOAT32

@@ -85,6 +85,37 @@ def test_one_wrong_edge_is_named(package: Path, monkeypatch: pytest.MonkeyPatch,
     assert "differs on zeros" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("file", ["constraints.json", "golden/inputs.json", "golden/outputs.json", "golden/edges.npz"])
+@pytest.mark.parametrize("kept", [None, b"", b"{}"])
+def test_half_a_package_is_one_sentence(
+    package: Path, file: str, kept: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (package / file).unlink() if kept is None else (package / file).write_bytes(kept)
+    assert program(package).main(["--repeat", "1"]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("check_gpu.py: this is not a whole package: ")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--batch", "0"], ["--repeat", "-1"], ["--batch", "two"]])
+def test_numbers_are_whole_and_positive(package: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        program(package).main(words)
+    assert f"argument {words[0]}: invalid" in capsys.readouterr().err
+
+
+def test_what_is_infinitely_far_is_no_number_in_json(
+    package: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = program(package)
+    with_cuda(check, monkeypatch)
+    monkeypatch.setattr(check, "share", lambda vector, got: np.inf)
+    assert check.main(["--repeat", "1", "--json", str(tmp_path / "told.json")]) == 1
+    (row, _) = json.loads((tmp_path / "told.json").read_text())
+    assert row["share_of_allowed"] is None
+    assert "another size, or no number" in capsys.readouterr().out
+
+
 def test_a_number_against_none_differs(package: Path) -> None:
     check = program(package)
     vector = {"outputs": {"y": np.array([1.0, np.nan, np.inf])}, "atol": {"y": 0.5}}
