@@ -182,7 +182,8 @@ def targets_of(options: ExportOptions) -> list[Target]:
 def _folders(options: ExportOptions) -> dict[str, Path]:
     """Output folder by target: DIR, DIR/<target> where there are several, or ``<stem>-<target>``."""
     if options.output is None:
-        stem = Path(options.source.rpartition(":")[2] or options.source).stem
+        source = Path(options.source.rpartition(":")[2] or options.source)
+        stem = (source if source.stem.strip(".") else source.resolve()).stem  # "." and ".." have a name of their own
         return {name: Path(f"{stem}-{name}") for name in options.targets}
     if len(options.targets) == 1:
         return {options.targets[0]: Path(options.output)}

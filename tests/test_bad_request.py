@@ -200,6 +200,15 @@ def test_output_that_is_not_empty(tmp_path, mlp, content):
     assert kept.read_text() == "precious"
 
 
+@pytest.mark.parametrize("source", [".", "../model", "inner/.."])
+def test_output_in_the_source(tmp_path, monkeypatch, source):
+    (tmp_path / "model" / "inner").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "model")
+    said = here("export", source, "--target", "onnxruntime")
+    check_refusal(said, 1, f"model-onnxruntime lies in the source {source}", "--output")
+    assert everything_below(tmp_path) == {"model", "model/inner"}
+
+
 def test_output_that_is_a_file(place, mlp):
     (place / "out").write_text("precious")
     refused(place, 1, ["not a folder"], mlp)
