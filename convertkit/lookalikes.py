@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path, PurePosixPath
 
@@ -25,8 +26,8 @@ _ZIP, _GZIP, _XZ, _BZIP2, _7Z, _RAR = (
 _PACKED = {_GZIP: "gunzip", _XZ: "unxz", _BZIP2: "bunzip2", _7Z: "7z x", _RAR: "unrar x"}
 _ORT = b"ORTM"
 """Of a FlatBuffer's identifier, its bytes 4 to 8.  Source: ONNX Runtime, core/flatbuffers/schema/ort.fbs."""
-_DELIVERED = ("*/manifest.json", "*/*/manifest.json", "*/*/*/manifest.json", "*/*/*/*/manifest.json")
-"""In the folder of an export for several targets, and in a release: a model's name may have a slash."""
+_DELIVERED = tuple("*/" * depth + "manifest.json" for depth in range(5))
+"""In the folder of an export, of one for several targets, and in a release: a model's name may have a slash."""
 _RELEASE = "release.json"
 _MOST_NAMED = 3
 _START_BYTES = 512
@@ -83,17 +84,28 @@ def archive_of(path: Path) -> str | None:
 
 
 def deliveries_of(path: Path) -> str | None:
-    """Which artifacts a folder holds that convertkit delivered, a release or an export for several targets."""
+    """Which artifacts a folder holds that convertkit delivered: an export, one for several targets, or a release."""
     if not path.is_dir():
         return None
-    found = sorted({made.parent for pattern in _DELIVERED for made in path.glob(pattern)})
+    manifests = sorted({made for pattern in _DELIVERED for made in path.glob(pattern)})
+    found = [(made.parent, artifact) for made in manifests if (artifact := _artifact(made)) is not None]
     if not found:
         return None
     release = (path / _RELEASE).is_file()
-    ways = [f"its artifact {each}" for each in found[:_MOST_NAMED]]
+    ways = [f"its artifact {artifact}" for _, artifact in found[:_MOST_NAMED]]
     ways += [f"convertkit verify {path}, which checks them all"] if release else []
-    kind = "a release" if release else "what an export for several targets delivered"
+    several = "" if found[0][0] == path else " for several targets"
+    kind = "a release" if release else f"what an export{several} delivered"
     return "\n  try   ".join([f"{path} is {kind}, not a model; it holds {len(found)}", *ways])
+
+
+def _artifact(manifest: Path) -> Path | None:
+    """The model or package that an export's manifest lists; None where the manifest is somebody else's."""
+    try:
+        described = json.loads(manifest.read_text(encoding="utf-8"))
+        return manifest.parent / described["artifact"]["path"] if "convertkit" in described else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _told(path: Path, kind: str, names: list[str], command: str) -> str:

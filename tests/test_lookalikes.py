@@ -39,12 +39,21 @@ def test_what_is_not_on_this_disk(place, source, words):
 def test_a_folder_of_several_artifacts(place):
     """The model to look at is one of them; a release is checked as a whole."""
     assert here("export", "model.onnx", "-t", "onnxruntime", "-t", "tflite", "-o", "out").code == 0
-    words = ("out is what an export for several targets delivered", "try   its artifact out/tflite")
+    words = ("out is what an export for several targets delivered", "try   its artifact out/tflite/model.tflite")
     check_refusal(here("inspect", "out"), 1, *words)
+    words = ("out/tflite is what an export delivered, not a model", "try   its artifact out/tflite/model.tflite")
+    check_refusal(here("export", "out/tflite"), 1, *words)
+    (place / "site").mkdir()
+    (place / "site" / "manifest.json").write_text('{"name": "an app", "artifact": {"path": "app.js"}}')
+    check_refusal(here("export", "site"), 1, "this folder is not a model")
     models, targets = '[models."a/b"]\nsource = "model.onnx"', 'targets = ["onnxruntime"]'
     (place / "release.toml").write_text(f"{models}\n[defaults]\n{targets}\n")
     assert here("run", "release.toml", "-o", "made").code == 0
-    words = ("made is a release, not a model; it holds 1", "artifact made/a/b/onnxruntime", "convertkit verify made")
+    words = (
+        "made is a release, not a model; it holds 1",
+        "artifact made/a/b/onnxruntime-float32/model.onnx",
+        "convertkit verify made",
+    )
     check_refusal(here("inspect", "made"), 1, *words)
     assert here("inspect", "made/a/b/onnxruntime-float32").code == 0
 
