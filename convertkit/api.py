@@ -122,7 +122,7 @@ def export(
         metric: ``top1``, ``auc``, ``mse`` or ``pkg.mod:func``; by the labels without one.
         max_drop: raise ``GateError`` where the metric loses more points than this.
         strict: raise ``GateError`` where the result is not of the precision that was asked for.
-        allow_unverified: deliver, not verified, where all inputs give the same outputs.
+        allow_unverified: deliver, not verified, where outputs are the same for all inputs, or drawn at random.
         prune: share of the weights to set to zero, ``2:4``, or ``auto`` for as many as the gate allows.
         prune_channels: share of the channels to prune, or ``auto`` for as many as the gate allows.
         target_latency: prune channels until a call takes this share of its time by the target's cost table.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from convertkit.colour import painted
-from convertkit.text import aligned
+from convertkit.text import NOT_VERIFIED, aligned
 
 if TYPE_CHECKING:
     from convertkit.parity.values import ParityReport, TensorDiff
@@ -120,7 +120,8 @@ def _interface(report: Mapping[str, Any]) -> Iterator[str]:
     for role in ("inputs", "outputs"):
         for port in ports[role]:
             yield f"{role[:-1]:<9} {port['name']}: {port['sentence']}"
-    yield f"verified  {verified_text(report)}"
+    title = "run by" if any(note.startswith(NOT_VERIFIED) for note in report["notes"]) else "verified"
+    yield f"{title:<9} {verified_text(report)}"
 
 
 def verified_text(report: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from convertkit import plugins
 from convertkit.artifact import Array, Artifact, Quantization, TensorSpec, sha256_of
 from convertkit.errors import SourceError
 from convertkit.stage import Feed, Outputs
-from convertkit.text import size_text
+from convertkit.text import NOT_VERIFIED, size_text
 
 MANIFEST, REPORT = "manifest.json", "report.json"
 
@@ -60,6 +60,11 @@ class Result:
         return bool(self.report["passed"])
 
     @property
+    def verified(self) -> bool:
+        """Whether it passed and is verified: false for what ``--allow-unverified`` let pass."""
+        return self.passed and not any(note.startswith(NOT_VERIFIED) for note in self.notes)
+
+    @property
     def size(self) -> int:
         """Bytes of the model."""
         return self.artifact.size_bytes
@@ -97,14 +102,15 @@ class Result:
     def facts(self) -> list[tuple[str, str]]:
         """The export in a few words, by what they are about."""
         found = [("target", self.target), ("precision", self.precision), ("size", size_text(self.size))]
-        found.append(("verified", "yes" if self.passed else f"NO: {self.report['failure']}"))
+        failure = self.report["failure"] or "--allow-unverified"
+        found.append(("verified", "yes" if self.verified else f"NO: {failure}"))
         if self.latency is not None:
             found.append(("latency", f"{self.latency:.3f} ms"))
         return [*found, ("model", str(self.artifact.path))]
 
     def __repr__(self) -> str:
         latency = "" if self.latency is None else f", {self.latency:.3f} ms"
-        verified = "verified" if self.passed else "NOT verified"
+        verified = "verified" if self.verified else "NOT verified"
         facts = f"{self.target} {self.precision}, {size_text(self.size)}, {verified}{latency}"
         return f"<Result {facts}: {self.artifact.path}>"
 

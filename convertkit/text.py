@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+NOT_VERIFIED = "NOT VERIFIED (--allow-unverified)"
+"""How a note begins of what was delivered all the same."""
+
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
     """Rows as lines whose columns stand below each other, those at the places ``right`` flush right."""

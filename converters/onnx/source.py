@@ -10,6 +10,7 @@ from typing import Self
 import onnx_ir as ir
 
 from convertkit.artifact import Artifact, sha256_of
+from convertkit.converters.onnx.drawing import refusal_of_chance
 from convertkit.onnx.canonical import canonicalize, freeze_dims
 from convertkit.onnx.dictionaries import told
 from convertkit.onnx.inputs import fixed_sizes, with_input_options
@@ -21,6 +22,7 @@ from convertkit.onnx.specs import interface
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, Runner, Stage, Tolerance
 from convertkit.state import carried, state_beside
+from convertkit.text import NOT_VERIFIED
 
 _INTEGERS = Tolerance(
     "QLinear operators and the same computation in QDQ round on their own; depth amplifies single roundings",
@@ -37,6 +39,8 @@ class OnnxSource:
 
     def __init__(self, path: Path, options: ExportOptions) -> None:
         self._opened: ir.Model | None = load_model(path)
+        self._chance = refusal_of_chance(self._opened)
+        self._allowed = options.allow_unverified
         self._runners: list[OnnxRunner] = []
         self._unread = unread_statistics(self._opened)
         self._tables = told(path)
@@ -48,10 +52,13 @@ class OnnxSource:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What became of dictionaries, and where ONNX Runtime does not load the file: what executed it instead."""
+        """What became of dictionaries, what draws, and, where ONNX Runtime does not load the file, what executed it."""
+        chance = self._chance
+        begun = f"{NOT_VERIFIED}: " if self._allowed else ""
+        drawn = [f"{begun}{chance.subject}: {chance.reason}"] if chance else []
         ran = ((runner.runtime, runner.refusal) for runner in self._runners if runner.refusal)
         evaluated = (f"the source was run by {runtime}: {refusal}" for runtime, refusal in dict.fromkeys(ran))
-        return (*self._tables, *evaluated)
+        return (*drawn, *self._tables, *evaluated)
 
     def __enter__(self) -> Self:
         return self
@@ -62,12 +69,18 @@ class OnnxSource:
         return
 
     def runner(self) -> Runner:
+        self._refuse_chance()
         self._runners.append(OnnxRunner(self.artifact, unread=self._unread))
         return self._runners[-1]
 
     def stage(self) -> Stage:
+        self._refuse_chance()
         opened, self._opened = self._opened, None  # the stage changes the model: another stage reads the file again
         return CanonicalStage(self._sizes, opened)
+
+    def _refuse_chance(self) -> None:
+        if self._chance is not None and not self._allowed:
+            raise self._chance
 
 
 class CanonicalStage:

@@ -249,7 +249,7 @@ def _made(found: Opened) -> Mapping[str, Any] | None:
         "convertkit": report.get("convertkit", ""),
         "target": found.delivered.target,
         "precision": found.delivered.precision,
-        "verified": "yes" if found.delivered.passed else "no",
+        "verified": "yes" if found.delivered.verified else "no",
         "source": f"{Path(str(source.get('path', ''))).name} ({source.get('format', '')})",
         "source sha256": source.get("sha256", ""),
         "command": report.get("command", ""),

@@ -208,7 +208,9 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         "Verification", "--strict", help="Fail (exit 3) when the artifact is not of the precision that was asked for."
     ),
     _switch(
-        "Verification", "--allow-unverified", help="Deliver, not verified, where all inputs give the same outputs."
+        "Verification",
+        "--allow-unverified",
+        help="Deliver, not verified, where outputs are the same for all inputs, or drawn at random.",
     ),
     _switch("Verification", "--keep-failed", help="Keep an artifact that failed its verification, in <DIR>.failed."),
     _flag("Output", "--target", "-t", multiple=True, shell_complete=_complete_targets, metavar="T", help="Target."),

@@ -20,6 +20,7 @@ from convertkit.records import Evaluation, StepRecord
 from convertkit.report import build as report_build
 from convertkit.report.jsonable import dumps
 from convertkit.stage import FeedSource
+from convertkit.text import NOT_VERIFIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def _waived(steps: Sequence[StepRecord]) -> tuple[str, ...]:
     """What ``--allow-unverified`` let pass, for the report."""
     reports = (report for step in steps for report in (step.versus_previous, step.versus_source))
     found = dict.fromkeys(report.unproven for report in reports if report.waived and report.unproven)
-    return tuple(f"NOT VERIFIED (--allow-unverified): {text}" for text in found)
+    return tuple(f"{NOT_VERIFIED}: {text}" for text in found)
 
 
 def _brought(artifact: Artifact, folder: Path, *, keep: bool) -> Artifact:

@@ -1,0 +1,48 @@
+"""Models that draw random numbers: no two calls of theirs agree, so that equal results are an accident.
+
+ONNX Runtime seeds such nodes by the process and the node's place: two sessions of one process draw the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.origin import location
+
+_DRAWS = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+_TRAINING = 2
+"""The operand of Dropout that says whether it drops values."""
+
+
+def refusal_of_chance(model: ir.Model) -> Unsupported | None:
+    """The refusal of a model that draws random numbers, which names the node; None for any other."""
+    found = next(_drawing(model), None)
+    if found is None:
+        return None
+    way = "the random tensor as an input of the model"
+    if found.op_type == "Dropout":
+        way = "an export in inference mode: this Dropout has training_mode"
+    return Unsupported(
+        "it draws random numbers, so no two calls agree and nothing can be verified",
+        subject=f"{found.name or 'node'} ({found.op_type})",
+        location=location(found),
+        ways_out=(way, "convertkit export … --allow-unverified to deliver it all the same, not verified"),
+    )
+
+
+def _drawing(model: ir.Model) -> Iterator[ir.Node]:
+    bodies = (model.graph, *(function.graph for function in model.functions.values()))
+    return (node for body in bodies for node in body.all_nodes() if not node.domain and _draws(node))
+
+
+def _draws(node: ir.Node) -> bool:
+    if node.op_type != "Dropout":
+        return node.op_type in _DRAWS
+    training = node.inputs[_TRAINING] if len(node.inputs) > _TRAINING else None
+    value = None if training is None else ir.convenience.get_const_tensor(training)
+    return value is not None and bool(value.numpy().any())
