@@ -21,6 +21,7 @@ from convertkit.commands import COMMANDS, EXIT_CODES, LOGGING
 from convertkit.commands.ending import Ending, Session, print_results
 from convertkit.defects import told
 from convertkit.errors import ConvertKitError
+from convertkit.leaving import leave
 from convertkit.on_demand import on_demand
 from convertkit.telemetry import without_telemetry
 
@@ -39,6 +40,7 @@ _OTHER_NAMES = {
     "debug": "bisect",
 }
 """Commands of other tools, and ours."""
+_INTERRUPTED = "Interrupted"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,11 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     session = Session(_named(words), as_json="--json" in words, log=_log(words))
     if arguments is None:
-        signal.signal(signal.SIGTERM, _terminate)
+        _listen()
     with on_demand(), without_telemetry():
         ending = _ended(words, session)
     print_results(session, ending)
     if ending is not None:
+        if arguments is None and ending.kind == _INTERRUPTED:
+            leave(ending.code)
         sys.exit(ending.code)
 
 
@@ -77,7 +81,7 @@ def _ended(words: list[str], session: Session) -> Ending | None:
         done = ", ".join(str(each.result.path) for each in session.outcomes if each.result is not None)
         said = f"stopped; delivered before: {done}" if done else "stopped; nothing was written"
         _say(said, session)
-        return Ending(128 + number, "Interrupted", said)
+        return Ending(128 + number, _INTERRUPTED, said)
     except click.ClickException as error:
         if session.log is None:
             error.show()
@@ -95,8 +99,18 @@ class _Terminated(KeyboardInterrupt):
     """SIGTERM: ends a run as Ctrl-C does, which clears what lies beside the output folder."""
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise _Terminated
+def _listen() -> None:
+    """Let SIGTERM end a run as Ctrl-C does; a shell's background does not hear Ctrl-C, and we neither."""
+    signal.signal(signal.SIGTERM, _stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """End the run; a second signal does not disturb what clears up behind the first."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise _Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 def _told(ending: Ending, session: Session) -> Ending:

@@ -127,6 +127,58 @@ def test_stopped_in_the_middle(tmp_path, mlp, number, code):
     assert not everything_below(tmp_path / "place")
 
 
+ENDLESS = """
+import sys, time
+from pathlib import Path
+from convertkit import cli
+from convertkit.quantization.stage import QuantizeIntegers
+
+def loop():
+    while True:
+        time.sleep(0.01)
+
+def call():
+    time.sleep(10**6)
+
+def run(self, source, workdir):
+    Path(workdir, "half").write_bytes(b"half")
+    print("here", flush=True)
+    WORK()
+
+QuantizeIntegers.run = run
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("work", ["loop", "call"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopped_while_a_task_runs_for_ever(tmp_path, mlp, calib, number, code, work):
+    """A loop is ended, a call that Python does not hear of is left behind; nothing of either stays."""
+    place, temporary = tmp_path / "place", tmp_path / "temporary"
+    place.mkdir()
+    temporary.mkdir()
+    heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background is deaf
+    script = heard + ENDLESS.replace("WORK", work)
+    arguments = ["export", mlp, "--target", "onnxruntime", "--int8", "--calib", calib, "-o", place / "out"]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", script, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(temporary), "ORT_DISABLE_TELEMETRY": "1"},
+        text=True,
+    ) as run:
+        assert run.stdout.readline() == "here\n"
+        run.send_signal(number)
+        run.send_signal(number)  # of somebody who does not want to wait
+        try:
+            _, said = run.communicate(timeout=60)
+        finally:
+            run.kill()
+    assert (run.returncode, said.strip().splitlines()[-1]) == (code, "stopped; nothing was written")
+    assert not everything_below(place)
+    assert not everything_below(temporary)
+
+
 def test_leftovers_of_killed_runs_go_with_the_next(tmp_path, mlp):
     place = tmp_path / "place"
     place.mkdir()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import onnx
+
+from convertkit.workers.programs import run_to_end
 
 _LOAD = """
 import sys, onnxruntime
@@ -26,8 +27,7 @@ def ends_the_process(path: Path) -> bool:
     """
     if path.suffix != ".onnx" or not _computes_in_half(path):
         return False
-    done = subprocess.run([sys.executable, "-P", "-c", _LOAD, str(path)], capture_output=True, check=False)
-    return done.returncode not in _TOLD
+    return run_to_end([sys.executable, "-P", "-c", _LOAD, str(path)]).returncode not in _TOLD
 
 
 def _computes_in_half(path: Path) -> bool:

@@ -98,8 +98,10 @@ def make(cells: Sequence[Cell], graph: Graph, samples: int, on_cell: OnCell) -> 
         futures = {cell.name: threads.submit(maker.cell, cell) for cell in cells if kept[cell.name] is None}
         try:
             return [kept[cell.name] or futures[cell.name].result() for cell in cells]
-        except BaseException:  # Ctrl-C: nothing more is begun
+        except BaseException as error:  # nothing more is begun
             threads.shutdown(wait=False, cancel_futures=True)
+            if not isinstance(error, Exception):  # Ctrl-C
+                graph.scheduler.interrupt()
             graph.scheduler.close()
             raise
 

@@ -23,6 +23,7 @@ from typing import Any
 from convertkit.errors import MissingFramework, ToolError, UsageError, WorkerError
 from convertkit.progress import Progress, Silent
 from convertkit.tasks.executor import Ran
+from convertkit.tasks.halting import Halted
 from convertkit.tasks.inner import InnerTasks
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.task import Context, Task
@@ -89,6 +90,11 @@ class Dask:
         )
         theirs.add_done_callback(lambda done: self._pass_on(done, ours, task, folder))
         return ours
+
+    def halt(self) -> None:
+        """Wait for no task any longer: the cluster forgets those that have not begun, and what the others make."""
+        for ours in tuple(self._waiting):
+            self._end(ours, Halted())
 
     def close(self) -> None:
         """End the run on the workers, which close what they hold; the cluster stays."""

@@ -33,6 +33,10 @@ class Executor(Protocol):
         """Run the task in ``folder``, or in a new folder below it; ``name`` is unique to this task and attempt."""
         ...
 
+    def halt(self) -> None:
+        """End what runs as soon as that can be done; :meth:`close` does not wait for it any longer."""
+        ...
+
     def close(self) -> None:
         """Wait for what runs, and end."""
         ...

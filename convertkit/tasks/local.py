@@ -9,6 +9,7 @@ from typing import Any
 
 from convertkit.progress import Progress
 from convertkit.tasks.executor import Ran
+from convertkit.tasks.halting import Halting
 from convertkit.tasks.inner import InnerTasks
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.task import Context, Task
@@ -19,6 +20,8 @@ class Local:
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
+        self._halting = Halting()
+        self._is_halted = False
         self._started: tuple[ThreadPoolExecutor, Resources, Progress, InnerTasks] | None = None
 
     def start(self, resources: Resources, progress: Progress, inner: InnerTasks) -> None:
@@ -29,15 +32,20 @@ class Local:
         """Run the task in the next free thread."""
         assert self._started is not None
         threads, resources, progress, inner = self._started
-        return threads.submit(_run, task, given, Context(folder, progress, resources, inner))
+        return threads.submit(self._run, task, given, Context(folder, progress, resources, inner))
+
+    def halt(self) -> None:
+        """Raise ``Halted`` in the tasks that run, which ends them at their next step of Python."""
+        self._is_halted = True
+        self._halting.halt()
 
     def close(self) -> None:
-        """Wait for what runs."""
+        """Wait for what runs, unless it was halted."""
         if self._started is not None:
-            self._started[0].shutdown()
+            self._started[0].shutdown(wait=not self._is_halted, cancel_futures=self._is_halted)
 
-
-def _run(task: Task[Any], given: tuple[Any, ...], context: Context) -> Ran:
-    began = time.perf_counter()
-    value = task.run(given, context)
-    return Ran(value, context.folder, time.perf_counter() - began)
+    def _run(self, task: Task[Any], given: tuple[Any, ...], context: Context) -> Ran:
+        began = time.perf_counter()
+        with self._halting.at_work():
+            value = task.run(given, context)
+        return Ran(value, context.folder, time.perf_counter() - began)

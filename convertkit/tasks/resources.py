@@ -12,14 +12,21 @@ from typing import Any, TypeVar, cast
 
 R = TypeVar("R")
 
+_FOR_EVER, _NOT_AT_ALL = -1.0, 0.0
+"""How long the end waits for a holder, in seconds as locks take them."""
+
 
 class _Slot:
-    """One live thing: who opens or uses it holds ``lock``; ``opened`` and ``value`` are set while it is open."""
+    """One live thing: who opens or uses it holds ``lock``; ``opened`` and ``value`` are set while it is open.
 
-    __slots__ = ("lock", "opened", "owner", "value")
+    ``is_left`` where the end did not wait for the holder, who closes it then.
+    """
+
+    __slots__ = ("is_left", "lock", "opened", "owner", "value")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.is_left = False
         self.owner: int | None = None
         self.opened: AbstractContextManager[Any] | None = None
         self.value: Any = None
@@ -46,7 +53,7 @@ class Resources:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._end(_FOR_EVER if kind is None or issubclass(kind, Exception) else _NOT_AT_ALL)  # Ctrl-C
 
     @contextmanager
     def held(self, key: str, make: Callable[[], AbstractContextManager[R]]) -> Iterator[R]:
@@ -70,6 +77,8 @@ class Resources:
                     raise
             finally:
                 slot.owner = None
+                if slot.is_left:
+                    _exit(slot)
 
     def folder(self, name: str) -> Path:
         """A new folder for the files of a live thing, below ``root`` or in the system's temporary folder."""
@@ -84,12 +93,16 @@ class Resources:
 
     def close(self) -> None:
         """Close everything, the last opened first; whoever holds something is waited for."""
+        self._end(_FOR_EVER)
+
+    def _end(self, patience_s: float) -> None:
+        """Close everything; a holder that is waited for in vain closes what it holds when it comes to its end."""
         with self._guard:
             self._closed = True
             order, self._order = self._order, []
         with ExitStack() as stack:
             for slot in order:
-                stack.callback(_close, slot)
+                stack.callback(_close, slot, patience_s)
 
     def _open(self, slot: _Slot, make: Callable[[], AbstractContextManager[Any]], key: str) -> None:
         if slot.opened is not None:
@@ -116,9 +129,14 @@ class Resources:
                 error.add_note(f"closing after this failed, too: {type(second).__name__}: {second}")
 
 
-def _close(slot: _Slot) -> None:
-    with slot.lock:
+def _close(slot: _Slot, patience_s: float = _FOR_EVER) -> None:
+    if not slot.lock.acquire(timeout=patience_s):
+        slot.is_left = True
+        return
+    try:
         _exit(slot)
+    finally:
+        slot.lock.release()
 
 
 def _exit(

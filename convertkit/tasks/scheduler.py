@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +24,8 @@ from convertkit.tasks.store import Store
 from convertkit.tasks.task import Task
 
 T = TypeVar("T")
+_PATIENCE_S = 2.0
+"""Behind Ctrl-C: so long may what runs come to its own end, and so long may it take to be halted."""
 OnDone = Callable[[Task[Any], bool, float], None]
 
 
@@ -64,12 +66,15 @@ class Scheduler:
         self._changed = threading.Condition()
         self._thread = threading.local()
         self._stopping = False
+        self._is_interrupted = False
         executor.start(resources, progress, InnerTasks(store))
 
     def __enter__(self) -> Scheduler:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None and not issubclass(kind, Exception):  # Ctrl-C
+            self.interrupt()
         self.close()
 
     def submit(self, task: Task[Any]) -> None:
@@ -147,7 +152,11 @@ class Scheduler:
             self._expect()
             self._changed.notify_all()
             affected = [each for node in nodes for each in below(node)]
-            self._wait(lambda: not any(each in self._running and not each.is_wanted for each in affected))
+            self._wait(lambda: not self._waits_for(affected))
+
+    def _waits_for(self, nodes: Iterable[Node]) -> bool:
+        """Whether one of these runs still that nobody wants; behind Ctrl-C nothing is waited for."""
+        return not self._is_interrupted and any(each in self._running and not each.is_wanted for each in nodes)
 
     def was_cached(self, task: Task[Any]) -> bool:
         """Whether the task did not run because its result, or that of what needs it, was in the store."""
@@ -163,8 +172,22 @@ class Scheduler:
         """Whether nothing more is started: it is closed, or Ctrl-C was pressed."""
         return self._stopping
 
+    def interrupt(self) -> None:
+        """End as Ctrl-C does: nothing new is started, and what runs is waited for a moment only.
+
+        It may come to its own end, then is halted, then is left to itself: a call into a library may take minutes.
+        """
+        with self._changed:
+            self._stopping = True
+            self._watch()
+            if not self._changed.wait_for(lambda: not self._running, _PATIENCE_S):
+                self._executor.halt()
+                self._changed.wait_for(lambda: not self._running, _PATIENCE_S)
+            self._is_interrupted = True
+            self._changed.notify_all()
+
     def close(self) -> None:
-        """Start nothing new, wait for what runs, and end the executor."""
+        """Start nothing new, wait for what runs, and end the executor; after Ctrl-C nothing is waited for."""
         self._drain()
         self._executor.close()
 
@@ -236,7 +259,7 @@ class Scheduler:
     def _finished(self, run: _Run, future: Future[Ran]) -> None:
         """Keep the result; in the thread that the task ran in."""
         with self._changed:
-            if run.is_claimed:
+            if run.is_claimed or self._is_interrupted:
                 return
             run.is_claimed = True
         node = run.node
@@ -281,15 +304,18 @@ class Scheduler:
                 if self._stopping:
                     raise RuntimeError("the scheduler was closed")
                 self._changed.wait()
-        except BaseException:  # Ctrl-C
+        except Exception:
             self._drain()
+            raise
+        except BaseException:  # Ctrl-C
+            self.interrupt()
             raise
 
     def _drain(self) -> None:
         with self._changed:
             self._stopping = True
             self._watch()
-            while self._running:
+            while self._running and not self._is_interrupted:
                 self._changed.wait()
             self._changed.notify_all()
 

@@ -6,6 +6,7 @@ NumPy is imported with the first message only, so that a worker can be started b
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import struct
@@ -16,6 +17,7 @@ from typing import IO, Any
 from convertkit.artifact import Array
 
 CHUNK = 1 << 20
+_PART_S = 0.2
 _LENGTH = struct.Struct("<Q")
 
 
@@ -98,21 +100,26 @@ def reader(stream: IO[bytes]) -> Callable[[int], bytearray]:
 
 
 def deadline_reader(stream: IO[bytes], deadline: float | None) -> Callable[[int], bytearray]:
-    """Like ``reader``, but raises ``TimeoutError`` once the monotonic clock passes ``deadline``."""
-    if deadline is None:
-        return reader(stream)
+    """Like ``reader``, but raises ``TimeoutError`` once the monotonic clock passes ``deadline``, if there is one.
+
+    It waits in short parts, so that a task that is halted does not wait on (:mod:`convertkit.tasks.halting`).
+    """
+    until = math.inf if deadline is None else deadline
 
     def read(count: int) -> bytearray:
-        data = bytearray()
-        while len(data) < count:
-            with selectors.DefaultSelector() as selector:
-                selector.register(stream, selectors.EVENT_READ)
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise TimeoutError
-            part = os.read(stream.fileno(), min(count - len(data), CHUNK))
-            if not part:
-                raise EOFError
-            data += part
+        data = bytearray(count)
+        view, filled = memoryview(data), 0
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            while filled < count:
+                if not selector.select(min(_PART_S, max(0.0, until - time.monotonic()))):
+                    if time.monotonic() >= until:
+                        raise TimeoutError
+                    continue
+                got = os.readv(stream.fileno(), [view[filled : filled + CHUNK]])
+                if got == 0:
+                    raise EOFError
+                filled += got
         return data
 
     return read

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from convertkit.errors import ToolError
 from convertkit.targets.ethos_u.devices import CONFIG_FILE, Device
+from convertkit.workers.programs import run_to_end
 
 _SECONDS = 1800.0
 _KIB = 1024
@@ -67,9 +68,7 @@ def compile_for(model: Path, device: Device, folder: Path, timeout_s: float | No
     command += [word for name, value in options.items() for word in (f"--{name}", value)]
     limit = timeout_s or _SECONDS
     try:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, timeout=limit, cwd=model.parent
-        )
+        ended = run_to_end(command, timeout_s=limit, cwd=model.parent)
     except subprocess.TimeoutExpired as error:
         raise ToolError(f"Vela did not end within {limit:g} s; --timeout gives it more") from error
     made = folder / f"{model.stem}_vela.tflite"

@@ -10,6 +10,7 @@ from pathlib import Path
 from convertkit.errors import ToolError
 from convertkit.targets.tflite_micro.file import FileGraph
 from convertkit.targets.tflite_micro.footprint import Arena, foretold_arena
+from convertkit.workers.programs import run_to_end
 
 _PROBE = Path(__file__).with_name("probe.py")
 _STEP_BYTES = 16
@@ -58,4 +59,4 @@ def _not_run(model: Path, found: subprocess.CompletedProcess[str]) -> ToolError:
 
 def _probe(model: Path, start: int, stop: int) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", str(_PROBE), str(model), str(start), str(stop)]
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS)
+    return run_to_end(command, timeout_s=_SECONDS)

@@ -154,3 +154,24 @@ def test_the_end_waits_for_who_holds_something(log):
     resources.close()
     thread.join()
     assert log.said == ["open a", "used", "close a"]
+
+
+def test_ctrl_c_leaves_a_thing_to_its_holder_who_closes_it(log):
+    held, goes_on = threading.Event(), threading.Event()
+
+    def hold():
+        with resources.held("a", log.make("a")):
+            held.set()
+            goes_on.wait(20)
+
+    with pytest.raises(KeyboardInterrupt), Resources() as resources:
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(20)
+        with resources.held("b", log.make("b")):
+            pass
+        raise KeyboardInterrupt
+    assert log.said == ["open a", "open b", "close b"]
+    goes_on.set()
+    thread.join(20)
+    assert log.said == ["open a", "open b", "close b", "close a"]
