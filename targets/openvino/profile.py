@@ -3,7 +3,7 @@
 The plugin reads a QuantizeLinear/DequantizeLinear pair as its own FakeQuantize and gives the operators below integer
 kernels.  Activations may have a zero point everywhere but in transposed convolutions and in products of two
 activations, which stay float with one.  Where no result lies on a tie, these kernels compute the integers that the
-graph says.
+graph says.  A sum behind a convolution is fused into it and rounded once, so the convolution's own result has no pair.
 
 Weights have 7 bits unless 8 are asked for.  x86 without VNNI adds two products of an unsigned and a signed byte in 16
 bits, and saturates: 2 × 255 × 64 fits, 2 × 255 × 127 does not.
@@ -60,4 +60,5 @@ def profile(options: ExportOptions, weight_bits: int) -> QuantProfile:
         tie_free=True,
         tables=True,
         writes_float=True,
+        fused_sums=True,
     )

@@ -315,3 +315,41 @@ def test_without_openvino_the_extra_is_named(tmp_path, monkeypatch):
 
 def test_values_inside_cannot_be_told():
     assert not hasattr(OpenVinoRunner, "probe")
+
+
+def block(folder: Path) -> Path:
+    """A convolution whose result is added to what it read before, as residual networks have it."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w0"], ["v0"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["v0"], ["v1"]),
+            helper.make_node("Conv", ["v1", "w1"], ["v2"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["v2"], ["v3"]),
+            helper.make_node("Conv", ["v3", "w2"], ["v4"], pads=[1, 1, 1, 1]),
+            helper.make_node("Add", ["v4", "v1"], ["v5"]),
+            helper.make_node("Relu", ["v5"], ["v6"]),
+            helper.make_node("Conv", ["v6", "w3"], ["v7"], pads=[1, 1, 1, 1]),
+            helper.make_node("GlobalAveragePool", ["v7"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 16, 14, 14])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 16, 1, 1])],
+        [
+            numpy_helper.from_array((RNG.standard_normal((16, 16, 3, 3)) * 0.1).astype(np.float32), f"w{place}")
+            for place in range(4)
+        ],
+    )
+    path = folder / "block.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
+
+
+def test_a_convolution_adds_before_it_rounds(tmp_path):
+    """OpenVINO fuses the sum into the convolution and rounds once; a graph that rounds twice is up to an LSB away."""
+    source = block(tmp_path)
+    result = convertkit.export(source, target="openvino", int8=True, calib={"x": IMAGES}, output=tmp_path / "out")
+    assert result.passed
+    step = result.report["steps"][-1]
+    (compared,) = step["parity"]["versus_previous"]["tensors"]
+    assert float(compared["snr_db"]) > 100
+    assert step["diagnosis"]["kernels"]["Convolution u8"] >= 3
