@@ -160,7 +160,8 @@ networks (random weights, so that SNR is a stress test) and on trained models. S
 ONNX Runtime's float32. Latency: the process's own time for a call on one thread, the median of interleaved rounds in
 one process; *ours* is convertkit's time over the peer's, the median of ratios within a round. The processor has VNNI.
 On keyword spotting ONNX Runtime's integers are about as fast as its floats: ours stores the weights as integers and
-computes in float, as integers would save less than the 30 % that convertkit asks for.
+computes in float, as integers would save less than the 30 % that convertkit asks for, on maps
+[lying on their side](onnxruntime-sideways.md).
 """
 _WHAT = {
     "onnxruntime": "onnxruntime.quantization 1.31.1 (QDQ, per channel, signed) and Olive 0.13.0\n"

@@ -22,6 +22,7 @@ from convertkit.targets.onnxruntime.exponentials import keep_small_exponentials
 from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.logarithms import widen_logarithms
 from convertkit.targets.onnxruntime.profile import costs
+from convertkit.targets.onnxruntime.sideways import lay_on_side
 
 _TRACES = "pkg.torch."
 
@@ -69,7 +70,7 @@ class DeliverOnnx:
     """
 
     name = "onnxruntime"
-    version = "8"
+    version = "9"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
@@ -91,6 +92,7 @@ class DeliverOnnx:
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_own(source.path)
+        lay_on_side(model)
         if self._precision in ("int8", "w8"):
             make_dynamic(model, costs())
         if self._precision in ("int8", "w8", "w4"):
