@@ -5,6 +5,7 @@ Polygraphy knows one tolerance for all calls, which a loud input would widen for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,13 @@ from convertkit.parity.golden import Vector
 from convertkit.stage import Runner
 from convertkit.state import save_arrays
 from convertkit.targets.tensorrt.rounding import changed
-from convertkit.targets.tensorrt.vectors import MOST_BYTES, allowed, encoded
+from convertkit.targets.tensorrt.vectors import MOST_BYTES, allowed, as_json, encoded
 
 _FLOOR = 1e-2
 """Of what a golden vector's output may differ by: where an edge input gives next to nothing, the rest is rounding."""
+
+
+_FULL = f"edges.npz would be larger than {MOST_BYTES >> 20} MiB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,19 @@ class Edge:
 
     def described(self) -> dict[str, object]:
         """As JSON has it."""
-        return {"name": self.name, "atol": dict(self.atol)}
+        return {"name": self.name, "atol": as_json(self.atol)}
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An edge input that the package does not have, and why."""
+
+    name: str
+    reason: str
+
+    def described(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {"name": self.name, "reason": self.reason}
 
 
 def edge_vectors(
@@ -45,27 +61,32 @@ def edge_vectors(
     golden: Sequence[Vector],
     atol: Mapping[str, float],
     share: float,
-) -> tuple[Edge, ...]:
-    """What ``runner`` computes for the edge inputs made from ``golden``, as many as fit; ``atol`` and ``share`` are
-    those of golden.
+) -> tuple[tuple[Edge, ...], tuple[LeftOut, ...]]:
+    """What ``runner`` computes for the edge inputs made from ``golden``, and those that are left out.
 
-    ``other`` is that of :func:`otherwise_rounded`.  An edge input on which a runner fails is left out: the verification
-    of the export has judged it.
+    ``atol`` and ``share`` are those of golden, ``other`` is that of :func:`otherwise_rounded`.  Left out is an edge
+    input on which a runner fails (the verification of the export has judged it), and what does not fit.
     """
     base = [{spec.name: spec.decode(np.asarray(each.inputs[spec.name])) for spec in artifact.inputs} for each in golden]
-    found, size = list[Edge](), 0
+    found, left, size = list[Edge](), list[LeftOut](), 0
     for name, feed in edge_feeds(artifact.inputs, base, brief=is_brief(artifact.size_bytes)) if base else ():
+        if size > MOST_BYTES:
+            left.append(LeftOut(name, _FULL))
+            continue
         try:
             vector = encoded(artifact, feed, runner.run(feed))
             change = changed(artifact, other, vector)
-        except ToolError:
+        except ToolError as error:
+            left.append(LeftOut(name, str(error).splitlines()[0]))
             continue
         size += vector.size_bytes
         if size > MOST_BYTES:
-            break
+            left.append(LeftOut(name, _FULL))
+            continue
         own = {spec.name: allowed(spec, [vector], change[spec.name], share) for spec in artifact.outputs}
-        found.append(Edge(name, vector, {key: max(most, _FLOOR * atol[key]) for key, most in own.items()}))
-    return tuple(found)
+        least = {key: _FLOOR * most if math.isfinite(most) else 0.0 for key, most in atol.items()}
+        found.append(Edge(name, vector, {key: max(most, least[key]) for key, most in own.items()}))
+    return tuple(found), tuple(left)
 
 
 def write_edges(found: Sequence[Edge], folder: Path) -> None:

@@ -10,10 +10,10 @@ from convertkit import plugins
 from convertkit.artifact import Artifact
 from convertkit.parity.golden import Vector
 from convertkit.stage import FeedSource, NamedRunner
-from convertkit.targets.tensorrt.edges import Edge, edge_vectors, write_edges
+from convertkit.targets.tensorrt.edges import Edge, LeftOut, edge_vectors, write_edges
 from convertkit.targets.tensorrt.rounding import changed, otherwise_rounded
 from convertkit.targets.tensorrt.shapes import Range
-from convertkit.targets.tensorrt.vectors import allowed, share, vectors, write_vectors
+from convertkit.targets.tensorrt.vectors import allowed, as_json, share, vectors, write_vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Golden:
 
     vectors: tuple[Vector, ...]
     edges: tuple[Edge, ...]
+    left_out: tuple[LeftOut, ...]
     atol: Mapping[str, float]
     share: float
     runtime: str
@@ -47,14 +48,19 @@ class Golden:
             changes = [changed(made, other, each) for each in found]
             most = {spec.name: max(each[spec.name] for each in changes) for spec in made.outputs}
             atol = {spec.name: allowed(spec, found, most[spec.name], part) for spec in made.outputs}
-            edges = edge_vectors(made, runner, other, found, atol, part)
+            edges, left_out = edge_vectors(made, runner, other, found, atol, part)
             runtime = runner.runtime if isinstance(runner, NamedRunner) else made.format
-        return cls(found, edges, atol, part, runtime)
+        return cls(found, edges, left_out, atol, part, runtime)
 
     def described(self) -> dict[str, object]:
         """As JSON has it."""
-        edges = [each.described() for each in self.edges]
-        return {"vectors": len(self.vectors), "computed_by": self.runtime, "atol": dict(self.atol), "edges": edges}
+        return {
+            "vectors": len(self.vectors),
+            "computed_by": self.runtime,
+            "atol": as_json(self.atol),
+            "edges": [each.described() for each in self.edges],
+            "edges_left_out": [each.described() for each in self.left_out],
+        }
 
     def write(self, folder: Path) -> None:
         """The files in a new ``folder``."""

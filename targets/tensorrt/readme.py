@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 
@@ -101,16 +102,32 @@ The golden vectors are results of {facts.golden.runtime}. Polygraphy compares th
         --rtol 0 --atol {atol}
 
 Each value may differ by {100 * facts.golden.share:.0f} % of its output's greatest one, or by three times what the
-model's own rounding to 8 or 16 bits changes (of float32: that of products in TF32), where that is more; an integer
-output's by two steps.
-
+model's own rounding to 8 or 16 bits changes (of float32: that of products in TF32), where that is more; one
+that 8-bit integers make, by two of their steps more. Whole numbers (indices, labels) have to be equal.
+{_undecided(facts.golden)}
     python {CHECK}
 
 compares edge inputs, too (zeros, tiny and constant values, ...), each by the size of its own result, and tells what a
 call takes: in TensorRT where `model.engine` is there, in ONNX Runtime on the GPU (`pip install onnxruntime-gpu`) and on
 the CPU. `--batch 64` measures other sizes. It ends with 0 where all that ran agree, 1 where one differs or fails,
 2 where nothing ran on the GPU.
-"""
+{_left_out(facts.golden)}"""
+
+
+def _undecided(golden: Golden) -> str:
+    """A sentence about integer outputs that rounding decides."""
+    tolerances = [golden.atol, *(edge.atol for edge in golden.edges)]
+    names = sorted({name for each in tolerances for name, most in each.items() if math.isinf(most)})
+    if not names:
+        return ""
+    return f"Rounding decides them in {', '.join(names)} for some inputs; these are not compared.\n"
+
+
+def _left_out(golden: Golden) -> str:
+    if not golden.left_out:
+        return ""
+    rows = "\n".join(f"- {each.name}: {each.reason}" for each in golden.left_out)
+    return f"\nEdge inputs that are not in `golden/edges.npz`:\n{rows}\n"
 
 
 def _notes(facts: Facts) -> str:

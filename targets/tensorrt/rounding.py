@@ -7,6 +7,7 @@ float16, bfloat16; of a model without any, by rounding the factors of its produc
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -50,14 +51,17 @@ def otherwise_rounded(artifact: Artifact) -> Iterator[Runner]:
 
 
 def changed(artifact: Artifact, runner: Runner, vector: Vector) -> Mapping[str, float]:
-    """For each output the greatest difference of ``vector`` from what ``runner`` computes; 0 for other than floats."""
+    """For each output the greatest difference of ``vector`` from what ``runner`` computes.
+
+    Of other than floats it is infinite where anything differs: what roundings decide may be any number.
+    """
     got = runner.run({spec.name: spec.decode(np.asarray(vector.inputs[spec.name])) for spec in artifact.inputs})
     return {spec.name: _apart(spec, vector.outputs[spec.name], got[spec.name]) for spec in artifact.outputs}
 
 
 def _apart(spec: TensorSpec, rounded: Array, other: Array) -> float:
     if "float" not in spec.dtype:
-        return 0.0
+        return 0.0 if np.array_equal(rounded, other) else math.inf
     apart = np.abs(rounded.astype(np.float64) - np.asarray(other, np.float64))
     return float(apart[np.isfinite(apart)].max(initial=0))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -93,12 +94,18 @@ def share(precisions: Collection[str]) -> float:
 def allowed(spec: TensorSpec, found: Iterable[Vector], change: float = 0.0, share: float = SHARE) -> float:
     """By how much an engine may differ: ``share`` of the greatest value or ``TIMES`` times ``change``, and steps.
 
-    ``change`` is by how much rounding changes the output (``rounding.py``).
+    ``change`` is by how much rounding changes the output (``rounding.py``).  Other than floats are equal; infinite
+    where rounding decides them, as it does the places of an ArgMax or TopK of what is nearly equal.
     """
     if "float" not in spec.dtype:
-        return 0.0
+        return math.inf if change else 0.0
     greatest = max(float(np.abs(np.nan_to_num(each.outputs[spec.name])).max(initial=0)) for each in found)
     return float(f"{max(share * greatest, TIMES * change) + STEPS * (spec.lsb or 0.0):.1e}")
+
+
+def as_json(atol: Mapping[str, float]) -> dict[str, float | None]:
+    """Tolerances as JSON has them: None for an output that is not compared."""
+    return {name: most if math.isfinite(most) else None for name, most in atol.items()}
 
 
 def write_vectors(found: Sequence[Vector], runner: str, folder: Path) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import json
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -19,6 +21,10 @@ import onnxruntime
 import pytest
 
 import convertkit
+from convertkit.parity.golden import Vector
+from convertkit.targets.tensorrt.edges import Edge, LeftOut
+from convertkit.targets.tensorrt.golden import Golden
+from convertkit.targets.tensorrt.readme import Facts, readme
 from tests import onnx_models
 
 
@@ -123,6 +129,24 @@ def test_a_number_against_none_differs(package: Path) -> None:
     assert check.share(vector, {"y": np.array([1.0, 2.0, np.inf])}) == np.inf
     assert check.share(vector, {"y": np.array([1.0, np.nan, -np.inf])}) == np.inf
     assert check.share(vector, {"y": np.array([[1.0, np.nan, np.inf]])}) == np.inf
+
+
+def test_what_rounding_decides_is_not_compared(package: Path) -> None:
+    vector = {"outputs": {"y": np.array([1.0]), "place": np.array([3])}, "atol": {"y": 0.5, "place": None}}
+    got = {"y": np.array([1.25]), "place": np.array([7])}
+    assert program(package).share(vector, got) == 0.5
+    assert program(package).share({**vector, "atol": {"y": 0.5, "place": 0.0}}, got) == np.inf
+
+
+def test_the_readme_tells_what_is_not_compared(tmp_path: Path) -> None:
+    undecided = Edge("zeros", Vector({}, {}), {"place": math.inf, "y": 0.1})
+    golden = Golden((), (undecided,), (LeftOut("loud", "the runner fails"),), {"place": 0.0, "y": 0.1}, 0.01, "ONNX")
+    told = readme(Facts("10.0", "7.5", (), "", 0, golden, ()))
+    assert "Rounding decides them in place for some inputs; these are not compared." in told
+    assert "- loud: the runner fails\n" in told
+    plain = readme(Facts("10.0", "7.5", (), "", 0, replace(golden, edges=(), left_out=()), ()))
+    assert "Rounding decides" not in plain
+    assert "not in `golden/edges.npz`" not in plain
 
 
 def test_bfloat16_is_not_run_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

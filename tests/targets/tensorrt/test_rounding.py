@@ -9,9 +9,14 @@ import onnx
 import onnx.parser
 import pytest
 
+from convertkit import plugins
 from convertkit.artifact import Artifact
+from convertkit.errors import ToolError
 from convertkit.onnx.load import load_model
 from convertkit.onnx.specs import interface
+from convertkit.stage import Feed, Outputs, Runner
+from convertkit.targets.tensorrt import edges
+from convertkit.targets.tensorrt.edges import edge_vectors
 from convertkit.targets.tensorrt.golden import Golden
 from convertkit.targets.tensorrt.rounding import changed, otherwise_rounded
 from convertkit.targets.tensorrt.vectors import encoded, share
@@ -93,3 +98,49 @@ def test_types_of_fewer_bits_may_differ_by_more() -> None:
     assert share(["float32", "int8"]) == 0.01
     assert share(["float32", "float16"]) == 0.03
     assert share(["bfloat16", "float16"]) == 0.04
+
+
+def test_what_rounding_decides_is_not_compared(tmp_path: Path) -> None:
+    """0.3 and 0.26 are both 0.25 behind the pair, where the first one wins."""
+    text = f"""<ir_version: 10, opset_import: ["" : 21]> g (float[N, 4] x) => (float[N, 4] y, int64[N, 1] place)
+        <float s = {{{STEP}}}, int8 z = {{0}}>
+        {{ {PAIR} place = ArgMax <axis = 1> (r) }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    artifact = Artifact(tmp_path / "model.onnx", "onnx", *interface(load_model(tmp_path / "model.onnx")), "")
+    close, far = ([{"x": np.array([values], np.float32)}] for values in ((0.26, 0.3, 0, 0.1), (0.1, 0.3, 1.2, 0)))
+    decided, golden = (Golden.of(artifact, (), (), samples, 0) for samples in (far, close))
+    assert decided.atol["place"] == 0.0
+    assert decided.described()["atol"]["place"] == 0.0
+    assert golden.atol["place"] == np.inf
+    assert golden.described()["atol"] == {"y": pytest.approx(0.3), "place": None}
+    zeros = next(each for each in golden.edges if each.name == "zeros")
+    assert zeros.atol["place"] == 0.0, "one input says nothing about another"
+
+
+class Failing:
+    """A runner that fails on what is all zeros."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def run(self, feed: Feed) -> Outputs:
+        if not np.any(feed["x"]):
+            raise ToolError("no zeros\nat all")
+        return self._runner.run(feed)
+
+
+def test_edge_inputs_that_are_left_out_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact = rounded(tmp_path, PAIR)
+    samples = [{"x": np.array([[0.1, 0.3, 0.5, 0.74]], np.float32)}]
+    whole = Golden.of(artifact, (), (), samples, 0)
+    with plugins.runner(artifact) as runner:
+        found, left = edge_vectors(artifact, Failing(runner), runner, whole.vectors, whole.atol, 0.01)
+        assert [each.described() for each in left] == [
+            {"name": name, "reason": "no zeros"} for name in ("zeros", "signed zeros")
+        ]
+        assert [each.name for each in found] == [each.name for each in whole.edges if "zeros" not in each.name]
+        monkeypatch.setattr(edges, "MOST_BYTES", 100)
+        found, left = edge_vectors(artifact, runner, runner, whole.vectors, whole.atol, 0.01)
+    assert len(found) == 3, "of 32 bytes each"
+    assert [*(each.name for each in found), *(each.name for each in left)] == [each.name for each in whole.edges]
+    assert whole.described()["edges_left_out"] == []
