@@ -137,7 +137,7 @@ class Builder:
         if key not in self._made:
             name = f"const_{len(self.constants)}"
             value = ir.Value(name=name, const_value=ir.tensor(data, name=name))
-            value.shape, value.dtype = ir.Shape(data.shape), onnx_dtype(data.dtype.name)
+            value.shape, value.type = ir.Shape(data.shape), ir.TensorType(onnx_dtype(data.dtype.name))
             self.constants[name] = value
             self._made[key] = (Tensor(value, data.shape, data.dtype.name, data),)
         return self._made[key][0]

@@ -23,7 +23,7 @@ def _fresh(b: Builder, x: Tensor) -> ir.Value:
     node = ir.node("Identity", [x.value])
     b.nodes.append(node)
     node.outputs[0].name = b.name()
-    node.outputs[0].dtype = onnx_dtype(x.dtype)
+    node.outputs[0].type = ir.TensorType(onnx_dtype(x.dtype))
     return node.outputs[0]
 
 

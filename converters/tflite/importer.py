@@ -108,7 +108,7 @@ def _output(builder: Builder, result: Tensor, name: str, taken: list[ir.Value]) 
     if value.producer() is None or any(value is other for other in taken):
         value = builder.op("Identity", [result]).value
     value.name = name
-    value.dtype = onnx_dtype(result.dtype)
+    value.type = ir.TensorType(onnx_dtype(result.dtype))
     return value
 
 

@@ -273,7 +273,7 @@ def detached(model: ir.Model) -> dict[str, ir.Value]:
         del model.graph.initializers[name]
         if value.shape is None or value.dtype is None:
             assert value.const_value is not None
-            value.shape, value.dtype = ir.Shape(value.const_value.numpy().shape), value.const_value.dtype
+            value.shape, value.type = ir.Shape(value.const_value.numpy().shape), ir.TensorType(value.const_value.dtype)
         model.graph.inputs.append(value)
     return large
 

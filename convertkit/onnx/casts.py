@@ -9,7 +9,7 @@ def cast_node(value: ir.Value, to: ir.DataType, name: str) -> ir.Node:
     """A node that is not in a graph yet; it and its result are called ``name``."""
     node = ir.node("Cast", [value], {"to": int(to)}, name=name)
     result = node.outputs[0]
-    result.name, result.dtype, result.shape = name, to, value.shape
+    result.name, result.type, result.shape = name, ir.TensorType(to), value.shape
     return node
 
 

@@ -55,7 +55,7 @@ def add_constant(graph: ir.Graph, name: str, array: Array, separator: str = "_")
         unique = f"{name}{separator}{number}" if separator else f"{unique}_"
     # Not ir.tensor(): it asks every protocol it knows, and a trial of the quantizer adds hundreds of constants.
     value = ir.Value(name=unique, const_value=ir.Tensor(array, name=unique))
-    value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
+    value.type, value.shape = ir.TensorType(ir.DataType.from_numpy(array.dtype)), ir.Shape(array.shape)
     graph.register_initializer(value)
     return value
 

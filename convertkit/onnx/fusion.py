@@ -129,7 +129,7 @@ def replace_node(model: ir.Model, graph: ir.Graph, node: ir.Node, rule: Rule) ->
             continue
         new.shape = old.shape
         if old.dtype is not None:
-            new.dtype = old.dtype
+            new.type = ir.TensorType(old.dtype)
         name = old.name
         ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
         old.name, new.name = f"{name}/fused", name

@@ -68,10 +68,10 @@ def _widen(graph: ir.Graph) -> None:
     for value in graph.initializers.values():
         if _is_half(value) and value.const_value is not None:
             value.const_value = ir.tensor(value.const_value.numpy().astype(np.float32), name=value.name)
-            value.dtype = _WHOLE
+            value.type = ir.TensorType(_WHOLE)
     for value in (*graph.inputs, *(each for node in graph for each in node.outputs)):
         if _is_half(value):
-            value.dtype = _WHOLE
+            value.type = ir.TensorType(_WHOLE)
     for node in graph:
         for name, attribute in list(node.attributes.items()):
             if name in TYPE_ATTRIBUTES and attribute.type == ir.AttributeType.INT and attribute.value == _HALF:
@@ -107,7 +107,7 @@ def _round(cast: ir.Node) -> None:
     graph, half = cast.graph, cast.outputs[0]
     assert isinstance(graph, ir.Graph)
     cast.attributes["to"] = ir.AttrInt64("to", int(_HALF))
-    half.dtype = _HALF
+    half.type = ir.TensorType(_HALF)
     wide = cast_node(half, _WHOLE, f"{half.name}/widened")
     ir.convenience.replace_all_uses_with(half, wide.outputs[0], replace_graph_outputs=True)
     wide.replace_input_with(0, half)
@@ -147,5 +147,5 @@ def _cast_around(node: ir.Node) -> None:
         wide = cast_node(result, _WHOLE, f"{node.name}/widened")
         ir.convenience.replace_all_uses_with(result, wide.outputs[0], replace_graph_outputs=True)
         wide.replace_input_with(0, result)
-        result.dtype = _HALF
+        result.type = ir.TensorType(_HALF)
         graph.insert_after(node, wide)

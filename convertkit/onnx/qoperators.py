@@ -114,11 +114,11 @@ def _quantized(graph: ir.Graph, node: ir.Node, output: ir.Value, parameters: lis
     again = ir.Node("", "QuantizeLinear", [output, *parameters], num_outputs=1, name=f"{output.name}_quantize")
     made = again.outputs[0]
     made.shape = output.shape
-    made.dtype = (parameters[1].dtype if len(parameters) > 1 else None) or ir.DataType.UINT8
+    made.type = ir.TensorType((parameters[1].dtype if len(parameters) > 1 else None) or ir.DataType.UINT8)
     ir.convenience.replace_all_uses_with(output, made, replace_graph_outputs=True)
     again.replace_input_with(0, output)
     output.name, made.name = f"{output.name}_float", output.name
-    output.dtype = ir.DataType.FLOAT
+    output.type = ir.TensorType(ir.DataType.FLOAT)
     graph.insert_after(node, again)
     return made
 
@@ -140,14 +140,14 @@ def _rewrite(graph: ir.Graph, node: ir.Node, form: Form) -> None:
     made = made or (ir.Node("", form.op, operands, attributes, num_outputs=1, name=f"{name}_float"),)
     quantized = node.outputs[0]
     real = made[-1].outputs[0]
-    real.name, real.dtype, real.shape = f"{quantized.name}_float", ir.DataType.FLOAT, quantized.shape
+    real.name, real.type, real.shape = f"{quantized.name}_float", ir.TensorType(ir.DataType.FLOAT), quantized.shape
     scale, zero = inputs[form.output : form.output + 2]
     again = ir.Node(
         "", "QuantizeLinear", [real, scale, *([zero] if zero else [])], num_outputs=1, name=f"{name}_quantize"
     )
     # Shape inference knows nothing of ONNX Runtime's own operators; the zero point does.
     again.outputs[0].shape = quantized.shape
-    again.outputs[0].dtype = ir.DataType.UINT8 if zero is None or zero.dtype is None else zero.dtype
+    again.outputs[0].type = ir.TensorType(ir.DataType.UINT8 if zero is None or zero.dtype is None else zero.dtype)
     graph.insert_before(node, (*made, again))
     kept = quantized.name
     ir.convenience.replace_all_uses_with(quantized, again.outputs[0], replace_graph_outputs=True)
@@ -179,7 +179,11 @@ def _real(
         inputs[2] = add_constant(graph, f"{name}_zero_points", zeros)
     attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
     node = ir.Node("", "DequantizeLinear", inputs, attributes, num_outputs=1, name=name)
-    node.outputs[0].name, node.outputs[0].dtype, node.outputs[0].shape = name, ir.DataType.FLOAT, inputs[0].shape
+    node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = (
+        name,
+        ir.TensorType(ir.DataType.FLOAT),
+        inputs[0].shape,
+    )
     graph.insert_before(before, node)
     return node.outputs[0]
 

@@ -60,7 +60,7 @@ def _write_out(node: ir.Node) -> None:
         each = ir.node(op, list(inputs), name=f"{node.name}/{op}")
         each.metadata_props.update(node.metadata_props)
         result = each.outputs[0]
-        result.name, result.dtype, result.shape = f"{old.name}/{op}", dtype, old.shape
+        result.name, result.type, result.shape = f"{old.name}/{op}", ir.TensorType(dtype), old.shape
         made.append(each)
         return result
 
@@ -79,7 +79,11 @@ def _write_out(node: ir.Node) -> None:
 def _number(made: list[ir.Node], node: ir.Node, value: float) -> ir.Value:
     each = ir.node("Constant", [], {"value": ir.tensor(np.float32(value))}, name=f"{node.name}/{value:g}")
     result = each.outputs[0]
-    result.name, result.dtype, result.shape = f"{node.outputs[0].name}/{value:g}", ir.DataType.FLOAT, ir.Shape([])
+    result.name, result.type, result.shape = (
+        f"{node.outputs[0].name}/{value:g}",
+        ir.TensorType(ir.DataType.FLOAT),
+        ir.Shape([]),
+    )
     result.const_value = ir.tensor(np.float32(value))
     made.append(each)
     return result

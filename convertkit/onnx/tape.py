@@ -67,7 +67,7 @@ class Tape:
     def weight(self, array: Array, name: str) -> ir.Value:
         """A constant of the model's own."""
         value = ir.Value(name=name, const_value=ir.Tensor(array, name=name))
-        value.shape, value.dtype = ir.Shape(array.shape), ir.DataType.from_numpy(array.dtype)
+        value.shape, value.type = ir.Shape(array.shape), ir.TensorType(ir.DataType.from_numpy(array.dtype))
         self._graph.register_initializer(value)
         return value
 

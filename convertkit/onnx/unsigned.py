@@ -67,7 +67,7 @@ def make_unsigned(model: ir.Model) -> int:
             if point not in moved:
                 moved[point] = _unsigned(model.graph, point)
             each.replace_input_with(_ZERO_POINT, moved[point])
-        node.outputs[0].dtype = ir.DataType.UINT8
+        node.outputs[0].type = ir.TensorType(ir.DataType.UINT8)
         shifted += 1
     for point in moved:
         if point.name is not None and not point.uses():

@@ -39,7 +39,7 @@ def write_detections(graph: ir.Graph, plan: Detections) -> None:
     for name in plan.taken:
         ends[name].name = f"{name}/candidates"
     for name, value in found.items():
-        value.name, value.dtype = name, _RESULTS.get(name, ir.DataType.INT64)
+        value.name, value.type = name, ir.TensorType(_RESULTS.get(name, ir.DataType.INT64))
     kept = [value for name, value in ends.items() if name not in plan.taken]
     at = min(place for place, name in enumerate(ends) if name in plan.taken)
     graph.outputs[:] = [*kept[:at], *(found[name] for name in plan.names), *kept[at:]]

@@ -117,6 +117,8 @@ def _choices(graph: ir.Graph, scores: Scores) -> None:
     old.name = f"{scores.name}/scores"
     for value, name in zip(results, scores.names, strict=True):
         value.name = name
-        value.dtype = ir.DataType.FLOAT if value is results[0] and scores.how.choice != "argmax" else ir.DataType.INT64
+        value.type = ir.TensorType(
+            ir.DataType.FLOAT if value is results[0] and scores.how.choice != "argmax" else ir.DataType.INT64
+        )
     graph.outputs[at : at + 1] = results
     graph.extend(chain.nodes)

@@ -143,7 +143,7 @@ class _Builder:
     ) -> ir.Value:
         node = ir.Node("", op, inputs, attributes, num_outputs=1, name=name)
         output = node.outputs[0]
-        output.name, output.dtype = name, ir.DataType.FLOAT
+        output.name, output.type = name, ir.TensorType(ir.DataType.FLOAT)
         output.shape = None if shape is None else ir.Shape(shape)
         self._graph.append(node)
         return output
@@ -153,7 +153,7 @@ class _Builder:
         name = f"__number_{number}"
         if name not in self._graph.initializers:
             value = ir.Value(name=name, const_value=ir.Tensor(np.array([number], np.int64), name=name))
-            value.dtype, value.shape = ir.DataType.INT64, ir.Shape([1])
+            value.type, value.shape = ir.TensorType(ir.DataType.INT64), ir.Shape([1])
             self._graph.register_initializer(value)
         return self._graph.initializers[name]
 

@@ -63,7 +63,7 @@ def _is_told(value: ir.Value, given: set[str | None]) -> bool:
 def _shape_of(graph: ir.Graph, value: ir.Value, index: int) -> str:
     node = ir.Node("", "Shape", [value], name=f"__sizes_{index}")
     shape = node.outputs[0]
-    shape.name, shape.dtype = f"__sizes_{index}", ir.DataType.INT64
+    shape.name, shape.type = f"__sizes_{index}", ir.TensorType(ir.DataType.INT64)
     graph.append(node)
     graph.outputs.append(shape)
     return shape.name

@@ -115,12 +115,16 @@ class Writer(WeightWriter):
         )
         quantized = quantize.outputs[0]
         quantized.name, quantized.shape = self.unique(f"{name}_quantized"), value.shape
-        quantized.dtype = ir.DataType.from_numpy(np.dtype(parameters.dtype))
+        quantized.type = ir.TensorType(ir.DataType.from_numpy(np.dtype(parameters.dtype)))
         dequantize = ir.Node(
             "", "DequantizeLinear", [quantized, scale, zero], num_outputs=1, name=self.unique(f"{name}_dequantize")
         )
         real = dequantize.outputs[0]
-        real.name, real.shape, real.dtype = self.unique(f"{name}_dequantized"), value.shape, ir.DataType.FLOAT
+        real.name, real.shape, real.type = (
+            self.unique(f"{name}_dequantized"),
+            value.shape,
+            ir.TensorType(ir.DataType.FLOAT),
+        )
         self._insert((quantize, dequantize), value.producer(), before)
         return real
 

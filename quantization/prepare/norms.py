@@ -49,7 +49,7 @@ def _rewrite(graph: ir.Graph, node: ir.Node) -> None:
     conv = ir.node("Conv", operands, {"group": len(factor), "kernel_shape": [1] * (len(x.shape) - 2)}, name=name)
     conv.metadata_props.update(node.metadata_props)
     new = conv.outputs[0]
-    new.shape, new.dtype, new.name = old.shape, ir.DataType.FLOAT, old.name
+    new.shape, new.type, new.name = old.shape, ir.TensorType(ir.DataType.FLOAT), old.name
     graph.insert_before(node, conv)
     ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
     graph.remove(node, safe=True)

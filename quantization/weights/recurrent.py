@@ -52,7 +52,7 @@ def _quantize(graph: ir.Graph, node: ir.Node, index: int, array: Array) -> None:
     axis = [ir.AttrInt64("axis", _GATE_ROWS)]
     real = ir.Node("", "DequantizeLinear", inputs, axis, num_outputs=1, name=f"{name}_dequantize")
     made = real.outputs[0]
-    made.name, made.dtype, made.shape = f"{name}_dequantized", ir.DataType.FLOAT, ir.Shape(array.shape)
+    made.name, made.type, made.shape = f"{name}_dequantized", ir.TensorType(ir.DataType.FLOAT), ir.Shape(array.shape)
     graph.insert_before(node, real)
     node.replace_input_with(index, made)
 

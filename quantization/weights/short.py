@@ -131,7 +131,7 @@ def _retype(short: Short, graph: ir.Graph, narrowed: Iterable[ir.Node], made: se
                     casts[key] = _converted(short, graph, value, wants)
                 use.node.replace_input_with(use.idx, casts[key])
     for value in made:
-        value.dtype = short.dtype
+        value.type = ir.TensorType(short.dtype)
         if value in outputs:
             name, value.name = str(value.name), f"{value.name}_{short.suffix}"
             real = casts.get((value, ir.DataType.FLOAT)) or _converted(short, graph, value, ir.DataType.FLOAT)

@@ -69,5 +69,5 @@ def _quantize(graph: ir.Graph, table: ir.Value, readers: list[ir.Node]) -> None:
 
 def _made(op: str, inputs: list[ir.Value | None], attributes: list[ir.Attr], name: str, dtype: ir.DataType) -> ir.Node:
     node = ir.Node("", op, inputs, attributes, num_outputs=1, name=name)
-    node.outputs[0].name, node.outputs[0].dtype = name, dtype
+    node.outputs[0].name, node.outputs[0].type = name, ir.TensorType(dtype)
     return node

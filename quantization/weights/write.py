@@ -61,10 +61,10 @@ class WeightWriter:
             "", "DequantizeLinear", inputs, attributes, num_outputs=1, name=self.unique(f"{name}_dequantize")
         )
         real = node.outputs[0]
-        real.name, real.shape, real.dtype = (
+        real.name, real.shape, real.type = (
             self.unique(f"{name}_dequantized"),
             ir.Shape(integers.shape),
-            ir.DataType.FLOAT,
+            ir.TensorType(ir.DataType.FLOAT),
         )
         self.graph.insert_before(before, node)
         return real

@@ -76,7 +76,7 @@ def _marks(node: ir.Node) -> ir.Value | None:
     attributes = [ir.AttrInt64("center_point_box", node.attributes.get_int("center_point_box", 0))]
     made = ir.Node(DOMAIN, MARKS, list(node.inputs), attributes, num_outputs=1, name=f"{node.name}/{MARKS}")
     value = made.outputs[0]
-    value.name, value.shape, value.dtype = made.name, scores.shape, ir.DataType.BOOL
+    value.name, value.shape, value.type = made.name, scores.shape, ir.TensorType(ir.DataType.BOOL)
     assert node.graph is not None
     node.graph.insert_before(node, made)
     return value

@@ -107,7 +107,7 @@ def _outer(body: ir.Graph) -> list[ir.Value]:
 
 def _learn(value: ir.Value, kind: onnx.TypeProto.Tensor) -> None:
     if value.dtype is None and kind.elem_type:
-        value.dtype = ir.DataType(kind.elem_type)
+        value.type = ir.TensorType(ir.DataType(kind.elem_type))
     if value.shape is None and kind.HasField("shape"):
         value.shape = ir.Shape(
             [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in kind.shape.dim]

@@ -13,7 +13,7 @@ def typed(value: ir.Value, shape: ir.Shape | None, dtype: ir.DataType | None) ->
     """``value`` with a shape and an element type, as far as they are known."""
     value.shape = shape
     if dtype is not None:
-        value.dtype = dtype
+        value.type = ir.TensorType(dtype)
     return value
 
 

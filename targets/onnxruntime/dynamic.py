@@ -89,7 +89,7 @@ def _quantized(graph: ir.Graph, data: ir.Value, before: ir.Node) -> tuple[ir.Val
     node = ir.Node("", "DynamicQuantizeLinear", [data], num_outputs=3, name=f"{data.name}_dynamic")
     kinds = (ir.DataType.UINT8, ir.DataType.FLOAT, ir.DataType.UINT8)
     for value, kind, what in zip(node.outputs, kinds, ("integers", "scale", "zero_point"), strict=True):
-        value.name, value.dtype, value.shape = f"{data.name}_dynamic_{what}", kind, ir.Shape(())
+        value.name, value.type, value.shape = f"{data.name}_dynamic_{what}", ir.TensorType(kind), ir.Shape(())
     node.outputs[0].shape = data.shape
     graph.insert_before(before, node)
     return tuple(node.outputs)
@@ -126,5 +126,5 @@ def _rewrite(graph: ir.Graph, node: ir.Node, weight: Stored, data: tuple[ir.Valu
 
 def _made(op: str, inputs: list[ir.Value | None], name: str, kind: ir.DataType, like: ir.Value) -> ir.Node:
     node = ir.Node("", op, inputs, num_outputs=1, name=name)
-    node.outputs[0].name, node.outputs[0].dtype, node.outputs[0].shape = name, kind, like.shape
+    node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = name, ir.TensorType(kind), like.shape
     return node

@@ -96,7 +96,7 @@ def _untranspose(graph: ir.Graph, node: ir.Node, weight: Stored) -> None:
     if len(maker.inputs) > 2:
         maker.resize_inputs(2)  # a zero point, which is zero
     maker.attributes["axis"] = ir.AttrInt64("axis", 1 - weight.axis)
-    maker.outputs[0].dtype = weight.scale.dtype or ir.DataType.FLOAT
+    maker.outputs[0].type = ir.TensorType(weight.scale.dtype or ir.DataType.FLOAT)
     maker.outputs[0].shape = ir.Shape(weight.shape[::-1])
     del node.attributes["transB"]
     drop_unused(graph)
@@ -157,5 +157,5 @@ def _made(
     op: str, inputs: list[ir.Value | None], name: str, attributes: tuple[ir.Attr, ...] | list[ir.Attr] = ()
 ) -> ir.Node:
     node = ir.Node("", op, inputs, attributes, num_outputs=1, name=name)
-    node.outputs[0].name, node.outputs[0].dtype = name, ir.DataType.FLOAT
+    node.outputs[0].name, node.outputs[0].type = name, ir.TensorType(ir.DataType.FLOAT)
     return node

@@ -61,7 +61,7 @@ def _values(model: ir.Model) -> list[ir.Value]:
 
 def _widen_value(value: ir.Value) -> None:
     if value.dtype in _RELATIVE:
-        value.dtype = ir.DataType.FLOAT
+        value.type = ir.TensorType(ir.DataType.FLOAT)
     if value.const_value is not None and value.const_value.dtype in _RELATIVE:
         value.const_value = _widened(value.const_value)
 
@@ -81,5 +81,5 @@ def _widen_attributes(node: ir.Node) -> None:
 def _cast(value: ir.Value, to: ir.DataType, name: str) -> ir.Node:
     node = ir.node("Cast", [value], {"to": int(to)}, name=f"{name}_cast")
     result = node.outputs[0]
-    result.name, result.shape, result.dtype = name, value.shape, to
+    result.name, result.shape, result.type = name, value.shape, ir.TensorType(to)
     return node

@@ -18,7 +18,7 @@ def widen_indices(model: ir.Model) -> None:
             continue
         index = node.inputs[1]
         cast = ir.node("Cast", [index], {"to": int(ir.DataType.INT64)}, name=f"{node.name}_indices")
-        cast.outputs[0].dtype = ir.DataType.INT64
+        cast.outputs[0].type = ir.TensorType(ir.DataType.INT64)
         if index is not None:
             cast.outputs[0].shape = index.shape
         owner = node.graph

@@ -95,7 +95,7 @@ def _operator(scan: Scan, cell: Cell, sequence: ir.Value) -> ir.Node:
     assert whole is not None
     shapes = [[whole[0], 1, whole[1], size], *([1, whole[1], size] for _ in starts)]
     for number, (value, shape) in enumerate(zip(made.outputs, shapes, strict=True)):
-        value.name, value.shape, value.dtype = f"{name}_{number}", ir.Shape(shape), ir.DataType.FLOAT
+        value.name, value.shape, value.type = f"{name}_{number}", ir.Shape(shape), ir.TensorType(ir.DataType.FLOAT)
     return made
 
 

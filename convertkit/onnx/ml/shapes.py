@@ -35,6 +35,6 @@ def _state(node: ir.Node, place: int, shape: ir.Shape, dtype: ir.DataType | None
         return
     value = node.outputs[place]
     if value.dtype is None:
-        value.dtype = dtype
+        value.type = ir.TensorType(dtype)
     if value.shape is None or len(value.shape) != len(shape):  # CatBoost says (rows) of (rows, 1)
         value.shape = shape

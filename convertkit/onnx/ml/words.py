@@ -74,6 +74,6 @@ def _leave_out(graph: ir.Graph, node: ir.Node) -> None:
 
 
 def _are_numbers(value: ir.Value) -> None:
-    value.dtype = ir.DataType.INT64
+    value.type = ir.TensorType(ir.DataType.INT64)
     for use in value.uses():
         _are_numbers(use.node.outputs[0])

@@ -70,7 +70,7 @@ def added(before: ir.Node, operator: str, inputs: list[ir.Value], like: ir.Value
     result = node.outputs[0]
     result.name, result.shape = name, like.shape
     if like.dtype is not None:
-        result.dtype = like.dtype
+        result.type = ir.TensorType(like.dtype)
     assert before.graph is not None
     before.graph.insert_before(before, node)
     return result
@@ -80,7 +80,7 @@ def scalar(before: ir.Node, number: float, name: str) -> ir.Value:
     """A new float32 constant of rank 0 in front of ``before``."""
     node = ir.node("Constant", [], {"value": ir.tensor(np.float32(number), name=name)}, name=name)
     result = node.outputs[0]
-    result.name, result.shape, result.dtype = name, ir.Shape([]), ir.DataType.FLOAT
+    result.name, result.shape, result.type = name, ir.Shape([]), ir.TensorType(ir.DataType.FLOAT)
     result.const_value = ir.tensor(np.float32(number), name=name)
     assert before.graph is not None
     before.graph.insert_before(before, node)

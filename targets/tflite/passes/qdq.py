@@ -65,7 +65,7 @@ def _quantize(node: ir.Node) -> None:
         return
     if kind == ir.DataType.UINT8 and not result.is_graph_output() and _feeds_only_dequantize(result):
         params, kind = _signed(params), ir.DataType.INT8
-        result.dtype = kind
+        result.type = ir.TensorType(kind)
     assert kind is not None, "it has kernels"
     set_quantization(result, params)
     _become(node, "Quantize", {"to": _INTEGERS[kind]})
@@ -147,7 +147,7 @@ def _as_signed(graph: ir.Graph, node: ir.Node, source: ir.Value, params: QuantPa
     set_quantization(source, params)
     made = ir.node("Quantize", [source], {"to": "int8"}, domain=OWN, name=f"{node.name}/signed")
     result = insert_before(node, made, like=source)
-    result.name, result.dtype = f"{source.name}/signed", ir.DataType.INT8
+    result.name, result.type = f"{source.name}/signed", ir.TensorType(ir.DataType.INT8)
     return result, signed
 
 
