@@ -1,12 +1,14 @@
 """Our quantized artifacts beside every peer's, from the same calibration data: size, SNR, accuracy, latency.
 
     python bench/quantization.py OUT --zoo ZOO PEERS [--zoo CASES PEERS] [--models A,B] [--latency SECONDS] [--reuse]
+                                 [--targets tflite,onnxruntime]
 
 ZOO holds NAME.onnx, NAME.calib.npz and NAME.eval.npz (``make_zoo.py``, ``make_cases.py``), PEERS what
 ``peers/make_peers.py`` wrote for it.  Results go to ``OUT/quantization.json`` as they come;
 ``quantization_page.py`` turns them into the page of docs/measurements.  ``--latency`` times all artifacts of a
 model in one interleaved run, on one thread and by that thread's own clock; first everything is made and probed,
 then everything is timed.  ``--reuse`` keeps our artifacts that exist: they can be made before the machine is quiet.
+``--targets`` measures the files of some runtimes again, and keeps what the book has of others.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ Record = dict[str, object]
 class Bench:
     """Paths of one run, and the growing book of results by ``NAME`` and ``PEER.PRECISION``."""
 
-    def __init__(self, out: Path, latency: float, reuse: bool) -> None:
-        self.out, self.latency, self.reuse = out.resolve(), latency, reuse
+    def __init__(self, out: Path, latency: float, reuse: bool, targets: tuple[str, ...]) -> None:
+        self.out, self.latency, self.reuse, self.targets = out.resolve(), latency, reuse, targets
         self.out.mkdir(parents=True, exist_ok=True)
         self.path = self.out / "quantization.json"
         self.book: dict[str, dict[str, Record]] = json.loads(self.path.read_text()) if self.path.exists() else {}
@@ -40,7 +42,8 @@ class Bench:
         """All files of one model that run, ours and the peers', probed."""
         records = self.book.setdefault(name, {})
         artifacts = {**self._ours(name, zoo, records), **self._theirs(name, peers, records)}
-        artifacts["onnxruntime.float32"] = zoo / f"{name}.onnx"
+        if "onnxruntime" in self.targets:
+            artifacts["onnxruntime.float32"] = zoo / f"{name}.onnx"
         for label, path in artifacts.items():
             known = records.setdefault(label, {})
             if known.get("stamp") != path.stat().st_mtime:
@@ -57,8 +60,8 @@ class Bench:
     def _ours(self, name: str, zoo: Path, records: dict[str, Record]) -> dict[str, Path]:
         """One ``convertkit export`` for each target and precision."""
         made = {}
-        for target, precisions in OURS.items():
-            for precision in precisions:
+        for target in self.targets:
+            for precision in OURS[target]:
                 folder, label = self.out / f"{name}-{target}-{precision}", f"convertkit {target}.{precision}"
                 path = folder / FILES[target]
                 if self.reuse and path.exists():
@@ -85,8 +88,9 @@ class Bench:
             if key.startswith(f"{name}.") and not made["ok"]:
                 records[key.removeprefix(f"{name}.")] = {"ok": False, "error": made["error"] or "conversion fails"}
         found = {}
+        kinds = "|".join(Path(FILES[target]).suffix[1:] for target in self.targets)
         for path in sorted(peers.glob(f"{name}.*.*")):
-            match = re.fullmatch(rf"{name}\.([^.]+\.[^.]+)\.(tflite|onnx)", path.name)
+            match = re.fullmatch(rf"{name}\.([^.]+\.[^.]+)\.({kinds})", path.name)
             if match:
                 found[match[1]] = path
         return found
@@ -110,8 +114,9 @@ def main() -> int:
     parser.add_argument("--models", default="", help="all without")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds per model; 0 leaves it out")
     parser.add_argument("--reuse", action="store_true", help="keep our artifacts that exist")
+    parser.add_argument("--targets", default=",".join(OURS))
     args = parser.parse_args()
-    bench = Bench(args.out, args.latency, args.reuse)
+    bench = Bench(args.out, args.latency, args.reuse, tuple(args.targets.split(",")))
     wanted = set(args.models.split(",")) if args.models else None
     runs: list[tuple[str, Path, dict[str, Path]]] = []
     for zoo, peers in args.zoo:
