@@ -24,7 +24,7 @@ from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.calibrate.ranges import Affine
 from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import effect, held_out
-from convertkit.quantization.graph.step import LossyStep
+from convertkit.quantization.graph.step import LossyStep, of_calibration
 from convertkit.quantization.graph.units import Unit, constant, find_units
 from convertkit.quantization.place.write import Writer
 from convertkit.quantization.prepare.opset import FLOAT8_OPSET, at_least
@@ -54,9 +54,7 @@ class QuantizeFloat8(LossyStep):
 
     @property
     def options(self) -> Mapping[str, object]:
-        given = self.calibration
-        found = {"calibration": given.description, "calibration_sha256": given.sha256, "samples": len(given)}
-        return {"profile": self.profile.name, **found}
+        return {"profile": self.profile.name, **of_calibration(self.calibration)}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Write the model; ``diagnosis`` names what stays float32, and why."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact
@@ -21,28 +20,19 @@ from convertkit.parity.replay import record
 from convertkit.profile import QuantProfile
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.observe import extend, observe
-from convertkit.quantization.calibrate.split import split, thinned
 from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.float8 import QuantizeFloat8
-from convertkit.quantization.graph.step import LossyStep
-from convertkit.quantization.graph.units import Unit, find_units, is_float
+from convertkit.quantization.graph.step import LossyStep, is_quantized, of_calibration
+from convertkit.quantization.graph.units import is_float
 from convertkit.quantization.integers import Integers
 from convertkit.quantization.place.complete import complete
-from convertkit.quantization.place.estimates import Estimates, described
-from convertkit.quantization.place.narrow import is_for_size_only
-from convertkit.quantization.prepare.opset import INT4_OPSET, at_least
+from convertkit.quantization.prepare.opset import at_least
 from convertkit.quantization.prepare.prepare import prepare
-from convertkit.quantization.report import layers
-from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.quality import LEAST_DB
-from convertkit.quantization.search.reference import affordable_samples, reference_of
-from convertkit.quantization.search.stored import TUNED
-from convertkit.quantization.search.weights import Chosen, WeightSearch, first_wide, told
+from convertkit.quantization.search.reference import reference_of
 from convertkit.quantization.weights.half import store_half
-from convertkit.quantization.weights.patches import has_rows, moments
 from convertkit.quantization.weights.short import BFLOAT16, FLOAT16, Short, compute_in
-from convertkit.quantization.weights.tune import Tuned, affordable, tune_all
-from convertkit.quantization.weights.weight_only import is_candidate, nearest
+from convertkit.quantization.weights_alone import QuantizeWeights
 from convertkit.recipe import ExportOptions
 from convertkit.stage import LOSSY, BuildContext, Feed, FeedSource, Once, Stage, Tolerance
 from convertkit.state import initial_state
@@ -59,7 +49,6 @@ _BFLOAT = replace(
     reason="bfloat16 keeps 8 bits of a value, some 50 dB behind one operator, and layers add their roundings up; "
     "what they leave is judged like that of any lossy step",
 )
-_QUANTIZED = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "QGemm", "ConvInteger", "MatMulInteger"})
 
 
 @dataclass(slots=True)
@@ -79,7 +68,7 @@ class QuantizeIntegers(LossyStep):
             "profile": self.profile.name,
             "method": self.choices.calib_method,
             "full_integer": self.choices.full_integer,
-            **_calibration_options(self.calibration),
+            **of_calibration(self.calibration),
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
@@ -106,73 +95,6 @@ class QuantizeIntegers(LossyStep):
 
 
 @dataclass(slots=True)
-class QuantizeWeights(LossyStep):
-    """Integer weights, float activations; better ones where there is calibration data."""
-
-    choices: ExportOptions
-    profile: QuantProfile
-    calibration: FeedSource | None = None
-
-    name = "quantize-weights"
-    tolerance = _STORED
-
-    @property
-    def options(self) -> Mapping[str, object]:
-        return {"profile": self.profile.name, **_calibration_options(self.calibration)}
-
-    def run(self, source: Artifact, workdir: Path) -> Artifact:
-        """Write the model with weights behind DequantizeLinear."""
-        model = load_model(source.path)
-        if not is_quantized(model):
-            widen_halves(model)
-            if self.profile.weight == "int4":
-                model = at_least(model, INT4_OPSET)
-            prepare(model)
-            state = initial_state(source)
-            reference = reference_of(model, self.calibration, state)
-            units = find_units(model.graph, self.profile)
-            wide = first_wide(model.graph, units, self.profile, size_first=self.choices.size_first)
-            tuned = self._tuned(model, [unit for unit in units if unit.name not in wide], state)
-            search = WeightSearch(model, self.profile, tuned, self.choices)
-            chosen = search.run(reference)
-            if self.choices.recover is None:  # else what training leaves is judged
-                refuse_ruin(chosen.quality, self.choices)
-            size_only = chosen.widths.others and is_for_size_only(units, self.profile, chosen.time_share)
-            search.apply(model, chosen.widths)
-            estimated = search.estimates(chosen.widths)
-            self.diagnosis = {**self._told(model, chosen, tuned, estimated), "for_size_only": size_only}
-        else:
-            self.diagnosis = effect(model, self.choices.precision, self.profile)
-        return save_model(model, workdir / _FILE, f"{self.name} {self.version}", source.initial_state)
-
-    def _told(
-        self, model: ir.Model, chosen: Chosen, tuned: Mapping[str, Tuned], estimated: Estimates
-    ) -> Mapping[str, object]:
-        quality, given = chosen.quality, self.calibration
-        seen = quality is not None and given is not None and quality.samples == len(given)
-        return {
-            **effect(model, self.choices.precision, self.profile),
-            "held_out": held_out(quality, is_all=seen),
-            "rungs": list(chosen.rungs),
-            "time_share": chosen.time_share,
-            "layers": layers(tuned),
-            "estimated": described(estimated),
-            "notes": told(chosen, f"--{self.choices.precision}"),
-        }
-
-    def _tuned(self, model: ir.Model, units: Sequence[Unit], state: Mapping[str, Array]) -> Mapping[str, Tuned]:
-        """Weights corrected on the data: 5 to 12 dB at 4 bits, up to 1.5 dB at 8 where inputs are correlated."""
-        chosen = affordable([unit for unit in units if is_candidate(unit) and has_rows(unit)])
-        if self.calibration is None or not chosen:
-            return {}
-        self.progress.status("tuning weights")
-        feeds = thinned(split(self.calibration)[0], affordable_samples(model, *TUNED))
-        found = moments(model, chosen, feeds, state, np.random.default_rng(self.choices.seed))
-        rounded = {unit.name: nearest(unit, self.profile) for unit in chosen}
-        return tune_all(chosen, rounded, found, self.profile)
-
-
-@dataclass(slots=True)
 class HalfPrecision(LossyStep):
     """Float16 weights, or float16 or bfloat16 throughout, as the target wants it."""
 
@@ -189,7 +111,7 @@ class HalfPrecision(LossyStep):
 
     @property
     def options(self) -> Mapping[str, object]:
-        return {"profile": self.profile.name, "half": self.profile.half, **_calibration_options(self.calibration)}
+        return {"profile": self.profile.name, "half": self.profile.half, **of_calibration(self.calibration)}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Write the model; ``diagnosis`` names what stays float32."""
@@ -236,21 +158,10 @@ def build(context: BuildContext) -> Stage:
             raise data_lacks(options)
         return QuantizeFloat8(options, profile, context.calibration, progress=context.progress)
     if profile.weight_only:
-        return QuantizeWeights(options, profile, context.calibration, progress=context.progress)
+        return QuantizeWeights(options, profile, _STORED, context.calibration, progress=context.progress)
     if context.calibration is None:
         raise data_lacks(options)
     return QuantizeIntegers(options, profile, context.calibration, context.once, progress=context.progress)
-
-
-def is_quantized(model: ir.Model) -> bool:
-    """Whether any operator quantizes an activation already: such a model passes through with its own scales."""
-    return any(node.op_type in _QUANTIZED or node.op_type.startswith("QLinear") for node in model.graph)
-
-
-def _calibration_options(feeds: FeedSource | None) -> Mapping[str, object]:
-    if feeds is None:
-        return {}
-    return {"calibration": feeds.description, "calibration_sha256": feeds.sha256, "samples": len(feeds)}
 
 
 _: tuple[type[Stage], ...] = (QuantizeIntegers, QuantizeWeights, HalfPrecision)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import onnx_ir as ir
 
@@ -14,15 +15,23 @@ from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.masks import measurable
 from convertkit.quantization.search.plan import Plan, Ranges, weighted_units
-from convertkit.quantization.search.trial import Score, Trials
+from convertkit.quantization.search.reference import Reference
+from convertkit.quantization.search.trial import Score, Trials, compare
 from convertkit.quantization.weights.equalize import equalize, measure
 from convertkit.quantization.weights.sites import NORMS, find_sites
+from convertkit.quantization.weights.weight_only import is_candidate
 from convertkit.stage import Feed
 
 _MEASURED = 8
 """Samples that show how wide each channel is."""
 _SCORED = 16
 _BETWEEN_LAYERS = "cross-layer equalization"
+
+
+Readers = Callable[[ir.Graph], frozenset[ir.Node]]
+"""The nodes of a graph whose numbers are rounded."""
+Judge = Callable[[ir.Model], Score]
+"""What is kept of a float model once it is quantized; the model is not changed."""
 
 
 def equalized(
@@ -38,39 +47,77 @@ def equalized(
         return model, {}
     if not plan.integer:  # then weights alone are stored, if anything is
         plan = replace(plan, stored=True)
-    best, score, moved = model, None, dict[str, str]()
-    for technique, alike in (("SmoothQuant", False), (_BETWEEN_LAYERS, False), (_BETWEEN_LAYERS, True)):
-        copy = best.clone()
-        done = _moved(copy, plan, profile, feeds[:_MEASURED], state, norms=technique == "SmoothQuant", alike=alike)
-        if not done:
-            continue
-        scored = feeds[:_SCORED]
-        base = score or _score(best, plan, profile, scored, state)
-        level = _score(copy, plan, profile, scored, state)
-        best, score = (copy, level) if level.beats(base) else (best, base)
-        moved.update(dict.fromkeys(done, technique) if best is copy else {})
-    return best, moved
+    judge = partial(_score, plan=plan, profile=profile, feeds=feeds[:_SCORED], state=state)
+    worker = _Equalizer(partial(_rounded, plan=plan, profile=profile), judge, feeds[:_MEASURED], state)
+    return worker.run(model, profile.symmetric)
 
 
-def _moved(
+def equalized_weights(
     model: ir.Model,
-    plan: Plan,
     profile: QuantProfile,
     feeds: Sequence[Feed],
     state: Mapping[str, Array],
-    *,
-    norms: bool,
-    alike: bool,
-) -> tuple[str, ...]:
-    sites = [site for site in find_sites(model.graph) if (site.producer.op_type in NORMS) == norms]
-    units = weighted_units(model.graph, profile) if plan.stored else find_units(model.graph, profile)
+    store: Callable[[ir.Model], None],
+) -> tuple[ir.Model, Mapping[str, str]]:
+    """The same where weights alone become integers, which ``store`` does in place."""
+    reference = Reference(model.clone(), feeds[:_SCORED], state)
+    judge = partial(stored_score, reference, store)
+    worker = _Equalizer(partial(_stored, profile=profile), judge, feeds[:_MEASURED], state, alone=True)
+    return worker.run(model, profile.symmetric)
+
+
+def stored_score(reference: Reference, store: Callable[[ir.Model], None], model: ir.Model) -> Score:
+    """What a copy of ``model`` keeps of the reference's answers once ``store`` has changed it."""
+    copy = model.clone()
+    store(copy)
+    return compare(reference.outputs, reference.answers(copy))
+
+
+@dataclass(frozen=True, slots=True)
+class _Equalizer:
+    """Moves scales in front of what is rounded, as long as the judge finds that it gains.
+
+    ``alone``: activations are not rounded.
+    """
+
+    readers: Readers
+    judge: Judge
+    feeds: Sequence[Feed]
+    state: Mapping[str, Array]
+    alone: bool = False
+
+    def run(self, model: ir.Model, symmetric: bool) -> tuple[ir.Model, Mapping[str, str]]:
+        """The model or a copy with scales moved, and the technique by the names of the producers."""
+        best, score, moved = model, None, dict[str, str]()
+        for technique, alike in (("SmoothQuant", False), (_BETWEEN_LAYERS, False), (_BETWEEN_LAYERS, True)):
+            copy = best.clone()
+            done = self._moved(copy, symmetric, norms=technique == "SmoothQuant", alike=alike)
+            if not done:
+                continue
+            base, level = score or self.judge(best), self.judge(copy)
+            best, score = (copy, level) if level.beats(base) else (best, base)
+            moved.update(dict.fromkeys(done, technique) if best is copy else {})
+        return best, moved
+
+    def _moved(self, model: ir.Model, symmetric: bool, *, norms: bool, alike: bool) -> tuple[str, ...]:
+        integer = self.readers(model.graph)
+        sites = [site for site in find_sites(model.graph) if (site.producer.op_type in NORMS) == norms]
+        sites = [site for site in sites if integer.intersection(site.readers)]
+        if not sites:
+            return ()
+        seen = measure(model, sites, self.feeds, self.state)
+        return equalize(model.graph, sites, seen, integer, symmetric, alike=alike, alone=self.alone)
+
+
+def _rounded(graph: ir.Graph, plan: Plan, profile: QuantProfile) -> frozenset[ir.Node]:
+    """The nodes that compute in integers by the plan, or whose weights it stores as integers."""
+    units = weighted_units(graph, profile) if plan.stored else find_units(graph, profile)
     chosen = [unit for unit in units if plan.stored or unit.name in plan.integer]
-    integer = frozenset(node for unit in chosen for node in unit.nodes)
-    sites = [site for site in sites if integer.intersection(site.readers)]
-    if not sites:
-        return ()
-    seen = measure(model, sites, feeds, state)
-    return equalize(model.graph, sites, seen, integer, profile.symmetric, alike=alike)
+    return frozenset(node for unit in chosen for node in unit.nodes)
+
+
+def _stored(graph: ir.Graph, profile: QuantProfile) -> frozenset[ir.Node]:
+    return frozenset(node for unit in find_units(graph, profile) if is_candidate(unit) for node in unit.nodes)
 
 
 def _score(

@@ -86,24 +86,22 @@ class WeightSearch:
         units = find_units(model.graph, profile)
         self._pace = pace(units, profile) if profile.costs else None
         self._paces = {name: pace(units, own) for name, own in devices(units, profile)}
-        self._start = Widths(first_wide(model.graph, units, profile, size_first=options.size_first))
+        self.start = Widths(first_wide(model.graph, units, profile, size_first=options.size_first))
 
     def run(self, reference: Reference | None) -> Chosen:
         """The fewest bits that keep enough of what ``reference`` says, the noisiest layers the first to get more."""
         if reference is None:
-            return self._chosen(self._start, None)
-        self._fewest = quality = self._quality(reference, self._start)
+            return self._chosen(self.start, None)
+        self._fewest = quality = self._quality(reference, self.start)
         narrow = self._profile.weight == "int4"
-        self._told("int4" if narrow else "int8", self._start, quality)
+        self._told("int4" if narrow else "int8", self.start, quality)
         keeps = self._options.accept_loss or self._options.size_first
         if keeps or is_enough(quality, self._options):
-            return self._chosen(self._start, quality)
+            return self._chosen(self.start, quality)
         noisy = self._noisy()
         everything = frozenset(noisy)
         if narrow:
-            found = self._shortest(
-                reference, noisy, lambda names: Widths(self._start.wide | names), "some int8", "int8"
-            )
+            found = self._shortest(reference, noisy, lambda names: Widths(self.start.wide | names), "some int8", "int8")
             if found is not None:
                 return found
         found = self._shortest(reference, noisy, lambda names: Widths(everything, names), "some float", "float")

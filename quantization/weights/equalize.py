@@ -66,18 +66,20 @@ def equalize(
     symmetric: bool,
     *,
     alike: bool = False,
+    alone: bool = False,
 ) -> tuple[str, ...]:
     """Move scales in place where that lowers the expected noise of ``integer`` readers; names of the producers.
 
     ``alike``: every row of a reader counts as much as any other, however loud it is.  Rows that lie decades apart are
-    often read by weights that make up for it, and would be moved together themselves.
+    often read by weights that make up for it, and would be moved together themselves.  ``alone``: activations are not
+    rounded.
     """  # fmt: skip
     done = []
     for site, seen in zip(sites, channels, strict=True):
         weights = [_blocks(node) for node in site.readers if node in integer]
         if alike:
             weights = [_as_loud(weight, seen) for weight in weights]
-        divisors = _best(weights, seen, symmetric)
+        divisors = _best(weights, seen, symmetric, alone)
         if divisors is not None:
             _move(graph, site, divisors)
             done.append(str(site.producer.name))
@@ -85,14 +87,16 @@ def equalize(
     return tuple(done)
 
 
-def expected_noise(weights: Sequence[Array], seen: Channels, divisors: Array, symmetric: bool) -> float:
+def expected_noise(
+    weights: Sequence[Array], seen: Channels, divisors: Array, symmetric: bool, alone: bool = False
+) -> float:
     """Noise over signal of the readers' outputs, summed over readers, when channels are divided by ``divisors``.
 
     ``weights`` have the shape (groups, rows, channels of the group, taps).  Both operands are rounded to 8 bits:
-    activations at one scale, weights at one per row.
+    activations at one scale, weights at one per row; where weights are rounded ``alone``, their noise is all there is.
     """
     low, high = min(float((seen.low / divisors).min()), 0.0), max(float((seen.high / divisors).max()), 0.0)
-    step = (2 * max(-low, high) if symmetric else high - low) / _STEPS
+    step = 0.0 if alone else (2 * max(-low, high) if symmetric else high - low) / _STEPS
     total = 0.0
     for weight in weights:
         factor, square = _per_group(divisors, weight), _per_group(seen.square, weight)
@@ -110,7 +114,7 @@ def _as_loud(weight: Array, seen: Channels) -> Array:
     return np.asarray(weight / np.sqrt(np.maximum(power, 1e-30)))
 
 
-def _best(weights: Sequence[Array], seen: Channels, symmetric: bool) -> Array | None:
+def _best(weights: Sequence[Array], seen: Channels, symmetric: bool, alone: bool) -> Array | None:
     reach = np.maximum(-seen.low, seen.high)
     used = reach > reach.max() / _WIDEST
     if not weights or not used.any():
@@ -121,13 +125,13 @@ def _best(weights: Sequence[Array], seen: Channels, symmetric: bool) -> Array | 
     if not used.any():  # what is loud is what no reader looks at
         return None
     neutral = np.ones_like(reach)
-    best, least = None, _LEAST_GAIN * expected_noise(weights, seen, neutral, symmetric)
+    best, least = None, _LEAST_GAIN * expected_noise(weights, seen, neutral, symmetric, alone)
     for share in _SHARES:
         divisors = neutral.copy()
         divisors[used] = reach[used] ** share / needs[used] ** (1 - share)
         divisors[used] /= np.exp(np.log(divisors[used]).mean())
         divisors[used] = np.clip(divisors[used], _WIDEST**-0.5, _WIDEST**0.5)
-        noise = expected_noise(weights, seen, divisors, symmetric)
+        noise = expected_noise(weights, seen, divisors, symmetric, alone)
         if noise < least:
             best, least = divisors, noise
     return best

@@ -201,6 +201,30 @@ def test_stored_weights_are_equalized_where_no_operator_computes_in_integers(qua
     assert result.snr_db(images(32, 5)) > 35
 
 
+@pytest.mark.parametrize(("precision", "rungs"), [("w8", ["int8"]), ("w4", ["int4", "some int8"])])
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_weights_alone_are_equalized(quantized, target: str, precision: str, rungs: list[str]) -> None:
+    """A scale for each row of a 1 x 1 convolution loses what quiet inputs get, so that layers would stay float."""
+    result = quantized(separable(96), DATA, precision, target)
+    assert set(result.stage.diagnosis["equalized"]) == {"l1", "l2"}, "a depthwise one has a scale for each channel"
+    assert [each["rung"] for each in result.stage.diagnosis["rungs"]] == rungs
+    assert result.snr_db(images(32, 5)) > 24
+
+
+@pytest.mark.parametrize("precision", ["w8", "w4"])
+def test_weights_alone_whose_channels_are_alike_stay(quantized, precision: str) -> None:
+    rng = np.random.default_rng(0)
+    constants = {f"w{place}": rng.normal(0, 0.3, (12, 12, 3, 3)).astype(np.float32) for place in range(2)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first"),
+        helper.make_node("Relu", ["a"], ["b"], "between"),
+        helper.make_node("Conv", ["b", "w1"], ["y"], "second"),
+    ]
+    data = np.random.default_rng(1).normal(0, 1, (24, 12, 8, 8)).astype(np.float32)
+    result = quantized(model_of(nodes, constants, {"x": [1, 12, 8, 8]}, {"y": [1, 12, 4, 4]}), data, precision)
+    assert result.stage.diagnosis["equalized"] == {}
+
+
 def test_where_it_does_not_gain_it_is_not_done(quantized) -> None:
     rng = np.random.default_rng(0)
     constants = {"w1": rng.normal(0, 0.3, (12, 3, 3, 3)), "w2": rng.normal(0, 0.3, (12, 12, 3, 3))}
