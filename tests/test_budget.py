@@ -121,6 +121,17 @@ def test_an_export_keeps_to_its_budget_and_shows_the_trade_off(cnn: Path, tmp_pa
     jsonschema.validate(json.loads((tmp_path / "out" / "report.json").read_text()), schema())
 
 
+def test_what_lies_beside_the_model_does_not_count(cnn: Path, tmp_path: Path) -> None:
+    """A folder for TensorRT has scripts, golden vectors and a README, which take more than this model."""
+    whole = convertkit.export(str(cnn), "tensorrt", output=str(tmp_path / "whole")).artifact
+    beside = sum(file.stat().st_size for file in whole.path.parent.rglob("*") if file.is_file()) - whole.size_bytes
+    assert beside > whole.size_bytes
+    result = convertkit.export(
+        str(cnn), "tensorrt", output=str(tmp_path / "out"), calib={"x": images(40)}, budget=f"size={whole.size_bytes}"
+    )
+    assert result.report["trade_off"][0]["bytes"] == result.artifact.size_bytes == whole.size_bytes
+
+
 def test_an_impossible_budget_leaves_nothing(cnn: Path, tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match=r"--budget size=100B: nothing that keeps 10 dB fits; the nearest takes \d"):
         convertkit.export(

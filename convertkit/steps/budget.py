@@ -19,7 +19,7 @@ from convertkit.errors import ParityError, Unsupported
 from convertkit.operators import EstimatingTarget
 from convertkit.recipe import ExportOptions, Precision
 from convertkit.records import Made
-from convertkit.stage import BuildContext, FeedSource, PackagingTarget, Target
+from convertkit.stage import BuildContext, FeedSource, Target
 from convertkit.steps import live
 from convertkit.steps.describe import Described, with_sizes
 from convertkit.steps.stages import choices, steps_of
@@ -188,7 +188,7 @@ class _Search:
         except (Unsupported, ParityError):
             return None  # no point of the trade-off: what cannot be made, or keeps too little
         snr_db, agreement = self._quality(artifact)
-        point = Point(precision, options.prune_channels, options.prune, options.low_rank, self._bytes(artifact), ms,
+        point = Point(precision, options.prune_channels, options.prune, options.low_rank, artifact.size_bytes, ms,
                       snr_db, agreement, fits=False)  # fmt: skip
         taken = measure_of(point, self.budget)
         point = replace(point, fits=taken is not None and taken <= self.budget.limit)
@@ -213,12 +213,6 @@ class _Search:
             return None
         found = self.target.estimates(artifact, self.options.device or self.target.likely_devices)
         return max(each.ms for each in found)
-
-    def _bytes(self, artifact: Artifact) -> int:
-        """Of what is delivered; of a package, which has tests and examples beside it, of the package alone."""
-        if isinstance(self.target, PackagingTarget):
-            return artifact.size_bytes
-        return sum(file.stat().st_size for file in artifact.path.parent.rglob("*") if file.is_file())
 
     def _quality(self, artifact: Artifact) -> tuple[float, float | None]:
         from convertkit.findings.quality import measure, unseen
