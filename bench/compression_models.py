@@ -2,7 +2,8 @@
 
 A small ResNet, a vision transformer, two networks of depthwise convolutions with hard-swish and one with ReLU, trained
 on images 3,000 to 9,999 of MNIST's test set, the same every time on one machine.  None of these images is in the 200 of
-NAME.calib.npz or the 2,000 of NAME.eval.npz, which are those of ``make_cases.py``.
+NAME.calib.npz or the 2,000 of NAME.eval.npz, which are those of ``make_cases.py``.  ``--samples`` adds images without
+labels that the models were trained on, as whoever trains a model has them; none of those that are counted.
 """
 
 from __future__ import annotations
@@ -195,11 +196,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--samples", type=int, default=CALIBRATION)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     x, labels = images(Path(os.environ["CONVERTKIT_CASES"]))
+    more = x[TRAINED_FROM : TRAINED_FROM + args.samples - CALIBRATION]
     given, wanted = torch.from_numpy(np.array(x[TRAINED_FROM:])), torch.from_numpy(np.array(labels[TRAINED_FROM:]))
     for name in args.models.split(","):
         network = trained(name, given, wanted)
@@ -210,7 +213,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.pt2"
             torch.export.save(torch.export.export(network, (given[:1],)), path)
-            write(name, path, x[:CALIBRATION], (x[EVALUATED], labels[EVALUATED]), args.out)
+            calibration = np.concatenate([x[:CALIBRATION], more])
+            write(name, path, calibration, (x[EVALUATED], labels[EVALUATED]), args.out)
     return 0
 
 
