@@ -310,6 +310,21 @@ def _slice(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
     return [tape.op("Pad", gradient, tape.constant(pads.reshape(-1)))]
 
 
+def _gather(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    """What was taken gets its gradient back, as often as it was taken; the rest gets none."""
+    x, indices = _of(node, 0), array_of(_of(node, 1))
+    shape = _static(x)
+    if indices is None:
+        raise NoRule
+    axis = node.attributes.get_int("axis", 0) % len(shape)
+    taken = [indices.size if place == axis else size for place, size in enumerate(shape)]
+    along = np.mod(indices, shape[axis]).reshape([-1 if place == axis else 1 for place in range(len(shape))])
+    places = tape.op("Expand", tape.constant(along.astype(np.int64)), tape.constant(taken))
+    nothing = tape.op("Expand", tape.real(0.0), tape.op("Shape", x))
+    back = tape.op("Reshape", gradient, tape.constant(taken))
+    return [tape.op("ScatterElements", nothing, places, back, axis=axis, reduction="add"), None]
+
+
 def _softmax(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
     y, axis = node.outputs[0], tape.constant([node.attributes.get_int("axis", -1)])
     return [tape.op("Mul", y, tape.op("Sub", gradient, tape.op("ReduceSum", tape.op("Mul", gradient, y), axis)))]
@@ -333,7 +348,7 @@ _RULES: Mapping[str, Rule] = {
     "Mul": _mul, "Div": _div, "AveragePool": _average_pool, "MaxPool": _max_pool, "GlobalAveragePool": _global_average,
     "ReduceMean": _mean, "ReduceSum": _mean, "Reshape": _reshape, "Flatten": _reshape, "Squeeze": _reshape,
     "Unsqueeze": _reshape, "Transpose": _transpose, "Concat": _concat, "Slice": _slice,
-    "Softmax": _softmax, "LayerNormalization": _layer_normalization,
+    "Gather": _gather, "Softmax": _softmax, "LayerNormalization": _layer_normalization,
 }  # fmt: skip
 
 

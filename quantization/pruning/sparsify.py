@@ -24,7 +24,7 @@ from convertkit.quantization.pruning.budgets import DENSITIES, Curve, shares
 from convertkit.quantization.pruning.inputs import Inputs, measure_inputs, measure_weights
 from convertkit.quantization.pruning.patterns import Pattern, largest, neighbours
 from convertkit.quantization.pruning.products import Product, find_products
-from convertkit.quantization.pruning.reconstruct import Effort, Layer, toward_original
+from convertkit.quantization.pruning.reconstruct import Effort, Layer, inverted, toward_original
 from convertkit.quantization.search.reference import Reference, affordable_samples
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.stage import Feed
@@ -95,6 +95,15 @@ class Sparsifier:
             )
         }  # fmt: skip
 
+    def scores(self) -> dict[Product, Array]:
+        """What the outputs lose without each weight where the others of its row make up for it, as weights lie.
+
+        Source: the optimal brain surgeon's saliency, w² over the diagonal of the inverse second moment.
+        """
+        measured = self._inputs([self.model], self.products)
+        jobs = [partial(self._scored, product, measured[product]) for product in self.products]
+        return dict(zip(self.products, self._parallel(jobs), strict=True))
+
     def pruned(self, wanted: Pattern, curves: Mapping[Product, Curve]) -> tuple[ir.Model, tuple[Found, ...]]:
         """A pruned copy of the model, and what became of its layers; ``curves`` are not needed for N:M."""
         model = self.model.clone()
@@ -147,6 +156,14 @@ class Sparsifier:
         if len(errors) < len(DENSITIES):
             errors = np.exp(np.interp(range(len(DENSITIES)), self._places, np.log(errors))).tolist()
         return rows, errors, {place: layer.shift(each) for place, each in rows.items()} if product.bias else None
+
+    def _scored(self, product: Product, inputs: Inputs) -> Array:
+        search = Layer(
+            _Weighed(product, inputs).rows(product.rows), inputs.moments(centred=product.bias is not None)[0]
+        )
+        spread = np.diagonal(inverted(search.second), axis1=1, axis2=2)
+        whole = 1.0 if inputs.weighed else max(search.power, 1e-30)
+        return np.asarray((np.square(search.rows) / spread[:, None, :] / whole).reshape(product.rows.shape))
 
     def _together(
         self, product: Product, density: float, inputs: Inputs, wanted: Pattern

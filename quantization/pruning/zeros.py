@@ -6,7 +6,7 @@ The zeros stay in dense tensors: files shrink when compressed, and the parity of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.budgets import by_magnitude
 from convertkit.quantization.pruning.gradual import pruned_gradually
 from convertkit.quantization.pruning.joint import JointFit
+from convertkit.quantization.pruning.order import better_orders, reordered
 from convertkit.quantization.pruning.patterns import AUTO, Pattern, neighbours, pattern
 from convertkit.quantization.pruning.products import Product, find_products, total
 from convertkit.quantization.pruning.removal import PruneChannels
@@ -55,7 +56,7 @@ class PruneWeights(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "prune"
-    version = "4"
+    version = "5"
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -74,6 +75,7 @@ class PruneWeights(LossyStep):
             quality = None
         else:
             model, found, quality = self._fitted(model, source, self.calibration)
+        products = find_products(model.graph)
         zeros = sum(each.zeros * product.size for each, product in _aligned(found, products))
         share = zeros / total(products)
         told = f"{share:.1%} of the weights of {len(found)} layers are zero"
@@ -102,10 +104,22 @@ class PruneWeights(LossyStep):
         if self.wanted is None:
             return self._as_much_as_is_borne(model, judge)
         worker = judge.worker(model)
-        curves = {} if self.wanted.of else worker.curves()
-        at_once = judge.fitted(*worker.pruned(self.wanted, curves))
+        if self.wanted.of:
+            return self._of_neighbours(self.wanted, judge, worker)
+        at_once = judge.fitted(*worker.pruned(self.wanted, worker.curves()))
         gradual = pruned_gradually(model, self.wanted, judge.fit)
         return at_once if gradual is None else nearer(at_once, judge.fitted(*gradual))
+
+    def _of_neighbours(self, wanted: Pattern, judge: _Judge, worker: Sparsifier) -> Judged:
+        """With channels as they are, and in an order in which neighbours hold more of what counts."""
+        as_they_are = judge.fitted(*worker.pruned(wanted, {}))
+        orders = better_orders(worker.model, wanted, worker.scores())
+        if not orders:
+            return as_they_are
+        fit = replace(judge.fit, original=reordered(worker.model, orders))
+        other = _Judge(fit)
+        made, found, _ = other.fitted(*other.worker(fit.original).pruned(wanted, {}))
+        return nearer(as_they_are, judge.plain(made, found))
 
     def _as_much_as_is_borne(self, model: ir.Model, judge: _Judge) -> Judged:
         """The largest share that keeps the outputs; from each that does, the next one is reached."""

@@ -14,6 +14,7 @@ import onnx_ir as ir
 import torch
 
 from convertkit.artifact import Array
+from convertkit.quantization.graph.reordered import reordered_values
 from convertkit.quantization.graph.units import Unit
 from convertkit.quantization.pruning.inputs import measure_inputs
 from convertkit.quantization.pruning.products import Product, find_products
@@ -62,10 +63,14 @@ class _Moving:
 
 
 class Optimizer:
-    """Moves the weights of a changed copy of ``original``; ``feeds`` tell what its products read."""
+    """Moves the weights of ``changed``, a changed copy of ``original``; ``feeds`` tell what its products read."""
 
-    def __init__(self, original: ir.Model, student: Network, feeds: Sequence[Feed], seed: int) -> None:
+    def __init__(
+        self, original: ir.Model, changed: ir.Model, student: Network, feeds: Sequence[Feed], seed: int
+    ) -> None:
         known = dict(_known(original, student, feeds, seed))
+        if reordered_values(student.graph):  # whose products have inputs in another order
+            known = {**dict(_known(changed, student, feeds, seed)), **known}
         self._moving = [_moving(weight, known.get(str(weight.stored.name))) for weight in student.weights]
         self._done = 0
 

@@ -39,7 +39,7 @@ class Recovery:
         seed = params["seed"] % 2**63
         count = len(next(iter(samples.values())))
         feeds = [{name: value[place].numpy() for name, value in samples.items()} for place in range(count)]
-        optimizer = Optimizer(original, student, feeds, seed)
+        optimizer = Optimizer(original, changed, student, feeds, seed)
         done = train(teacher, student, optimizer, samples, held_out, params["steps"], seed)
         trained = {str(weight.stored.name): weight.array() for weight in student.weights}
         return Reply({"steps": done.steps, "losses": list(done.losses)}, trained)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from convertkit.quantization.graph.reordered import Before, reordered_values
 from convertkit.quantization.recovery.network import Network
 from convertkit.quantization.recovery.optimizer import Optimizer
 from convertkit.quantization.recovery.shifts import Shifts, moved, shifts
@@ -52,6 +53,29 @@ class Trained:
     losses: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Teacher:
+    """What a network answers, with channels in the order and by the names that the student has."""
+
+    network: Network
+    before: Mapping[str, Before]
+
+    def __call__(self, samples: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
+        """The values that the student calls so, (samples, …)."""
+        known = [self.before.get(name) for name in names]
+        own = [name if each is None else each.name for name, each in zip(names, known, strict=True)]
+        return [
+            value if each is None else value.index_select(each.axis + 1, torch.tensor(each.entries))
+            for value, each in zip(self.network(samples, own), known, strict=True)
+        ]
+
+
+def taught(teacher: Network, student: Network) -> Teacher:
+    """The teacher of a student whose channels may be in another order."""
+    before = reordered_values(student.graph)
+    return Teacher(teacher, {name: each for name, each in before.items() if name not in teacher.values})
+
+
 def targets(teacher: Network, student: Network) -> tuple[Target, ...]:
     """What is compared of both: what softmax or sigmoid get, other outputs as they are, and values on the way."""
     found = []
@@ -65,13 +89,14 @@ def targets(teacher: Network, student: Network) -> tuple[Target, ...]:
         classes = squashed and node is not None and node.op_type == "Softmax" and name != output.name
         found.append(Target(name, 1.0, classes))
     named = {target.name for target in found}
+    now = {each.name: name for name, each in taught(teacher, student).before.items()}
     common = [
-        str(value.name)
+        name
         for node in teacher.graph
         for value in node.outputs
         if node.op_type in ("Conv", "Gemm", "MatMul", "Add", "Relu", "ConvTranspose", "Clip")
-        and str(value.name) in student.values and str(value.name) not in named
-        and value.shape is not None and value.shape == student.values[str(value.name)].shape
+        and (name := now.get(str(value.name), str(value.name))) in student.values and name not in named
+        and value.shape is not None and value.shape == student.values[name].shape
     ]  # fmt: skip
     count = min(_INNER, len(common))
     inner = [common[(index + 1) * len(common) // (count + 1)] for index in range(count)]
@@ -83,11 +108,11 @@ def train(
     held_out: Mapping[str, Tensor], steps: int, seed: int,
 ) -> Trained:  # fmt: skip
     """Train the student's weights in place; they end as they were where held-out samples were answered best."""
-    learnt = targets(teacher, student)
+    learnt, answer = targets(teacher, student), taught(teacher, student)
     read = sum(target.weight == 1.0 for target in learnt)
     names = [target.name for target in learnt]
     with torch.no_grad():
-        wanted = teacher(held_out, names)
+        wanted = answer(held_out, names)
     scales = [_power(value) for value in wanted]
     random = torch.Generator().manual_seed(seed)
     movable = shifts(teacher.graph)
@@ -104,7 +129,7 @@ def train(
     for step in range(steps):
         batch = _batch(samples, movable, random)
         with torch.no_grad():
-            answers = teacher(batch, names)
+            answers = answer(batch, names)
         _loss(learnt, scales, answers, student(batch, names)).backward()
         optimizer.step(share * _schedule(step / steps))
         done = step + 1

@@ -439,7 +439,7 @@ def test_weights_move_where_their_inputs_are_white() -> None:
     nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"], "gemm", transB=1)]
     model = ir.from_proto(model_of(nodes, {"w": weight, "b": f(4)}, {"x": [1, 6]}, {"y": [1, 4]}))
     network = Network(model, frozenset({("gemm", 1)}))
-    optimizer = Optimizer(model, network, [{"x": each} for each in x], 0)
+    optimizer = Optimizer(model, model, network, [{"x": each} for each in x], 0)
     wanted = torch.from_numpy(f(400, 1, 4))
     (got,) = network({"x": torch.from_numpy(x)}, ["y"])
     (got - wanted).square().mean().backward()
