@@ -48,6 +48,7 @@ AREA_iree := tests/targets/iree
 AREA_mnn := tests/targets/mnn
 AREA_ncnn := tests/targets/ncnn
 AREA_tvm := tests/targets/tvm
+AREA_forms := tests/targets/forms
 AREA_stablehlo-target := tests/targets/stablehlo
 AREA_qnn := tests/targets/qnn
 AREA_ort-mobile := tests/targets/ort_mobile

@@ -129,8 +129,9 @@ _CASES = """## Real models
 Accuracy in float and delivered, with the number of samples; SNR against the source on held-out samples; the last step
 against the graph that it was made of; bytes that an app loads. Each was exported twice. The image classifier's own data
 is not here: it sees parts of photographs, and *agrees* is how often its first class is the float model's; *sure* are
-those where that leads by more than 0.2. Where its int8 is refused, the input is an edge input, a constant picture say:
-there the softmax is undecided, and single roundings of an engine move it.
+those where that leads by more than 0.2. Where its int8 is not verified, the input is an edge input, a constant picture
+say: there the softmax is undecided, and single roundings of an engine move it; what the artifact computes of the data
+is told all the same.
 """
 _ZOO = """## The zoo
 Architectures with seeded random weights (`bench/make_zoo.py`): what int8 loses there is a stress test.
@@ -151,7 +152,8 @@ def _cells(row: Row) -> Iterator[str]:
     yield from (row["model"], row["target"], row["form"])
     if "refused" in row:
         word = "not verified: " if row["exit"] == _NOT_VERIFIED else ""
-        yield from (word + row["refused"].replace("|", "/")[:200], "", "", "", "", "")
+        measured = f"{found}; " if (found := _accuracy(row)) else ""
+        yield from (measured + word + row["refused"].replace("|", "/")[:200], "", "", "", "", "")
         return
     yield _accuracy(row)
     yield _decibels(row["snr_db"])

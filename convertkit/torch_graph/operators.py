@@ -15,7 +15,11 @@ from torch.nn import functional
 
 from convertkit.torch_graph.recurrent import RECURRENT
 
-_DTYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 11: torch.float64}
+DTYPES: Mapping[int, torch.dtype] = {
+    1: torch.float32, 2: torch.uint8, 3: torch.int8, 5: torch.int16, 6: torch.int32, 7: torch.int64, 9: torch.bool,
+    10: torch.float16, 11: torch.float64,
+}  # fmt: skip
+"""By ONNX's number of a type."""
 
 
 def _ints(value: Tensor | Sequence[int]) -> list[int]:
@@ -208,7 +212,7 @@ def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
 
 
 def cast(x: Tensor, *, to: int, saturate: int = 1) -> Tensor:
-    return x.to(_DTYPES[int(to)])
+    return x.to(DTYPES[int(to)])
 
 
 def shape_of(x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:

@@ -21,7 +21,8 @@ CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _REDUCTIONS = {f"Reduce{kind}": (1,) for kind in ("Mean", "Sum", "Max", "Min", "Prod")}
 FIXED: Mapping[str, tuple[int, ...]] = {
     "Reshape": (1,), "Expand": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,), "Slice": (1, 2, 3, 4),
-    "Pad": (1, 2, 3), "Tile": (1,), "Clip": (1, 2), "QuantizeLinear": (1, 2), "DequantizeLinear": (1, 2), **_REDUCTIONS,
+    "Pad": (1, 2, 3), "Tile": (1,), "Clip": (1, 2), "Trilu": (1,),
+    "CumSum": (1,), "ConstantOfShape": (0,), "QuantizeLinear": (1, 2), "DequantizeLinear": (1, 2), **_REDUCTIONS,
 }  # fmt: skip
 """Inputs that are arguments of the program and not tensors in it."""
 

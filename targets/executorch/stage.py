@@ -29,7 +29,7 @@ class WriteProgram:
     """Writes ``model.pte``, in a worker process that holds PyTorch and ExecuTorch."""
 
     name = "executorch"
-    version = "1"
+    version = "2"
     accepts = frozenset({"onnx"})
     produces = "executorch"
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from convertkit.targets.executorch.compat import quantized_operators
+from convertkit.targets.executorch.rarer import RARER
 from convertkit.torch_graph.operators import TABLE as SHARED
 from convertkit.torch_graph.operators import padded
 
@@ -170,6 +171,7 @@ def total(*values: Tensor) -> Tensor:
 
 TABLE: Mapping[str, Callable[..., Any]] = {
     **SHARED,
+    **RARER,
     "Linear": lambda x, w, b=None: functional.linear(x, w, b),
     "QuantizeLinear": quantize_linear, "DequantizeLinear": dequantize_linear,
     "Conv": conv, "ConvTranspose": conv_transpose, "MaxPool": max_pool, "AveragePool": average_pool,

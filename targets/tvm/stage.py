@@ -15,7 +15,7 @@ from convertkit.errors import ToolError, Unsupported
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, Stage, Tolerance
-from convertkit.targets.forms.shifts import write_long_shifts
+from convertkit.targets.tvm.forms import write_forms
 from convertkit.targets.tvm.platforms import PLATFORMS, here, linker
 from convertkit.targets.tvm.readme import readme
 from convertkit.targets.tvm.runtime import SERVICE, runtime_name
@@ -30,7 +30,7 @@ class CompileLibrary:
     """Writes ``model.so``, and ``model-PLATFORM.so`` for each further platform, in a worker of the engine."""
 
     name = "tvm"
-    version = "1"
+    version = "2"
     accepts = frozenset({"onnx"})
     produces = "tvm"
     tolerance: Tolerance = FLOAT32
@@ -51,7 +51,7 @@ class CompileLibrary:
         own = here()
         linkers = {name: linker(name) for name in (own, *self._also)}
         model, path = load_own(source.path), workdir / "model.so"
-        write_long_shifts(model)
+        write_forms(model)
         with tempfile.TemporaryDirectory(prefix="convertkit-tvm-") as place:
             made = save_model(model, Path(place) / "model.onnx", f"{self.name} {self.version}", source.initial_state)
             with Worker(SERVICE, timeout_s=self._timeout_s, elsewhere=self._elsewhere) as worker:

@@ -7,12 +7,14 @@ in float the NPU computes in float16, as the simulator does.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
 
 _INT8: Mapping[str, OpRule] = {
     **WEIGHTED,
+    "Conv": replace(WEIGHTED["Conv"], float_output=True),
     "MatMul.dynamic": OpRule(data=(0, 1)),
     "Add": OpRule(constants=False),
     "Mul": OpRule(constants=False),
@@ -24,4 +26,4 @@ _INT8: Mapping[str, OpRule] = {
 
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
-    return QuantProfile("rknn int8", "int8", False, _INT8, bias="float32", tie_free=True)
+    return QuantProfile("rknn int8", "int8", False, _INT8, bias="float32", tie_free=True, fused_sums=True)

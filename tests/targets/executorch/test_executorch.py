@@ -95,6 +95,16 @@ def quantized(b: Layers, x: str) -> str:
     return b.pair(b.add("Add", b.add("MatMul", rows, b.stored(4 * 8 * 8, 5, axis=1)), b.real(5)), 0.29, 5)
 
 
+def cut(b: Layers, x: str) -> str:
+    """Without the last row and column where their number is odd."""
+    return b.add("Slice", x, *(b.constant(integers(*v)) for v in ((0, 0), (8, 8), (2, 3))))
+
+
+def deep(b: Layers, x: str) -> str:
+    """Of 8 channels."""
+    return b.add("Conv", x, b.real(8, 3, 1, 1))
+
+
 ROWS_OF_IMAGES: dict[str, Layer] = {
     "Conv": lambda b, x: b.add("Conv", x, b.real(4, 3, 3, 3), b.real(4), pads=[1, 1, 1, 1], strides=[2, 1]),
     "Conv, uneven": lambda b, x: b.add("Conv", x, b.real(6, 1, 3, 2), group=3, pads=[0, 1, 1, 0], dilations=[2, 1]),
@@ -124,6 +134,14 @@ ROWS_OF_IMAGES: dict[str, Layer] = {
     "Pad": lambda b, x: b.add(
         "Pad", x, b.constant(integers(1, 2)), b.constant(np.float32(0.5)), b.constant(integers(-1))
     ),
+    "LRN": lambda b, x: b.add("LRN", x, size=3, alpha=0.3, beta=0.6, bias=1.5),
+    "LpPool": lambda b, x: b.add("LpPool", x, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 0, 1], p=3),
+    "LpNormalization": lambda b, x: b.add("LpNormalization", b.add("Relu", x), axis=2, p=2),
+    "LpNormalization, of absolutes": lambda b, x: b.add("LpNormalization", x, axis=1, p=1),
+    "SpaceToDepth": lambda b, x: b.add("SpaceToDepth", cut(b, x), blocksize=2),
+    "DepthToSpace": lambda b, x: b.add("DepthToSpace", deep(b, x), blocksize=2),
+    "DepthToSpace, by rows": lambda b, x: b.add("DepthToSpace", deep(b, x), blocksize=2, mode="CRD"),
+    "MeanVarianceNormalization": lambda b, x: b.add("MeanVarianceNormalization", x, axes=[0, 2, 3]),
     "quantized": quantized,
 }  # fmt: skip
 
@@ -163,6 +181,25 @@ ROWS_OF_ROWS: dict[str, Layer] = {
         b, kind, b.add("Cast", times(b, x), to=6), b.constant(np.array([3, 5, -7, 0, 1, 90], np.int32))
     ) for kind in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")},
     "BitwiseNot": lambda b, x: whole(b, "BitwiseNot", b.add("Cast", times(b, x), to=6)),
+    **{f"BitShift {way}": lambda b, x, way=way: whole(
+        b, "BitShift", b.add("Cast", b.add("Abs", times(b, x)), to=2),
+        b.constant(np.array([0, 1, 3, 7, 8, 200], np.uint8)), direction=way,
+    ) for way in ("LEFT", "RIGHT")},
+    **{kind: lambda b, x, kind=kind: b.add(kind, x, b.real(4, 1), b.real(6)) for kind in ("Max", "Min")},
+    "Hardmax": lambda b, x: b.add("Hardmax", b.add("Relu", x), axis=0),
+    "CumSum": lambda b, x: b.add("CumSum", x, b.constant(np.int64(1)), exclusive=1, reverse=1),
+    "Trilu": lambda b, x: b.add("Trilu", x, b.constant(np.int64(-1)), upper=0),
+    "ScatterElements": lambda b, x: b.add(
+        "ScatterElements", x, b.constant(np.array([[5, -4, 0]] * 4)), b.real(4, 3), axis=1
+    ),
+    "IsNaN": lambda b, x: whole(b, "IsNaN", b.add("Log", x)),
+    "ReduceProd": lambda b, x: b.add("ReduceProd", x, b.constant(integers(-1)), keepdims=0),
+    "Gelu of tanh": lambda b, x: b.add("Gelu", x, approximate="tanh"),
+    "ReduceLogSumExp": lambda b, x: b.add("ReduceLogSumExp", x, b.constant(integers(0))),
+    "GRU": lambda b, x: b.add(
+        "GRU", b.add("Reshape", x, b.constant(integers(4, 2, 3))), b.real(1, 15, 3), b.real(1, 15, 5), b.real(1, 30),
+        hidden_size=5, outputs=2,
+    ),
 }  # fmt: skip
 CASES = [*((name, layer, IMAGE) for name, layer in ROWS_OF_IMAGES.items())]
 CASES += [(name, layer, ROWS) for name, layer in ROWS_OF_ROWS.items()]

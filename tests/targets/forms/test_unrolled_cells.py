@@ -1,0 +1,96 @@
+"""Recurrent layers step by step compute what ONNX Runtime's do."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from convertkit.errors import Unsupported
+from convertkit.targets.forms.unrolled_cells import write_cells
+
+STEPS, BATCH, INPUTS, HIDDEN = 5, 3, 4, 6
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+OUTPUTS = {"LSTM": ["y", "y_h", "y_c"], "GRU": ["y", "y_h"], "RNN": ["y", "y_h"]}
+
+
+def layer(kind: str, *, bias: bool = True, states: bool = True, **attributes: object) -> onnx.ModelProto:
+    rng = np.random.default_rng(7)
+    count = 2 if attributes.get("direction") == "bidirectional" else 1
+    width = GATES[kind] * HIDDEN
+    shapes = {"w": (count, width, INPUTS), "r": (count, width, HIDDEN), **({"b": (count, 2 * width)} if bias else {})}
+    given = {"x": (BATCH, STEPS, INPUTS) if attributes.get("layout") else (STEPS, BATCH, INPUTS)}
+    if states:
+        first = (BATCH, count, HIDDEN) if attributes.get("layout") else (count, BATCH, HIDDEN)
+        given |= {"h": first, **({"c": first} if kind == "LSTM" else {})}
+    names = ["x", "w", "r", "b" if bias else "", "", *(name for name in ("h", "c") if name in given)]
+    node = helper.make_node(kind, names, OUTPUTS[kind], name="layer", hidden_size=HIDDEN, **attributes)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in given.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in OUTPUTS[kind]],
+        [
+            numpy_helper.from_array(rng.uniform(-0.5, 0.5, shape).astype(np.float32), name)
+            for name, shape in shapes.items()
+        ],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return onnx.shape_inference.infer_shapes(made)
+
+
+def computed(model: onnx.ModelProto) -> list[np.ndarray]:
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(1)
+    return session.run(
+        None, {each.name: rng.standard_normal(each.shape).astype(np.float32) for each in session.get_inputs()}
+    )
+
+
+FORMS = [
+    *((kind, {"direction": way}) for kind in GATES for way in ("forward", "reverse", "bidirectional")),
+    ("GRU", {"linear_before_reset": 1}), ("GRU", {"linear_before_reset": 1, "direction": "bidirectional"}),
+    *((kind, {"bias": False, "states": False}) for kind in GATES), ("GRU", {"bias": False, "linear_before_reset": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "stated"), FORMS, ids=str)
+def test_steps_compute_what_the_layer_does(kind, stated):
+    source = layer(kind, **stated)
+    model = ir.from_proto(source)
+    write_cells(model, "a compiler")
+    assert not {node.op_type for node in model.graph} & set(GATES)
+    for wanted, found in zip(computed(source), computed(ir.to_proto(model)), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=2e-6)
+
+
+def test_the_batch_may_stand_first():
+    inner, outer = layer("GRU"), layer("GRU", layout=1)
+    model = ir.from_proto(outer)
+    write_cells(model, "a compiler")
+    session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(1)
+    feed = {each.name: rng.standard_normal(each.shape).astype(np.float32) for each in session.get_inputs()}
+    reference = onnxruntime.InferenceSession(inner.SerializeToString(), providers=["CPUExecutionProvider"])
+    wanted = reference.run(None, {name: value.transpose(1, 0, 2) for name, value in feed.items()})
+    found = session.run(None, feed)
+    np.testing.assert_allclose(found[0], wanted[0].transpose(2, 0, 1, 3), atol=2e-6)
+    np.testing.assert_allclose(found[1], wanted[1].transpose(1, 0, 2), atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("stated", "reason"),
+    [({"clip": 1.0}, "clip"), ({"activations": ["Relu", "Tanh"]}, "activations Relu, Tanh")],
+)
+def test_what_no_form_computes_is_refused(stated, reason):
+    with pytest.raises(Unsupported, match=f"layer.*a compiler has no such layer.*{reason}"):
+        write_cells(ir.from_proto(layer("GRU", **stated)), "a compiler")
+
+
+def test_a_very_long_layer_is_refused(monkeypatch):
+    monkeypatch.setattr("convertkit.targets.forms.unrolled_cells.MOST_STEPS", STEPS - 1)
+    with pytest.raises(Unsupported, match="5 steps, more than 4"):
+        write_cells(ir.from_proto(layer("RNN")), "a compiler")
