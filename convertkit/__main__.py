@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from convertkit import cli
+from convertkit.guarding import guarded
 
 _OBJECTS_PER_COLLECTION = 20_000
 
@@ -15,6 +16,7 @@ def main() -> None:
     A small export is mostly imports, and what they make stays: collecting among it took a tenth of its time, and once
     more as much at its end, where the system takes everything back at once.
     """
+    guarded(cli.tell_crash)
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     try:
         cli.main()

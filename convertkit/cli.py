@@ -61,6 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(ending.code)
 
 
+def tell_crash(sentence: str) -> None:
+    """Tell of a signal that ended the process which ran the command, on stdout too with ``--json``."""
+    words = sys.argv[1:]
+    session = Session(_named(words), as_json="--json" in words)
+    print_results(session, _told(Ending(1, "WorkerError", sentence), session))
+
+
 def _log(words: Sequence[str]) -> EventLog | None:
     """Where ``--log-json`` wants the command's progress; it is there before flags are read, which may be wrong."""
     if "--log-json" not in words or _named(words) not in LOGGING:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import os
-import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import IO, Any
 
 from convertkit import errors
 from convertkit.artifact import Array
+from convertkit.guarding import die_with_parent
 from convertkit.workers.messages import is_complete, reader, receive, receive_line, send
 from convertkit.workers.process import TimedService, cause_of_death
 
@@ -28,13 +27,6 @@ class _Call:
     method: str
     params: dict[str, Any]
     arrays: dict[str, Array]
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere EOF on stdin ends it)."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def _peak_rss_bytes() -> int:
@@ -78,7 +70,7 @@ def _answer_in_fork(service: object, call: _Call, out: IO[bytes]) -> None:
     inlet, outlet = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _die_with_parent()
+        die_with_parent()
         os.close(inlet)
         with os.fdopen(outlet, "wb") as pipe:
             _answer(service, call, pipe)
@@ -101,7 +93,7 @@ def serve(replies_to: int, framework_s: float) -> None:
 
     Replies go to the file descriptor ``replies_to``; ``framework_s`` is what importing the framework took.
     """
-    _die_with_parent()
+    die_with_parent()
     calls = sys.stdin.buffer
     replies = os.fdopen(replies_to, "wb")
     service: object = None
