@@ -1,6 +1,6 @@
 """PyTorch's own samples of its operators (OpInfo) through the routes, the hub and the TFLite compiler.
 
-python bench/torch_samples.py make FOLDER [--most 2]        exported programs with what torch answers
+python bench/torch_samples.py make FOLDER [--most 2] [--kind int64]     exported programs with what torch answers
 python bench/torch_samples.py run FOLDER [--only ABS …]     a row of FOLDER/rows.jsonl for each; those there are skipped
 python bench/torch_samples.py page FOLDER                   docs/measurements/torch-samples.md
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import json
 import logging
 import pickle
@@ -38,8 +39,8 @@ _PLACE = re.compile(r"\x1b\[\d+m|/[\w./-]*/(?=\w+\.(onnx|py))")
 """Colours, and folders in front of files, which reasons name."""
 
 
-def samples(most: int) -> Iterator[tuple[str, Any, list[Any]]]:
-    """Name, module and tensors of samples spread over what each operator of float32 brings."""
+def samples(most: int, kind: str) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Name, module and tensors of samples spread over what each operator of this type brings."""
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
     from torch.utils import _pytree as pytree
@@ -47,9 +48,11 @@ def samples(most: int) -> Iterator[tuple[str, Any, list[Any]]]:
     torch.manual_seed(0)
     for op in op_db:
         name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
-        if torch.float32 not in op.dtypes or _RANDOM.search(name):
+        dtype = getattr(torch, kind)
+        if dtype not in op.dtypes or _RANDOM.search(name):
             continue
-        given = list(op.sample_inputs("cpu", torch.float32, requires_grad=False))[:61]
+        given = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), 61))
+        name = name if dtype == torch.float32 else f"{name}.{kind}"
         flat = [pytree.tree_flatten((each.input, list(each.args), dict(each.kwargs))) for each in given]
         tensors = [[leaf for leaf in leaves if isinstance(leaf, torch.Tensor)] for leaves, _ in flat]
         whole = [place for place, each in enumerate(tensors) if each and all(leaf.numel() for leaf in each)]
@@ -73,13 +76,13 @@ def _called(op: Any, leaves: list[Any], spec: Any) -> Any:
     return Called().eval()
 
 
-def make(folder: Path, most: int) -> None:
+def make(folder: Path, most: int, kind: str) -> None:
     """``NAME.pt2`` and ``NAME.pkl``: inputs, outputs in float32, and in float64 where the operator has it."""
     import torch
     from torch.utils import _pytree as pytree
 
     folder.mkdir(exist_ok=True)
-    for name, module, tensors in samples(most):
+    for name, module, tensors in samples(most, kind):
         with contextlib.suppress(Exception), torch.no_grad():  # what torch itself does not export is not a sample
             torch.export.save(torch.export.export(module, tuple(tensors), strict=False), folder / f"{name}.pt2")
             answers = [each.numpy(force=True) for each in pytree.tree_leaves(module(*(x.clone() for x in tensors)))]
@@ -245,12 +248,13 @@ def main() -> None:
     parser.add_argument("command", choices=["make", "run", "page"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--most", type=int, default=2)
+    parser.add_argument("--kind", default="float32", help="the tensors' type")
     parser.add_argument("--only", nargs="*", default=[])
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     if options.command == "make":
-        make(options.folder, options.most)
+        make(options.folder, options.most, options.kind)
     elif options.command == "run":
         run(options.folder, options.only)
     else:

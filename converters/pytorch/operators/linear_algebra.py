@@ -5,6 +5,7 @@ Elimination looks for the largest pivot in each column, as LAPACK does, so that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -19,14 +20,19 @@ _MOST_COLUMNS = 24
 """Every column is some ten operators."""
 
 
-def _columns(matrix: Tensor) -> int:
-    """The size of square matrices (…, n, n)."""
-    size = matrix.shape[-1]
-    if not isinstance(size, int) or size > _MOST_COLUMNS:
-        raise Unsupported(f"a matrix of {size} columns; expected a fixed number, at most {_MOST_COLUMNS}")
+def size_of(matrix: Tensor) -> tuple[int, int]:
+    """Rows and columns of (…, m, n), of which the fewer are at most 24."""
+    m, n = matrix.shape[-2:]
+    if not (isinstance(m, int) and isinstance(n, int)) or min(m, n) > _MOST_COLUMNS:
+        raise Unsupported(f"a matrix of {m} × {n}; expected fixed sizes, one of them at most {_MOST_COLUMNS}")
     if not matrix.is_floating_point():
         raise Unsupported("a matrix that is not real; expected floats")
-    return size
+    return m, n
+
+
+def _columns(matrix: Tensor) -> int:
+    """The size of square matrices (…, n, n)."""
+    return size_of(matrix)[1]
 
 
 def _eliminated(matrix: Tensor, right: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
@@ -48,14 +54,15 @@ def _eliminated(matrix: Tensor, right: Tensor) -> tuple[Tensor, list[Tensor], Te
     return table[..., n:], pivots, sign
 
 
-def _no_error(matrix: Tensor) -> Tensor:
+def no_error(matrix: Tensor) -> Tensor:
+    """What LAPACK says of each matrix where nothing is wrong: 0."""
     return torch.zeros(matrix.shape[:-2], dtype=torch.int32, device=matrix.device)
 
 
 def inverse(matrix: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     """``aten::linalg_inv_ex``."""
     one = torch.eye(_columns(matrix), dtype=matrix.dtype, device=matrix.device).expand(matrix.shape)
-    return _eliminated(matrix, one)[0], _no_error(matrix)
+    return _eliminated(matrix, one)[0], no_error(matrix)
 
 
 def solution(
@@ -71,7 +78,7 @@ def solution(
     found = _eliminated(a.expand(*lead, n, n), b.expand(*lead, *b.shape[-2:]))[0]
     found = found if left else found.mT
     unread = torch.zeros(matrix.shape[:-1], dtype=torch.int32, device=matrix.device)
-    return found.squeeze(-1) if vector else found, torch.zeros_like(matrix), unread, _no_error(matrix)
+    return found.squeeze(-1) if vector else found, torch.zeros_like(matrix), unread, no_error(matrix)
 
 
 def sign_and_logarithm(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -93,7 +100,7 @@ def cholesky(matrix: Tensor, *, upper: bool = False, check_errors: bool = False)
         left = left[..., 1:, 1:] - column[..., 1:, :] * column[..., 1:, :].mT
         columns.append(torch.nn.functional.pad(column, (0, 0, k, 0)))
     factor = torch.cat(columns, -1)
-    return factor.mT if upper else factor, _no_error(matrix)
+    return factor.mT if upper else factor, no_error(matrix)
 
 
 def triangular_solution(
@@ -116,6 +123,12 @@ def _inverse(matrix: Tensor) -> Tensor:
     return inverse(matrix)[0]
 
 
+def _tensor_inverse(x: Tensor, ind: int = 2) -> Tensor:
+    """``aten::linalg_tensorinv``: of the matrix whose rows are the first ``ind`` axes."""
+    rows, columns = x.shape[:ind], x.shape[ind:]
+    return _inverse(x.reshape(math.prod(rows), math.prod(columns))).reshape(*columns, *rows)
+
+
 def _solution(matrix: Tensor, right: Tensor, *, left: bool = True) -> Tensor:
     return solution(matrix, right, left=left)[0]
 
@@ -131,10 +144,17 @@ def cholesky_solution(right: Tensor, factor: Tensor, upper: bool = False) -> Ten
     return triangular_solution(first.mT, half, upper=True)
 
 
+def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
+    """``aten::cholesky_inverse``: of the matrix that this is a factor of."""
+    one = torch.eye(_columns(factor), dtype=factor.dtype).expand(factor.shape)
+    return cholesky_solution(one, factor, upper)
+
+
 LINEAR_ALGEBRA: Mapping[Any, Callable[..., Any]] = MappingProxyType(
     {
         _ATEN.linalg_inv.default: _inverse,  # these have checks of their own, which read what was computed
         _ATEN.inverse.default: _inverse,
+        _ATEN.linalg_tensorinv.default: _tensor_inverse,
         _ATEN.linalg_solve.default: _solution,
         _ATEN.linalg_cholesky.default: _cholesky,
         _ATEN.cholesky.default: _cholesky,
@@ -142,6 +162,7 @@ LINEAR_ALGEBRA: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         torch.ops.aten._linalg_solve_ex.default: solution,
         torch.ops.aten._linalg_slogdet.default: sign_and_logarithm,
         _ATEN.linalg_cholesky_ex.default: cholesky,
+        _ATEN.cholesky_inverse.default: cholesky_inverse,
         _ATEN.cholesky_solve.default: cholesky_solution,
         _ATEN.linalg_solve_triangular.default: triangular_solution,
     }

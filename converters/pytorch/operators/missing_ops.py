@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,12 +14,15 @@ from convertkit.converters.pytorch.compat.overloads import without_writing
 from convertkit.converters.pytorch.operators import (
     averages,
     bags,
+    distances,
     experts,
     mixed_types,
     places,
+    rankless,
     recurrent,
     resized,
     scans,
+    smoothed,
     special,
     volumes,
     windows,
@@ -43,7 +45,7 @@ def substitutes(program: Any) -> dict[Any, Callable[..., Any]]:
     """What ``run_decompositions`` has to take apart in this program, by overload."""
     return experts.substitutes(program) | {
         target: table[target].function
-        for table in (SUBSTITUTES, WIDER)  # what a node of another kind needs does for all
+        for table in (SUBSTITUTES, WIDER, _RANKLESS)  # what a node of another kind needs does for all
         for node in program.graph.nodes
         if (target := without_writing(node.target)) in table and table[target].needed(node)
     }
@@ -134,21 +136,11 @@ def attention(
     return torch.softmax(scores, -1) @ value
 
 
-def distances(x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
-    """``aten::cdist`` of few rows, by differences as torch takes them: every row of ``x`` to every row of ``y``."""
-    apart = x.unsqueeze(-2) - y.unsqueeze(-3)
-    if p == 2.0:
-        return apart.square().sum(-1).sqrt()
-    apart = apart.abs()
-    if p == math.inf:
-        return apart.amax(-1)
-    if p == 0.0:
-        return (apart != 0).to(x.dtype).sum(-1)
-    return apart.sum(-1) if p == 1.0 else apart.pow(p).sum(-1).pow(1.0 / p)
-
-
 def scattered(base: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
     """``aten::scatter_reduce`` in the form that ONNX has: what is there takes part, and nothing is a mean."""
+    if base.dim() == 0:
+        lifted = (base.reshape(1), 0, index.reshape(1), src.reshape(1), reduce)
+        return torch.scatter_reduce(*lifted, include_self=include_self).reshape(())
     if include_self and reduce != "mean":
         return NotImplemented
     if not include_self:
@@ -181,25 +173,10 @@ def _neutral(reduce: str, dtype: torch.dtype) -> float:
     return float(limits.min if reduce == "amax" else limits.max)
 
 
-_DISTANCE_DEFAULTS: tuple[float | None, ...] = (2.0, None)
-
-
-def _by_differences(node: Any) -> bool:
-    """Whether torch takes differences here; else it multiplies matrices, which its exporter has.
-
-    The rule is ``cdist_impl``'s in aten/src/ATen/native/Distance.cpp: more than 25 rows on a side are multiplied.
-    A dynamic number of rows counts as few: differences are nearer to the truth for any.
-    """
-    given = [*node.args[2:], *_DISTANCE_DEFAULTS[len(node.args) - 2 :]]
-    p, mode = given
-    rows = [each.meta["val"].shape[-2] for each in node.args[:2]]
-    if p != 2.0 or mode == 2:
-        return True
-    return mode != 1 and not any(isinstance(size, int) and size > 25 for size in rows)
-
-
 def _leaves_out(node: Any) -> bool:
-    """Whether what is there stays out of the result, or a mean of floats is asked for."""
+    """Whether what is there stays out of the result, a mean of floats is asked for, or there are no axes."""
+    if rankless.is_rankless(node):
+        return True
     mean = node.args[4] == "mean" and node.args[0].meta["val"].is_floating_point()
     return bool(mean or not node.kwargs.get("include_self", True))
 
@@ -241,16 +218,20 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         **{overload: Substitute(function, _always) for overload, function in places.ALWAYS.items()},
         _ATEN.im2col.default: Substitute(windows.unfolded, windows.is_small),
         _ATEN.grid_sampler_3d.default: Substitute(volumes.sampled, _always),
+        **{overload: Substitute(*pair) for overload, pair in smoothed.SMOOTHED.items()},
         **dict.fromkeys(_MEANS, Substitute(averages.adaptive_average_pool, averages.has_few_uneven_cells)),
         _ATEN.adaptive_avg_pool3d.default: Substitute(averages.adaptive_average_pool, _always),
         _ATEN.index_reduce.default: Substitute(index_reduced, _always),
         **{overload: Substitute(function, _always) for overload, function in mixed_types.ALIASES.items()},
         _ATEN.polar.default: Substitute(polar, _always),
+        _ATEN._pdist_forward.default: Substitute(distances.pair_distances, _always),
+        _ATEN.pdist.default: Substitute(distances.pair_distances, _always),
+        _ATEN.repeat_interleave.self_Tensor: Substitute(places.repeat_interleave, places.has_known_size),
         _ATEN.scatter_reduce.two: Substitute(scattered, _leaves_out),
         **{overload: Substitute(function, resized.has_factors) for overload, function in resized.BY_FACTOR.items()},
         _ATEN.avg_pool2d.default: Substitute(averages.average_pool_2d, averages.has_divisor),
         _ATEN.avg_pool3d.default: Substitute(averages.average_pool_3d, averages.has_divisor),
-        _ATEN.cdist.default: Substitute(distances, _by_differences),
+        _ATEN.cdist.default: Substitute(distances.distances, distances.by_differences),
         _ATEN.special_log_ndtr.default: Substitute(special.log_normal_cdf, _always),
         _ATEN.logcumsumexp.default: Substitute(scans.logcumsumexp, scans.has_fixed_length),
         _ATEN.amax.default: Substitute(places.extreme_of_all(torch.amax), _over_all),
@@ -273,3 +254,7 @@ WIDER: Mapping[Any, Substitute] = MappingProxyType(
     }
 )
 """For operators that are among the others, in forms that those do not cover."""
+
+_RANKLESS: Mapping[Any, Substitute] = MappingProxyType(
+    {overload: Substitute(function, rankless.is_rankless) for overload, function in rankless.RANKLESS.items()}
+)

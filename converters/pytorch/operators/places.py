@@ -135,6 +135,36 @@ def _no_nan(choose: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) ->
     return torch.where(x.isnan(), y, torch.where(y.isnan(), x, choose(x, y)))
 
 
+def masked_select(x: Tensor, mask: Tensor) -> Any:
+    """``aten::masked_select``: as an index that is a mask."""
+    shape = torch.broadcast_shapes(x.shape, mask.shape)
+    return _ATEN.index.Tensor(x.expand(shape).reshape(-1), [mask.expand(shape).reshape(-1)])
+
+
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """``aten::put``: elements of the flattened tensor, counted from its end where an index is negative."""
+    places = index.reshape(-1)
+    places = torch.where(places < 0, places + x.numel(), places)
+    flat, values = x.reshape(-1), source.reshape(-1)
+    found = flat.scatter_add(0, places, values) if accumulate else flat.scatter(0, places, values)
+    return found.reshape(x.shape)
+
+
+def repeat_interleave(x: Tensor, repeats: Tensor, dim: int | None = None, *, output_size: int | None = None) -> Any:
+    """``aten::repeat_interleave.self_Tensor`` of a known size: which element stands at each place."""
+    if not isinstance(output_size, int):
+        return NotImplemented
+    x, dim = (x.reshape(-1), 0) if dim is None else (x, dim)
+    ends = torch.cumsum(repeats.reshape(-1).expand(x.shape[dim]), 0)
+    passed = ends.unsqueeze(0) <= torch.arange(output_size).unsqueeze(1)
+    return x.index_select(dim, passed.to(torch.int64).sum(1))
+
+
+def has_known_size(node: Any) -> bool:
+    """Whether a node of :func:`repeat_interleave` names the size of its result."""
+    return isinstance(node.kwargs.get("output_size"), int)
+
+
 def copysign(x: Tensor, sign: float) -> Tensor:
     """``aten::copysign.Scalar``: the magnitudes of ``x`` with the sign of a number."""
     return torch.copysign(x, torch.full_like(x, sign))
@@ -154,6 +184,8 @@ ALWAYS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         _ATEN.diagonal_scatter.default: diagonal_scatter,
         _ATEN.sort.stable: sort,
         _ATEN.argsort.stable: argsort,
+        _ATEN.masked_select.default: masked_select,
+        _ATEN.put.default: put,
         _ATEN.copysign.Scalar: copysign,
         _ATEN.fmax.default: greater,
         _ATEN.fmin.default: smaller,

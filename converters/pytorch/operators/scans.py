@@ -6,6 +6,7 @@ before it; so the length has to be known.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -90,6 +91,22 @@ def median_of_all(x: Tensor) -> Tensor:
     return kthvalue(x.reshape(-1), _middle(x.numel()), 0)[0]
 
 
+def nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """``aten::nanmedian.dim``: the lower of the two in the middle of what is not NaN."""
+    missing = x.isnan()
+    values, places = torch.sort(torch.where(missing, math.inf, x), dim)
+    count = (~missing).to(torch.int64).sum(dim, keepdim=True)
+    middle = ((count - 1) // 2).clamp(min=0)
+    value = torch.where(count == 0, math.nan, torch.gather(values, dim, middle))
+    found = [value, torch.gather(places, dim, middle)]
+    return (found[0], found[1]) if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
+
+
+def nanmedian_of_all(x: Tensor) -> Tensor:
+    """``aten::nanmedian``."""
+    return nanmedian(x.reshape(-1), 0)[0]
+
+
 def _middle(length: Any) -> int:
     if not isinstance(length, int):
         raise Unsupported("a median over a dynamic size; expected a fixed one")
@@ -142,6 +159,8 @@ SCANS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         _ATEN.kthvalue.default: kthvalue,
         _ATEN.median.dim: median,
         _ATEN.median.default: median_of_all,
+        _ATEN.nanmedian.dim: nanmedian,
+        _ATEN.nanmedian.default: nanmedian_of_all,
         _ATEN.mode.default: mode,
         _ATEN.searchsorted.Tensor: searchsorted,
         _ATEN.searchsorted.Scalar: searchsorted,

@@ -12,6 +12,8 @@ import torch
 
 from convertkit.converters.pytorch.compat import exporters
 from convertkit.converters.pytorch.operators.complex_numbers import COMPLEX
+from convertkit.converters.pytorch.operators.eigenvalues import EIGENVALUES
+from convertkit.converters.pytorch.operators.factors import FACTORS
 from convertkit.converters.pytorch.operators.linear_algebra import LINEAR_ALGEBRA
 from convertkit.converters.pytorch.operators.scans import SCANS
 from convertkit.converters.pytorch.operators.special import SPECIAL
@@ -22,7 +24,8 @@ _ATEN = torch.ops.aten
 def written_out(program: Any, translated: set[Any]) -> Any:
     """The exported program made of operators that the exporter has; ``translated`` are those that we translate."""
     table: dict[Any, Callable[..., Any]] = exporters.decompositions(translated)
-    program = program.run_decompositions({**table, **LINEAR_ALGEBRA, **SCANS, **SPECIAL, **COMPLEX})
+    own = {**LINEAR_ALGEBRA, **FACTORS, **EIGENVALUES, **SCANS, **SPECIAL, **COMPLEX}
+    program = program.run_decompositions({**table, **own})
     _join_no_parts_that_are_taken_apart(program)
     return program
 

@@ -10,6 +10,7 @@ import torch
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.compat import exporters
+from convertkit.converters.pytorch.compat.shapes import forget_pending_sizes
 from convertkit.converters.pytorch.load.registered_operators import decompositions, refusal, untranslated
 from convertkit.converters.pytorch.model.failures import innermost
 from convertkit.converters.pytorch.model.leaves import Leaf
@@ -92,9 +93,11 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
     except torch.onnx.OnnxExporterError as error:
         if not is_view_refused(innermost(error)):
             raise
+        forget_pending_sizes(program)
         lay_out_views(program)
         _translate(program, inputs, outputs, path)
     except Unsupported:
+        forget_pending_sizes(program)
         _translate(written_out(program, set(_translations(program))), inputs, outputs, path)
 
 
@@ -146,4 +149,5 @@ def _numbered(name: str) -> Iterator[str]:
 
 def _nodes(program: Any) -> list[Any]:
     """The program's nodes, and those of the operators that it is taken apart into before it is translated."""
+    forget_pending_sizes(program)
     return [*program.graph.nodes, *program.run_decompositions().graph.nodes]

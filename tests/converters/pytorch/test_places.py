@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import convertkit
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
+from convertkit.converters.pytorch.routes.exporting import write_program
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
@@ -37,7 +40,29 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "greater of integers": lambda x: torch.fmax((x * 4).int(), (x.flip(1) * 4).int()),
     "smaller of an integer and a number": lambda x: torch.fmin((x * 4).int(), x.flip(2)),
     "copied sign": lambda x: torch.copysign(x, -2.0),
+    "put": lambda x: torch.put(x, torch.tensor([[3, -1]]), x[0, 0, :2] * 2),
+    "put and added": lambda x: torch.put(x, torch.tensor([3, -1, 3]), x[0, 0, :3], accumulate=True),
+    "repeated to a known size": lambda x: torch.repeat_interleave(x, (x[0, :, 0] * 0).long() + 2, 1, output_size=8),
+    "repeated as often each": lambda x: torch.repeat_interleave(x[0, 0], torch.tensor([2]), output_size=10),
+    "distances of pairs": lambda x: torch.pdist(x[0]),
+    "steps between pairs": lambda x: torch.pdist(x[1], 1.0),
+    "largest of no axes": lambda x: torch.topk(x.sum(), 1),
+    "first of no axes": lambda x: torch.kthvalue(x.sum(), 1, keepdim=True),
+    "median of no axes": lambda x: torch.median(x.sum(), 0),
+    "product of no axes": lambda x: torch.prod(x.sum(), 0),
+    "norm of no axes": lambda x: torch.linalg.vector_norm(x.sum(), 2, 0),
+    "scattered into no axes": lambda x: torch.scatter(x.sum(), 0, torch.tensor(0), x[0, 0, 0]),
+    "added into no axes": lambda x: torch.scatter_add(x.sum(), 0, torch.tensor(0), x[0, 0, 0]),
+    "mean in no axes": lambda x: torch.scatter_reduce(x.sum(), 0, torch.tensor(0), x[0, 0, 0], "mean"),
+    "antialiased between corners": lambda x: functional.interpolate(
+        x[None], size=(3, 7), mode="bilinear", antialias=True, align_corners=True
+    ),
+    "antialiased by a factor": lambda x: functional.interpolate(
+        x[None], scale_factor=(0.6, 1.7), mode="bicubic", antialias=True
+    ),
 }
+CLOSE = {"antialiased between corners", "antialiased by a factor", "distances of pairs", "steps between pairs"}
+"""Sums, which are not equal bit by bit."""
 
 
 class Told(nn.Module):
@@ -63,7 +88,8 @@ def test_each_is_taken_apart_into_the_same_numbers(name: str) -> None:
     table = substitutes(program)
     assert table
     taken = program.run_decompositions(table).module()
-    torch.testing.assert_close(taken(x), One()(x), rtol=0, atol=0, equal_nan=True)
+    loose = {"rtol": 1e-6, "atol": 1e-6} if name in CLOSE else {"rtol": 0, "atol": 0}
+    torch.testing.assert_close(taken(x), One()(x), equal_nan=True, **loose)
 
 
 def test_all_of_them_come_out_of_the_runtimes(tmp_path: Path) -> None:
@@ -80,6 +106,25 @@ def test_all_of_them_come_out_of_the_runtimes(tmp_path: Path) -> None:
         assert len(got) == len(expected)
         for ours, theirs in zip(got, expected, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_chosen_by_a_mask_is_taken_apart_with_the_rest(known: bool, tmp_path: Path) -> None:
+    """The size depends on data, which an attempt that fails leaves unclaimed; ``lgamma`` makes the first one fail."""
+
+    class Chosen(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            chosen = x[x > 0] if known else torch.masked_select(x, (x > 0)[:, :1])
+            return torch.lgamma(chosen + 1).sum(), torch.nonzero(x.sum() > 0)
+
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(7))
+    program = torch.export.export(Chosen(), (x,), strict=False)
+    write_program(program, ["x"], ["y", "places"], str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    for each in (x, -x):
+        y, places = session.run(None, {"x": each.numpy()})
+        np.testing.assert_allclose(y, Chosen()(each)[0].numpy(), rtol=1e-5, atol=1e-6)
+        assert places.shape == tuple(Chosen()(each)[1].shape)
 
 
 def test_an_input_that_is_returned_keeps_its_name(tmp_path: Path) -> None:

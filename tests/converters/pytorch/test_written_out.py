@@ -13,7 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from convertkit.converters.pytorch.operators import complex_numbers, linear_algebra, scans, special
+from convertkit.converters.pytorch.operators import (
+    complex_numbers,
+    eigenvalues,
+    factors,
+    linear_algebra,
+    scans,
+    special,
+)
 from convertkit.converters.pytorch.routes.exporting import write_program
 from convertkit.errors import Unsupported
 
@@ -108,10 +115,148 @@ LINEAR_ALGEBRA: Mapping[str, Function] = {
     "from_a_factor": lambda x: torch.cholesky_solve(
         x.view(3, 2, 4), torch.linalg.cholesky(_square(x), upper=True), upper=True
     ),
+    "inverse_from_a_factor": lambda x: torch.cholesky_inverse(torch.linalg.cholesky(_square(x))),
+    "inverse_of_axes": lambda x: torch.linalg.tensorinv(_four(x)[0].reshape(4, 2, 2), ind=1),
     "lower": lambda x: torch.linalg.solve_triangular(torch.tril(_square(x)), x.view(3, 2, 4), upper=False),
     "upper": lambda x: torch.linalg.solve_triangular(
         torch.triu(_square(x)), x.view(3, 4, 2), upper=True, left=False, unitriangular=True
     ),
+}
+_LOW = [[2.0, 0, 0, 0], [1, 2, 0, 0], [0, 3, 1, 0], [1, 1, 1, 1]]
+
+
+def _rotation(x: Tensor) -> Tensor:
+    """The rotation nearest to each matrix, as of two sets of points."""
+    left, _, right = torch.linalg.svd(_four(x)[:, :3, :3])
+    return left @ torch.diag_embed(torch.stack([torch.ones(3), torch.ones(3), torch.det(left @ right)], -1)) @ right
+
+
+FACTORS: Mapping[str, Function] = {
+    "orthogonal": lambda x: torch.linalg.qr(_four(x)).Q,
+    "orthogonal_of_tall": lambda x: torch.linalg.qr(x.view(3, 4, 2), "complete").Q,
+    "upper_of_wide": lambda x: torch.linalg.qr(x.view(3, 2, 4)).R + torch.linalg.qr(x.view(3, 2, 4), "r").R,
+    "reflections": lambda x: torch.geqrf(_four(x)).a,
+    "product_of_reflections": lambda x: torch.linalg.householder_product(*torch.geqrf(x.view(3, 4, 2))),
+    "turned": lambda x: torch.ormqr(*torch.geqrf(x.view(3, 4, 2)), _four(x)),
+    "turned_back": lambda x: torch.ormqr(*torch.geqrf(_four(x)), x.view(3, 2, 4), left=False, transpose=True),
+    "lower_upper": lambda x: torch.linalg.lu_factor(_four(x)).LU,
+    "exchanges": lambda x: torch.linalg.lu_factor(x.view(3, 4, 2)).pivots,
+    "three_factors": lambda x: torch.cat(torch.linalg.lu(_four(x)), -1),
+    "solved_by_factors": lambda x: torch.linalg.lu_solve(*torch.linalg.lu_factor(_four(x)), x.view(3, 4, 2)),
+    "solved_from_the_right": lambda x: torch.linalg.lu_solve(
+        *torch.linalg.lu_factor(_four(x)), x.view(3, 2, 4), left=False, adjoint=True
+    ),
+    "solved_in_a_triangle": lambda x: (
+        torch.triangular_solve(x.view(3, 4, 2), torch.tensor(_LOW), upper=False, transpose=True).solution
+    ),
+}
+EIGENVALUES: Mapping[str, Function] = {
+    "values": lambda x: torch.linalg.eigvalsh(_square(x)) + torch.linalg.eigvalsh(x.view(3, 2, 2, 2), UPLO="U")[:, 0],
+    "outermost_part": lambda x: torch.linalg.eigh(_square(x)).eigenvectors[..., 1:].square(),
+    "sum_of_singular_values": lambda x: torch.linalg.matrix_norm(x.view(3, 2, 4), "nuc"),
+    "nearest_rotation": _rotation,
+    "whole_left_vectors": lambda x: torch.linalg.svd(x.view(3, 4, 2)).U.square()[..., 2:].sum(-1),
+    "pseudoinverse": lambda x: torch.linalg.pinv(x.view(3, 4, 2)),
+    "exponential": lambda x: torch.exp(_z(x)),
+    "cosine": lambda x: torch.cos(_z(x)) + torch.sin(_z(x)),
+    "tangent": lambda x: torch.tanh(_z(x)),
+    "sign": lambda x: torch.sgn(_z(x)),
+    "length": lambda x: torch.abs(_z(x)) + torch.angle(_z(x) + 0.01),
+    "squared_length": lambda x: (_z(x) * _z(x).conj()).real,
+    "matrices": lambda x: _z(x) @ W + torch.einsum("bi,ij->bj", _z(x), W),
+    "three_factors": lambda x: torch.einsum("bi,ij,bj->b", _z(x), W, _z(x)),
+    "layer": lambda x: functional.linear(_z(x), W, V),
+    "running_sum": lambda x: _z(x).cumsum(1),
+    "running_product": lambda x: (_z(x) / 2).cumprod(1),
+    "chosen": lambda x: torch.where(x > 0, _z(x), V) + torch.where(x > 0, _z(x), 0) + _z(x).masked_fill(x > 0, 1),
+    "padded": lambda x: functional.pad(_z(x), (1, 2)),
+    "picked": lambda x: _z(x).index_select(1, torch.tensor([3, 1])) + _z(x)[:, [1, 2]],
+    "gathered": lambda x: torch.gather(_z(x), 1, torch.tensor([[0, 2], [1, 1], [3, 4]])),
+    "repeated": lambda x: _z(x).repeat(1, 2) + _z(x).repeat_interleave(2, 1),
+    "diagonal": lambda x: torch.diagonal(_z(x)[:, :3]) + torch.diag_embed(_z(x)[0, :3]) + torch.tril(_z(x)[:, :3]),
+    "windows": lambda x: _z(x).unfold(1, 4, 2),
+    "taken_apart": lambda x: _z(x).split(4, 1)[1] + torch.stack(_z(x).unbind(1)[:4], 1),
+    "filled": _filled,
+    "like": lambda x: torch.zeros_like(_z(x)) + torch.ones_like(_z(x)) * x,
+    "cast": lambda x: x.to(torch.complex64) * V,
+    "multiplied_and_added": lambda x: torch.addcmul(_z(x), _z(x), _z(x)),
+    "inner": lambda x: torch.vdot(V, _z(x)[0]) + torch.mv(W, _z(x)[0]),
+    "norm": lambda x: torch.linalg.vector_norm(_z(x), dim=1),
+    "same": lambda x: (_z(x) == _z(x.flip(0))) | torch.isnan(_z(x)),
+    "spectral_layer": lambda x: torch.fft.irfft(torch.einsum("bx,xo->bo", torch.fft.rfft(x), W[:5, :5]), n=8),
+    "state_space": lambda x: torch.einsum("bn,nl->bl", _z(x) * V, torch.exp(V[:, None] * torch.arange(5) * 0.1)).real,
+    "recurrence": _recurrence,
+    "rotated": lambda x: torch.view_as_complex(x.view(3, 4, 2)) * torch.polar(torch.ones(4), torch.arange(4.0)),
+}
+
+
+def _square(x: Tensor) -> Tensor:
+    return x.view(3, 2, 4) @ x.view(3, 2, 4).mT + torch.eye(2)
+
+
+def _four(x: Tensor) -> Tensor:
+    return torch.cat([x.view(3, 2, 4), x.flip(0).view(3, 2, 4) ** 2], 1) + torch.eye(4).flip(0) * 4
+
+
+LINEAR_ALGEBRA: Mapping[str, Function] = {
+    "inverse": lambda x: torch.linalg.inv(_four(x)),
+    "inverse_without_a_first_pivot": lambda x: torch.linalg.inv(torch.eye(4).flip(0) + x[0, 0] * torch.eye(4) * 0),
+    "solution": lambda x: torch.linalg.solve(_four(x), x.view(3, 4, 2)),
+    "solution_for_a_vector": lambda x: torch.linalg.solve(_four(x), x[:, :4]),
+    "solution_from_the_right": lambda x: torch.linalg.solve(_four(x), x.view(3, 2, 4), left=False),
+    "determinant": lambda x: torch.linalg.det(_four(x)),
+    "sign_of_determinant": lambda x: torch.linalg.slogdet(_four(x))[0],
+    "logarithm_of_determinant": lambda x: torch.linalg.slogdet(_four(x))[1],
+    "cholesky": lambda x: torch.linalg.cholesky(_square(x)) + torch.linalg.cholesky(_square(x), upper=True),
+    "from_a_factor": lambda x: torch.cholesky_solve(
+        x.view(3, 2, 4), torch.linalg.cholesky(_square(x), upper=True), upper=True
+    ),
+    "inverse_from_a_factor": lambda x: torch.cholesky_inverse(torch.linalg.cholesky(_square(x))),
+    "inverse_of_axes": lambda x: torch.linalg.tensorinv(_four(x)[0].reshape(4, 2, 2), ind=1),
+    "lower": lambda x: torch.linalg.solve_triangular(torch.tril(_square(x)), x.view(3, 2, 4), upper=False),
+    "upper": lambda x: torch.linalg.solve_triangular(
+        torch.triu(_square(x)), x.view(3, 4, 2), upper=True, left=False, unitriangular=True
+    ),
+}
+_LOW = [[2.0, 0, 0, 0], [1, 2, 0, 0], [0, 3, 1, 0], [1, 1, 1, 1]]
+
+
+def _rotation(x: Tensor) -> Tensor:
+    """The rotation nearest to each matrix, as of two sets of points."""
+    left, _, right = torch.linalg.svd(_four(x)[:, :3, :3])
+    return left @ torch.diag_embed(torch.stack([torch.ones(3), torch.ones(3), torch.det(left @ right)], -1)) @ right
+
+
+FACTORS: Mapping[str, Function] = {
+    "orthogonal": lambda x: torch.linalg.qr(_four(x)).Q,
+    "orthogonal_of_tall": lambda x: torch.linalg.qr(x.view(3, 4, 2), "complete").Q,
+    "upper_of_wide": lambda x: torch.linalg.qr(x.view(3, 2, 4)).R + torch.linalg.qr(x.view(3, 2, 4), "r").R,
+    "reflections": lambda x: torch.geqrf(_four(x)).a,
+    "product_of_reflections": lambda x: torch.linalg.householder_product(*torch.geqrf(x.view(3, 4, 2))),
+    "turned": lambda x: torch.ormqr(*torch.geqrf(x.view(3, 4, 2)), _four(x)),
+    "turned_back": lambda x: torch.ormqr(*torch.geqrf(_four(x)), x.view(3, 2, 4), left=False, transpose=True),
+    "lower_upper": lambda x: torch.linalg.lu_factor(_four(x)).LU,
+    "exchanges": lambda x: torch.linalg.lu_factor(x.view(3, 4, 2)).pivots,
+    "three_factors": lambda x: torch.cat(torch.linalg.lu(_four(x)), -1),
+    "solved_by_factors": lambda x: torch.linalg.lu_solve(*torch.linalg.lu_factor(_four(x)), x.view(3, 4, 2)),
+    "solved_from_the_right": lambda x: torch.linalg.lu_solve(
+        *torch.linalg.lu_factor(_four(x)), x.view(3, 2, 4), left=False, adjoint=True
+    ),
+    "solved_in_a_triangle": lambda x: (
+        torch.triangular_solve(x.view(3, 4, 2), torch.tensor(_LOW), upper=False, transpose=True).solution
+    ),
+}
+EIGENVALUES: Mapping[str, Function] = {
+    "values": lambda x: torch.linalg.eigvalsh(_square(x)) + torch.linalg.eigvalsh(x.view(3, 2, 2, 2), UPLO="U")[:, 0],
+    "outermost_part": lambda x: torch.linalg.eigh(_square(x)).eigenvectors[..., 1:].square(),
+    "sum_of_singular_values": lambda x: torch.linalg.matrix_norm(x.view(3, 2, 4), "nuc"),
+    "nearest_rotation": _rotation,
+    "whole_left_vectors": lambda x: torch.linalg.svd(x.view(3, 4, 2)).U.square()[..., 2:].sum(-1),
+    "pseudoinverse": lambda x: torch.linalg.pinv(x.view(3, 4, 2)),
+    "pseudoinverse_of_singular": lambda x: torch.linalg.pinv(x.view(3, 4, 2) * torch.tensor([1.0, 0]), atol=1e-3),
+    "pseudoinverse_of_symmetric": lambda x: torch.linalg.pinv(_square(x), rtol=1e-4, hermitian=True),
+    "exponential": lambda x: torch.linalg.matrix_exp(_four(x)),
+    "exponential_of_negative": lambda x: torch.linalg.matrix_exp(-10 * _square(x)),
 }
 SCANS: Mapping[str, Function] = {
     "running_product": lambda x: torch.cumprod(x, 1) + torch.cumprod(x, 0),
@@ -122,6 +267,8 @@ SCANS: Mapping[str, Function] = {
     "running_log_sum_exp": lambda x: torch.logcumsumexp(x * 60, 1),
     "running_log_sum_exp_of_channels": lambda x: torch.logcumsumexp(-x, 0),
     "median": lambda x: torch.median(x, 1).values + torch.median(x),
+    "median_of_numbers": lambda x: torch.nanmedian(torch.where(x > 0.2, x, torch.nan), 1).values,
+    "median_of_all_numbers": lambda x: torch.nanmedian(torch.where(x > 0.2, x, torch.nan)),
     "third": lambda x: torch.kthvalue(x, 3, 1, keepdim=True).values,
     "commonest": lambda x: torch.mode(torch.round(x), 1).values,
     "place_of_commonest": lambda x: torch.mode(torch.round(x), 0).indices,
@@ -141,7 +288,8 @@ SPECIAL: Mapping[str, Function] = {
     "its_ends": lambda x: torch.erfinv(torch.clamp(x, -1, 1)),
 }
 GROUPS = {
-    "complex": COMPLEX, "linear_algebra": LINEAR_ALGEBRA, "scans": SCANS, "special": SPECIAL,
+    "complex": COMPLEX, "linear_algebra": LINEAR_ALGEBRA, "factors": FACTORS, "eigenvalues": EIGENVALUES,
+    "scans": SCANS, "special": SPECIAL,
 }  # fmt: skip
 
 
@@ -187,8 +335,12 @@ def test_a_program_of_complex_numbers_keeps_its_free_batch(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("function", "words"),
-    [(lambda x: torch.linalg.inv(x @ x.mT), "at most 24"), (torch.linalg.svdvals, "linalg_svd")],
-    ids=["large inverse", "singular values"],
+    [
+        (lambda x: torch.linalg.inv(x @ x.mT), "at most 24"),
+        (torch.linalg.svdvals, "at most 24"),
+        (lambda x: torch.linalg.svdvals(x[:13]), "at most 12"),
+    ],
+    ids=["large inverse", "large singular values", "singular values"],
 )
 def test_what_is_not_written_out_is_refused(function: Function, words: str, tmp_path: Path) -> None:
     program = torch.export.export(_Together({"y": function}), (torch.randn(30, 40),), strict=False)
@@ -245,10 +397,44 @@ def test_the_logarithm_of_the_normal_distribution_keeps_its_tail() -> None:
     torch.testing.assert_close(special.log_normal_cdf(x).double(), exact, rtol=5e-6, atol=2e-7)
 
 
+def test_eigenvalues_are_as_exact_as_those_of_lapack() -> None:
+    drawn = torch.Generator().manual_seed(3)
+    for size in ((7, 3), (3, 3), (4, 9), (12, 12)):
+        x = torch.randn(5, *size, generator=drawn) * torch.tensor([1, 1e-20, 1e15, 1, 1]).view(5, 1, 1)
+        x[3] = 1.0
+        left, values, right = eigenvalues.singular_values(x)
+        scale = values.amax(-1)[:, None]
+        torch.testing.assert_close(values / scale, torch.linalg.svdvals(x.double()).float() / scale, rtol=0, atol=2e-6)
+        product = (left * values.unsqueeze(-2)) @ right
+        torch.testing.assert_close(product / scale[..., None], x / scale[..., None], rtol=0, atol=3e-6)
+        one = torch.eye(min(size)).expand(5, -1, -1)
+        torch.testing.assert_close(left.mT @ left, one, rtol=0, atol=2e-6)
+        x = x[:, :3, :3] + x[:, :3, :3].mT
+        values, vectors = eigenvalues.eigenvalues(x)
+        scale = values.abs().amax(-1)[:, None]
+        torch.testing.assert_close(values / scale, torch.linalg.eigvalsh(x.double()).float() / scale, rtol=0, atol=2e-6)
+        torch.testing.assert_close(x @ vectors / scale[..., None], vectors * values[:, None] / scale[..., None])
+
+
+def test_pseudoinverses_leave_out_what_counts_as_zero() -> None:
+    x = torch.tensor([[1.0, 0, 0], [0, 1e-3, 0], [0, 0, 1e-9], [0, 0, 0]])
+    for kinds in ({}, {"atol": torch.tensor(1e-2)}, {"rtol": torch.tensor(1e-2)}):
+        torch.testing.assert_close(eigenvalues.pseudoinverse(x, **kinds), torch.linalg.pinv(x, **kinds))
+    y = x[:3] @ x[:3].mT
+    torch.testing.assert_close(eigenvalues.pseudoinverse(y, hermitian=True), torch.linalg.pinv(y, hermitian=True))
+
+
 def test_real_operands_are_left_to_the_exporter() -> None:
     x = torch.ones(2, 2)
     for overload, function in complex_numbers.COMPLEX.items():
         if overload in (torch.ops.aten.mul.Tensor, torch.ops.aten.mm.default, torch.ops.aten.div.Tensor):
             assert function(x, x) is NotImplemented
-    tables = (linear_algebra.LINEAR_ALGEBRA, scans.SCANS, special.SPECIAL, complex_numbers.COMPLEX)
+    tables = (
+        linear_algebra.LINEAR_ALGEBRA,
+        factors.FACTORS,
+        eigenvalues.EIGENVALUES,
+        scans.SCANS,
+        special.SPECIAL,
+        complex_numbers.COMPLEX,
+    )
     assert len({overload for table in tables for overload in table}) == sum(map(len, tables))
