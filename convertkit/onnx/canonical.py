@@ -19,6 +19,7 @@ from convertkit.model_flags import check_dims
 from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib, name_domains
 from convertkit.onnx.inlining import at_one_opset
+from convertkit.onnx.integer_products import multiply_integers
 from convertkit.onnx.ml import decompose_ml
 from convertkit.onnx.newer import to_older
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
@@ -67,6 +68,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     recognise_operators(model)
     write_out_sigmoids(model)
     drop_plain_dilations(model)
+    multiply_integers(model)
     common.NameFixPass()(model)
     assert [value.name for value in model.graph.inputs] == inputs, "canonicalize keeps the inputs"
     assert [value.name for value in model.graph.outputs] == outputs, "canonicalize keeps the outputs"

@@ -34,6 +34,8 @@ def translations() -> dict[Any, Callable[..., Any]]:
         _ATEN.copysign.Tensor: _copysign,
         _ATEN.bitwise_right_shift.Tensor_Scalar: _right_shift,
         torch.ops.aten.__rshift__.Scalar: _right_shift,
+        _ATEN.bitwise_left_shift.Tensor_Scalar: _left_shift,
+        torch.ops.aten.__lshift__.Scalar: _left_shift,
     }
 
 
@@ -117,6 +119,18 @@ def _right_shift(x: Any, places: int) -> Any:
         step = min(left, kind.bitwidth - 2)  # 2 to the power of 63 is not an int64
         power = op.Constant(value=ir.tensor(np.array(1 << step, kind.numpy())))
         wide = op.Div(op.Sub(wide, op.Mod(wide, power)), power)
+        left -= step
+    return wide if x.dtype == kind else op.Cast(wide, to=x.dtype)
+
+
+def _left_shift(x: Any, places: int) -> Any:
+    """The product with a power of two, whose upper digits fall off, in two steps where it is beyond the type."""
+    kind = x.dtype if x.dtype.bitwidth >= 32 else ir.DataType.INT32
+    wide = x if x.dtype == kind else op.Cast(x, to=kind)
+    left = min(places, kind.bitwidth)
+    while left > 0:
+        step = min(left, kind.bitwidth - 2)
+        wide = op.Mul(wide, op.Constant(value=ir.tensor(np.array(1 << step, kind.numpy()))))
         left -= step
     return wide if x.dtype == kind else op.Cast(wide, to=x.dtype)
 

@@ -25,6 +25,7 @@ from convertkit.converters.pytorch.operators import (
     smoothed,
     special,
     volumes,
+    whole_numbers,
     windows,
 )
 from convertkit.converters.pytorch.operators.per_sample import convolution, has_dynamic_groups
@@ -45,7 +46,7 @@ def substitutes(program: Any) -> dict[Any, Callable[..., Any]]:
     """What ``run_decompositions`` has to take apart in this program, by overload."""
     return experts.substitutes(program) | {
         target: table[target].function
-        for table in (SUBSTITUTES, WIDER, _RANKLESS)  # what a node of another kind needs does for all
+        for table in (SUBSTITUTES, WIDER, _RANKLESS, _WHOLE)  # what a node of another kind needs does for all
         for node in program.graph.nodes
         if (target := without_writing(node.target)) in table and table[target].needed(node)
     }
@@ -257,4 +258,7 @@ WIDER: Mapping[Any, Substitute] = MappingProxyType(
 
 _RANKLESS: Mapping[Any, Substitute] = MappingProxyType(
     {overload: Substitute(function, rankless.is_rankless) for overload, function in rankless.RANKLESS.items()}
+)
+_WHOLE: Mapping[Any, Substitute] = MappingProxyType(
+    {overload: Substitute(function, whole_numbers.is_whole) for overload, function in whole_numbers.WHOLE.items()}
 )

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree
+
+from convertkit.converters.pytorch.compat.trees import with_tensors
 
 _ATEN = torch.ops.aten
 
@@ -22,8 +23,8 @@ def _lifted(overload: Any) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         if args[0].dim():
             return NotImplemented
-        given, named = _pytree.tree_map_only(Tensor, lambda x: x.reshape(1), (args, kwargs))
-        return _pytree.tree_map_only(Tensor, lambda x: x.reshape(()), overload(*given, **named))
+        given, named = with_tensors(lambda x: x.reshape(1), (args, kwargs))
+        return with_tensors(lambda x: x.reshape(()), overload(*given, **named))
 
     return function
 

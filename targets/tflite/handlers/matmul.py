@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.builder import Builder
@@ -11,6 +12,8 @@ from convertkit.targets.tflite.handlers.convolutions import integer_bias
 from convertkit.targets.tflite.tensor import Tensor
 
 matmul = Registry()
+_MOST_AXES = 5
+"""That TFLite's MUL broadcasts."""
 
 
 @matmul.lowers("Gemm", since=13)
@@ -54,7 +57,17 @@ def mat_mul(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     if y.rank == 1:
         columns = mat_mul(b, x, b.expand_dims(y, 1))
         return b.squeeze(columns, (columns.rank - 1,))
+    if x.dtype in ("int32", "int64") and not x.is_quantized:
+        return _integer_product(b, x, y)
     return b.batch_matmul(x, y)
+
+
+def _integer_product(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    """The sum of all products, since BATCH_MATMUL takes no such integers."""
+    if max(x.rank, y.rank) + 1 > _MOST_AXES:
+        raise Unsupported(f"{x.dtype} operands of rank {max(x.rank, y.rank)}: TFLite BATCH_MATMUL takes floats")
+    products = b.mul(b.expand_dims(x, x.rank), b.expand_dims(y, y.rank - 2))
+    return b.sum(products, (products.rank - 2,), keep_dims=False)
 
 
 @matmul.lowers_custom("Dense", domain=OWN)

@@ -24,7 +24,23 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "flags within": lambda m: torch.clamp(m > 0, 0, 0.5),
     "in place": lambda m: (m * 0.3).clamp_(0, 0.5),
     "flags or flags": lambda m: (m > 1) + (m < 1),
+    "floor of integers": torch.floor,
+    "ceil of integers": torch.ceil,
+    "trunc of narrow integers": lambda m: torch.trunc(m.to(torch.int32)),
+    "rounded integers": torch.round,
+    "no integer is NaN": lambda m: torch.isnan(m) | torch.isinf(m),
+    "integers are finite": torch.isfinite,
+    "angle of integers": lambda m: torch.angle(m - 1),
+    "softmax of integers": lambda m: torch.softmax(m, 1, dtype=torch.float32),
+    "log softmax of integers": lambda m: torch.log_softmax(m, -1, dtype=torch.float32),
+    "mean of integers": lambda m: torch.mean(m, dtype=torch.float32) + m.mean(1, True, dtype=torch.float32),
+    "mean of flags": lambda m: torch.mean(m > 0, (0, 1), dtype=torch.float32),
+    "shifted by integers": lambda m: (m - 2) << (m * 7),
+    "shifted back by integers": lambda m: (m * 1000 - 1001) >> (m * 2 + 1),
+    "narrow integers shifted": lambda m: torch.bitwise_left_shift((m - 1).to(torch.int8), m.to(torch.int8)),
 }
+TAKEN_APART = {"integers are finite", "softmax of integers", "log softmax of integers"}
+"""What torch itself has taken apart in a program that was decomposed before."""
 
 
 class Masked(nn.Module):
@@ -44,7 +60,7 @@ def test_each_is_taken_apart_into_the_same_numbers(name: str, decomposed: bool) 
     if decomposed:
         program = program.run_decompositions()
     table = substitutes(program)
-    assert table
+    assert table or (decomposed and name in TAKEN_APART)
     made, expected = program.run_decompositions(table).module()(mask), FUNCTIONS[name](mask)
     assert made.dtype == expected.dtype
     torch.testing.assert_close(made, expected, rtol=0, atol=0)

@@ -350,12 +350,20 @@ def test_what_is_not_written_out_is_refused(function: Function, words: str, tmp_
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_a_right_shift_of_int64_stays_signed(dtype: str, tmp_path: Path) -> None:
-    module = _Together({"a": lambda x: x >> 3, "b": lambda x: torch.bitwise_right_shift(x, 7), "c": lambda x: x >> 31})
+def test_a_shift_of_int64_stays_signed(dtype: str, tmp_path: Path) -> None:
+    module = _Together(
+        {
+            "a": lambda x: x >> 3,
+            "b": lambda x: torch.bitwise_right_shift(x, 7),
+            "c": lambda x: x >> 31,
+            "d": lambda x: x << 3,
+            "e": lambda x: torch.bitwise_left_shift(x, 30),
+        }
+    )
     ends = np.iinfo(dtype)
     x = torch.from_numpy(np.array([0, 1, 7, 8, 100, ends.max, ends.min, ends.min // 2], dtype))
     program = torch.export.export(module, (x,), strict=False)
-    write_program(program, ["x"], ["a", "b", "c"], str(tmp_path / "model.onnx"))
+    write_program(program, ["x"], ["a", "b", "c", "d", "e"], str(tmp_path / "model.onnx"))
     session = ort.InferenceSession(str(tmp_path / "model.onnx"))
     for got, expected in zip(session.run(None, {"x": x.numpy()}), module(x).values(), strict=True):
         np.testing.assert_array_equal(got, expected.numpy())

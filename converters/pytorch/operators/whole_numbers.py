@@ -1,0 +1,97 @@
+"""Operators that torch computes of integers and flags, and whose forms in ONNX take floats alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_ATEN = torch.ops.aten
+
+
+def is_whole(node: Any) -> bool:
+    """Whether the first operand holds integers or flags."""
+    return _whole(node.args[0].meta["val"])
+
+
+def _whole(x: Tensor) -> bool:
+    return not x.is_floating_point() and not x.is_complex()
+
+
+def rounded(x: Tensor, **options: Any) -> Any:
+    """``aten::floor`` and its like: nothing to do."""
+    return x.clone() if _whole(x) else NotImplemented
+
+
+def is_missing(x: Tensor) -> Any:
+    """``aten::isnan``, ``aten::isinf``: never."""
+    return torch.ne(x, x) if _whole(x) else NotImplemented
+
+
+def is_finite(x: Tensor) -> Any:
+    """``aten::isfinite``: always."""
+    return torch.eq(x, x) if _whole(x) else NotImplemented
+
+
+def angle(x: Tensor) -> Any:
+    """``aten::angle``: π of what is negative."""
+    return torch.where(x < 0, math.pi, 0.0).to(torch.get_default_dtype()) if _whole(x) else NotImplemented
+
+
+def _in_its_type(overload: Any) -> Callable[..., Any]:
+    """The operand as ``dtype`` first, which the exporter gives to the result alone."""
+
+    def function(x: Tensor, *rest: Any, dtype: torch.dtype | None = None) -> Any:
+        dims = [each for each in rest if not isinstance(each, torch.dtype)]
+        dtype = next((each for each in rest if isinstance(each, torch.dtype)), dtype)
+        return overload(x.to(dtype), *dims) if _whole(x) and dtype is not None else NotImplemented
+
+    return function
+
+
+def _shifted(step: Callable[[Tensor, int], Tensor]) -> Callable[..., Any]:
+    """By the binary digits of how far, each a product with, or a quotient by, a power of two."""
+
+    def function(x: Tensor, places: Tensor) -> Tensor:
+        dtype = torch.result_type(x, places)
+        wide = x.to(dtype) if dtype.itemsize >= 4 else x.to(torch.int32)
+        far = places.to(wide.dtype)
+        digit = 1
+        while digit < wide.dtype.itemsize * 8:
+            wide = torch.where(torch.div(far, digit, rounding_mode="floor") % 2 == 1, step(wide, digit), wide)
+            digit *= 2
+        return wide.to(dtype)
+
+    return function
+
+
+def _times(x: Tensor, places: int) -> Tensor:
+    return x * (1 << places)
+
+
+def _divided(x: Tensor, places: int) -> Tensor:
+    return torch.div(x, 1 << places, rounding_mode="floor")
+
+
+_LEFT, _RIGHT = _shifted(_times), _shifted(_divided)
+WHOLE: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+    {
+        **dict.fromkeys((_ATEN.floor.default, _ATEN.ceil.default, _ATEN.trunc.default, _ATEN.round.default), rounded),
+        **dict.fromkeys((_ATEN.isnan.default, _ATEN.isinf.default), is_missing),
+        _ATEN.isfinite.default: is_finite,
+        _ATEN.angle.default: angle,
+        _ATEN.softmax.int: _in_its_type(_ATEN.softmax.int),
+        _ATEN.log_softmax.int: _in_its_type(_ATEN.log_softmax.int),
+        _ATEN.mean.default: _in_its_type(_ATEN.mean.default),
+        _ATEN.mean.dim: _in_its_type(_ATEN.mean.dim),
+        _ATEN.__lshift__.Tensor: _LEFT,
+        _ATEN.bitwise_left_shift.Tensor: _LEFT,
+        _ATEN.__rshift__.Tensor: _RIGHT,
+        _ATEN.bitwise_right_shift.Tensor: _RIGHT,
+    }
+)
+"""By overload; :func:`is_whole` tells where they are needed."""
