@@ -12,10 +12,11 @@ from convertkit.targets.forms.softplus import write_softplus
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.words import Words
 from convertkit.targets.forms.writing import refusal
+from convertkit.targets.mnn.extremes import KINDS, write_extremes
 from convertkit.targets.mnn.shapes import write_shapes
 
-_BODIES = frozenset({"Gelu", "Mish"})
-"""What MNN approximates or computes wrongly, and ONNX gives a body of operators that it computes."""
+_BODIES = frozenset({"AffineGrid", "Attention", "Gelu", "GroupNormalization", "Mish"})
+"""What MNN lacks, approximates or computes wrongly, and ONNX or we give a body of operators that it computes."""
 
 _QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
@@ -36,6 +37,8 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
             batch_inside(node)
             forwards(node)
             refuse_ignored(node, "MNN")
+        if node.op_type in KINDS and not node.domain:
+            write_extremes(node)
     for node in tuple(model.graph.all_nodes()):
         if node.op_type in _POOLS and not node.domain:
             _state_strides(node)

@@ -26,6 +26,8 @@ def write_shapes(node: ir.Node) -> None:
         _of_one_shape(node)
         if node.op_type == "Less":
             _turned(node)
+        elif node.op_type == "Equal":
+            _equal(node)
 
 
 def _of_one_shape(node: ir.Node) -> None:
@@ -49,6 +51,15 @@ def _turned(node: ir.Node) -> None:
     less, more = node.inputs
     if less is not None and more is not None:
         replaced(node, "Greater", [more, less])
+
+
+def _equal(node: ir.Node) -> None:
+    """``x >= y and x <= y`` for floats: of some sizes MNN takes 0 and -0 for two numbers."""
+    x, y = node.inputs
+    if x is not None and y is not None and x.dtype is not None and x.dtype.is_floating_point():
+        result = node.outputs[0]
+        parts = [inserted(node, kind, [x, y], result).outputs[0] for kind in ("GreaterOrEqual", "LessOrEqual")]
+        replaced(node, "And", parts)
 
 
 def _as_image(node: ir.Node) -> None:

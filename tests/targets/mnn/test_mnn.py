@@ -147,6 +147,32 @@ def test_comparisons_repeat_either_side(tmp_path, shape):
         np.testing.assert_array_equal(runner.run({"x": x})["y"], expected)
 
 
+SIGNED = np.array([[0, -0.0], [-0.0, 0], [1.5, 1.5], [-2, -1]], np.float32)
+
+
+@pytest.mark.parametrize("kind", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_of_equal_elements_the_place_is_the_same(tmp_path, kind, last, size):
+    """Zeros of both signs are equal; MNN takes them for two numbers at some sizes."""
+    rows = np.tile(SIGNED, (1, 4))[:, :size]
+    node = helper.make_node(kind, ["x"], ["places"], axis=1, keepdims=0, select_last_index=last)
+    cast = helper.make_node("Cast", ["places"], ["y"], to=TensorProto.FLOAT)
+    result = convertkit.export(saved(tmp_path, [node, cast], rows.shape), "mnn", output=tmp_path / "out")
+    ways = rows if kind == "ArgMax" else -rows
+    expected = size - 1 - ways[:, ::-1].argmax(1) if last else ways.argmax(1)
+    np.testing.assert_array_equal(result.run(rows)["y"], expected)
+
+
+def test_zeros_of_both_signs_are_equal(tmp_path):
+    nodes = [helper.make_node("Equal", ["x", "c"], ["flags"]), helper.make_node("Cast", ["flags"], ["y"], to=1)]
+    path = saved(tmp_path, nodes, SIGNED.shape, c=-SIGNED)
+    ports = [(TensorSpec(name, SIGNED.shape, "float32"),) for name in ("x", "y")]
+    artifact = WriteMnn("float32").run(Artifact(path, "onnx", *ports, ""), tmp_path)
+    with MnnRunner(artifact) as runner:
+        np.testing.assert_array_equal(runner.run({"x": SIGNED})["y"], SIGNED == -SIGNED)
+
+
 def test_convolutions_of_volumes_are_refused(tmp_path):
     w = RNG.standard_normal((4, 2, 3, 3, 3)).astype(np.float32)
     path = saved(tmp_path, [helper.make_node("Conv", ["x", "w"], ["y"], "conv")], (1, 2, 6, 5, 4), w=w)
