@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
+from page_rows import replace_between
 
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
@@ -101,9 +102,7 @@ def main() -> None:
     if not args.write:
         print("\n".join((*made, END)))
         return
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(before + "\n".join((*made, END)) + rest.partition(END)[2])
+    replace_between(PAGE, "\n".join((*made, END)), BEGIN, END)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from ai_edge_litert import schema_py_generated as schema
 from arm.cores import cores
 from arm.emulator import counted
 from arm.schedule import Schedule
+from page_rows import replace_between
 from tflite_zoo import NAMES, measured, peers_of
 
 from convertkit.errors import Unsupported
@@ -151,7 +152,10 @@ def measure(book: Book, zoo: Path, name: str, found: dict[str, Path], seconds: f
 
 
 def _near_the_best(book: Book, name: str) -> list[str]:
-    """Ours for that core and for all, and the peers' that the tables hold for nearly as fast as their fastest."""
+    """Ours for that core and for all, and the peers' that the tables hold for nearly as fast as their fastest.
+
+    So, too, of those peers' files alone whose SNR is no worse than that of ours.
+    """
     known = book.rows()
     told = {
         label: row[EMULATED]
@@ -159,9 +163,17 @@ def _near_the_best(book: Book, name: str) -> list[str]:
         if (model, kind) == (name, "tables") and EMULATED in row and known[name, label, "probe"]["ok"]
     }
     peers = {label: ms for label, ms in told.items() if not _is_ours(label)}
-    near = [label for label, ms in peers.items() if ms <= NEARLY * min(peers.values())]
-    own = f"the same, `--device {EMULATED}`"
-    return [label for label in (own, own + AT_ENDS, "`--int8 --accept-loss`") if label in told] + near
+    own = [label for label in _ours_for(EMULATED) if label in told]
+    least = known[name, own[0], "probe"]["snr_median_db"] - AS_GOOD_DB if own else 0.0
+    as_good = {label: ms for label, ms in peers.items() if known[name, label, "probe"]["snr_median_db"] >= least}
+    near = [label for group in (peers, as_good) for label, ms in group.items() if ms <= NEARLY * min(group.values())]
+    return [*own, *dict.fromkeys(near)]
+
+
+def _ours_for(device: str) -> tuple[str, ...]:
+    """Labels of ours that are made for it, the best first."""
+    own = f"the same, `--device {device}`"
+    return own, own + AT_ENDS, "`--int8 --accept-loss`", "`--int8`"
 
 
 def _is_ours(label: str) -> bool:
@@ -303,9 +315,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     book = Book(args.out / "rows.jsonl")
     if args.write:
-        text = PAGE.read_text()
-        before, _, rest = text.partition(BEGIN)
-        PAGE.write_text(before + section(book, args.zoo) + rest.partition(END)[2])
+        replace_between(PAGE, section(book, args.zoo), BEGIN, END)
         return
     for name in args.models.split(","):
         found = dict(files(book, args.zoo, args.out, args.peers, name))

@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+from page_rows import replace_between
+
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "measurements" / "device-costs.md"
 BEGIN, END = "<!-- bench/estimate_time.py -->", "<!-- end of times -->"
@@ -52,9 +54,7 @@ def main() -> None:
     if not args.write:
         print(made)
         return
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(before + made + rest.partition(END)[2])
+    replace_between(PAGE, made, BEGIN, END)
 
 
 if __name__ == "__main__":

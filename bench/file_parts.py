@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from ai_edge_litert import schema_py_generated as schema
+from page_rows import replace_between
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-zoo.md"
 BEGIN, END = "<!-- bench/file_parts.py -->", "<!-- end of bytes -->"
@@ -72,9 +73,7 @@ def main() -> None:
     if not args.write:
         print(made)
         return
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(before + made + rest.partition(END)[2])
+    replace_between(PAGE, made, BEGIN, END)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from device_zoo import FLOAT, PROBED, Book, exported
+from page_rows import replace_between
 from tflite_zoo import NAMES, measured, peers_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "onnxruntime-zoo.md"
@@ -72,9 +73,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     book = Book(args.out / "rows.jsonl")
     if args.write:
-        text = PAGE.read_text()
-        before, _, rest = text.partition(BEGIN)
-        PAGE.write_text(before + section(book) + rest.partition(END)[2])
+        replace_between(PAGE, section(book), BEGIN, END)
         return
     for name in args.models.split(","):
         measure(book, args.zoo, args.out, args.peers, name, args.seconds)

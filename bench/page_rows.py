@@ -1,4 +1,4 @@
-"""Rows of a page that a run before has written, whose lines of JSON are not here."""
+"""Parts of a page: rows that a run before has written, whose lines of JSON are not here, and what a script writes."""
 
 from __future__ import annotations
 
@@ -26,3 +26,10 @@ def merged(page: Path, heading: str, lines: Sequence[str], cells: int) -> list[s
 def _key(line: str, cells: int) -> tuple[str, ...]:
     parts = [cell.strip() for cell in line.strip("|").split("|")[:cells]]
     return tuple(cell.partition("](")[0].lstrip("[") for cell in parts)
+
+
+def replace_between(page: Path, made: str, begin: str, end: str) -> None:
+    """Put ``made``, which starts with ``begin`` and ends with ``end``, in the place of what these two enclose."""
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition(begin)
+    page.write_text(before + made + rest.partition(end)[2], encoding="utf-8")

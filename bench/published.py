@@ -22,6 +22,7 @@ import zoo
 from arm.cores import cores
 from arm.emulator import counted
 from arm.schedule import Schedule
+from page_rows import replace_between
 from torch import nn
 from zoo_mobile import Block, Pooled, Squeeze, mobilenetv2, mobilenetv3s, unit
 
@@ -209,9 +210,7 @@ def main() -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
     book = args.folder / "rows.jsonl"
     if args.write:
-        text = PAGE.read_text()
-        before, _, rest = text.partition(BEGIN)
-        PAGE.write_text(before + section(rows(book)) + rest.partition(END)[2])
+        replace_between(PAGE, section(rows(book)), BEGIN, END)
         return
     for name, kind, way in wanted():
         if (name, kind, way.source) in rows(book):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from page_rows import replace_between
 
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.costs.estimate import estimates
@@ -85,9 +86,7 @@ def main() -> None:
     if not args.write:
         print(made)
         return
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(before + made + rest.partition(END)[2])
+    replace_between(PAGE, made, BEGIN, END)
 
 
 if __name__ == "__main__":

@@ -157,7 +157,8 @@ class QuantProfile:
     An operator without a rule stays float; one with a rule and no cost counts as equally fast.
     ``weight_only`` leaves activations in float.  ``tables``: beside integer activations, too, embedding tables
     become int8 rows, and weights of operators that stay float int8; without ``integer_rows`` no Gather takes integers,
-    so that tables stay float with ``weight_only``, too; ``recurrent``: the weights of LSTM, GRU and
+    so that tables stay float with ``weight_only``, too; ``left_as_halves``: what stays float beside integers is stored
+    as float16; ``recurrent``: the weights of LSTM, GRU and
     RNN become int8.  ``half`` says what ``--fp16`` means: weights stored as float16 and cast in the graph, or
     everything computed in float16 (or bfloat16); ``lacks``: operators that have no kernel of that type.
     ``block`` is the number of weights along the reduced axis that share a scale, None for whole channels.
@@ -194,6 +195,7 @@ class QuantProfile:
     lacks: frozenset[str] = frozenset()
     tables: bool = False
     integer_rows: bool = True
+    left_as_halves: bool = False
     recurrent: bool = False
     block: int | None = None
     dynamic: frozenset[str] = frozenset()

@@ -53,6 +53,7 @@ from convertkit.quantization.search.trial import Trials
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.quantization.weights.blocks import BlockedWeight
 from convertkit.quantization.weights.integers import QuantizedWeight
+from convertkit.quantization.weights.left_float import store_what_is_float
 from convertkit.quantization.weights.patches import Moments, has_rows, moments
 from convertkit.quantization.weights.recurrent import quantize_recurrent
 from convertkit.quantization.weights.tables import quantize_tables
@@ -180,6 +181,8 @@ class Integers:
             quantize_tables(model.graph, 0.0 if row is None else row.integer_call, allowed_ns)
         if self._profile.recurrent and not is_float:
             quantize_recurrent(model)
+        if self._profile.left_as_halves and not is_float:
+            store_what_is_float(model)
         drop_unused(model.graph)
 
     def diagnosis(self) -> Mapping[str, object]:

@@ -8,10 +8,15 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+import convertkit
+from tests.conftest import Digits
 
 BENCH = Path(__file__).parents[1] / "bench"
 FIRST, SECOND = "1f2003d5", "c0035fd6"
@@ -105,3 +110,51 @@ def test_without_newer_instructions_the_runtime_gives_the_same_integers(tmp_path
     assert asked == "True"
     assert older == here
     assert len(set(here.strip("[]\n").split(", "))) > 10
+
+
+def test_each_core_is_emulated_once_and_scheduled_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However many files: what the tool takes is one start of the emulator and two of LLVM for a core."""
+    emulator, schedule = bench("arm.emulator", monkeypatch), bench("arm.schedule", monkeypatch)
+    tool, runs, second = bench("arm_costs", monkeypatch), list[str](), WRITTEN.partition("segment 3")[0]
+
+    def emulated(core: Any, root: Path, folder: Path, how: tuple[str, str]) -> str:
+        runs.append(core.name)
+        files = (folder / "files").read_text().splitlines()
+        (folder / "counts").write_text("".join(f"{second}segment 3\nmisses 0 0 0 0 0 0\n" for _ in files))
+        return ""
+
+    def scheduled(program: str, options: Sequence[str], given: str) -> str:
+        runs.append(program)
+        return "nop\n" if program == "llvm-mc-19" else "Code Region - b0\nTotal Cycles: 50\n"
+
+    monkeypatch.setattr(emulator, "_run", emulated)
+    monkeypatch.setattr(schedule, "_ran", scheduled)
+    monkeypatch.setenv("CONVERTKIT_DEVICE_ROOT", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["arm_costs", "a.tflite", "b.tflite"])
+    tool.main()
+    assert runs == [
+        each for core in ("arm64-a55", "arm64-a76", "arm64-i8mm") for each in (core, "llvm-mc-19", "llvm-mca-19")
+    ]
+    assert capsys.readouterr().out.count(" ms (0.000 M instructions, 0.000 M cycles") == 6
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(
+    not os.environ.get("CONVERTKIT_DEVICE_ROOT") or not all(map(shutil.which, ("qemu-aarch64", "cc", "setarch"))),
+    reason="needs qemu-aarch64, cc, setarch and an arm64 root in $CONVERTKIT_DEVICE_ROOT",
+)
+def test_a_call_of_the_digits_is_the_same_count_in_every_run(
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """About a million of float32, a third of that of integers: an emulator needs some tenths of a second for them."""
+    emulator, core = bench("arm.emulator", monkeypatch), bench("arm.cores", monkeypatch).cores()["arm64-a76"]
+    files = []
+    for name, flags in (("float32", {}), ("int8", {"int8": True, "calib": digits.calib})):
+        convertkit.export(digits.model, "tflite", output=tmp_path / name, **flags)
+        files.append(tmp_path / name / "model.tflite")
+    first, second = (emulator.counted(files, core)[0] for _ in range(2))
+    assert first == second
+    real, integer = (sum(len(block) // 8 * count for block, count in each.blocks.items()) for each in first)
+    assert 50_000 < integer < real / 2 < 1_000_000

@@ -49,10 +49,6 @@ IDLE = {
         ("--accept-loss --int8 --full-integer --calib DATA", "--full-integer keeps all integers as it is"),
     ],
     "--device": [
-        (
-            "--target tflite --device phone",
-            "--device decides where integers or fewer channels pay; it goes with --int8, --w8, --w4, --prune-channels",
-        ),
         ("--target tflite --w8 --device pone", "no device is called so, did you mean 'phone'"),
         (
             "--target onnxruntime --w8 --device phone",

@@ -103,13 +103,6 @@ RULES: tuple[Rule, ...] = (
         "--int16x8",
     ),
     Rule(
-        lambda o: (
-            bool(o.device) and o.precision not in ("int8", "w8", "w4") and not (o.narrowed or o.low_rank or o.budget)
-        ),
-        "--device decides where integers or fewer channels pay; it goes with --int8, --w8, --w4, --prune-channels, "
-        "--target-latency, --low-rank or --budget",
-    ),
-    Rule(
         lambda o: THIS in o.device and o.scheduler is not None,
         "--device this measures the machine at hand, and with --scheduler others work",
     ),

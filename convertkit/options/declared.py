@@ -140,7 +140,7 @@ _FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         "--device",
         multiple=True,
         metavar="NAME",
-        help="Where integers are to pay: x86, phone, arm64-a76 …, this [--int8: phone,x86].",
+        help="Whose costs decide: x86, phone, arm64-a76 …, this [--int8: phone,x86].",
     ),
     _flag("Precision", "--prune", metavar="SHARE", help="Zeros for weights: 0.8, 2:4, or auto."),
     _flag("Precision", "--prune-channels", metavar="SHARE", help="Prune whole channels: 0.3, or auto."),

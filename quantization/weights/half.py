@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx_ir as ir
 
@@ -15,13 +17,18 @@ _LEAST_NORMAL = 2.0**-14
 _LEAST_WEIGHTS = 64
 
 
-def store_half(model: ir.Model) -> tuple[str, ...]:
-    """Weights as float16 behind a Cast, in place; returns the names of those that stay float32, being out of range."""
+def store_half(model: ir.Model, wanted: Callable[[ir.Value], bool] | None = None) -> tuple[str, ...]:
+    """Weights as float16 behind a Cast, in place; returns the names of those that stay float32, being out of range.
+
+    ``wanted`` says which of them; without it all that have 64 numbers.
+    """
     kept = []
     for value in tuple(model.graph.initializers.values()):
         if not is_constant(value) or not is_float(value) or constant(value).size < _LEAST_WEIGHTS:
             continue
         if all(STAYS_FLOAT in use.node.metadata_props for use in value.uses()):
+            continue
+        if wanted is not None and not wanted(value):
             continue
         if not fits_half(constant(value)):
             kept.append(str(value.name))

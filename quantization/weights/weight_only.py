@@ -18,6 +18,7 @@ from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import Unit, constant, is_float
 from convertkit.quantization.weights.blocks import BlockedWeight, block_axis, quantize_blocks
 from convertkit.quantization.weights.integers import QuantizedWeight, best_scales, quantize_weight
+from convertkit.quantization.weights.left_float import store_what_is_float
 from convertkit.quantization.weights.neighbours import is_bounded, least_scales
 from convertkit.quantization.weights.recurrent import quantize_recurrent
 from convertkit.quantization.weights.tables import quantize_tables
@@ -44,6 +45,8 @@ def quantize_weights(
     done = list(store_weights(model.graph, units, profile, corrected))
     done += quantize_tables(model.graph) if profile.integer_rows else ()
     done += quantize_recurrent(model) if profile.recurrent else ()
+    if profile.left_as_halves and done:
+        store_what_is_float(model)
     drop_unused(model.graph)
     return tuple(done)
 

@@ -7,6 +7,7 @@ a float16 constant, which it computes once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ import onnx_ir as ir
 from convertkit.targets.tflite.graph import Operation, Program, Subgraph
 from convertkit.targets.tflite.tensor import Tensor
 
+_WEIGHTED = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"})
 _LEAST_ELEMENTS = 64
 """Below this a DEQUANTIZE costs more than it saves."""
 
@@ -37,9 +39,10 @@ def store_halves(program: Program) -> None:
 def _store(subgraph: Subgraph) -> None:
     widened: list[Operation] = []
     wide: dict[Tensor, Tensor] = {}
+    bound = {tensor for operation in subgraph.operations for tensor in _bound(operation)}
     for operation in subgraph.operations:
         for tensor in operation.inputs:
-            if tensor is None or tensor in wide or tensor in subgraph.outputs:
+            if tensor is None or tensor in wide or tensor in subgraph.outputs or tensor in bound:
                 continue
             if (half := _as_half(tensor)) is not None:
                 wide[tensor] = replace(tensor, constant=None)
@@ -47,6 +50,13 @@ def _store(subgraph: Subgraph) -> None:
     for operation in subgraph.operations:
         operation.inputs = tuple(None if tensor is None else wide.get(tensor, tensor) for tensor in operation.inputs)
     subgraph.operations = widened + subgraph.operations
+
+
+def _bound(operation: Operation) -> Iterator[Tensor]:
+    """Biases that have to stay as they are: beside integer weights, XNNPACK of LiteRT 2.3 takes no other ones."""
+    weight = next((each for each in operation.inputs[1:2] if each is not None), None)
+    if operation.code in _WEIGHTED and weight is not None and _as_half(weight) is None:
+        yield from (each for each in operation.inputs[2:] if each is not None and each.constant is not None)
 
 
 def _as_half(tensor: Tensor) -> Tensor | None:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import convertkit
 from convertkit.errors import UsageError
@@ -24,7 +24,8 @@ from convertkit.quantization.place.precision_assignment import choose_integer
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.costs import tables as module
 from convertkit.targets.tflite.costs.tables import tables
-from convertkit.targets.tflite.devices import DEVICES, MACHINES, machines_of
+from convertkit.targets.tflite.devices import DEVICES, LIKELY, MACHINES, machines_of
+from convertkit.targets.tflite.inspection import placed_operators
 from convertkit.targets.tflite.profile import profile
 from tests.quantization.models import model_of
 
@@ -142,17 +143,31 @@ def test_what_no_target_knows_is_refused(given: dict[str, str], sentence: str, t
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"device": "phone"}, "it goes with --int8, --w8, --w4,"),
-        ({"device": "phone", "int16x8": True, "calib": "c.npz"}, "it goes with --int8, --w8, --w4,"),
-        ({"device": "phone,phone", "w8": True}, "--device phone is given twice"),
-    ],
-)
-def test_a_device_that_decides_nothing_is_refused(given: dict[str, object], sentence: str) -> None:
-    with pytest.raises(UsageError, match=sentence):
-        options_from({"source": "m.onnx", "target": "tflite", **given})
+def test_a_device_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="--device phone is given twice"):
+        options_from({"source": "m.onnx", "target": "tflite", "device": "phone,phone", "w8": True})
+
+
+@pytest.mark.parametrize(("device", "has_loop"), [((), True), (("phone",), True), (("x86-vnni",), False)])
+def test_a_device_says_how_a_float_gru_is_written(device: tuple[str, ...], has_loop: bool, tmp_path: Path) -> None:
+    """40 steps: longer than what is written out where no device is named."""
+    rng = np.random.default_rng(0)
+    constants = {"w": (1, 192, 12), "r": (1, 192, 64)}
+    stored = [
+        numpy_helper.from_array(rng.normal(0, 0.1, shape).astype("f4"), name) for name, shape in constants.items()
+    ]
+    node = helper.make_node("GRU", ["x", "w", "r"], ["y"], "gru", hidden_size=64)
+    given = helper.make_tensor_value_info("x", 1, [40, 1, 12])
+    computed = helper.make_tensor_value_info("y", 1, [40, 1, 1, 64])
+    proto = helper.make_model(
+        helper.make_graph([node], "g", [given], [computed], stored), opset_imports=[helper.make_opsetid("", 18)]
+    )
+    onnx.save(proto, tmp_path / "model.onnx")
+    made = convertkit.export(tmp_path / "model.onnx", "tflite", device=device, output=tmp_path / "out")
+    kinds = {each.told.kind for each in placed_operators(made.path / "model.tflite")}
+    assert ("WHILE" in kinds) is has_loop
+    told = [each["device"] for each in made.report["estimates"]["devices"] if each["shown"]]
+    assert told == list(device or LIKELY)
 
 
 def test_names_come_with_commas_or_one_by_one() -> None:
