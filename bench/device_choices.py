@@ -1,8 +1,9 @@
 """What ``--device`` decides, by the cost tables: ``device_choices.py MODEL.onnx … [--for x86 --for phone,x86 …]``.
 
 Prints a Markdown row for each model and choice: how many of its operators become integers, and what the model takes
-in milliseconds on each device by its own table.  Nothing is exported: accuracy, which moves some operators back to
-float, is not looked at.  Beside MODEL.onnx lies MODEL.calib.npz, whose first sample tells sizes.
+in milliseconds on each device by its own table; then those that phones and servers want otherwise, by kind, with what
+they take in integers and in float on both: the reason.  Nothing is exported: accuracy, which moves some operators back
+to float, is not looked at.  Beside MODEL.onnx lies MODEL.calib.npz, whose first sample tells sizes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ DEVICES = ("x86", "x86-avx512", "x86-vnni", "arm64-a55", "arm64-a76", "arm64-i8m
 CHOICES = ("x86", "phone", "phone,x86")
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-costs.md"
 BEGIN, END = "<!-- bench/device_choices.py -->", "<!-- end of choices -->"
+SERVER, PHONE = "x86", "phone"
 SHOWN = 4
 
 
@@ -89,6 +91,25 @@ def rows(path: Path, asked: list[str]) -> Iterator[str]:
         yield f"| {path.stem} | {name} | {len(chosen)} / {len(units)} | {times} | {told} |"
 
 
+def differing(path: Path) -> Iterator[str]:
+    """Of one model: kinds of operators that are integers for one of phones and servers alone, the dearest first."""
+    found = choices(prepared(path), [SERVER, PHONE])
+    names = {title: {unit.name for unit in chosen} for title, (_, chosen) in found.items()}
+    other = names[SERVER] ^ names[PHONE]
+    kinds: dict[tuple[str, str], np.ndarray] = {}
+    for place, title in enumerate((SERVER, PHONE)):
+        known = rules(title)
+        for unit in found[title][0]:
+            if unit.name in other:
+                own = SERVER if unit.name in names[SERVER] else PHONE
+                row = kinds.setdefault((unit.kinds[0], own), np.zeros((3, 2)))
+                row[2, place] += 1
+                row[place] += np.array(unit_cost(unit, known)) / 1e3
+    for (kind, own), row in sorted(kinds.items(), key=lambda item: -item[1][:2].max()):
+        times = " | ".join(", ".join(f"{us:.0f}" if us >= 100 else f"{us:.3g}" for us in pair) for pair in row[:2])
+        yield f"| {path.stem} | {row[2, 0]:.0f} {kind} | `{own}` | {times} |"
+
+
 def main() -> None:
     """Print the rows, or write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -99,6 +120,8 @@ def main() -> None:
     head = "| model | chosen for | integers | " + " | ".join(f"`{each}`" for each in DEVICES) + " | float among them |"
     made = [BEGIN, head, "|---" * (len(DEVICES) + 4) + "|"]
     made += [row for path in args.models for row in rows(path, args.asked or list(CHOICES))]
+    made += ["", f"| model | operators | integers for | on `{SERVER}`: integers, float µs | on `{PHONE}` µs |"]
+    made += ["|---|---|---|---|---|", *(row for path in args.models for row in differing(path))]
     if not args.write:
         print("\n".join((*made, END)))
         return

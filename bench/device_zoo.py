@@ -1,11 +1,11 @@
 """The zoo in 8 bits on three devices, ours and every peer's file: ``device_zoo.py ZOO OUT [--peers DIR] [--write]``.
 
-Ours as a user makes them: ``--int8``, ``--int8 --accept-loss``, and the latter for each of two devices.  Every file is
-held against ONNX Runtime's outputs of the source on the samples of NAME.eval.npz, estimated by the tables of each
-device, and timed here in turns with the model's other files, on one thread.  Where a peer's file reads and writes
-integers, ours is made with ``--io-dtype int8``, too, and these two are compared.  ``--emulate`` counts files on an A76
-(``arm_costs.py``).  Each finding is a line of OUT/rows.jsonl, and what is in there is not done again.  ``--write``
-makes docs/measurements/device-zoo.md of what there is.
+Ours as a user makes them: ``--int8``, ``--int8 --accept-loss``, and the latter for each of two devices; in float32, for
+``x86-vnni`` where a loop is in the file, too.  Every file is held against ONNX Runtime's outputs of the source on the
+samples of NAME.eval.npz, estimated by the tables of each device, and timed here in turns with the model's other files,
+on one thread.  Where a peer's file reads and writes integers, ours is made with ``--io-dtype int8``, too, and these two
+are compared.  ``--emulate`` counts files on an A76 (``arm_costs.py``).  Each finding is a line of OUT/rows.jsonl, and
+what is in there is not done again.  ``--write`` makes docs/measurements/device-zoo.md of what there is.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tflite_zoo import NAMES, measured, peers_of
 
 from convertkit.errors import Unsupported
 from convertkit.targets.tflite.costs.estimate import estimates
+from convertkit.targets.tflite.inspection import placed_operators
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-zoo.md"
 BEGIN, END = "<!-- bench/device_zoo.py -->", "<!-- end -->"
@@ -45,6 +46,8 @@ OURS = {
 AT_ENDS = ", `--io-dtype int8`"
 """Behind the label of one of ours that reads and writes integers."""
 FLOAT = "float32"
+FLOAT_HERE = "float32, `--device x86-vnni`"
+"""A device says how recurrent layers are written."""
 AS_GOOD_DB = 0.1
 """How far below ours the median SNR of a peer's file may be that counts as no worse."""
 NEARLY = 1.3
@@ -80,7 +83,7 @@ class Book:
 def exported(model: Path, flags: Sequence[str], folder: Path, target: str = "tflite") -> Row:
     """One ``convertkit export``: seconds, and what it said where nothing was delivered."""
     command = [sys.executable, "-m", "convertkit", "export", str(model), "--target", target, *flags, "--force"]
-    if flags:
+    if {"--int8", "--w8"} & set(flags):
         command += ["--calib", str(model.with_suffix(".calib.npz"))]
     started = time.perf_counter()
     done = subprocess.run([*command, "-o", str(folder)], capture_output=True, text=True, timeout=1800, check=False)
@@ -106,6 +109,24 @@ def files(book: Book, zoo: Path, out: Path, peers: Path | None, name: str) -> It
         if not book.rows()[name, label, "export"]["exit"]:
             yield label, folder / "model.tflite"
     yield from others.items()
+
+
+def floats(book: Book, zoo: Path, out: Path, peers: Path | None, name: str, seconds: float) -> None:
+    """Race our float32 files and the peers', where that is not in the book."""
+    if (name, "", "float race") in book.rows():
+        return
+    found = {FLOAT: out / f"{name}.float32" / "model.tflite"}
+    if "WHILE" in {each.told.kind for each in placed_operators(found[FLOAT])}:
+        folder = out / f"{name}.float32-here"
+        if (name, FLOAT_HERE, "export") not in book.rows():
+            book.add(name, FLOAT_HERE, "export", exported(zoo / f"{name}.onnx", ("--device", DEVICES[0]), folder))
+        found[FLOAT_HERE] = folder / "model.tflite"
+    others = peers_of(name, peers, {"float32"})
+    found |= {label: path for label, path in others.items() if path.suffix == ".tflite"}
+    race = measured("latency", seconds, 1, zoo / f"{name}.eval.npz", *found.values())
+    sizes = [path.stat().st_size for path in found.values()]
+    told = {key: race.get(key) for key in ("ms", "interval", "error")}
+    book.add(name, "", "float race", {"files": list(found), "bytes": sizes, **told})
 
 
 def _has_integer_ends(path: Path) -> bool:
@@ -177,7 +198,7 @@ def _ours_for(device: str) -> tuple[str, ...]:
 
 
 def _is_ours(label: str) -> bool:
-    return label.removesuffix(AT_ENDS) in OURS or label == FLOAT
+    return label.removesuffix(AT_ENDS) in OURS or label in (FLOAT, FLOAT_HERE)
 
 
 PROBED = ("ok", "snr_db", "snr_median_db", "snr_p5_db", "error")
@@ -277,6 +298,27 @@ def _times(known: dict[tuple[str, str, str], Row], name: str, device: str) -> di
     return dict(zip(race.get("files", []), race.get("ms") or [], strict=False))
 
 
+def float_lines(known: dict[tuple[str, str, str], Row]) -> list[str]:
+    """Our float32 files over the fastest of the peers', and how large each is."""
+    found = []
+    for (name, _, kind), race in known.items():
+        if kind != "float race" or not race.get("ms"):
+            continue
+        rows = list(zip(race["files"], race["ms"], race["bytes"], strict=True))
+        peer = min((row for row in rows if not _is_ours(row[0])), key=lambda row: row[1], default=None)
+        for label, ms, size in (row for row in rows if peer is not None and _is_ours(row[0])):
+            assert peer is not None
+            beside = (
+                f"{ms:.3g} ms, {size / 1000:,.0f} KB beside {peer[1]:.3g} ms, {peer[2] / 1000:,.0f} KB of {peer[0]}"
+            )
+            found.append(f"- {name} {ms / peer[1]:.2f}: {label}, {beside}")
+    return (
+        ["", f"Float32 over the fastest float32 file of a peer on `{DEVICES[0]}`, measured:", "", *found]
+        if found
+        else []
+    )
+
+
 def section(book: Book, zoo: Path) -> str:
     """The tables."""
     known = book.rows()
@@ -286,6 +328,7 @@ def section(book: Book, zoo: Path) -> str:
     for device in SUMMED:
         for as_good in (True, False):
             made += _summed(ratios(known, device, as_good=as_good), device, as_good)
+    made += float_lines(known)
     told = [held_against_clock(known, ours=ours) for ours in (True, False)]
     return "\n".join((*made, "", told[0], "", told[1], END))
 
@@ -320,6 +363,7 @@ def main() -> None:
     for name in args.models.split(","):
         found = dict(files(book, args.zoo, args.out, args.peers, name))
         measure(book, args.zoo, name, found, args.seconds, args.emulate)
+        floats(book, args.zoo, args.out, args.peers, name, args.seconds)
 
 
 if __name__ == "__main__":
