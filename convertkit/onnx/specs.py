@@ -74,17 +74,33 @@ _READ_SIZES = frozenset({"Shape", "Size", "EyeLike"})
 _DRAW = frozenset({"RandomNormal", "RandomUniform", "Multinomial", "Bernoulli"})
 
 
+_PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Mul"})
+
+
 def _fixed(graph: ir.Graph) -> frozenset[ir.Value]:
-    """The values that no input's values reach: made of constants, and of sizes that are fixed."""
+    """The values that no input's values reach: made of constants, of fixed sizes, and of products with zeros.
+
+    The weights of a classifier that was not trained are often all zero.
+    """
     found: set[ir.Value] = set()
     for node in graph:
         if node.op_type in _DRAW or next(_inside(node), None) is not None:
             continue
         operands = [value for value in node.inputs if value is not None]
         known = all(value in found or value.is_initializer() for value in operands)
+        if not known and not node.domain and node.op_type in _PRODUCTS and any(map(_is_zero, operands[:2])):
+            known = all(value in found or value.is_initializer() for value in operands[2:])
         if known or (not node.domain and node.op_type in _READ_SIZES and all(map(_has_fixed_sizes, operands))):
             found.update(node.outputs)
     return frozenset(found)
+
+
+def _is_zero(value: ir.Value) -> bool:
+    """Whether a constant holds zeros alone; most hold another number first."""
+    if not value.is_initializer() or value.const_value is None or not value.const_value.size:
+        return False
+    numbers = value.const_value.numpy().reshape(-1)
+    return not numbers[:8].any() and not numbers.any()
 
 
 def _has_fixed_sizes(value: ir.Value) -> bool:

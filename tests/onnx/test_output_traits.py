@@ -70,3 +70,23 @@ def test_classes_behind_a_suppression(body):
 )
 def test_traits_of_an_output(body, declared, expected):
     assert traits(body, declared) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "weights", "fixed"),
+    [
+        ("y = MatMul(x, w)", "{0, 0, 0}", True),
+        ("m = MatMul(x, w) y = Add(m, b)", "{0, 0, 0}", True),
+        ("y = Gemm(x, w, b)", "{0, 0, 0}", True),
+        ("m = ReduceMax(x) y = Gemm(x, w, m)", "{0, 0, 0}", False),
+        ("y = MatMul(x, w)", "{0, 0, 1}", False),
+        ("y = Mul(x, b)", "{0, 0, 0}", False),
+    ],
+)
+def test_no_input_reaches_beyond_weights_of_zeros(body, weights, fixed):
+    """As of a classifier that was not trained."""
+    given = f"float[3,1] w = {weights}, float b = {{2.5}}"
+    text = f'<ir_version: 9, opset_import: ["" : 18]> g (float[2,3] x) => (y) <{given}> {{ {body} }}'
+    model = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))
+    (output,) = interface(ir.from_proto(model))[1]
+    assert output.fixed == fixed

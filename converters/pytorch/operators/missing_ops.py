@@ -224,6 +224,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.adaptive_avg_pool3d.default: Substitute(averages.adaptive_average_pool, _always),
         _ATEN.index_reduce.default: Substitute(index_reduced, _always),
         **{overload: Substitute(function, _always) for overload, function in mixed_types.ALIASES.items()},
+        _ATEN.einsum.default: Substitute(places.summed_ellipsis, places.sums_ellipsis),
         _ATEN.polar.default: Substitute(polar, _always),
         _ATEN._pdist_forward.default: Substitute(distances.pair_distances, _always),
         _ATEN.pdist.default: Substitute(distances.pair_distances, _always),

@@ -160,6 +160,40 @@ def repeat_interleave(x: Tensor, repeats: Tensor, dim: int | None = None, *, out
     return x.index_select(dim, passed.to(torch.int64).sum(1))
 
 
+def first_nonzero(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """``aten::nonzero_static``: the coordinates of the first ``size`` that are not zero, then ``fill_value``."""
+    if not all(isinstance(each, int) for each in x.shape):
+        raise Unsupported("nonzero_static over a dynamic size; expected a fixed one")
+    if x.dim() == 0 or x.numel() == 0:
+        return torch.full((size, x.dim()), fill_value, dtype=torch.int64)
+    counted = torch.cumsum((x != 0).reshape(-1).to(torch.int64), 0)
+    number = torch.arange(size)
+    flat = (counted.unsqueeze(0) <= number.unsqueeze(1)).to(torch.int64).sum(1)
+    coordinates = []
+    for length in reversed(x.shape):
+        coordinates.append(flat % length)
+        flat = torch.div(flat, length, rounding_mode="floor")
+    found = torch.stack(coordinates[::-1], 1)
+    return torch.where((number < counted[-1]).unsqueeze(1), found, fill_value)
+
+
+def summed_ellipsis(equation: str, operands: Sequence[Tensor], *, path: Any = None) -> Any:
+    """``aten::einsum`` that sums over the axes of ``...``, which ONNX's Einsum does not."""
+    inner, _, outer = equation.replace(" ", "").partition("->")
+    if "->" not in equation or "..." in outer or "..." not in inner:
+        return NotImplemented
+    names = inner.split(",")
+    lead = max(x.dim() - len(name.replace("...", "")) for x, name in zip(operands, names, strict=True) if "..." in name)
+    kept = torch.einsum(f"{inner}->...{outer}", list(operands))
+    return kept.sum(list(range(lead))) if lead else kept
+
+
+def sums_ellipsis(node: Any) -> bool:
+    """Whether a node of ``einsum`` names ``...`` before the arrow alone."""
+    before, arrow, after = node.args[0].partition("->")
+    return bool(arrow) and "..." in before and "..." not in after
+
+
 def has_known_size(node: Any) -> bool:
     """Whether a node of :func:`repeat_interleave` names the size of its result."""
     return isinstance(node.kwargs.get("output_size"), int)
@@ -186,6 +220,7 @@ ALWAYS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         _ATEN.argsort.stable: argsort,
         _ATEN.masked_select.default: masked_select,
         _ATEN.put.default: put,
+        _ATEN.nonzero_static.default: first_nonzero,
         _ATEN.copysign.Scalar: copysign,
         _ATEN.fmax.default: greater,
         _ATEN.fmin.default: smaller,

@@ -34,6 +34,11 @@ def nonzero(x: Tensor) -> Any:
     return NotImplemented if x.dim() else _ATEN.nonzero.default(x.reshape(1)).narrow(1, 0, 0)
 
 
+def argwhere(x: Tensor) -> Any:
+    """``aten::argwhere``, the same."""
+    return nonzero(x)
+
+
 _AXIS = (
     _ATEN.topk.default,
     _ATEN.kthvalue.default,
@@ -49,6 +54,10 @@ _AXIS = (
     _ATEN.scatter_add.default,
 )
 RANKLESS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
-    {**{overload: _lifted(overload) for overload in _AXIS}, _ATEN.nonzero.default: nonzero}
+    {
+        **{overload: _lifted(overload) for overload in _AXIS},
+        _ATEN.nonzero.default: nonzero,
+        _ATEN.argwhere.default: argwhere,
+    }
 )
 """By overload; :func:`is_rankless` tells where they are needed."""

@@ -34,6 +34,22 @@ _INVERSE_TAIL = (
 )  # fmt: skip
 """The same in powers of ``sqrt(w) - 3``, for other w."""
 
+_FAR = 1e-6
+_QUANTILE, _QUANTILE_DIVISOR = (2.515517, 0.802853, 0.010328), (1.432788, 0.189269, 0.001308)
+_BESSEL_END = 3.75
+_BESSEL = {
+    0: (
+        (1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.0360768, 0.0045813),
+        (0.39894228, 0.01328592, 0.00225319, -0.00157565, 0.00916281, -0.02057706, 0.02635537, -0.01647633, 0.00392377),
+    ),
+    1: (
+        (0.5, 0.87890594, 0.51498869, 0.15084934, 0.02658733, 0.00301532, 0.00032411),
+        (0.39894228, -0.03988024, -0.00362018, 0.00163801, -0.01031555, 0.02282967, -0.02895312, 0.01787654,
+         -0.00420059),
+    ),
+}  # fmt: skip
+"""Powers of (x / 3.75)² below 3.75, and of 3.75 / x above, of the functions of either order."""
+
 
 def _zeta_less_one(s: int) -> float:
     """ζ(s) - 1 by Euler and Maclaurin after ten terms."""
@@ -116,9 +132,7 @@ def log_normal_cdf(x: Tensor) -> Any:
     if not x.is_floating_point():
         return NotImplemented
     depth = (-x).clamp(min=_DEEP)
-    ratio = depth
-    for step in range(_FRACTIONS, 0, -1):
-        ratio = depth + step / ratio
+    ratio = _mills(depth)
     tail = -0.5 * depth * depth - 0.5 * math.log(2 * math.pi) - torch.log(ratio)
     near = x.clamp(min=-_DEEP)
     return torch.where(x < -_DEEP, tail, torch.log1p(-0.5 * torch.erfc(near / math.sqrt(2))))
@@ -143,10 +157,69 @@ def error_function_inverse(y: Tensor) -> Any:
     return torch.where(y.abs() > 1, math.nan, x)
 
 
+def normal_quantile(p: Tensor) -> Any:
+    """``aten::special_ndtri``: Giles' polynomial, in the far tail a Newton step on the distribution's logarithm.
+
+    Source of the tail's estimate: Abramowitz and Stegun 26.2.23, good to 4.5e-4, which the step squares.
+    """
+    if p.dtype != torch.float32:
+        return NotImplemented
+    inside = p.clamp(0, 1)
+    least = torch.minimum(inside, 1 - inside).clamp(min=torch.finfo(p.dtype).tiny)
+    room = -torch.log(4 * least * (1 - least))
+    central = _polynomial(room - 2.5, _INVERSE_INSIDE)
+    tail = _polynomial(torch.sqrt(room.clamp(min=_TAIL)) - 3, _INVERSE_TAIL)
+    near = math.sqrt(2) * torch.where(room < _TAIL, central, tail) * (2 * least - 1)
+    t = torch.sqrt(-2 * torch.log(least))
+    far = _polynomial(t, _QUANTILE) / _polynomial(t, (1.0, *_QUANTILE_DIVISOR)) - t
+    depth = (-far).clamp(min=_DEEP)
+    ratio = _mills(depth)  # the density over the distribution
+    missing = -0.5 * depth * depth - 0.5 * math.log(2 * math.pi) - torch.log(ratio) - torch.log(least)
+    far = -depth - missing / ratio
+    x = torch.where(least < _FAR, far, near)
+    x = torch.where(inside > 0.5, -x, x)
+    x = torch.where(p == 0, -math.inf, torch.where(p == 1, math.inf, x))
+    return torch.where((p < 0) | (p > 1) | p.isnan(), math.nan, x)
+
+
+def _mills(depth: Tensor) -> Tensor:
+    """The normal density over what lies beyond, for ``depth`` of at least 2: Abramowitz and Stegun 26.2.14."""
+    ratio = depth
+    for step in range(_FRACTIONS, 0, -1):
+        ratio = depth + step / ratio
+    return ratio
+
+
+def _modified_bessel(order: int, scaled: bool) -> Callable[..., Any]:
+    """I₀ or I₁; ``scaled`` by exp(-|x|).  Abramowitz and Stegun 9.8.1 to 9.8.4, good to 3e-7."""
+    small, large = _BESSEL[order]
+
+    def function(x: Tensor) -> Any:
+        if x.dtype != torch.float32:
+            return NotImplemented
+        size = x.abs()
+        low, high = size.clamp(max=_BESSEL_END), size.clamp(min=_BESSEL_END)
+        below = _polynomial((low / _BESSEL_END) ** 2, small) * (low if order else 1.0)
+        below = below * torch.exp(-low) if scaled else below
+        above = _polynomial(_BESSEL_END / high, large) / torch.sqrt(high)
+        above = above if scaled else above * torch.exp(high)
+        value = torch.where(size < _BESSEL_END, below, above)
+        return torch.where(x < 0, -value, value) if order else value
+
+    return function
+
+
 SPECIAL: Mapping[Any, Callable[..., Any]] = MappingProxyType(
     {
         _ATEN.lgamma.default: log_gamma,
         _ATEN.digamma.default: digamma,
         _ATEN.erfinv.default: error_function_inverse,
+        _ATEN.special_ndtri.default: normal_quantile,
+        _ATEN.i0.default: _modified_bessel(0, scaled=False),
+        _ATEN.special_i0e.default: _modified_bessel(0, scaled=True),
+        _ATEN.special_i1.default: _modified_bessel(1, scaled=False),
+        _ATEN.special_i1e.default: _modified_bessel(1, scaled=True),
+        _ATEN.special_modified_bessel_i0.default: _modified_bessel(0, scaled=False),
+        _ATEN.special_modified_bessel_i1.default: _modified_bessel(1, scaled=False),
     }
 )

@@ -40,6 +40,9 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "greater of integers": lambda x: torch.fmax((x * 4).int(), (x.flip(1) * 4).int()),
     "smaller of an integer and a number": lambda x: torch.fmin((x * 4).int(), x.flip(2)),
     "copied sign": lambda x: torch.copysign(x, -2.0),
+    "first that are not zero": lambda x: torch.nonzero_static(x > 0, size=12, fill_value=-7),
+    "more than are not zero": lambda x: torch.nonzero_static((x > 1)[0], size=30),
+    "summed over an ellipsis": lambda x: torch.einsum("...ik, kj -> ij", x, x[0].T),
     "put": lambda x: torch.put(x, torch.tensor([[3, -1]]), x[0, 0, :2] * 2),
     "put and added": lambda x: torch.put(x, torch.tensor([3, -1, 3]), x[0, 0, :3], accumulate=True),
     "repeated to a known size": lambda x: torch.repeat_interleave(x, (x[0, :, 0] * 0).long() + 2, 1, output_size=8),
@@ -61,7 +64,13 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
         x[None], scale_factor=(0.6, 1.7), mode="bicubic", antialias=True
     ),
 }
-CLOSE = {"antialiased between corners", "antialiased by a factor", "distances of pairs", "steps between pairs"}
+CLOSE = {
+    "summed over an ellipsis",
+    "antialiased between corners",
+    "antialiased by a factor",
+    "distances of pairs",
+    "steps between pairs",
+}
 """Sums, which are not equal bit by bit."""
 
 

@@ -285,6 +285,8 @@ SPECIAL: Mapping[str, Function] = {
     "digamma_of_negative": lambda x: torch.digamma(-torch.floor(3 * x.abs()) - 0.3 - 0.4 * torch.sigmoid(x)),
     "inverse_of_error_function": lambda x: torch.erfinv(torch.tanh(x)),
     "log_of_normal_cdf": lambda x: torch.special.log_ndtr(20 * x),
+    "normal_quantile": lambda x: torch.special.ndtri(0.5 + 0.4999 * torch.tanh(x)),
+    "bessel_functions": lambda x: torch.special.i0e(9 * x) + torch.special.i1e(9 * x) + torch.i0(3 * x),
     "its_ends": lambda x: torch.erfinv(torch.clamp(x, -1, 1)),
 }
 GROUPS = {
@@ -430,6 +432,19 @@ def test_pseudoinverses_leave_out_what_counts_as_zero() -> None:
         torch.testing.assert_close(eigenvalues.pseudoinverse(x, **kinds), torch.linalg.pinv(x, **kinds))
     y = x[:3] @ x[:3].mT
     torch.testing.assert_close(eigenvalues.pseudoinverse(y, hermitian=True), torch.linalg.pinv(y, hermitian=True))
+
+
+def test_normal_quantiles_keep_their_digits_up_to_the_ends() -> None:
+    p = torch.cat([torch.logspace(-37, -0.31, 4001), 1 - torch.logspace(-7.1, -0.31, 997), torch.tensor([0.0, 1, -1])])
+    exact = torch.special.ndtri(p.double())
+    torch.testing.assert_close(special.normal_quantile(p).double(), exact, rtol=2e-6, atol=2e-7, equal_nan=True)
+
+
+def test_modified_bessel_functions_are_good_to_float32() -> None:
+    x = torch.linspace(-80, 80, 4001)
+    for name in ("i0", "i0e", "i1", "i1e"):
+        overload = getattr(torch.ops.aten, name if name == "i0" else f"special_{name}").default
+        torch.testing.assert_close(special.SPECIAL[overload](x), getattr(torch.special, name)(x), rtol=2e-5, atol=1e-7)
 
 
 def test_real_operands_are_left_to_the_exporter() -> None:
