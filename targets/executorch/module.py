@@ -16,6 +16,7 @@ from convertkit.targets.executorch.forms import CONVERSIONS, FIXED, prepare
 from convertkit.targets.executorch.table import TABLE
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.unrolled_cells import write_cells
+from convertkit.torch_graph.operators import DTYPES
 
 _WAYS = ("--target onnxruntime", "--target ort-mobile")
 _NEEDS = "--target executorch"
@@ -85,7 +86,7 @@ def _argument(value: ir.Value) -> Any:
     """A number of NumPy, a tuple of whole numbers, or a tensor of scales or zero points."""
     array = _array(value)
     reader = next(node for node, _ in value.uses())
-    if reader.op_type not in (*CONVERSIONS, "Clip") and array.ndim:
+    if reader.op_type not in (*CONVERSIONS, "Clip") and array.ndim and array.dtype.kind in "iu":
         return tuple(int(each) for each in array.reshape(-1))
     if array.size == 1:
         return array.reshape(())[()]
@@ -99,6 +100,10 @@ def _check(node: ir.Node) -> None:
     for value in _arguments(node):
         if value.const_value is None:
             raise Unsupported(f"its argument {value.name} is computed", subject=subject, ways_out=_WAYS)
+    if node.op_type in ("Cast", "BitCast") and node.attributes.get_int("to", 0) not in DTYPES:
+        raise Unsupported("ExecuTorch has no tensors of that type", subject=subject, ways_out=_WAYS)
+    if node.op_type == "BitShift" and node.outputs[0].dtype != ir.DataType.UINT8:
+        raise Unsupported("ExecuTorch shifts uint8 alone", subject=subject, ways_out=_WAYS)
     if node.op_type in CONVERSIONS and _is_unknown(node):
         raise Unsupported("ExecuTorch has no such form of it", subject=subject, ways_out=_WAYS)
 

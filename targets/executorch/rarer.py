@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from convertkit.torch_graph.operators import DTYPES
+
+_BYTE: Final = 8
 
 
 def _joined(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
@@ -24,11 +26,22 @@ def _joined(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tenso
 
 
 def bit_shift(x: Tensor, by: Tensor, *, direction: str) -> Tensor:
-    """Unsigned integers of 8 bits alone are unsigned in PyTorch; what is shifted out of them is gone."""
-    wide, counts = x.to(torch.int64), by.to(torch.int64)
-    made = wide << counts if direction == "LEFT" else wide >> counts
-    bits = 8 * x.element_size()
-    return torch.where(counts >= bits, torch.zeros_like(made), made).bitwise_and((1 << bits) - 1).to(x.dtype)
+    """Of unsigned bytes, by products and quotients, as ExecuTorch has no shifts; what is shifted out is gone."""
+    powers = torch.tensor([1 << place for place in range(_BYTE + 1)])[by.to(torch.int64).clamp(max=_BYTE)]
+    wide = x.to(torch.int64)
+    made = wide * powers if direction == "LEFT" else torch.div(wide, powers, rounding_mode="floor")
+    return made.bitwise_and((1 << _BYTE) - 1).to(x.dtype)
+
+
+def place_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Where an extreme is: of equal elements the first, or the last."""
+
+    def found(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
+        if not select_last_index:
+            return function(x, axis, keepdim=bool(keepdims))
+        return x.shape[axis] - 1 - function(x.flip(axis), axis, keepdim=bool(keepdims))
+
+    return found
 
 
 def depth_to_space(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:

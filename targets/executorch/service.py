@@ -20,6 +20,8 @@ from convertkit.workers.process import Reply
 _IDENTIFIER = b"ET12"
 """Of the FlatBuffer, behind the offset of its root."""
 _DELEGATE = "executorch_call_delegate"
+_BROKEN = (RuntimeError, ValueError, TypeError, KeyError, IndexError, AssertionError, NotImplementedError)
+"""What tracing and lowering raise for what they do not take."""
 _INNER = frozenset({"getitem", "alloc", "lowered_module"})
 
 
@@ -35,6 +37,7 @@ class ExecuTorchService(HeldCalls):
         from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
         from executorch.exir import to_edge_transform_and_lower
 
+        from convertkit.targets.executorch.compat import spec_violation
         from convertkit.targets.executorch.module import Program
 
         module = Program(load_own(Path(params["model"]))).eval()
@@ -45,7 +48,7 @@ class ExecuTorchService(HeldCalls):
             edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
             left = _left(edge.exported_program().graph)
             buffer = edge.to_executorch().buffer
-        except (RuntimeError, ValueError, TypeError, KeyError, AssertionError, NotImplementedError) as error:
+        except (*_BROKEN, spec_violation()) as error:
             raise ToolError(f"ExecuTorch does not compile {Path(params['model']).name}: {brief(error)}") from error
         Path(params["program"]).write_bytes(buffer)
         return Reply({"delegates": left.pop(_DELEGATE, 0), "left": dict(sorted(left.items()))})

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from convertkit.targets.executorch.compat import quantized_operators
-from convertkit.targets.executorch.rarer import RARER
+from convertkit.targets.executorch.rarer import RARER, place_of
 from convertkit.torch_graph.operators import TABLE as SHARED
 from convertkit.torch_graph.operators import padded
 
@@ -188,6 +188,5 @@ TABLE: Mapping[str, Callable[..., Any]] = {
     "BitwiseOr": lambda a, b: a.bitwise_or(b), "BitwiseXor": lambda a, b: a.bitwise_xor(b),
     "Celu": lambda x, *, alpha=1.0: functional.celu(x, alpha), "Mod": mod, "Mean": mean, "Sum": total,
     "GatherElements": gather_elements,
-    "ArgMin": lambda x, *, axis=0, keepdims=1: x.argmin(axis, keepdim=bool(keepdims)),
-    "ArgMax": lambda x, *, axis=0, keepdims=1: x.argmax(axis, keepdim=bool(keepdims)),
+    "ArgMin": place_of(torch.argmin), "ArgMax": place_of(torch.argmax),
 }  # fmt: skip

@@ -177,6 +177,7 @@ ROWS_OF_ROWS: dict[str, Layer] = {
     "Sum": lambda b, x: b.add("Sum", x, b.real(4, 1), b.real(6)),
     "GatherElements": lambda b, x: b.add("GatherElements", x, b.constant(np.array([[5, -1, 0]] * 4)), axis=1),
     "ArgMin": lambda b, x: whole(b, "ArgMin", x, axis=1),
+    "ArgMax, the last": lambda b, x: whole(b, "ArgMax", b.add("Sign", x), axis=0, keepdims=0, select_last_index=1),
     **{kind: lambda b, x, kind=kind: whole(
         b, kind, b.add("Cast", times(b, x), to=6), b.constant(np.array([3, 5, -7, 0, 1, 90], np.int32))
     ) for kind in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")},
@@ -320,9 +321,10 @@ def test_spoken_words_are_known_as_well_in_integers(cases, tmp_path):
     [
         (lambda b, x: b.add("Det", b.add("Reshape", x, b.constant(integers(6, 2, 2)))), r"Det_1 \(Det\)"),
         (lambda b, x: b.add("Expand", x, b.add("Shape", x)), "its argument v0_0 is computed"),
+        (lambda b, x: b.add("Cast", b.add("Cast", b.add("Abs", x), to=12), to=1), "no tensors of that type"),
         (lambda b, x: b.add("Gelu", x, approximate="tanh"), None),
     ],
-    ids=["unknown", "computed", "known"],
+    ids=["unknown", "computed", "type", "known"],
 )
 def test_what_it_cannot_say_is_refused(layer, said, tmp_path):
     graph = Layers()
