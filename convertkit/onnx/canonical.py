@@ -18,6 +18,7 @@ from convertkit.formulas import names_in, sizes_of_dims
 from convertkit.model_flags import check_dims
 from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib, name_domains
+from convertkit.onnx.flags import choose_flags
 from convertkit.onnx.inlining import at_one_opset
 from convertkit.onnx.integer_products import multiply_integers
 from convertkit.onnx.ml import decompose_ml
@@ -69,6 +70,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     write_out_sigmoids(model)
     drop_plain_dilations(model)
     multiply_integers(model)
+    choose_flags(model)
     common.NameFixPass()(model)
     assert [value.name for value in model.graph.inputs] == inputs, "canonicalize keeps the inputs"
     assert [value.name for value in model.graph.outputs] == outputs, "canonicalize keeps the outputs"

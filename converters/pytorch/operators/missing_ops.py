@@ -187,7 +187,7 @@ def _is_flags(node: Any) -> bool:
 
 
 def _over_all(node: Any) -> bool:
-    return len(node.args) < 2 or not node.args[1] or node.args[0].meta["val"].dim() == 0
+    return _is_flags(node) or len(node.args) < 2 or not node.args[1] or node.args[0].meta["val"].dim() == 0
 
 
 def _without_heads(node: Any) -> bool:
@@ -206,6 +206,7 @@ def _projects(node: Any) -> bool:
     return recurrent.differ([state.meta["val"] for state in node.args[1]])
 
 
+_EXTREMES = (_ATEN.max.default, _ATEN.min.default, _ATEN.max.dim, _ATEN.min.dim)
 _MAX_POOLS = tuple(getattr(_ATEN, f"adaptive_max_pool{rank}d").default for rank in (1, 2, 3))
 _MEANS = (_ATEN.adaptive_avg_pool1d.default, _ATEN.adaptive_avg_pool2d.default)
 SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
@@ -238,6 +239,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.logcumsumexp.default: Substitute(scans.logcumsumexp, scans.has_fixed_length),
         _ATEN.amax.default: Substitute(places.extreme_of_all(torch.amax), _over_all),
         _ATEN.amin.default: Substitute(places.extreme_of_all(torch.amin), _over_all),
+        **{overload: Substitute(places.extreme_flag(overload), _is_flags) for overload in _EXTREMES},
         _ATEN.sort.default: Substitute(places.sort_flags, _is_flags),
         **{overload: Substitute(*pair) for overload, pair in mixed_types.MIXED.items()},
         _ATEN.conv2d.default: Substitute(convolution, has_dynamic_groups),

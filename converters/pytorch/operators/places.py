@@ -71,7 +71,21 @@ def extreme_of_all(reduce: Callable[..., Tensor]) -> Callable[..., Any]:
     def reduced(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
         if x.dim() == 0:
             return x.clone()
+        if x.dtype == torch.bool:
+            return reduce(x.to(torch.int32), list(dim or range(x.dim())), keepdim) != 0
         return NotImplemented if dim else reduce(x, list(range(x.dim())), keepdim)
+
+    return reduced
+
+
+def extreme_flag(reduce: Any) -> Callable[..., Any]:
+    """``aten::max`` or ``aten::min`` of flags, of all or along an axis: as the numbers 0 and 1."""
+
+    def reduced(x: Tensor, *axis: Any, **options: Any) -> Any:
+        if x.dtype != torch.bool:
+            return NotImplemented
+        found = reduce(x.to(torch.int32), *axis, **options)
+        return found != 0 if isinstance(found, Tensor) else (found[0] != 0, found[1])
 
     return reduced
 

@@ -34,7 +34,9 @@ def _running(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, dim: int) -
 
 
 def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    """``aten::cumprod``, of complex numbers, too."""
+    """``aten::cumprod``, of complex numbers, too; integers become int64."""
+    if dtype is None and not x.is_floating_point() and not x.is_complex():
+        dtype = torch.int64
     return _running(torch.mul, x if dtype is None else x.to(dtype), dim)
 
 

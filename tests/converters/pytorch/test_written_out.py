@@ -260,6 +260,7 @@ EIGENVALUES: Mapping[str, Function] = {
 }
 SCANS: Mapping[str, Function] = {
     "running_product": lambda x: torch.cumprod(x, 1) + torch.cumprod(x, 0),
+    "running_product_of_integers": lambda x: torch.cumprod((2 * x).int(), 1),
     "running_maximum": lambda x: torch.cummax(x, 1).values,
     "place_of_running_maximum": lambda x: torch.cummax(torch.round(x), 1).indices,
     "running_minimum": lambda x: torch.cummin(x, 0).values,
