@@ -164,8 +164,12 @@ def providers_text(shares: Sequence[Mapping[str, Any]]) -> str:
     by_count = dict[int, list[str]]()
     for each in shares:
         by_count.setdefault(each["nodes"], []).append(each["provider"])
-    told = [f"{count} {', '.join(by_count[count])}" for count in sorted(by_count, reverse=True)]
-    return f"that would take of {shares[0]['of_nodes']} nodes: {'; '.join(told)} (by their lists, not run)"
+    shown = {0: "no node", shares[0]["of_nodes"]: f"all {shares[0]['of_nodes']} nodes"}
+    told = [
+        f"{shown.get(count, f'{count} nodes')} in {', '.join(by_count[count])}"
+        for count in sorted(by_count, reverse=True)
+    ]
+    return f"{'; '.join(told)} (by their lists, not run)"
 
 
 def estimate_lines(estimates: Mapping[str, Any] | None) -> Iterator[str]:

@@ -40,12 +40,12 @@ def metric_function(name: str) -> Callable[..., Any]:
     return imported(f"--metric {name}", name, UsageError)
 
 
-def data_function(source: str) -> Callable[..., Any]:
-    """The function of ``--calib pkg.mod:func``, where ``source`` is not a path that exists."""
+def data_function(source: str, flag: str = "--calib") -> Callable[..., Any]:
+    """The function of ``--calib pkg.mod:func``, where ``source``, which ``flag`` gives, is not a path that exists."""
     module, colon, name = source.partition(":")
     if colon and name.isidentifier() and all(part.isidentifier() for part in module.split(".")):
         return imported(source, source, FeedError)
-    raise FeedError(f"{source} does not exist; expected an .npz, an .npy, a folder or pkg.mod:func")
+    raise FeedError(f"{flag} {source} does not exist; expected an .npz, an .npy, a folder or pkg.mod:func")
 
 
 def told(error: Exception) -> str:

@@ -63,9 +63,9 @@ def check_flags(options: ExportOptions, targets: Sequence[Target]) -> None:
         check_budget(options.budget, targets)
     if options.quantized and options.calib is None:
         raise data_lacks(options)
-    for data in (options.calib, options.eval):
+    for flag, data in (("--calib", options.calib), ("--eval", options.eval)):
         if isinstance(data, str) and found_at(data, FeedError) is None:
-            data_function(data)
+            data_function(data, flag)
     for flag, is_given in _OF_TARGETS.items():
         if is_given(options) and not any(_used(each, flag, options) for each in targets):
             others = [name for name in plugins.target_names() if _used(plugins.target(name), flag, options)]
