@@ -21,8 +21,8 @@ Written by `bench/quantization.py` and `bench/quantization_page.py`; what the pe
 SNR: signal over noise of all outputs against ONNX Runtime's float32, over the evaluation samples, run by the runtime
 that the file is for (XNNPACK, one thread). The zoo has random weights, so its SNR is a stress test and no accuracy; the
 four trained models carry their accuracy.
-ONNX Runtime's files were measured again later than LiteRT's, on another processor (x86-64 with VNNI), so that times of the
-two do not compare; a file of ONNX Runtime without a time was not timed again.
+ONNX Runtime's files were measured again later than LiteRT's, on another processor (x86-64 with VNNI), so that times of
+the two do not compare; a file of ONNX Runtime without a time was not timed again.
 
 *Gain* is our SNR less the best peer's at the same kind of file, in dB. *Behind* names a peer's file that is better in
 SNR and in size at once{latency}. A file that no one made is a dash. A peer's file counts as quantized when it has less
