@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from convertkit.compare.differences import Difference, diff
     from convertkit.job import export_all
     from convertkit.looking.benchmark import Bench, bench
-    from convertkit.looking.checking import Checked, check
+    from convertkit.looking.checking import check
     from convertkit.looking.doctor import Diagnosis, doctor
     from convertkit.looking.inspection import Inspection, inspect
+    from convertkit.looking.verdicts import Checked
     from convertkit.recipe import ExportOptions, ImageOptions, InputSpec, MeasuredDevice, Normalization, WavOptions
     from convertkit.release.api import run
     from convertkit.release.reproduce import Reproduction, reproduce
@@ -79,7 +80,7 @@ _HOMES = {
     "bisect": "convertkit.compare.bisection",
     "Bench": "convertkit.looking.benchmark",
     "bench": "convertkit.looking.benchmark",
-    "Checked": "convertkit.looking.checking",
+    "Checked": "convertkit.looking.verdicts",
     "check": "convertkit.looking.checking",
     "Difference": "convertkit.compare.differences",
     "diff": "convertkit.compare.differences",

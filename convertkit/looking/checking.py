@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -16,89 +16,12 @@ from convertkit.data import asked
 from convertkit.defects import blamed
 from convertkit.errors import ConvertKitError, Unsupported, UsageError
 from convertkit.looking.opened import source_options
-from convertkit.looking.tables import Shown, Table
+from convertkit.looking.verdicts import Checked, Verdict, refused
 from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
 from convertkit.recipe import ExportOptions, InputSpec
 from convertkit.stage import BuildContext, FeedSource, ForetellingStage, FreedSource, Source, StaticTarget, Target
-
-_WAY_OUT = "  try   "
-_FROM = "  from  "
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a model converts for one target.
-
-    Where it does not, ``kind`` is the class of the error, ``exit_code`` what ``export`` ends with, ``node`` what is in
-    the way (empty where it is not a node), ``reason`` why, ``location`` the line of the user's own source, ``ways_out``
-    what to do.  ``notes`` tell which dimensions had to be fixed.
-    """
-
-    target: str
-    converts: bool
-    kind: str = ""
-    exit_code: int = 0
-    node: str = ""
-    reason: str = ""
-    location: str = ""
-    ways_out: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Checked(Shown):
-    """The verdict for each target, and how long that took in all, in seconds."""
-
-    source: str
-    precision: str
-    verdicts: tuple[Verdict, ...]
-    seconds: float
-    notes: tuple[str, ...]
-
-    @property
-    def passed(self) -> bool:
-        """Whether it converts for every target."""
-        return all(each.converts for each in self.verdicts)
-
-    @property
-    def failure(self) -> ConvertKitError | None:
-        """What the command ends with, with the exit code that all failures have, else 1; None where it converts."""
-        codes = {each.exit_code for each in self.verdicts if not each.converts}
-        if not codes:
-            return None
-        failed = ConvertKitError(self.headline)
-        failed.exit_code = codes.pop() if len(codes) == 1 else 1
-        return failed
-
-    @property
-    def headline(self) -> str:
-        """Where it goes, and where not."""
-        there = [each.target for each in self.verdicts if each.converts]
-        not_there = [each.target for each in self.verdicts if not each.converts]
-        told = [f"converts for {', '.join(there)}"] if there else []
-        told += [f"not for {', '.join(not_there)}"] if not_there else []
-        return f"{self.source} ({self.precision}): {'; '.join(told)}"
-
-    def tables(self) -> tuple[Table, ...]:
-        """A row for each target, and the ways out."""
-        rows = [(each.target, "yes" if each.converts else "NO", each.node, each.reason) for each in self.verdicts]
-        ways = [(each.target, way) for each in self.verdicts for way in _without_repeats(each)]
-        return (
-            Table("", ("target", "converts", "node", "reason"), tuple(rows)),
-            Table("ways out", ("", ""), tuple(ways)),
-        )
-
-    def remarks(self) -> tuple[str, ...]:
-        """What an export of it says besides, and what this does not tell."""
-        fixed = (f"{each.target}: {note}" for each in self.verdicts for note in each.notes)
-        return (*self.notes, *fixed, "converted, not run: export verifies what it computes")
-
-
-def _without_repeats(verdict: Verdict) -> tuple[str, ...]:
-    where = (f"look at {verdict.location}",) if verdict.location else ()
-    return tuple(dict.fromkeys((*where, *verdict.ways_out)))
 
 
 def check(
@@ -212,7 +135,7 @@ def _verdicts(
         except UsageError:
             raise
         except ConvertKitError as refusal:  # of the source itself: no target gets it
-            return tuple(_refused(target.name, _own(options, target) or refusal) for target in targets), ()
+            return tuple(refused(target.name, _own(options, target) or refusal) for target in targets), ()
 
 
 def _own(options: ExportOptions, target: Target) -> ConvertKitError | None:
@@ -269,9 +192,9 @@ class _Way:
             told = {*dict(self._options.static), *left_open(target, self._options)}
             sizes = {name: size for name, size in self._sizes.items() if name not in told}
             why = str(refusal).splitlines()[0]
-            return self._at_sizes(target, sizes, why) if sizes else _refused(target.name, refusal)
+            return self._at_sizes(target, sizes, why) if sizes else refused(target.name, refusal)
         except ConvertKitError as refusal:
-            return _refused(target.name, refusal)
+            return refused(target.name, refusal)
 
     def _needed(self, target: StaticTarget, kept: Collection[str]) -> Mapping[str, int]:
         from convertkit.steps.describe import with_sizes
@@ -284,7 +207,7 @@ class _Way:
         try:
             found = self._made(target, self._frozen(dict(options.static), "fixed"), options)
         except ConvertKitError as again:
-            return _refused(target.name, again)
+            return refused(target.name, again)
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         note = f"{told} is fixed, {target.name} cannot leave it dynamic: {why}"
         return replace(found, notes=(note, *found.notes))
@@ -308,15 +231,3 @@ class _Way:
         artifact = made(last, artifact, self._folder(last.name)).artifact
         with plugins.runner(artifact):
             return Verdict(target.name, True)
-
-
-def _refused(target: str, refusal: ConvertKitError) -> Verdict:
-    """The refusal of an export, taken apart."""
-    lines = str(refusal).splitlines() or [type(refusal).__name__]
-    ways = tuple(line.removeprefix(_WAY_OUT) for line in lines if line.startswith(_WAY_OUT))
-    location = next((line.removeprefix(_FROM) for line in lines if line.startswith(_FROM)), "")
-    is_known = isinstance(refusal, Unsupported) and bool(refusal.subject)
-    node, reason = (
-        (refusal.subject, refusal.reason) if isinstance(refusal, Unsupported) and is_known else ("", lines[0])
-    )
-    return Verdict(target, False, type(refusal).__name__, refusal.exit_code, node, reason, location, ways)

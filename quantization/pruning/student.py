@@ -15,7 +15,8 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from convertkit.artifact import Array
-from convertkit.quantization.graph.gradient import GRADIENT, Tape, add_gradients
+from convertkit.quantization.graph.gradient import GRADIENT, add_gradients
+from convertkit.quantization.graph.gradient_tape import Tape
 from convertkit.quantization.graph.replay import open_session, run_all
 from convertkit.quantization.graph.sizes import measure_sizes, sizes
 from convertkit.quantization.graph.units import constant
