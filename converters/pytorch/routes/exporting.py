@@ -21,6 +21,7 @@ from convertkit.converters.pytorch.operators.masked_attention import keep_zeros
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
 from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views
 from convertkit.converters.pytorch.operators.written_out import written_out
+from convertkit.converters.pytorch.routes.declared import keep_types
 from convertkit.converters.pytorch.routes.flat import Flat, is_constant
 from convertkit.errors import Unsupported
 
@@ -116,6 +117,7 @@ def _translate(program: Any, inputs: Sequence[str], outputs: Sequence[str], path
         )
         assert written is not None, "of an exported program"
         _keep_names(written.model.graph, inputs)
+        keep_types(written.model.graph, program)
         _free_names(written.model.graph, outputs)
         written.save(path, external_data=False)
     except torch.onnx.OnnxExporterError as error:

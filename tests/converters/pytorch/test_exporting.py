@@ -61,3 +61,19 @@ def test_what_torchscript_passes_on_is_told_not_that_it_does() -> None:
     with pytest.raises(RuntimeError, match="failed in the TorchScript interpreter") as caught:
         bags(torch.arange(4), torch.tensor([1, 2]))
     assert brief(caught.value).startswith("offsets[0] has to be 0")
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [(torch.float16, "FLOAT16"), (torch.bfloat16, "BFLOAT16")])
+def test_outputs_of_a_half_type_keep_it(dtype, kind, tmp_path):
+    """torch's exporter leaves sums and extremes of halves in float32."""
+
+    class Halves(torch.nn.Module):
+        def forward(self, x):
+            return x.abs(), x.sum(1), x.cumsum(1), x.amax(1).float(), x * 2
+
+    program = torch.export.export(Halves(), (torch.ones(2, 3, dtype=dtype),), strict=False)
+    exporting.write_program(program, ["x"], list("abcde"), str(tmp_path / "model.onnx"))
+    outputs = ir.load(tmp_path / "model.onnx").graph.outputs
+    assert [(value.name, value.dtype.name) for value in outputs] == [
+        ("a", kind), ("b", kind), ("c", kind), ("d", "FLOAT"), ("e", kind),
+    ]  # fmt: skip
