@@ -39,6 +39,9 @@ def prepare(model: ir.Model) -> None:
         if node.op_type == "DequantizeLinear" and not node.domain:
             _repeat(graph, node)
     for node in tuple(graph):
+        _make_weight_real(graph, node)
+    RemoveUnusedNodesPass()(model)
+    for node in tuple(graph):
         _give_zero_points(graph, node)
         _own_arguments(graph, node)
 
@@ -141,6 +144,43 @@ def _repeat(graph: ir.Graph, node: ir.Node) -> None:
         new.name, new.type, new.shape = f"{old.name}_{number}", old.type, old.shape
         graph.insert_after(node, copy)
         reader.replace_input_with(place, new)
+
+
+def _make_weight_real(graph: ir.Graph, node: ir.Node) -> None:
+    """A weight per channel as floats where XNNPACK has no integers: nothing else makes it real when it runs.
+
+    before:  x:i8, w:i8 → Conv → Add
+    after:   x:i8, w:f32 → Conv → Add
+    """
+    if node.op_type != "DequantizeLinear" or node.domain or _is_blocked(node):
+        return
+    stored, scale, *zero = (_array(value) for value in node.inputs)
+    readers = [reader for reader, _ in node.outputs[0].uses()]
+    if stored is None or scale is None or scale.size == 1 or all(_is_integer(reader) for reader in readers):
+        return
+    axis = node.attributes.get_int("axis", 1) % stored.ndim
+    shape = [-1 if place == axis else 1 for place in range(stored.ndim)]
+    steps = stored.astype(np.float32) - (
+        zero[0].astype(np.float32).reshape(shape) if zero and zero[0] is not None else 0
+    )
+    real = (steps * scale.reshape(shape)).astype(np.float32)
+    made = add_constant(graph, f"{node.outputs[0].name}_real", real)
+    node.outputs[0].replace_all_uses_with(made, replace_graph_outputs=True)
+
+
+def _is_integer(node: ir.Node) -> bool:
+    """Whether XNNPACK computes a product in integers: what it makes is quantized, a Relu or Clip before that or not."""
+    if node.op_type not in ("Conv", "ConvTranspose", LINEAR):
+        return False
+    entry = None if node.inputs[0] is None else node.inputs[0].producer()
+    readers = [reader for reader, _ in node.outputs[0].uses()]
+    if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip"):
+        readers = [reader for reader, _ in readers[0].outputs[0].uses()]
+    return (
+        entry is not None
+        and entry.op_type == "DequantizeLinear"
+        and [each.op_type for each in readers] == ["QuantizeLinear"]
+    )
 
 
 def _give_zero_points(graph: ir.Graph, node: ir.Node) -> None:

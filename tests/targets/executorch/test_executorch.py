@@ -239,6 +239,21 @@ def test_the_graph_gets_the_forms_that_the_partitioner_looks_for(tmp_path):
     assert not [node for node in model.graph if node.op_type in ("MatMul", "Gemm")]
 
 
+def test_a_product_that_is_not_quantized_has_real_weights(tmp_path):
+    """XNNPACK computes such a one in float, and no kernel makes weights per channel real when the program runs."""
+
+    def layer(b: Layers, x: str) -> str:
+        entry = b.pair(x, 0.031, 17)
+        whole = b.pair(b.add("Relu", b.add("Conv", entry, b.stored(3, 3, 1, 1, axis=0))), 0.04, -128)
+        return b.pair(b.add("Add", b.add("Conv", entry, b.stored(3, 3, 1, 1, axis=0)), whole), 0.05, 0)
+
+    model = load_own(built(layer, IMAGE, tmp_path)[0])
+    prepare(model)
+    first, last = (node.inputs[1] for node in model.graph if node.op_type == "Conv")
+    assert first.producer().op_type == "DequantizeLinear"
+    assert last.const_value.dtype == ir.DataType.FLOAT
+
+
 def written(
     layer: Layer, shape: tuple[int, ...], folder: Path
 ) -> tuple[Artifact, WriteProgram, np.ndarray, np.ndarray]:
