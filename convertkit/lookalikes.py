@@ -91,12 +91,13 @@ def deliveries_of(path: Path) -> str | None:
     found = [(made.parent, artifact) for made in manifests if (artifact := _artifact(made)) is not None]
     if not found:
         return None
+    held = "one artifact" if len(found) == 1 else f"{len(found)} artifacts"
     release = (path / _RELEASE).is_file()
     ways = [f"its artifact {artifact}" for _, artifact in found[:_MOST_NAMED]]
     ways += [f"convertkit verify {path}, which checks them all"] if release else []
     several = "" if found[0][0] == path else " for several targets"
     kind = "a release" if release else f"what an export{several} delivered"
-    return "\n  try   ".join([f"{path} is {kind}, not a model; it holds {len(found)}", *ways])
+    return "\n  try   ".join([f"{path} is {kind}, not a model; it holds {held}", *ways])
 
 
 def _artifact(manifest: Path) -> Path | None:

@@ -50,7 +50,7 @@ def test_a_folder_of_several_artifacts(place):
     (place / "release.toml").write_text(f"{models}\n[defaults]\n{targets}\n")
     assert here("run", "release.toml", "-o", "made").code == 0
     words = (
-        "made is a release, not a model; it holds 1",
+        "made is a release, not a model; it holds one artifact",
         "artifact made/a/b/onnxruntime-float32/model.onnx",
         "convertkit verify made",
     )

@@ -11,6 +11,7 @@ import pytest
 
 from convertkit import plugins
 from convertkit.engines.environments import installed
+from convertkit.listing import everything
 from tests.command_line import apart
 from tests.docs.page_examples import ROOT, Example, engine_of, examples, pages
 
@@ -55,6 +56,9 @@ def test_a_page_is_as_it_says(place: Path, page: Path) -> None:
     engine = engine_of(page)
     if engine is not None and (engine not in plugins.engine_names() or installed(plugins.engine(engine)) is None):
         pytest.skip(f"the engine {engine} is not installed: convertkit engines install {engine}")
+    target = next((each for each in everything()["targets"] if each.name == page.stem), None)
+    if target is not None and not target.installed:
+        pytest.skip(f"{target.name}: {target.state}")
     names: dict[str, object] = {"__name__": "page"}
     for example in examples(page):
         follow(example, names, place)
