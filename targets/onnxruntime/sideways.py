@@ -113,7 +113,7 @@ def _is_alike(value: ir.Value) -> bool:
 def _weight(node: ir.Node) -> list[ir.Value] | None:
     """Constants of a convolution's weight, which no other node reads: itself, or what it is made real of; else None."""
     value = node.inputs[1]
-    if value is None or len(value.uses()) != 1:
+    if value is None or len(value.uses()) != 1 or value.is_graph_output():
         return None
     maker = value.producer()
     constants = [value] if maker is None else [each for each in maker.inputs if each is not None]

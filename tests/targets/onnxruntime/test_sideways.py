@@ -62,6 +62,9 @@ EXCHANGED = {
     "stored weights": "q = DequantizeLinear<axis = 0>(I, scale) "
     "c = Conv<strides = [2, 2], pads = [1, 0, 3, 1]>(x, q, B) r = Relu(c) f1 = Conv<pads = [1, 1, 1, 1]>(r, F) "
     "y = GlobalMaxPool(f1)",
+    "a weight that leaves the model": "y0 = DequantizeLinear<axis = 0>(I, scale) "
+    "c = Conv<strides = [2, 2], pads = [1, 0, 3, 1]>(x, y0, B) r = Relu(c) f1 = Conv<pads = [1, 1, 1, 1]>(r, F) "
+    "y1 = GlobalMaxPool(f1)",
     "two parts of one input": "c = Conv(x, U, B) y0 = GlobalMaxPool(c) a = Conv(x, V) y1 = GlobalMaxPool(a)",
 }
 LEFT_ALONE = {
