@@ -22,6 +22,11 @@ def _whole(x: Tensor) -> bool:
     return not x.is_floating_point() and not x.is_complex()
 
 
+def is_byte(node: Any) -> bool:
+    """Whether the first operand is uint8."""
+    return bool(node.args[0].meta["val"].dtype == torch.uint8)
+
+
 def rounded(x: Tensor, **options: Any) -> Any:
     """``aten::floor`` and its like: nothing to do."""
     return x.clone() if _whole(x) else NotImplemented
@@ -40,6 +45,21 @@ def is_finite(x: Tensor) -> Any:
 def angle(x: Tensor) -> Any:
     """``aten::angle``: π of what is negative."""
     return torch.where(x < 0, math.pi, 0.0).to(torch.get_default_dtype()) if _whole(x) else NotImplemented
+
+
+def any_byte(x: Tensor, *axis: Any, **options: Any) -> Any:
+    """``aten::any`` of uint8, which is uint8."""
+    return torch.ne(x, 0).any(*axis, **options).to(x.dtype) if x.dtype == torch.uint8 else NotImplemented
+
+
+def all_bytes(x: Tensor, *axis: Any, **options: Any) -> Any:
+    """``aten::all`` of uint8."""
+    return torch.ne(x, 0).all(*axis, **options).to(x.dtype) if x.dtype == torch.uint8 else NotImplemented
+
+
+def close_flags(x: Tensor, y: Tensor, *tolerances: Any, **options: Any) -> Any:
+    """``aten::isclose`` of flags."""
+    return torch.eq(x, y) if x.dtype == torch.bool else NotImplemented
 
 
 def _in_its_type(overload: Any) -> Callable[..., Any]:
@@ -83,6 +103,9 @@ WHOLE: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         **dict.fromkeys((_ATEN.floor.default, _ATEN.ceil.default, _ATEN.trunc.default, _ATEN.round.default), rounded),
         **dict.fromkeys((_ATEN.isnan.default, _ATEN.isinf.default), is_missing),
         _ATEN.isfinite.default: is_finite,
+        **dict.fromkeys((_ATEN.any.default, _ATEN.any.dim, _ATEN.any.dims), any_byte),
+        **dict.fromkeys((_ATEN.all.default, _ATEN.all.dim, _ATEN.all.dims), all_bytes),
+        _ATEN.isclose.default: close_flags,
         _ATEN.angle.default: angle,
         _ATEN.softmax.int: _in_its_type(_ATEN.softmax.int),
         _ATEN.log_softmax.int: _in_its_type(_ATEN.log_softmax.int),

@@ -19,6 +19,7 @@ from convertkit.converters.pytorch.model.subject import Subject, to_tensor, valu
 from convertkit.converters.pytorch.operators.complex_numbers import makes_some
 from convertkit.converters.pytorch.operators.masked_attention import keep_zeros
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
+from convertkit.converters.pytorch.operators.narrow_integers import widen_narrow_integers
 from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views
 from convertkit.converters.pytorch.operators.written_out import written_out
 from convertkit.converters.pytorch.routes.declared import keep_types
@@ -116,6 +117,7 @@ def _translate(program: Any, inputs: Sequence[str], outputs: Sequence[str], path
             custom_translation_table=_translations(program),
         )
         assert written is not None, "of an exported program"
+        widen_narrow_integers(written.model.graph)
         _keep_names(written.model.graph, inputs)
         keep_types(written.model.graph, program)
         _free_names(written.model.graph, outputs)

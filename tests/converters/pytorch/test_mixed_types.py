@@ -35,11 +35,14 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "log softmax of integers": lambda m: torch.log_softmax(m, -1, dtype=torch.float32),
     "mean of integers": lambda m: torch.mean(m, dtype=torch.float32) + m.mean(1, True, dtype=torch.float32),
     "mean of flags": lambda m: torch.mean(m > 0, (0, 1), dtype=torch.float32),
+    "any byte": lambda m: torch.any(m.to(torch.uint8), 1),
+    "all bytes": lambda m: torch.all(m.to(torch.uint8)),
+    "close flags": lambda m: torch.isclose(m > 0, m > 1),
     "shifted by integers": lambda m: (m - 2) << (m * 7),
     "shifted back by integers": lambda m: (m * 1000 - 1001) >> (m * 2 + 1),
     "narrow integers shifted": lambda m: torch.bitwise_left_shift((m - 1).to(torch.int8), m.to(torch.int8)),
 }
-TAKEN_APART = {"integers are finite", "softmax of integers", "log softmax of integers"}
+TAKEN_APART = {"close flags", "integers are finite", "softmax of integers", "log softmax of integers"}
 """What torch itself has taken apart in a program that was decomposed before."""
 
 

@@ -374,6 +374,29 @@ def test_a_shift_of_int64_stays_signed(dtype: str, tmp_path: Path) -> None:
         assert "BitShift" not in {node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node}
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.uint8])
+def test_narrow_integers_are_computed_in_wider_ones(dtype: torch.dtype, tmp_path: Path) -> None:
+    functions: dict[str, Function] = {
+        "squares": lambda x: x**2,
+        "powers": lambda x: 2 ** (x % 5),
+        "product": lambda x: x @ x.T,
+        "sum_of_products": lambda x: torch.einsum("ij,kj->ik", x, x),
+        "negative": lambda x: -x,
+        "chosen": lambda x: torch.where(x > 1, x, x + 1),
+        "filled": lambda x: x.masked_fill(x > 1, 7),
+        "largest": lambda x: torch.max(x, 1).values + x.amin(0)[:2],
+        "any": lambda x: x.any(1),
+        "all": torch.all,
+    }
+    module = _Together(functions)
+    x = torch.tensor([[1, 0, 3, 100], [2, 99, 4, 4]], dtype=dtype)
+    write_program(torch.export.export(module, (x,), strict=False), ["x"], list(functions), str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    for got, (name, expected) in zip(session.run(None, {"x": x.numpy()}), module(x).items(), strict=True):
+        np.testing.assert_array_equal(got, expected.numpy(), err_msg=name)
+        assert got.dtype == expected.numpy().dtype, name
+
+
 def test_special_functions_end_where_torch_s_do() -> None:
     x = torch.tensor([0.0, -0.0, -1.0, -2.0, float("inf"), float("nan")])
     for name in ("lgamma", "digamma"):
