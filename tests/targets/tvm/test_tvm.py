@@ -20,6 +20,7 @@ from convertkit.onnx.load import load_own
 from convertkit.result import Result
 from convertkit.targets.tvm import platforms
 from convertkit.targets.tvm.engine import engine
+from convertkit.targets.tvm.forms import write_forms
 from convertkit.targets.tvm.runner import TvmRunner
 from convertkit.targets.tvm.stage import _demand
 from tests.command_line import check_refusal, here
@@ -209,3 +210,22 @@ def test_a_shift_beyond_the_width_is_zero(installed, tmp_path, direction, wanted
     made = convertkit.export(tmp_path / "m.onnx", "tvm", output=tmp_path / "out")
     feed = {"x": np.array([200, 3, 255, 1, 128, 7], np.uint8), "y": np.array([1, 8, 9, 255, 7, 0], np.uint8)}
     assert made.run(feed)["z"].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "attributes"),
+    [
+        ("GRU", {"x": [3, 1, 4], "w": [1, 15, 4], "r": [1, 15, 5]}, {"hidden_size": 5}),
+        ("Attention", {"q": [1, 2, 3, 4], "k": [1, 2, 5, 4], "v": [1, 2, 5, 4]}, {}),
+        ("Celu", {"x": [2, 3]}, {"alpha": 0.7}),
+    ],
+)
+def test_what_its_importer_lacks_is_written_in_operators_that_it_has(kind, shapes, attributes):
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node(kind, list(shapes), ["y"], "odd", **attributes)], "g", ports, [result])
+    whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    model = ir.from_proto(onnx.shape_inference.infer_shapes(whole))
+    write_forms(model)
+    assert kind not in {node.op_type for node in model.graph}
+    onnx.checker.check_model(ir.to_proto(model))
