@@ -35,7 +35,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "log softmax of integers": lambda m: torch.log_softmax(m, -1, dtype=torch.float32),
     "mean of integers": lambda m: torch.mean(m, dtype=torch.float32) + m.mean(1, True, dtype=torch.float32),
     "mean of flags": lambda m: torch.mean(m > 0, (0, 1), dtype=torch.float32),
-    "any byte": lambda m: torch.any(m.to(torch.uint8), 1),
+    "any byte": lambda m: torch.any(m.to(torch.uint8), 1, keepdim=True),
     "all bytes": lambda m: torch.all(m.to(torch.uint8)),
     "close flags": lambda m: torch.isclose(m > 0, m > 1),
     "shifted by integers": lambda m: (m - 2) << (m * 7),
