@@ -2,6 +2,7 @@
 
 Its own forms are ``log(x + 1)`` for log1p, ``exp(x) - 1``, ``log(sigmoid(x))``, ``log(exp(x) + exp(y))``, ``x < 0`` for
 the sign bit, and ``atan(y / x)`` moved by π, which takes -π for y = 0 and 0 for x = y = 0 whatever their signs.
+What is copied keeps its type and shape there, whatever it is written over.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
         _ATEN.logaddexp.default: _logaddexp,
         _ATEN.atan2.default: _atan2,
         _ATEN.hypot.default: _hypot,
+        _ATEN.copy.default: _copy,
         _ATEN.signbit.default: _signbit,
         _ATEN.copysign.Tensor: _copysign,
         _ATEN.bitwise_right_shift.Tensor_Scalar: _right_shift,
@@ -37,6 +39,14 @@ def translations() -> dict[Any, Callable[..., Any]]:
         _ATEN.bitwise_left_shift.Tensor_Scalar: _left_shift,
         torch.ops.aten.__lshift__.Scalar: _left_shift,
     }
+
+
+def _copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
+    """In the type and the shape of what is written over; torch's exporter leaves them as they come."""
+    same = source.dtype is not None and source.dtype == x.dtype
+    wide = op.Identity(source) if same else op.CastLike(source, x)
+    sizes = [None if each.shape is None else [str(dim) for dim in each.shape] for each in (x, source)]
+    return wide if sizes[0] is not None and sizes[0] == sizes[1] else op.Expand(wide, op.Shape(x))
 
 
 def _log1p(x: Any) -> Any:

@@ -17,6 +17,14 @@ from convertkit.converters.pytorch.operators.missing_ops import substitutes
 from convertkit.converters.pytorch.routes.exporting import write_program
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def _written(x: Tensor, source: Tensor, first: int = 0) -> Tensor:
+    y = x.clone()
+    y[:, first:].copy_(source)
+    return y
+
+
 FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "atleast of a number": lambda x: torch.atleast_3d(x.sum()),
     "atleast of a vector": lambda x: torch.atleast_3d(x[0, 0]),
@@ -67,6 +75,13 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "antialiased by a factor": lambda x: functional.interpolate(
         x[None], scale_factor=(0.6, 1.7), mode="bicubic", antialias=True
     ),
+}
+COPIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "a row copied over all": lambda x: _written(x, x[0, 1]),
+    "a column copied over a slice": lambda x: _written(x, x[:, :1], 1),
+    "integers copied over floats": lambda x: _written(x, (x[:, 1:] * 3).int(), 1),
+    "floats copied over integers": lambda x: _written((x * 9).int(), x[:, :1] * 5, 2),
+    "copied within an operator": lambda x: torch.vander(x[0, 0], 3),
 }
 CLOSE = {
     "summed over an ellipsis",
@@ -119,6 +134,20 @@ def test_all_of_them_come_out_of_the_runtimes(tmp_path: Path) -> None:
         assert len(got) == len(expected)
         for ours, theirs in zip(got, expected, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_what_is_copied_takes_the_type_and_the_shape_of_its_place(tmp_path: Path) -> None:
+    class Copied(nn.Module):
+        def forward(self, x: Tensor) -> list[Tensor]:
+            return [function(x) for function in COPIES.values()]
+
+    x = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(4))
+    program = torch.export.export(Copied(), (x,), strict=False)
+    write_program(program, ["x"], [f"y{place}" for place in range(len(COPIES))], str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    for name, got, expected in zip(COPIES, session.run(None, {"x": x.numpy()}), Copied()(x), strict=True):
+        np.testing.assert_array_equal(got, expected.numpy(), err_msg=name)
+        assert got.dtype == expected.numpy().dtype
 
 
 @pytest.mark.parametrize("known", [True, False])
